@@ -1,0 +1,198 @@
+"""Every error that daskevo raises on purpose.
+
+::
+
+    DaskevoError
+    ├── InvalidInput (also ValueError)      what was passed can't be used: change the call
+    │   ├── InvalidName                     a model id, label, scope or run name that isn't allowed
+    │   ├── ModelNotFresh                   a compiled or trained model was given to `inherit`
+    │   ├── CannotFlatten                   a Keras model without an architecture graph
+    │   ├── CannotRebuild                   an architecture record that can't be turned into a model here
+    │   ├── InvalidProblem                  a problem file or object without the Protocol's parts
+    │   └── UnknownProblem                  no problem of that name
+    ├── RepositoryError                     the repository can't do what was asked
+    │   ├── UnknownModel                    no model of that id was ever stored
+    │   ├── ModelRetired                    the model was stored, and has been retired
+    │   ├── ModelLost                       the model's shard, or tensors it inherits, are gone for good
+    │   ├── ModelExists                     the id is taken by a published or retired model
+    │   ├── AttemptOver                     the attempt ended (its task, client or generation did) before it was published
+    │   ├── PutFailed                       nothing became visible, nothing leaks: put may be called again
+    │   ├── PutUnknown                      no answer in time; `repository.status` will tell
+    │   ├── ScopeMismatch                   a scope used with another objective than it was made with
+    │   ├── RootUnusable                    the root folder is missing, not writable, not seen by a host, or full
+    │   ├── RepositoryTaken                 another job has this repository open
+    │   └── CorruptRecord                   a file that is not what was written: cut, damaged or hostile
+    ├── ClusterError                        the Dask cluster can't do what was asked
+    │   ├── SchedulerUnreachable
+    │   ├── NotDeployed                     no daskevo plugins on this cluster or worker
+    │   ├── NoProvider                      no worker with the resource `provider`
+    │   ├── NoTrainer                       no worker with the resource `evaluation`
+    │   ├── VersionMismatch                 scheduler, client and workers run different versions
+    │   └── ShardUnavailable                no provider answered for a shard in time
+    └── RunError                            a search can't start or go on
+        ├── RunFolderUnusable               the run's folder is missing, not writable, or of another format
+        ├── RunMismatch                     the folder holds a run of another problem, space, seed or strategy
+        └── RunFailed                       too many evaluations failed, or the space is exhausted
+
+Each message says what was asked, what was found and what to do. Each error keeps the facts as attributes and
+survives pickling between processes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class DaskevoError(Exception):
+    """Base of all errors raised on purpose.
+
+    Parameters
+    ----------
+    message:
+        What was asked, what was found, what to do.
+    **facts:
+        The facts of the message (ids, paths, bytes, addresses), readable as attributes.
+    """
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.facts = facts
+
+    def __getattr__(self, name: str) -> Any:
+        facts = self.__dict__.get("facts", {})
+        if name in facts:
+            return facts[name]
+        raise AttributeError(f"{type(self).__name__} has no fact named {name!r}; it has {sorted(facts)}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.facts)
+
+
+def _rebuild(kind: type[DaskevoError], message: str, facts: dict[str, Any]) -> DaskevoError:
+    return kind(message, **facts)
+
+
+class InvalidInput(DaskevoError, ValueError):
+    """What was passed can't be used: change the call."""
+
+
+class InvalidName(InvalidInput):
+    """A model id, label, scope or run name that isn't allowed."""
+
+
+class ModelNotFresh(InvalidInput):
+    """A compiled or trained model was given to `inherit`, which freezes layers and so needs an uncompiled one."""
+
+
+class CannotFlatten(InvalidInput):
+    """A Keras model that has no architecture graph daskevo can compare.
+
+    `reason` is one of the words of :mod:`daskevo.models.flatten`.
+    """
+
+
+class CannotRebuild(InvalidInput):
+    """An architecture record that can't be turned into a Keras model here."""
+
+
+class InvalidProblem(InvalidInput):
+    """A problem file or object without the parts that the Protocol asks for."""
+
+
+class UnknownProblem(InvalidInput):
+    """No problem of that name."""
+
+
+class RepositoryError(DaskevoError):
+    """The repository can't do what was asked."""
+
+
+class UnknownModel(RepositoryError, KeyError):
+    """No model of that id was ever stored."""
+
+    __str__ = Exception.__str__
+
+
+class ModelRetired(RepositoryError):
+    """The model was stored, and has been retired since."""
+
+
+class ModelLost(RepositoryError):
+    """The model's shard, or tensors that it inherits, are gone for good."""
+
+
+class ModelExists(RepositoryError):
+    """The id is taken by a published or retired model."""
+
+
+class AttemptOver(RepositoryError):
+    """The attempt ended (its task, client or generation did) before it was published."""
+
+
+class PutFailed(RepositoryError):
+    """Nothing became visible and nothing leaks: put may be called again."""
+
+
+class PutUnknown(RepositoryError):
+    """No answer in time; `repository.status` will tell."""
+
+
+class ScopeMismatch(RepositoryError):
+    """A scope used with another objective than it was made with."""
+
+
+class RootUnusable(RepositoryError):
+    """The root folder is missing, not writable, not seen by a host, or full."""
+
+
+class RepositoryTaken(RepositoryError):
+    """Another job has this repository open."""
+
+
+class CorruptRecord(RepositoryError):
+    """A file that is not what was written: cut, damaged or hostile."""
+
+
+class ClusterError(DaskevoError):
+    """The Dask cluster can't do what was asked."""
+
+
+class SchedulerUnreachable(ClusterError):
+    """No Dask scheduler answers at that address."""
+
+
+class NotDeployed(ClusterError):
+    """No daskevo plugins on this cluster or worker."""
+
+
+class NoProvider(ClusterError):
+    """No worker with the resource `provider`."""
+
+
+class NoTrainer(ClusterError):
+    """No worker with the resource `evaluation`."""
+
+
+class VersionMismatch(ClusterError):
+    """Scheduler, client and workers run different versions."""
+
+
+class ShardUnavailable(ClusterError):
+    """No provider answered for a shard in time."""
+
+
+class RunError(DaskevoError):
+    """A search can't start or go on."""
+
+
+class RunFolderUnusable(RunError):
+    """The run's folder is missing, not writable, or of another format."""
+
+
+class RunMismatch(RunError):
+    """The folder holds a run of another problem, space, seed or strategy."""
+
+
+class RunFailed(RunError):
+    """Too many evaluations failed, or the space is exhausted."""
