@@ -131,7 +131,9 @@ def dtype_of(name: object) -> np.dtype[Any]:
             return _DTYPES[name]
         if _NUMPY_DTYPES.fullmatch(name):
             return np.dtype(name)
-    raise CorruptRecord(f"{_shorten(name)} is no dtype that daskevo stores; known are numpy's numbers and {sorted(_DTYPES)}")
+    raise CorruptRecord(
+        f"{_shorten(name)} is no dtype that daskevo stores; known are numpy's numbers and {sorted(_DTYPES)}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ class TensorSpec:
     def from_json(cls, value: JSON) -> TensorSpec:
         """Read ``[shape, dtype]``; raises CorruptRecord on anything else, sizes beyond 2**62 bytes included."""
         match value:
-            case [[*shape] | (*shape,), str() as dtype]:
+            case [[*shape], str() as dtype]:
                 if len(shape) <= 64 and all(type(n) is int and 0 <= n < 2**62 for n in shape):
                     spec = cls(tuple(shape), dtype)
                     if spec.nbytes < 2**62:
@@ -188,7 +190,9 @@ class Objective:
                 return cls("max", words[1])
             if words[0] == "min":
                 return cls("min", words[1])
-        raise InvalidInput(f"{_shorten(text)} is no objective: write 'max METRIC' or 'min METRIC', such as 'max val_auc'")
+        raise InvalidInput(
+            f"{_shorten(text)} is no objective: write 'max METRIC' or 'min METRIC', such as 'max val_auc'"
+        )
 
     def __str__(self) -> str:
         return f"{self.direction} {self.metric}"

@@ -1,0 +1,3 @@
+"""Neural architecture search with transfer learning on Dask: train no prefix twice."""
+
+from __future__ import annotations

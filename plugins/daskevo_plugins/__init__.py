@@ -1,0 +1,1 @@
+"""What is registered with somebody else's system: Dask's scheduler and workers."""

@@ -1,0 +1,1 @@
+"""Pipelines composed from daskevo, importable and runnable."""
