@@ -15,7 +15,7 @@
     │   ├── ModelRetired                    the model was stored, and has been retired
     │   ├── ModelLost                       the model's shard, or tensors it inherits, are gone for good
     │   ├── ModelExists                     the id is taken by a published or retired model
-    │   ├── AttemptOver                     the attempt ended (its task, client or generation did) before it was published
+    │   ├── AttemptOver                     the attempt ended (with its task, client or generation) unpublished
     │   ├── PutFailed                       nothing became visible, nothing leaks: put may be called again
     │   ├── PutUnknown                      no answer in time; `repository.status` will tell
     │   ├── ScopeMismatch                   a scope used with another objective than it was made with
