@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Set up daskevo in a virtual environment of its own, then run it: nothing but Python 3.11 to 3.13 is needed.
+
+    python3 start.py                    set up, then run the main job: a search on flight delays on this machine
+    python3 start.py nas digits ...     set up, then run `daskevo nas digits ...` (any command of daskevo)
+    python3 start.py test [ARG ...]     set up, then lint, type-check and test (ARGs go to pytest)
+    python3 start.py setup              set up only
+
+The environment lies in .venv beside this file (or in the folder that DASKEVO_VENV names) and is made again only when
+pyproject.toml or the Python has changed. An interrupted set-up is begun again.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+VENV = Path(os.environ.get("DASKEVO_VENV", HERE / ".venv"))
+BIN = VENV / "bin"
+MAIN_JOB = ["nas", "flights", "--evaluations", "60", "--workers", "2", "--seed", "0", "--run", str(HERE / "runs" / "flights")]
+EXTRAS = {"run": "dashboard,data,tensorflow", "test": "test"}
+CHECKS = [
+    ["ruff", "check", "."],
+    ["ruff", "format", "--check", "."],
+    ["mypy"],
+    ["lint-imports"],
+]
+
+
+def fail(message):
+    print("start.py: " + message, file=sys.stderr)
+    raise SystemExit(2)
+
+
+def check_python():
+    if not (3, 11) <= sys.version_info[:2] <= (3, 13):
+        fail(
+            "daskevo runs on Python 3.11 to 3.13, and this is {}.{} ({}).\n"
+            "Call it with another one, for example: python3.12 start.py".format(*sys.version_info[:2], sys.executable)
+        )
+
+
+def wanted_stamp(extras):
+    """What the environment must have been made from, so that it need not be made again."""
+    digest = hashlib.sha256((HERE / "pyproject.toml").read_bytes()).hexdigest()[:16]
+    return "python {}.{} extras {} pyproject {}".format(*sys.version_info[:2], extras, digest)
+
+
+def make_environment():
+    if VENV.exists() and not (VENV / "pyvenv.cfg").exists() and any(VENV.iterdir()):
+        fail("{} is there but is no virtual environment; name another folder in DASKEVO_VENV".format(VENV))
+    made = subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], stdout=subprocess.PIPE, text=True)
+    if made.returncode == 0:
+        return
+    shutil.rmtree(VENV, ignore_errors=True)
+    version = "{}.{}".format(*sys.version_info[:2])
+    fail(
+        "this Python could not make a virtual environment: {}\n"
+        "Where Debian or Ubuntu leave out ensurepip, install it with `apt install python{}-venv` and run this again;\n"
+        "without rights to install, use another Python (pyenv, conda or your site's module).".format(
+            made.stdout.strip() or "see above", version
+        )
+    )
+
+
+def set_up(kind):
+    stamp_file = VENV / "daskevo-setup"
+    stamps = stamp_file.read_text().splitlines() if stamp_file.exists() else []
+    if wanted_stamp(EXTRAS[kind]) in stamps:
+        return
+    # What was installed for the other kind stays valid as long as it was made from the same pyproject.toml.
+    kept = [stamp for stamp in stamps if stamp in {wanted_stamp(extras) for extras in EXTRAS.values()}]
+    if not kept:
+        print("Making a virtual environment in {}".format(VENV), flush=True)
+        make_environment()
+    print("Installing daskevo[{}] and what it needs (about 2 GB; a few minutes)".format(EXTRAS[kind]), flush=True)
+    pip = [str(BIN / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if subprocess.run([*pip, "-e", "{}[{}]".format(HERE, EXTRAS[kind])]).returncode:
+        fail("pip could not install daskevo; its message stands above. Run this again once it is mended.")
+    stamp_file.write_text("\n".join([*kept, wanted_stamp(EXTRAS[kind])]) + "\n")
+
+
+def run(command):
+    return subprocess.run([str(BIN / command[0]), *command[1:]], cwd=HERE).returncode
+
+
+def main(arguments):
+    if arguments and arguments[0] in ("-h", "--help"):
+        print(__doc__.strip())
+        return 0
+    check_python()
+    if arguments and arguments[0] == "test":
+        set_up("test")
+        failed = [" ".join(check) for check in CHECKS if run(check)]
+        failed += ["pytest"] if run(["pytest", *arguments[1:]]) else []
+        if failed:
+            print("start.py: failed: " + ", ".join(failed), file=sys.stderr)
+        return 1 if failed else 0
+    set_up("run")
+    if arguments == ["setup"]:
+        print("daskevo is set up: {}".format(BIN / "daskevo"))
+        return 0
+    os.execv(str(BIN / "daskevo"), ["daskevo", *(arguments or MAIN_JOB)])
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,95 @@
+"""Which room may import which: the table of the architecture, held by reading every import."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = {
+    "daskevo": ROOT / "daskevo",
+    "daskevo_plugins": ROOT / "plugins" / "daskevo_plugins",
+    "daskevo_workflows": ROOT / "workflows" / "daskevo_workflows",
+}
+
+# Room of daskevo -> rooms of daskevo that it may import. `errors` and `types` are open to all that stand above them.
+BASE = {"errors", "types"}
+ROOMS = {
+    "errors": set(),
+    "types": {"errors"},
+    "graph": BASE,
+    "ownership": BASE | {"graph"},
+    "catalogue": BASE | {"graph", "ownership"},
+    "store": BASE | {"graph", "ownership"},
+    "space": BASE | {"graph"},
+    "search": BASE | {"graph", "space"},
+    "runs": BASE | {"graph", "space", "search", "store"},
+    "models": BASE | {"graph", "ownership"},
+    "cluster": BASE | {"graph", "ownership", "catalogue", "store"},
+    "repository": BASE | {"graph", "ownership", "catalogue", "store", "models", "cluster"},
+    "testing": BASE | {"graph", "ownership", "catalogue", "store"},
+    "__init__": BASE | {"cluster", "repository"},
+}
+# Package of somebody else -> where it may be imported.
+KERAS = {"daskevo.models", "daskevo_workflows.problems", "daskevo_workflows.evaluation"}
+DISTRIBUTED = {"daskevo.cluster", "daskevo_plugins", "daskevo_workflows"}
+RESTRICTED = {
+    "keras": KERAS,
+    "tensorflow": KERAS,
+    "distributed": DISTRIBUTED,
+    "dask": DISTRIBUTED,
+    "zict": {"daskevo.store"},
+    "hypothesis": {"daskevo.testing"},
+    "click": {"daskevo_workflows.cli"},
+    "matplotlib": {"daskevo_workflows.reports"},
+    "pickle": set(),
+    "cloudpickle": set(),
+    "marshal": set(),
+    "shelve": set(),
+}
+
+
+def _modules() -> Iterator[tuple[str, Path]]:
+    for package, folder in SOURCES.items():
+        for path in sorted(folder.rglob("*.py")):
+            parts = path.relative_to(folder).with_suffix("").parts
+            yield ".".join((package, *parts)), path
+
+
+def _imports(path: Path) -> Iterator[str]:
+    """Every imported module name, wherever in the file it stands."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute here"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+MODULES = dict(_modules())
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_follow_the_table(module: str) -> None:
+    package, *rest = module.split(".")
+    room = rest[0]
+    for name in _imports(MODULES[module]):
+        target = name.split(".")
+        if target[0] in SOURCES:
+            order = list(SOURCES)
+            assert order.index(target[0]) <= order.index(package), f"{module} imports {name}, which stands above it"
+            if target[0] == package == "daskevo" and target[1] != room:
+                assert target[1] in ROOMS[room], f"{module} imports {name}; {room} may import {sorted(ROOMS[room])}"
+        elif target[0] in RESTRICTED:
+            allowed = RESTRICTED[target[0]]
+            assert any(f"{module}.".startswith(f"{place}.") for place in allowed), (
+                f"{module} imports {name}, which belongs to {sorted(allowed) or 'no room'} alone"
+            )
+
+
+def test_every_room_is_in_the_table() -> None:
+    rooms = {module.split(".")[1] for module in MODULES if module.startswith("daskevo.")}
+    assert rooms == set(ROOMS)
