@@ -77,7 +77,7 @@ def set_up(kind):
         print("Making a virtual environment in {}".format(VENV), flush=True)
         make_environment()
     print("Installing daskevo[{}] and what it needs (about 2 GB; a few minutes)".format(EXTRAS[kind]), flush=True)
-    pip = [str(BIN / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [str(BIN / "python"), "-m", "pip", "install", "--quiet", "--use-pep517", "--disable-pip-version-check"]
     if subprocess.run([*pip, "-e", "{}[{}]".format(HERE, EXTRAS[kind])]).returncode:
         fail("pip could not install daskevo; its message stands above. Run this again once it is mended.")
     stamp_file.write_text("\n".join([*kept, wanted_stamp(EXTRAS[kind])]) + "\n")
