@@ -1,0 +1,177 @@
+"""A cluster on one machine: provider and trainer workers under nannies, threads and GPUs shared out among them.
+
+Two roles, both plain Dask workers (why: the design's measurement that a query on busy one-thread workers waits for
+seconds): *providers* have several threads, the resource ``provider`` and never import TensorFlow; *trainers* have one
+thread, the resource ``evaluation``, and share the cores and GPUs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dask
+from dask.system import CPU_COUNT
+from distributed import Nanny, Scheduler
+from distributed.deploy.spec import SpecCluster
+from distributed.system import MEMORY_LIMIT
+
+from daskevo.errors import InvalidInput
+
+PROVIDER = "provider"
+"""Dask resource of workers that hold shards."""
+EVALUATION = "evaluation"
+"""Dask resource of workers that train; an evaluation takes 1."""
+
+
+class LocalEvoCluster(SpecCluster):  # type: ignore[misc]
+    """A `SpecCluster` of named providers and trainers; workers added by `scale` are trainers."""
+
+    def _new_worker_name(self, worker_number: int) -> str:
+        return f"trainer-{worker_number}"
+
+
+def local_cluster(
+    trainers: int = 2,
+    providers: int = 1,
+    *,
+    provider_threads: int = 4,
+    threads_per_trainer: int | None = None,
+    gpus: list[str] | None = None,
+    memory_limit: int | str | None = "auto",
+    local_directory: str | os.PathLike[str] | None = None,
+    host: str = "127.0.0.1",
+    dashboard_address: str | None = ":0",
+    env: Mapping[str, str] | None = None,
+    asynchronous: bool = False,
+    **options: Any,
+) -> LocalEvoCluster:
+    """Start a Dask cluster with providers and trainers on this machine.
+
+    Parameters
+    ----------
+    trainers:
+        Workers that evaluate candidates, named ``trainer-0``, ``trainer-1``, ...; one evaluation at a time each.
+    providers:
+        Workers that hold shards of the repository, named ``provider-0``, ...  With 0 every trainer is a provider too:
+        cheaper in processes, but the tensors then live in processes that train, and go with them.
+    provider_threads:
+        Threads of a provider for queries made of futures.
+    threads_per_trainer:
+        Threads that TensorFlow may use in one trainer; an equal share of the cores when None.
+    gpus:
+        Ids for ``CUDA_VISIBLE_DEVICES``, dealt out to the trainers in turn; those of this machine when None.
+    memory_limit:
+        Bytes per worker, as Dask understands it; ``"auto"`` is an equal share of the machine's memory.
+    local_directory:
+        Scratch folder of the workers.
+    host, dashboard_address:
+        Where the scheduler listens; dashboard_address None turns the dashboard off.
+    env:
+        Further environment variables of all workers.
+    asynchronous:
+        Return a cluster for use in an event loop.
+    **options:
+        Passed on to every `distributed.Nanny`.
+
+    Raises
+    ------
+    InvalidInput
+        If there would be no trainer, or a number is negative.
+
+    Examples
+    --------
+    >>> with daskevo.local_cluster(trainers=2) as cluster, cluster.get_client() as client:  # doctest: +SKIP
+    ...     repository = daskevo.open("evo", client=client)
+    """
+    if trainers < 1 or providers < 0 or provider_threads < 1:
+        raise InvalidInput(
+            f"a local cluster of {trainers} trainers and {providers} providers with {provider_threads} threads was "
+            "asked for: at least one trainer and one provider thread are needed, and providers can't be negative",
+            trainers=trainers,
+            providers=providers,
+        )
+    devices = visible_gpus() if gpus is None else list(gpus)
+    threads = threads_per_trainer or max(1, CPU_COUNT // trainers)
+    if memory_limit == "auto":
+        memory_limit = MEMORY_LIMIT // (trainers + providers)
+    common = {
+        "memory_limit": memory_limit,
+        "local_directory": None if local_directory is None else str(Path(local_directory).absolute()),
+        "host": host,
+        "dashboard": False,
+        **options,
+    }
+    workers: dict[str, dict[str, Any]] = {
+        f"provider-{number}": {
+            "cls": Nanny,
+            "options": {
+                **common,
+                "nthreads": provider_threads,
+                "resources": {PROVIDER: 1},
+                "env": {**provider_environment(), **(env or {})},
+            },
+        }
+        for number in range(providers)
+    }
+    combined = providers == 0
+
+    def trainer(number: int) -> dict[str, Any]:
+        gpu = devices[number % len(devices)] if devices else None
+        return {
+            "cls": Nanny,
+            "options": {
+                **common,
+                "nthreads": 2 if combined else 1,
+                "resources": {EVALUATION: 1, PROVIDER: 1} if combined else {EVALUATION: 1},
+                "env": {**trainer_environment(threads, gpu), **(env or {})},
+            },
+        }
+
+    workers.update((f"trainer-{number}", trainer(number)) for number in range(trainers))
+    scheduler = {
+        "cls": Scheduler,
+        "options": {
+            "host": host,
+            "port": 0,
+            "dashboard": dashboard_address is not None,
+            "dashboard_address": dashboard_address,
+        },
+    }
+    with dask.config.set({"distributed.nanny.pre-spawn-environ": {"MALLOC_TRIM_THRESHOLD_": "65536"}}):
+        return LocalEvoCluster(
+            workers=workers, scheduler=scheduler, worker=trainer(trainers), asynchronous=asynchronous, name="daskevo"
+        )
+
+
+def trainer_environment(threads: int, gpu: str | None) -> dict[str, str]:
+    """Return the environment of a trainer: threads for TensorFlow and BLAS, one GPU with memory growth or none."""
+    return {
+        "OMP_NUM_THREADS": str(threads),
+        "OPENBLAS_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "TF_NUM_INTRAOP_THREADS": str(threads),
+        "TF_NUM_INTEROP_THREADS": str(min(threads, 2)),
+        "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3"),
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+        "CUDA_VISIBLE_DEVICES": "-1" if gpu is None else gpu,
+    }
+
+
+def provider_environment() -> dict[str, str]:
+    """Return the environment of a provider: one BLAS thread, no GPU."""
+    return {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "-1"}
+
+
+def visible_gpus(driver: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
+    """Return ids of the GPUs that this process may use, without loading CUDA or TensorFlow."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        # CUDA ignores everything from the first invalid id on; -1 is the usual way to say none.
+        ids = [part.strip() for part in chosen.split(",")]
+        return ids[: next((index for index, part in enumerate(ids) if not part or part.startswith("-")), len(ids))]
+    if not driver.is_dir():
+        return []
+    return [str(number) for number, _ in enumerate(sorted(driver.iterdir()))]

@@ -1,0 +1,231 @@
+"""How coordinator and providers are called: one pooled message each, with a time limit, and named answers only.
+
+Dask answers an unknown operation with None and lets a call to a dead address wait for 30 s. Here every call has its own
+time limit, a connection has a short one, and whatever goes wrong is one of three things: the other side said a typed
+error (raised as it is), nobody there knows the operation (`NotDeployed`), or no answer came (`NoAnswer`; for the
+scheduler `SchedulerUnreachable`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from distributed.core import send_recv
+
+from daskevo import errors
+
+logger = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT_S = 3.0
+"""Longest wait for a connection: a dead address must not cost Dask's 30 s."""
+
+Handler = Callable[..., Any]
+
+
+class NoAnswer(Exception):
+    """No answer came in time, or the connection broke: what was asked may have been done or not."""
+
+    def __init__(self, address: str, method: str, reason: str) -> None:
+        super().__init__(f"{address} gave no answer to {method!r}: {reason}")
+        self.address = address
+        self.method = method
+        self.reason = reason
+
+
+class Transport(Protocol):
+    """Calls to the coordinator and to providers of one repository."""
+
+    async def coordinator(self, method: str, *, timeout_s: float, **arguments: Any) -> Any:
+        """Call the coordinator.
+
+        Raises
+        ------
+        NotDeployed
+            If the scheduler has no coordinator of this repository.
+        SchedulerUnreachable
+            If no answer came within `timeout_s` seconds.
+        """
+        ...
+
+    async def provider(self, address: str, method: str, *, timeout_s: float, **arguments: Any) -> Any:
+        """Call the provider at `address`.
+
+        Raises
+        ------
+        NoAnswer
+            If no answer came within `timeout_s` seconds, or nobody there knows this repository (yet).
+        """
+        ...
+
+
+def repository_key(root: str | os.PathLike[str] | None) -> str:
+    """Return the word that tells the repositories of one cluster apart in names of operations and plugins.
+
+    Examples
+    --------
+    >>> repository_key(None)
+    'memory'
+    >>> repository_key("/scratch/me/evo") == repository_key("/scratch/me/x/../evo/")
+    True
+    """
+    if root is None:
+        return "memory"
+    return hashlib.blake2b(os.fsencode(root_path(root)), digest_size=6).hexdigest()
+
+
+def root_path(root: str | os.PathLike[str]) -> str:
+    """Return the root as an absolute path without ``..`` (links are kept: hosts may mount them differently)."""
+    return os.path.normpath(Path(root).expanduser().absolute())
+
+
+def operation(role: str, key: str, method: str) -> str:
+    """Return the name under which a method is known to Dask's handlers, e.g. ``daskevo_provider_memory_match``."""
+    return f"daskevo_{role}_{key}_{method}"
+
+
+def serve(handlers: dict[str, Handler], role: str, key: str, methods: Mapping[str, Handler]) -> None:
+    """Add `methods` to a Dask server's handlers; typed errors travel as values, others are logged and named."""
+    for method, function in methods.items():
+        handlers[operation(role, key, method)] = _answering(method, function)
+
+
+def withdraw(handlers: dict[str, Handler], role: str, key: str) -> None:
+    """Take the methods of one repository out of a Dask server's handlers."""
+    prefix = operation(role, key, "")
+    for name in [name for name in handlers if name.startswith(prefix)]:
+        del handlers[name]
+
+
+def _answering(method: str, function: Handler) -> Handler:
+    async def handler(**arguments: Any) -> dict[str, Any]:
+        return await answer(method, function, arguments)
+
+    handler.__name__ = method
+    return handler
+
+
+async def answer(method: str, function: Handler, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a method and wrap what it returns or raises into a reply that msgpack can carry."""
+    try:
+        value = function(**arguments)
+        if inspect.isawaitable(value):
+            value = await value
+    except errors.DaskevoError as error:
+        return {"error": [type(error).__name__, error.message, _plain(error.facts)]}
+    except Exception as error:
+        logger.exception("daskevo: %s failed", method)
+        return {"error": ["ClusterError", f"{method} failed: {type(error).__name__}: {error}", {}]}
+    return {"value": value}
+
+
+def value_of(reply: Any) -> Any:
+    """Return the value in a reply, or raise the typed error that it carries."""
+    if "error" in reply:
+        kind, message, facts = reply["error"]
+        cls = getattr(errors, kind, None)
+        if not (isinstance(cls, type) and issubclass(cls, errors.DaskevoError)):
+            cls = errors.ClusterError
+        raise cls(message, **facts)
+    return reply["value"]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value)
+
+
+class PoolTransport:
+    """Calls over the connection pool of a Dask client, worker or scheduler.
+
+    Parameters
+    ----------
+    pool:
+        A `distributed.core.ConnectionPool`: `Client.rpc`, `Worker.rpc` or `Scheduler.rpc`.
+    scheduler_address:
+        Where the coordinator lives.
+    key:
+        The repository's key, see `repository_key`.
+    local:
+        Methods of a provider in this very process by its address: they are called without a message.
+    """
+
+    def __init__(
+        self,
+        pool: Any,
+        scheduler_address: str,
+        key: str,
+        local: Callable[[str], Mapping[str, Handler] | None] = lambda address: None,
+    ) -> None:
+        self.pool = pool
+        self.scheduler_address = scheduler_address
+        self.key = key
+        self._local = local
+
+    async def coordinator(self, method: str, *, timeout_s: float, **arguments: Any) -> Any:
+        name = operation("coordinator", self.key, method)
+        try:
+            reply = await self._call(self.scheduler_address, name, timeout_s, arguments)
+        except NoAnswer as error:
+            raise errors.SchedulerUnreachable(
+                f"the scheduler at {self.scheduler_address} did not answer {method!r} within {timeout_s:.1f} s "
+                f"({error.reason}): is the cluster still running?",
+                address=self.scheduler_address,
+            ) from error
+        if reply is None:
+            raise errors.NotDeployed(
+                f"the scheduler at {self.scheduler_address} has no coordinator of this repository: "
+                "call daskevo.open first, and again if the scheduler was restarted",
+                address=self.scheduler_address,
+            )
+        return value_of(reply)
+
+    async def provider(self, address: str, method: str, *, timeout_s: float, **arguments: Any) -> Any:
+        methods = self._local(address)
+        if methods is not None:
+            return value_of(await _within(timeout_s, answer(method, methods[method], arguments), address, method))
+        reply = await self._call(address, operation("provider", self.key, method), timeout_s, arguments)
+        if reply is None:
+            raise NoAnswer(address, method, "no provider of this repository there")
+        return value_of(reply)
+
+    async def _call(self, address: str, name: str, timeout_s: float, arguments: Mapping[str, Any]) -> Any:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        comm = await _within(
+            min(CONNECT_TIMEOUT_S, timeout_s),
+            self.pool.connect(address, timeout=min(CONNECT_TIMEOUT_S, timeout_s)),
+            address,
+            name,
+        )
+        try:
+            return await _within(
+                max(deadline - loop.time(), 0.001), send_recv(comm=comm, op=name, **arguments), address, name
+            )
+        finally:
+            self.pool.reuse(address, comm)
+
+
+async def _within(timeout_s: float, call: Awaitable[Any], address: str, method: str) -> Any:
+    try:
+        return await asyncio.wait_for(call, timeout_s)
+    except TimeoutError as error:
+        raise NoAnswer(address, method, f"time limit of {timeout_s:.1f} s") from error
+    except OSError as error:  # CommClosedError and refused connections
+        raise NoAnswer(address, method, str(error) or type(error).__name__) from error
+    except RuntimeError as error:
+        # The pool of a closing client or worker says so with a bare RuntimeError.
+        if "closed" not in str(error).lower():
+            raise
+        raise NoAnswer(address, method, str(error)) from error
