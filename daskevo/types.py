@@ -67,6 +67,81 @@ def check_label(label: object) -> str:
     )
 
 
+def check_json(value: object, what: str, *, depth: int = 64, values: int = 1_000_000) -> JSON:
+    """Return `value` if JSON carries it unchanged: no tuples, numpy scalars, NaN or keys other than str.
+
+    Parameters
+    ----------
+    value:
+        Anything, hostile input included.
+    what:
+        What the value is, for the message.
+    depth, values:
+        How deep lists and dicts may nest, and how many values there may be in all.
+
+    Raises
+    ------
+    InvalidInput
+        With the first part that JSON can't carry.
+
+    Examples
+    --------
+    >>> check_json({"units": [16, 32]}, "config")
+    {'units': [16, 32]}
+    >>> check_json((16, 32), "option")
+    Traceback (most recent call last):
+    daskevo.errors.InvalidInput: the option holds (16, 32) of type tuple, ...
+    """
+    # Level by level, not recursive: hostile nesting must not reach Python's own limit.
+    level: list[object] = [value]
+    total = 1
+    for _ in range(depth + 1):
+        deeper: list[object] = []
+        for part in level:
+            if total + len(deeper) > values:
+                raise InvalidInput(f"the {what} holds more than {values} values, the most that is allowed", what=what)
+            kind = type(part)
+            if part is None or kind is bool:
+                continue
+            if kind is str:
+                _check_text(part, what)
+            elif kind is int:
+                # Longer integers would not survive int <-> str conversion, nor any other JSON reader.
+                if not -(2**64) < part < 2**64:  # type: ignore[operator]
+                    raise InvalidInput(f"the {what} holds an integer of more than 64 bits", what=what)
+            elif kind is float:
+                if not math.isfinite(part):  # type: ignore[arg-type]
+                    raise InvalidInput(f"the {what} holds {part}, which JSON can't carry", what=what)
+            elif kind is list:
+                deeper.extend(part)  # type: ignore[arg-type]
+            elif kind is dict:
+                for key in part:  # type: ignore[attr-defined]
+                    _check_text(key, what)
+                deeper.extend(part.values())  # type: ignore[attr-defined]
+            else:
+                raise InvalidInput(
+                    f"the {what} holds {_shorten(part)} of type {kind.__name__}, which JSON can't carry unchanged: "
+                    "use None, bool, int, float, str, lists and dicts with str keys",
+                    what=what,
+                )
+        if not deeper:
+            return value
+        total += len(deeper)
+        level = deeper
+    raise InvalidInput(f"the {what} nests deeper than {depth} levels, the most that is allowed", what=what)
+
+
+def _check_text(text: object, what: str) -> None:
+    if type(text) is not str:
+        raise InvalidInput(f"the {what} has the key {_shorten(text)}, which is no str", what=what)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            f"the {what} holds {_shorten(text)}, which UTF-8 can't carry (a lone surrogate)", what=what
+        ) from None
+
+
 def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:60] + f"... ({len(text)} characters)"

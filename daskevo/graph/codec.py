@@ -1,0 +1,112 @@
+"""Architecture graphs as JSON values, and back with every part checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from daskevo.errors import CorruptRecord, InvalidInput
+from daskevo.graph.parts import Edge, LayerRecord, Vertex
+from daskevo.types import JSON, TensorSpec
+
+FORMAT = "daskevo architecture graph 1"
+
+_Graph = TypeVar("_Graph")
+
+
+def encode(
+    layers: Sequence[LayerRecord],
+    vertices: Sequence[Vertex],
+    inputs: Sequence[int],
+    outputs: Sequence[tuple[int, int]],
+    structure: JSON,
+) -> JSON:
+    """Return the parts as one JSON value; vertices name their signature by its index in a table."""
+    signatures: dict[str, int] = {}
+    return {
+        "format": FORMAT,
+        "layers": [[layer.name, layer.config, [spec.to_json() for spec in layer.tensors]] for layer in layers],
+        "vertices": [
+            [
+                vertex.layer,
+                signatures.setdefault(vertex.signature, len(signatures)),
+                [[edge.source, edge.slot, edge.argument] for edge in vertex.edges],
+                vertex.commutative,
+                vertex.call,
+            ]
+            for vertex in vertices
+        ],
+        "signatures": list(signatures),
+        "inputs": list(inputs),
+        "outputs": [list(output) for output in outputs],
+        "structure": structure,
+    }
+
+
+def decode(make: Callable[..., _Graph], value: JSON) -> _Graph:
+    """Return what `make` makes of the parts in `value`.
+
+    Raises
+    ------
+    CorruptRecord
+        If they aren't laid out as `encode` does, or `make` refuses them with InvalidInput.
+    """
+    match value:
+        case {
+            "format": str() as found,
+            "layers": list() as layers,
+            "vertices": list() as vertices,
+            "signatures": list() as signatures,
+            "inputs": list() as inputs,
+            "outputs": list() as outputs,
+            "structure": structure,
+        } if len(value) == 7:
+            if found != FORMAT:
+                raise CorruptRecord(
+                    f"the architecture graph is in the format {found[:50]!r}; this version reads {FORMAT!r}"
+                )
+        case _:
+            raise _malformed("the record")
+    try:
+        return make(
+            layers=tuple(map(_layer, layers)),
+            vertices=tuple(_vertex(vertex, signatures) for vertex in vertices),
+            inputs=tuple(inputs),
+            outputs=tuple(map(_output, outputs)),
+            structure=structure,
+        )
+    except InvalidInput as error:
+        raise CorruptRecord(f"not an architecture graph as daskevo writes it: {error}") from error
+
+
+def _layer(value: JSON) -> LayerRecord:
+    match value:
+        case [name, config, list() as tensors]:
+            return LayerRecord(name, config, tuple(map(TensorSpec.from_json, tensors)))
+    raise _malformed("a layer")
+
+
+def _vertex(value: JSON, signatures: list[JSON]) -> Vertex:
+    match value:
+        case [layer, int() as signature, list() as edges, commutative, call]:
+            if 0 <= signature < len(signatures):
+                return Vertex(layer, signatures[signature], tuple(map(_edge, edges)), commutative, call)
+    raise _malformed("a vertex")
+
+
+def _edge(value: JSON) -> Edge:
+    match value:
+        case [source, slot, argument]:
+            return Edge(source, slot, argument)
+    raise _malformed("an edge")
+
+
+def _output(value: JSON) -> tuple[int, int]:
+    match value:
+        case [vertex, slot]:
+            return vertex, slot
+    raise _malformed("an output")
+
+
+def _malformed(part: str) -> CorruptRecord:
+    return CorruptRecord(f"not an architecture graph as daskevo writes it: {part} is malformed")

@@ -1,0 +1,92 @@
+"""The id of a vertex: a hash of its signature and of its whole ancestor cone.
+
+Source: paper 000, sections 2 and 4.2 (a vertex is in the prefix if its leaf layer is identical in both models and all
+that feeds it is in the prefix too). Because an id contains the ids of all that flows in, *the id occurs in the other
+model* says exactly that, and the longest common prefix is an intersection of sets.
+
+The id of a vertex is ``H(H(signature, in-edges, ...), twin ordinal)`` with H = blake2b-128. The inner hash covers
+
+- the signature, and shapes and dtypes of the layer's tensors;
+- the ordered (id of the predecessor, output slot, argument) of the in-edges; sorted, and without the position inside
+  an argument, if the vertex is commutative;
+- the vertex' positions among the model's inputs;
+- from a layer's second call on, the id of its first call, which says whose weights it uses.
+
+Vertices of one model with equal inner hashes are *twins*: identical branches, which must not be taken for one layer
+used twice. They are told apart by their ordinal in flatten order, so ids are unique inside a model. The price is that
+a graph whose twins are flattened in another order can match a little less; never more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from hashlib import blake2b
+from struct import pack
+
+from daskevo.graph.parts import Edge, LayerRecord, Vertex
+from daskevo.types import VertexId
+
+# Part of every hash: ids of another scheme can never equal these. Changing it, or anything below, makes all
+# stored models unmatchable.
+_SCHEME = b"daskevo-vertex-1"
+
+
+def _hash(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16, person=_SCHEME).digest()
+
+
+def vertex_ids(
+    layers: Sequence[LayerRecord], vertices: Sequence[Vertex], inputs: Sequence[int]
+) -> tuple[VertexId, ...]:
+    """Return the id of each vertex, in order; the same in every process and on every machine.
+
+    Parameters
+    ----------
+    layers, vertices, inputs:
+        The fields of an :class:`~daskevo.graph.ArchitectureGraph`, valid.
+    """
+    positions: dict[int, list[int]] = {}
+    for position, index in enumerate(inputs):
+        positions.setdefault(index, []).append(position)
+    # Each distinct signature is hashed once, however many vertices share it.
+    signatures: dict[str, bytes] = {}
+    first_call: dict[int, bytes] = {}
+    twins: dict[bytes, int] = {}
+    ids: list[bytes] = []
+    for index, vertex in enumerate(vertices):
+        signature = signatures.get(vertex.signature)
+        if signature is None:
+            signature = signatures[vertex.signature] = _hash(vertex.signature.encode())
+        first = first_call.get(vertex.layer)
+        if first is None:
+            # The tensors of a later call are those of the first, whose id it contains.
+            specs = [spec.to_json() for spec in layers[vertex.layer].tensors]
+            belongs = b"T" + _hash(json.dumps(specs, separators=(",", ":")).encode())
+        else:
+            belongs = b"C" + first
+        edges = [_edge(ids[edge.source], edge, vertex.commutative) for edge in vertex.edges]
+        if vertex.commutative:
+            edges.sort()
+        entry = positions.get(index, [])
+        # Every part has a fixed length or says its length, so no two contents give the same bytes.
+        inner = _hash(
+            b"".join(
+                (
+                    signature,
+                    belongs,
+                    pack(f"<?II{len(entry)}I", vertex.commutative, len(edges), len(entry), *entry),
+                    *edges,
+                )
+            )
+        )
+        ordinal = twins.get(inner, 0)
+        twins[inner] = ordinal + 1
+        ids.append(_hash(inner + pack("<I", ordinal)))
+        first_call.setdefault(vertex.layer, ids[-1])
+    return tuple(map(VertexId, ids))
+
+
+def _edge(source_id: bytes, edge: Edge, commutative: bool) -> bytes:
+    argument = (edge.argument.partition("/")[0] if commutative else edge.argument).encode()
+    return source_id + pack("<IH", edge.slot, len(argument)) + argument

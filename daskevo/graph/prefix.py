@@ -1,0 +1,124 @@
+"""The longest common prefix of two architecture graphs, with every pair of vertices compared again.
+
+Source: paper 000, sections 2 and 4.2. The definition is the text's, not Algorithm 1 as printed: a vertex of G is in
+the prefix with A if and only if its leaf layer is identical in both and all vertices whose outputs flow into it are
+in the prefix too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from daskevo.errors import InvalidInput
+from daskevo.graph.architecture import ArchitectureGraph
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """What two graphs share.
+
+    Parameters
+    ----------
+    vertices:
+        (vertex in the graph, its partner in the other), in the graph's flatten order. No vertex stands twice.
+    """
+
+    vertices: tuple[tuple[int, int], ...]
+
+    def __len__(self) -> int:
+        return len(self.vertices)
+
+    def layers(self, graph: ArchitectureGraph, other: ArchitectureGraph) -> tuple[tuple[int, int], ...]:
+        """Return (layer in `graph`, its partner in `other`) of all layers whose weights can be inherited.
+
+        Weights travel with the first call of a layer; the first call of one is the partner of the first of the other.
+        """
+        return tuple(
+            (graph.vertices[mine].layer, other.vertices[theirs].layer)
+            for mine, theirs in self.vertices
+            if graph.calls[graph.vertices[mine].layer][0] == mine
+        )
+
+    def tensors(self, graph: ArchitectureGraph, other: ArchitectureGraph) -> tuple[tuple[int, int], ...]:
+        """Return (tensor number in `graph`, tensor number in `other`) of all tensors that can be inherited."""
+        return tuple(
+            pair
+            for mine, theirs in self.layers(graph, other)
+            for pair in zip(graph.tensor_numbers(mine), other.tensor_numbers(theirs), strict=True)
+        )
+
+    def freezable(self, graph: ArchitectureGraph) -> tuple[int, ...]:
+        """Return the layers of `graph` all of whose calls are in the prefix.
+
+        A layer that is called again outside the prefix inherits its weights but has to go on training there.
+        """
+        inside = {mine for mine, _ in self.vertices}
+        return tuple(layer for layer, calls in enumerate(graph.calls) if inside.issuperset(calls))
+
+
+def longest_common_prefix(graph: ArchitectureGraph, other: ArchitectureGraph) -> Prefix:
+    """Return the longest common prefix of `graph` with `other`.
+
+    Candidates are found by equal ids; then each pair is compared again, vertex by vertex: signature, tensors,
+    predecessors, whether it is a model input and which, whether it is the first call of its layer. So not even a
+    collision of hashes makes a pair of vertices that differ, or gives one vertex two partners.
+    """
+    known = {vertex_id: index for index, vertex_id in enumerate(other.ids)}
+    partners: dict[int, int] = {}
+    taken: set[int] = set()
+    for mine, vertex_id in enumerate(graph.ids):
+        theirs = known.get(vertex_id)
+        if theirs is not None and theirs not in taken and _same_call(graph, mine, other, theirs, partners):
+            partners[mine] = theirs
+            taken.add(theirs)
+    return Prefix(tuple(partners.items()))
+
+
+def _same_call(
+    graph: ArchitectureGraph, mine: int, other: ArchitectureGraph, theirs: int, partners: dict[int, int]
+) -> bool:
+    vertex, partner = graph.vertices[mine], other.vertices[theirs]
+    if vertex.signature != partner.signature or vertex.commutative != partner.commutative:
+        return False
+    # A source without a partner becomes -1, which no source of the partner is.
+    feeds = [(argument, partners.get(source, -1), slot) for argument, source, slot in vertex.slots_in()]
+    if vertex.commutative:
+        feeds.sort()
+    if feeds != partner.slots_in():
+        return False
+    if _positions(graph, mine) != _positions(other, theirs):
+        return False
+    first, partner_first = graph.calls[vertex.layer][0], other.calls[partner.layer][0]
+    if first == mine:
+        same_tensors = graph.layers[vertex.layer].tensors == other.layers[partner.layer].tensors
+        return partner_first == theirs and same_tensors
+    return partners.get(first) == partner_first
+
+
+def _positions(graph: ArchitectureGraph, index: int) -> list[int]:
+    return [position for position, source in enumerate(graph.inputs) if source == index]
+
+
+def weights(graph: ArchitectureGraph, by: Literal["vertex", "bytes"] = "vertex") -> list[int]:
+    """Return what each vertex counts in the score of a match, in flatten order; all are positive.
+
+    ``vertex`` counts each as 1. ``bytes`` counts the bytes that it transfers (a layer's tensors with its first
+    call): ``bytes * K + 1`` with K above the number of vertices, so that bytes come first and vertices decide ties.
+
+    Raises
+    ------
+    InvalidInput
+        If `by` is neither.
+    """
+    if by == "vertex":
+        return [1] * len(graph.vertices)
+    if by == "bytes":
+        factor = len(graph.vertices) + 1
+        return [
+            1 + factor * sum(spec.nbytes for spec in graph.layers[vertex.layer].tensors)
+            if graph.calls[vertex.layer][0] == index
+            else 1
+            for index, vertex in enumerate(graph.vertices)
+        ]
+    raise InvalidInput(f"vertices can't be weighed by {by!r}: use 'vertex' or 'bytes'")
