@@ -75,6 +75,11 @@ class ArchitectureGraph:
         return tuple(map(tuple, calls))
 
     @cached_property
+    def input_positions(self) -> dict[int, int]:
+        """Vertex -> its position in `inputs`."""
+        return {vertex: position for position, vertex in enumerate(self.inputs)}
+
+    @cached_property
     def tensors(self) -> tuple[TensorKey, ...]:
         """All tensors by number: layer by layer, in each by index in ``layer.weights``."""
         return tuple(

@@ -9,7 +9,7 @@ The id of a vertex is ``H(H(signature, in-edges, ...), twin ordinal)`` with H = 
 - the signature, and shapes and dtypes of the layer's tensors;
 - the ordered (id of the predecessor, output slot, argument) of the in-edges; sorted, and without the position inside
   an argument, if the vertex is commutative;
-- the vertex' positions among the model's inputs;
+- the vertex' position among the model's inputs, if it is one;
 - from a layer's second call on, the id of its first call, which says whose weights it uses.
 
 Vertices of one model with equal inner hashes are *twins*: identical branches, which must not be taken for one layer
@@ -46,9 +46,7 @@ def vertex_ids(
     layers, vertices, inputs:
         The fields of an :class:`~daskevo.graph.ArchitectureGraph`, valid.
     """
-    positions: dict[int, list[int]] = {}
-    for position, index in enumerate(inputs):
-        positions.setdefault(index, []).append(position)
+    positions = {vertex: position for position, vertex in enumerate(inputs)}
     # Each distinct signature is hashed once, however many vertices share it.
     signatures: dict[str, bytes] = {}
     first_call: dict[int, bytes] = {}
@@ -68,14 +66,13 @@ def vertex_ids(
         edges = [_edge(ids[edge.source], edge, vertex.commutative) for edge in vertex.edges]
         if vertex.commutative:
             edges.sort()
-        entry = positions.get(index, [])
         # Every part has a fixed length or says its length, so no two contents give the same bytes.
         inner = _hash(
             b"".join(
                 (
                     signature,
                     belongs,
-                    pack(f"<?II{len(entry)}I", vertex.commutative, len(edges), len(entry), *entry),
+                    pack("<?iI", vertex.commutative, positions.get(index, -1), len(edges)),
                     *edges,
                 )
             )

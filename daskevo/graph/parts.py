@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from daskevo.types import JSON, TensorSpec
 
@@ -83,7 +82,8 @@ class Vertex:
         return [(edge.argument, edge.source, edge.slot) for edge in self.edges]
 
 
-class TensorKey(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TensorKey:
     """Where a tensor stands in its model: layer, index in ``layer.weights``, and its specification."""
 
     layer: int

@@ -87,17 +87,13 @@ def _same_call(
         feeds.sort()
     if feeds != partner.slots_in():
         return False
-    if _positions(graph, mine) != _positions(other, theirs):
+    if graph.input_positions.get(mine) != other.input_positions.get(theirs):
         return False
     first, partner_first = graph.calls[vertex.layer][0], other.calls[partner.layer][0]
     if first == mine:
         same_tensors = graph.layers[vertex.layer].tensors == other.layers[partner.layer].tensors
         return partner_first == theirs and same_tensors
     return partners.get(first) == partner_first
-
-
-def _positions(graph: ArchitectureGraph, index: int) -> list[int]:
-    return [position for position, source in enumerate(graph.inputs) if source == index]
 
 
 def weights(graph: ArchitectureGraph, by: Literal["vertex", "bytes"] = "vertex") -> list[int]:

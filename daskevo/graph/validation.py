@@ -32,6 +32,8 @@ def check_parts(
     The rules: vertices stand in topological order; layers stand in the order of their first call, each called at
     least once; inputs are vertices that nothing flows into; there is at least one output.
     """
+    for name, parts in (("layers", layers), ("vertices", vertices), ("inputs", inputs), ("outputs", outputs)):
+        _check(parts, tuple, name)
     if not 1 <= len(vertices) <= MAX_VERTICES:
         raise _error(f"it has {len(vertices)} vertices, of 1 to {MAX_VERTICES} allowed")
     edges = 0
@@ -88,6 +90,7 @@ def _check_layers(layers: Sequence[LayerRecord]) -> None:
             raise _error(f"it has more than {MAX_TENSORS} tensors")
         for spec in layer.tensors:
             _check(spec, TensorSpec, f"a tensor of {where}")
+            _check(spec.shape, tuple, f"the shape of a tensor of {where}")
             size = sizes.get(spec)
             if size is None:
                 try:
