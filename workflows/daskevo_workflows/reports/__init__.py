@@ -1,0 +1,3 @@
+"""Reports: one HTML file per run, or per pair of runs, readable offline."""
+
+from __future__ import annotations

@@ -1,0 +1,112 @@
+"""From a matplotlib figure to an SVG element that fits into a page: its colours follow the page's light or dark."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+import matplotlib
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, told apart with every common colour blindness; lightened on a dark ground.
+PALETTE: Mapping[str, tuple[str, str]] = {
+    "ink": ("#1b1f24", "#e6e8eb"),
+    "faint": ("#8a9099", "#8b929c"),
+    "line": ("#d9dce1", "#3a4049"),
+    "paper": ("#fefefe", "#16191d"),
+    "blue": ("#0072b2", "#4fa8e0"),
+    "orange": ("#e69f00", "#f0b73a"),
+    "green": ("#009e73", "#2fc39a"),
+    "vermilion": ("#d55e00", "#ff8a3d"),
+    "purple": ("#b8578f", "#e08dbe"),
+    "sky": ("#56b4e9", "#8fd0f7"),
+}
+"""Name -> (light, dark). Figures are drawn in the light colours; each becomes a variable of the page's style sheet."""
+
+INK, FAINT, LINE, PAPER, BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY = (light for light, _ in PALETTE.values())
+
+_NAMES = {light: name for name, (light, _) in PALETTE.items()}
+
+_SETTINGS: Mapping[str, Any] = {
+    "svg.fonttype": "none",  # text stays text: searched, read aloud, in the page's own font
+    "text.parse_math": False,  # a worker or metric may have a dollar sign in its name
+    "axes.unicode_minus": True,
+    "font.size": 10.0,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "grid.color": LINE,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 9.0,
+    "hatch.linewidth": 0.8,
+    "savefig.facecolor": "none",
+}
+
+RASTER_FROM = 4000
+"""Marks in one figure from which they are drawn as pixels: a page of 100,000 circles does not scroll."""
+
+
+def settings() -> Any:
+    """Return the context in which figures are made and saved, so that a user's own matplotlibrc changes nothing."""
+    return matplotlib.rc_context({**matplotlib.rcParamsDefault, **_SETTINGS, "backend": "svg"})
+
+
+def to_svg(figure: Figure, *, name: str, title: str, description: str) -> str:
+    """Return the figure as an inline ``<svg>`` element with a title and a description for those who can't see it.
+
+    Parameters
+    ----------
+    name:
+        Prefix of every id in the element (letters, digits, ``-``), so that several figures can share a page.
+    """
+    FigureCanvasSVG(figure)
+    buffer = io.StringIO()
+    with warnings.catch_warnings():
+        # Names may hold letters that matplotlib's own font lacks; the browser has them.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        with matplotlib.rc_context({"svg.hashsalt": name}):
+            figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, dpi=150)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
+    text = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", text)
+    text = re.sub(r"((?:fill|stroke): ?)(#[0-9a-f]{6})", _variable, text)
+    text = re.sub(r'(<svg [^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg [^>]*?) height="[^"]*"', r"\1", text, count=1)
+    opening, rest = text.split(">", 1)
+    return (
+        f'{opening} role="img" aria-labelledby="{name}-title {name}-desc">'
+        f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(description)}</desc>{rest}'
+    )
+
+
+def _variable(match: re.Match[str]) -> str:
+    name = _NAMES.get(match[2])
+    return f"{match[1]}var(--{name}, {match[2]})" if name else match[0]
+
+
+def style_variables() -> dict[str, str]:
+    """Return ``light`` and ``dark`` -> the declarations of all colours for the page's style sheet."""
+    return {
+        theme: " ".join(f"--{name}: {colours[place]};" for name, colours in PALETTE.items())
+        for place, theme in enumerate(("light", "dark"))
+    }

@@ -1,0 +1,66 @@
+"""What all figures of a report share: size, panels, legend, names of runs, and how a drawing is finished."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.reports.series import RunSeries
+from daskevo_workflows.reports.words import plain
+
+WIDTH_IN = 9.0
+"""Width of every figure, in inches: fills the page, readable on paper."""
+
+WINDOW = 20
+"""Evaluations that a moving mean looks back on."""
+
+RUN_COLOURS = ((d.BLUE, "-", "o"), (d.VERMILION, (0, (5, 1.5)), "s"))
+"""Colour, line and mark of the first and the second run: told apart without colour too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A figure of the report: inline SVG, what it shows, and the same in words."""
+
+    name: str
+    title: str
+    caption: str
+    svg: str
+
+
+def finish(figure: Figure, name: str, title: str, caption: str, words: str, *, say: bool = True) -> Drawing:
+    svg = d.to_svg(figure, name=name, title=title, description=f"{caption} {words}")
+    return Drawing(name, title, f"{caption} {words}" if say else caption, svg)
+
+
+def panels_of(runs: Sequence[RunSeries], *, height_in: float, shared: bool = False) -> tuple[Figure, list[Any]]:
+    figure = Figure(figsize=(WIDTH_IN, height_in + 0.4), layout="constrained")
+    return figure, list(figure.subplots(1, len(runs), squeeze=False, sharex=shared, sharey=shared)[0])
+
+
+def legend_below(figure: Figure, panels: Sequence[Any]) -> None:
+    """Put one legend for all panels under the figure, where it hides no data."""
+    handles: dict[str, Any] = {}
+    for panel in panels:
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    widest = max(len(label) for label in handles)
+    columns = max(1, min(len(handles), 108 // (widest + 6)))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
+
+
+def title_panel(panel: Any, run: RunSeries, runs: Sequence[RunSeries]) -> None:
+    if len(runs) > 1:
+        panel.set_title(label_of(run))
+
+
+def label_of(run: RunSeries) -> str:
+    return plain(run.label, 40)
+
+
+def suffix_of(run: RunSeries, runs: Sequence[RunSeries]) -> str:
+    return f", {label_of(run)}" if len(runs) > 1 else ""

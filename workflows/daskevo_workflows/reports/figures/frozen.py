@@ -1,0 +1,78 @@
+"""The share of frozen vertices over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.ticker import PercentFormatter
+
+from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.reports.figures.chart import (
+    RUN_COLOURS,
+    WINDOW,
+    Drawing,
+    finish,
+    label_of,
+    legend_below,
+    panels_of,
+    suffix_of,
+)
+from daskevo_workflows.reports.series import (
+    RunSeries,
+    late,
+    mean,
+    moving_mean,
+)
+from daskevo_workflows.reports.words import say_share, time_unit
+
+
+def frozen_share(runs: Sequence[RunSeries]) -> Drawing | None:
+    """Draw the share of frozen vertices of each evaluation over time, and its moving mean."""
+    chosen = [run for run in runs if any(e.frozen_share is not None and e.ended_s is not None for e in run.finished)]
+    if not chosen:
+        return None
+    scale, unit = time_unit(max(e.ended_s or 0.0 for run in chosen for e in run.finished))
+    with d.settings():
+        figure, (panel,) = panels_of(chosen[:1], height_in=3.0)
+        for run in chosen:
+            colour, line, mark = RUN_COLOURS[list(runs).index(run) % 2]
+            known = [e for e in run.finished if e.frozen_share is not None and e.ended_s is not None]
+            times = [(e.ended_s or 0.0) / scale for e in known]
+            shares = [e.frozen_share or 0.0 for e in known]
+            panel.plot(
+                times,
+                shares,
+                mark,
+                ms=3,
+                mew=0,
+                color=colour,
+                alpha=0.45,
+                label=f"each evaluation{suffix_of(run, chosen)}",
+                rasterized=len(times) >= d.RASTER_FROM,
+            )
+            panel.plot(
+                times,
+                moving_mean(shares, WINDOW),
+                color=colour,
+                ls=line,
+                lw=2,
+                label=f"mean of the last {WINDOW}{suffix_of(run, chosen)}",
+            )
+        panel.set_ylim(-0.03, 1.03)
+        panel.yaxis.set_major_formatter(PercentFormatter(xmax=1, symbol=" %"))
+        panel.set_ylabel("frozen vertices (% of the model's)")
+        panel.set_xlabel(f"running time ({unit})")
+        legend_below(figure, [panel])
+        words = " ".join(_words(run) for run in chosen)
+        return finish(
+            figure,
+            "frozen",
+            "Share of frozen vertices over time",
+            "How much of each candidate was inherited and not trained again.",
+            words,
+        )
+
+
+def _words(run: RunSeries) -> str:
+    end = mean([e.frozen_share or 0.0 for e in late(run)])
+    return f"{label_of(run)}: mean {say_share(run.mean_frozen_share)}, in the last quarter {say_share(end)}."

@@ -1,0 +1,105 @@
+"""A Gantt chart of evaluations per worker."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.reports.figures.chart import (
+    WIDTH_IN,
+    Drawing,
+    finish,
+    label_of,
+    legend_below,
+    title_panel,
+)
+from daskevo_workflows.reports.series import (
+    Evaluation,
+    RunSeries,
+)
+from daskevo_workflows.reports.words import plain, say_share, time_unit
+
+
+def gantt(runs: Sequence[RunSeries]) -> Drawing | None:
+    """Draw which trainer evaluated what, when: a bar per evaluation, a row per worker."""
+    shown = [run for run in runs if _bars(run)]
+    if not shown:
+        return None
+    scale, unit = time_unit(max(e.ended_s or 0.0 for run in shown for e in _bars(run)))
+    rows = [sorted({e.worker or "?" for e in _bars(run)}, key=_natural) for run in shown]
+    heights = [min(max(len(names) * 0.3, 0.6), 6.0) for names in rows]
+    kinds: tuple[tuple[str, Callable[[Evaluation], bool], str, str | None], ...] = (
+        ("prefix inherited", lambda e: e.transferred, d.BLUE, None),
+        ("from scratch", lambda e: e.status != "failed" and not e.transferred, d.ORANGE, "////"),
+        ("failed", lambda e: e.status == "failed", d.VERMILION, "xxxx"),
+    )
+    with d.settings():
+        figure = Figure(figsize=(WIDTH_IN, sum(heights) + 0.75 * len(shown) + 0.5), layout="constrained")
+        panels = list(figure.subplots(len(shown), 1, squeeze=False, sharex=True, height_ratios=heights)[:, 0])
+        for panel, run, names in zip(panels, shown, rows, strict=True):
+            place = {name: i for i, name in enumerate(names)}
+            bars = _bars(run)
+            for kind, belongs, colour, hatch in kinds:
+                chosen = [e for e in bars if belongs(e)]
+                for name in names:
+                    spans = [
+                        ((e.started_s or 0.0) / scale, ((e.ended_s or 0.0) - (e.started_s or 0.0)) / scale)
+                        for e in chosen
+                        if (e.worker or "?") == name
+                    ]
+                    panel.broken_barh(
+                        spans,
+                        (place[name] - 0.38, 0.76),
+                        facecolors=colour,
+                        edgecolors=d.PAPER,
+                        linewidth=0.5 if len(bars) < 400 else 0.1,
+                        hatch=hatch if len(bars) < 400 else None,
+                        rasterized=len(bars) >= d.RASTER_FROM,
+                    )
+                if chosen:
+                    panel.add_patch(
+                        Rectangle((0, -9), 0, 0, facecolor=colour, edgecolor=d.PAPER, hatch=hatch, label=kind)
+                    )
+            every = math.ceil(len(names) / 24)
+            panel.set_yticks(range(0, len(names), every), [plain(name, 24) for name in names[::every]])
+            panel.set_ylim(len(names) - 0.4, -0.6)
+            panel.set_xlim(left=0)
+            panel.grid(visible=False, axis="y")
+            panel.set_ylabel("trainer")
+            title_panel(panel, run, shown)
+        panels[-1].set_xlabel(f"running time ({unit})")
+        legend_below(figure, panels)
+        words = " ".join(_words(run, len(names)) for run, names in zip(shown, rows, strict=True))
+        return finish(
+            figure,
+            "gantt",
+            "Evaluations per worker",
+            "Each bar is one evaluation on a trainer, from its start to its report.",
+            words,
+        )
+
+
+def _words(run: RunSeries, trainers: int) -> str:
+    return (
+        f"{label_of(run)}: {len(_bars(run))} evaluations on {trainers} trainers, "
+        f"busy {say_share(_busy(run, trainers))} of the time."
+    )
+
+
+def _bars(run: RunSeries) -> list[Evaluation]:
+    return [e for e in run.evaluations if e.started_s is not None and e.ended_s is not None and e.ended_s > e.started_s]
+
+
+def _busy(run: RunSeries, workers: int) -> float:
+    bars = _bars(run)
+    end = max(e.ended_s or 0.0 for e in bars)
+    return math.fsum((e.ended_s or 0.0) - (e.started_s or 0.0) for e in bars) / (end * workers) if end else 0.0
+
+
+def _natural(name: str) -> tuple[str, int]:
+    head = name.rstrip("0123456789")
+    return head, int(name[len(head) :] or -1)

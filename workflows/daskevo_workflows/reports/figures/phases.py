@@ -1,0 +1,98 @@
+"""Where the time of an evaluation goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.reports.figures.chart import (
+    WIDTH_IN,
+    Drawing,
+    finish,
+    legend_below,
+    suffix_of,
+)
+from daskevo_workflows.reports.series import (
+    RunSeries,
+    late,
+    phase_means,
+)
+from daskevo_workflows.reports.words import plain, say_seconds
+
+PHASE_INKS = {
+    "prepare": (d.FAINT, ""),
+    "query": (d.BLUE, "||"),
+    "build": (d.SKY, ""),
+    "inherit": (d.BLUE, ""),
+    "first_step": (d.ORANGE, "////"),
+    "training": (d.GREEN, ""),
+    "scoring": (d.PURPLE, "\\\\\\\\"),
+    "put": (d.VERMILION, "xxxx"),
+}
+"""Phase -> colour and hatch: told apart in grey too."""
+
+
+def phases(runs: Sequence[RunSeries]) -> Drawing | None:
+    """Draw where the time of an evaluation goes: mean seconds per phase, from scratch and with an inherited prefix."""
+    groups = [
+        (f"{name}{suffix_of(run, runs)}", chosen)
+        for run in runs
+        for name, chosen in (
+            ("from scratch", [e for e in run.finished if not e.transferred and e.seconds]),
+            ("prefix inherited", [e for e in run.transferred if e.seconds]),
+            ("the last quarter", [e for e in late(run) if e.seconds]),
+        )
+        if chosen
+    ]
+    if not groups:
+        return None
+    means = [phase_means(chosen) for _, chosen in groups]
+    names = list(phase_means([e for _, chosen in groups for e in chosen]))
+    inks = [PHASE_INKS.get(phase, (d.FAINT, "++")) for phase in names]
+    with d.settings():
+        figure = Figure(figsize=(WIDTH_IN, 0.5 * len(groups) + 1.3), layout="constrained")
+        panel = figure.subplots()
+        left = [0.0] * len(groups)
+        for phase, (colour, hatch) in zip(names, inks, strict=True):
+            widths = [row.get(phase, 0.0) for row in means]
+            panel.barh(
+                range(len(groups)),
+                widths,
+                left=left,
+                height=0.62,
+                color=colour,
+                hatch=hatch,
+                edgecolor=d.PAPER,
+                lw=0.6,
+                label=say_phase(phase),
+            )
+            left = [a + b for a, b in zip(left, widths, strict=True)]
+        for i, total in enumerate(left):
+            panel.text(total, i, f"  {say_seconds(total)}", va="center", fontsize=9)
+        panel.set_yticks(range(len(groups)), [f"{name} ({len(chosen)})" for name, chosen in groups])
+        panel.invert_yaxis()
+        panel.set_xlim(0, max(left) * 1.12 or 1.0)
+        panel.grid(visible=False, axis="y")
+        panel.set_xlabel("mean seconds per evaluation (s)")
+        legend_below(figure, [panel])
+        words = " ".join(
+            f"{name}: "
+            + ", ".join(f"{say_phase(phase)} {say_seconds(seconds)}" for phase, seconds in row.items())
+            + "."
+            for (name, _), row in zip(groups, means, strict=True)
+        )
+        return finish(
+            figure,
+            "phases",
+            "Where the time of an evaluation goes",
+            "Mean seconds per phase on the trainer; in brackets the number of evaluations.",
+            words,
+            say=False,
+        )
+
+
+def say_phase(phase: str) -> str:
+    """Return a phase's name as people read it."""
+    return plain(phase, 40).replace("_", " ")

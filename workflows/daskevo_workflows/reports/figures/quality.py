@@ -1,0 +1,143 @@
+"""Quality over time and by number of evaluations: each evaluation, the best so far, the moving mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.ticker import MaxNLocator
+
+from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.reports.figures.chart import (
+    RUN_COLOURS,
+    WINDOW,
+    Drawing,
+    finish,
+    label_of,
+    legend_below,
+    panels_of,
+    title_panel,
+)
+from daskevo_workflows.reports.series import (
+    RunSeries,
+    mean,
+    moving_mean,
+    running_best,
+)
+from daskevo_workflows.reports.words import plain, say_quality, time_unit
+
+
+def quality_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
+    """Draw every evaluation's quality, the running best and the moving mean over running time; runs side by side."""
+    if not any(run.scored for run in runs):
+        return None
+    metric = plain(runs[0].objective.metric, 60)
+    scale, unit = time_unit(max(e.ended_s or 0.0 for run in runs for e in run.scored))
+    with d.settings():
+        figure, panels = panels_of(runs, height_in=3.6, shared=True)
+        for panel, run in zip(panels, runs, strict=True):
+            times = [(e.ended_s or 0.0) / scale for e in run.scored]
+            qualities = [e.quality or 0.0 for e in run.scored]
+            marks = len(times) >= d.RASTER_FROM
+            panel.plot(
+                times,
+                qualities,
+                "o",
+                ms=3.2,
+                color=d.FAINT,
+                alpha=0.75,
+                label="each evaluation",
+                mew=0,
+                rasterized=marks,
+            )
+            best = running_best(qualities, run.objective)
+            panel.step(times, best, where="post", color=d.BLUE, lw=2.0, label="best so far")
+            panel.plot(
+                times,
+                moving_mean(qualities, WINDOW),
+                color=d.VERMILION,
+                lw=1.6,
+                ls=(0, (5, 1.5)),
+                label=f"mean of the last {WINDOW}",
+            )
+            for other in runs:
+                if other is not run and other.scored:
+                    other_best = running_best([e.quality or 0.0 for e in other.scored], other.objective)
+                    panel.step(
+                        [(e.ended_s or 0.0) / scale for e in other.scored],
+                        other_best,
+                        where="post",
+                        color=d.GREEN,
+                        lw=1.3,
+                        ls=":",
+                        label=f"best so far, {label_of(other)}",
+                    )
+            panel.set_xlabel(f"running time ({unit})")
+            title_panel(panel, run, runs)
+        panels[0].set_ylabel(f"{metric} ({'larger' if runs[0].objective.direction == 'max' else 'smaller'} is better)")
+        _clip_outliers(panels[0], [e.quality or 0.0 for run in runs for e in run.scored])
+        legend_below(figure, panels)
+        words = " ".join(_quality_words(run) for run in runs)
+        return finish(
+            figure,
+            "quality",
+            "Quality over time",
+            f"Quality ({metric}) of each evaluation when it ended, the best so far, and the mean of the last {WINDOW}.",
+            words,
+        )
+
+
+def best_by_evaluations(runs: Sequence[RunSeries]) -> Drawing | None:
+    """Draw the best so far over the number of evaluations, both runs in one panel: free of how fast machines were."""
+    if len(runs) < 2 or not any(run.scored for run in runs):
+        return None
+    with d.settings():
+        figure, (panel,) = panels_of(runs[:1], height_in=3.0)
+        for run, (colour, line, _) in zip(runs, RUN_COLOURS, strict=False):
+            qualities = [e.quality or 0.0 for e in run.scored]
+            counts = list(range(1, len(qualities) + 1))
+            best = running_best(qualities, run.objective)
+            panel.step(counts, best, where="post", color=colour, ls=line, lw=2, label=f"best so far, {label_of(run)}")
+            panel.plot(
+                counts,
+                moving_mean(qualities, WINDOW),
+                color=colour,
+                ls=line,
+                lw=1,
+                alpha=0.6,
+                label=f"mean of the last {WINDOW}, {label_of(run)}",
+            )
+        panel.set_xlabel("evaluations (finished)")
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.set_ylabel(plain(runs[0].objective.metric, 60))
+        legend_below(figure, [panel])
+        return finish(
+            figure,
+            "by-evaluations",
+            "Quality by number of evaluations",
+            "The same search counted in evaluations instead of time.",
+            " ".join(_quality_words(run) for run in runs),
+        )
+
+
+def _clip_outliers(panel: Any, qualities: Sequence[float]) -> None:
+    """Limit the y axis where a few bad evaluations would press the interesting ones into a line."""
+    ordered = sorted(qualities)
+    if len(ordered) < 20:
+        return
+    low, high = ordered[len(ordered) // 20], ordered[-1 - len(ordered) // 20]
+    span = (high - low) or abs(high) or 1.0
+    bottom, top = max(ordered[0], low - 1.5 * span), min(ordered[-1], high + 1.5 * span)
+    room = 0.05 * (top - bottom) or 0.05
+    panel.set_ylim(bottom - room, top + room)
+
+
+def _quality_words(run: RunSeries) -> str:
+    if not run.scored:
+        return f"{label_of(run)}: no evaluation has a quality."
+    qualities = [e.quality or 0.0 for e in run.scored]
+    best = running_best(qualities, run.objective)
+    return (
+        f"{label_of(run)}: {len(qualities)} evaluations, from {say_quality(qualities[0])} "
+        f"to a best of {say_quality(best[-1])}, mean {say_quality(mean(qualities))}."
+    )

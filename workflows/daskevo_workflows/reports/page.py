@@ -1,0 +1,104 @@
+"""The report's page: one HTML file that loads nothing, from the figures and tables of one or two runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+import daskevo_workflows.reports
+from daskevo.errors import InvalidInput, RunFolderUnusable
+from daskevo_workflows.reports import drawing, figures, tables
+from daskevo_workflows.reports.series import RunSeries
+from daskevo_workflows.reports.words import plain
+
+
+def render(runs: Sequence[RunSeries], *, version: str) -> str:
+    """Return the report as HTML: a pure function of its arguments, the same text each time.
+
+    Everything that comes from users or exceptions is escaped by the template, whose only unescaped part are the
+    drawings, escaped by matplotlib.
+
+    Raises
+    ------
+    InvalidInput
+        For no run, more than two, or two of different objectives: they can't share an axis.
+    """
+    if not 1 <= len(runs) <= 2:
+        raise InvalidInput(f"a report shows one run, or two side by side; {len(runs)} were given", runs=len(runs))
+    if len({str(run.objective) for run in runs}) > 1:
+        raise InvalidInput(
+            f"runs of different objectives ({runs[0].objective}, {runs[1].objective}) can't be compared: "
+            "make a report of each"
+        )
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    text = resources.files(daskevo_workflows.reports).joinpath("page.html.j2").read_text("utf-8")
+    page = environment.from_string(text).render(
+        title=_title(runs),
+        subtitle=_subtitle(runs),
+        version=version,
+        colours=drawing.style_variables(),
+        runs=[_run_parts(run) for run in runs],
+        comparison=tables.comparison(runs),
+        figures=figures.all_figures(runs),
+        facts=tables.facts(runs),
+    )
+    return page.strip() + "\n"
+
+
+def write(runs: Sequence[RunSeries], path: Path, *, version: str) -> Path:
+    """Render the report into `path`, replacing what is there in one step.
+
+    Raises
+    ------
+    RunFolderUnusable
+        If the file can't be written.
+    """
+    page = render(runs, version=version)
+    part = path.with_name(path.name + ".part")
+    try:
+        part.write_text(page, "utf-8")
+        os.replace(part, path)
+    except OSError as error:
+        raise RunFolderUnusable(
+            f"can't write the report to {path}: {error.strerror or error}; name another place with --output",
+            path=str(path),
+        ) from error
+    return path
+
+
+def _run_parts(run: RunSeries) -> dict[str, Any]:
+    return {
+        "name": plain(run.label, 60),
+        "cards": tables.cards(run),
+        "notice": _notice(run),
+        "best": tables.best_models(run),
+        "summary": tables.Table(("", ""), tuple(tables.transfer_summary(run))),
+        "transfers": tables.transfers(run),
+        "failures": tables.failures(run),
+    }
+
+
+def _notice(run: RunSeries) -> str:
+    if not run.evaluations:
+        return "No evaluation has ended yet: there is nothing to draw."
+    if not run.finished:
+        return "No evaluation finished: the reasons are below."
+    if not run.scored:
+        return "No evaluation has a quality: the metric was never a finite number."
+    return ""
+
+
+def _title(runs: Sequence[RunSeries]) -> str:
+    problem = plain(runs[0].facts.get("problem", runs[0].label), 80)
+    if len(runs) == 2:
+        return f"{problem}: {plain(runs[0].label, 60)} and {plain(runs[1].label, 60)}"
+    return f"{problem}: {plain(runs[0].label, 60)}"
+
+
+def _subtitle(runs: Sequence[RunSeries]) -> str:
+    return " · ".join(plain(f"{run.run_id}{', ' + run.state if run.state else ''}", 200) for run in runs)

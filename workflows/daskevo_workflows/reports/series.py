@@ -1,0 +1,276 @@
+"""What a report is made of: plain figures of one run, and what can be counted from them without any I/O."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from daskevo.types import Objective
+
+Status = Literal["finished", "failed", "duplicate"]
+
+PHASES = ("prepare", "query", "build", "inherit", "first_step", "training", "scoring", "put")
+"""The phases of an evaluation in the order in which they pass; a record may name others, shown after these."""
+
+REPOSITORY_PHASES = frozenset({"query", "inherit", "put"})
+"""Phases whose seconds are the repository's work; the others would be there without it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """One evaluation as the report needs it. Moments are seconds of running time since the run's first start.
+
+    Parameters
+    ----------
+    number:
+        The request's number in the run.
+    started_s, ended_s:
+        When its trainer took it, and when its report came; None where the record does not know.
+    quality:
+        The objective's value, never negated; None if it failed or was no finite number.
+    seconds:
+        Phase -> seconds on the trainer.
+    asked_transfer:
+        Whether the request allowed to inherit (a control arm does not).
+    prefix, vertices:
+        Vertices shared with the ancestor, and vertices of the model.
+    own_bytes, full_bytes:
+        What the put stored, and what a full copy of the model takes.
+    """
+
+    number: int
+    model_id: str
+    status: Status
+    started_s: float | None = None
+    ended_s: float | None = None
+    worker: str | None = None
+    quality: float | None = None
+    step: int = 0
+    reason: str = ""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    asked_transfer: bool = True
+    parent: str | None = None
+    ancestor: str | None = None
+    prefix: int = 0
+    vertices: int = 0
+    frozen_share: float | None = None
+    parameters: int | None = None
+    own_bytes: int | None = None
+    full_bytes: int | None = None
+    choices: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def transferred(self) -> bool:
+        """Whether it inherited something."""
+        return self.ancestor is not None and self.status == "finished"
+
+    @property
+    def total_s(self) -> float:
+        """Seconds of all phases on the trainer."""
+        return math.fsum(self.seconds.values())
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSample:
+    """What the repository held for this run at a moment: payload of the living, and what full copies of them take."""
+
+    at_s: float
+    stored_bytes: int
+    full_bytes: int
+    live_models: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSeries:
+    """Everything that a report says of one run.
+
+    Parameters
+    ----------
+    label:
+        The run's short name in legends, e.g. ``with transfer``.
+    evaluations:
+        In the order in which they ended.
+    asked:
+        The budget of finished evaluations, None if there is none.
+    facts:
+        What the run was, in the order in which it is shown: problem, space, strategy, seed, policy, machine, versions.
+    """
+
+    label: str
+    run_id: str
+    objective: Objective
+    evaluations: tuple[Evaluation, ...]
+    storage: tuple[StorageSample, ...] = ()
+    asked: int | None = None
+    runtime_s: float = 0.0
+    workers: int | None = None
+    state: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def finished(self) -> list[Evaluation]:
+        """Evaluations that spent budget."""
+        return [evaluation for evaluation in self.evaluations if evaluation.status == "finished"]
+
+    @property
+    def scored(self) -> list[Evaluation]:
+        """Finished evaluations with a quality and a moment, in the order in which they ended."""
+        return [e for e in self.finished if e.quality is not None and e.ended_s is not None]
+
+    @property
+    def failed(self) -> list[Evaluation]:
+        """Evaluations that ended without a model."""
+        return [evaluation for evaluation in self.evaluations if evaluation.status == "failed"]
+
+    @property
+    def duplicates(self) -> int:
+        """Candidates whose architecture had been evaluated before."""
+        return sum(evaluation.status == "duplicate" for evaluation in self.evaluations)
+
+    @property
+    def transferred(self) -> list[Evaluation]:
+        """Evaluations that inherited something."""
+        return [evaluation for evaluation in self.finished if evaluation.transferred]
+
+    def best(self, k: int) -> list[Evaluation]:
+        """Return the `k` best evaluations, the best first; the earlier one of equals."""
+        ranked = [e for e in self.finished if e.quality is not None]
+        return sorted(ranked, key=lambda e: -self.objective.rank(e.quality or 0.0))[:k]
+
+    @property
+    def evaluation_s(self) -> float:
+        """Seconds that trainers spent on evaluations, all phases and failures included."""
+        return math.fsum(e.total_s for e in self.evaluations)
+
+    @property
+    def repository_s(self) -> float:
+        """Seconds that trainers spent with the repository (:data:`REPOSITORY_PHASES`)."""
+        return math.fsum(s for e in self.evaluations for phase, s in e.seconds.items() if phase in REPOSITORY_PHASES)
+
+    @property
+    def mean_frozen_share(self) -> float | None:
+        """Mean share of frozen vertices over finished evaluations, those that inherited nothing counted as 0."""
+        return mean([e.frozen_share or 0.0 for e in self.finished])
+
+    def lineage(self, model_id: str) -> list[str]:
+        """Return the chain of ancestors of a model, itself first, as far as this run knows it."""
+        ancestors = {e.model_id: e.ancestor for e in self.evaluations if e.status != "failed"}
+        chain = [model_id]
+        while (ancestor := ancestors.get(chain[-1])) is not None and ancestor not in chain:
+            chain.append(ancestor)
+        return chain
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """Return the mean, or None of nothing."""
+    return math.fsum(values) / len(values) if values else None
+
+
+def median(values: Sequence[float]) -> float | None:
+    """Return the median, or None of nothing."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def quantile(values: Sequence[float], share: float) -> float | None:
+    """Return the quantile between the two nearest values, or None of nothing.
+
+    Examples
+    --------
+    >>> quantile([1.0, 2.0, 3.0], 0.75)
+    2.5
+    """
+    if not values:
+        return None
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def running_best(qualities: Sequence[float], objective: Objective) -> list[float]:
+    """Return the best so far after each evaluation.
+
+    Examples
+    --------
+    >>> running_best([0.3, 0.5, 0.4], Objective.parse("max accuracy"))
+    [0.3, 0.5, 0.5]
+    """
+    best: list[float] = []
+    for quality in qualities:
+        better = not best or objective.rank(quality) > objective.rank(best[-1])
+        best.append(quality if better else best[-1])
+    return best
+
+
+def moving_mean(values: Sequence[float], window: int) -> list[float]:
+    """Return the mean of the last `window` values at each place, of fewer where there are fewer.
+
+    Examples
+    --------
+    >>> moving_mean([1.0, 3.0, 5.0], 2)
+    [1.0, 2.0, 4.0]
+    """
+    return [
+        math.fsum(values[max(0, i + 1 - window) : i + 1]) / len(values[max(0, i + 1 - window) : i + 1])
+        for i in range(len(values))
+    ]
+
+
+def first_reaching(run: RunSeries, target: float) -> tuple[int, float] | None:
+    """Return after how many scored evaluations, and seconds of running time, the run reached `target`; None if never.
+
+    Paper 000 compares searches by the time to the baseline's high quality (section 5).
+    """
+    for count, evaluation in enumerate(run.scored, start=1):
+        if run.objective.rank(evaluation.quality or 0.0) >= run.objective.rank(target):
+            return count, evaluation.ended_s or 0.0
+    return None
+
+
+def high_quality(run: RunSeries, share: float = 0.9) -> float | None:
+    """Return the quality that only ``1 - share`` of the run's evaluations reach, in the objective's direction."""
+    qualities = [e.quality for e in run.scored if e.quality is not None]
+    return quantile(qualities, share if run.objective.direction == "max" else 1 - share)
+
+
+def late(run: RunSeries) -> list[Evaluation]:
+    """Return the last quarter of the finished evaluations, where prefixes are longest."""
+    finished = run.finished
+    return finished[len(finished) - math.ceil(len(finished) / 4) :]
+
+
+def early(run: RunSeries) -> list[Evaluation]:
+    """Return the first quarter of the finished evaluations."""
+    return run.finished[: math.ceil(len(run.finished) / 4)]
+
+
+def phase_means(evaluations: Sequence[Evaluation]) -> dict[str, float]:
+    """Return phase -> mean seconds, known phases first and in their order."""
+    timed = [e for e in evaluations if e.seconds]
+    names = {phase for e in timed for phase in e.seconds}
+    order = [phase for phase in PHASES if phase in names] + sorted(names.difference(PHASES))
+    return {phase: math.fsum(e.seconds.get(phase, 0.0) for e in timed) / len(timed) for phase in order}
+
+
+def cumulative_bytes(run: RunSeries) -> list[tuple[float, int, int]]:
+    """Return (moment, stored bytes, bytes of full copies) after each put, as if nothing had ever been retired."""
+    rows: list[tuple[float, int, int]] = []
+    own = full = 0
+    for e in run.finished:
+        if e.own_bytes is not None and e.full_bytes is not None and e.ended_s is not None:
+            own, full = own + e.own_bytes, full + e.full_bytes
+            rows.append((e.ended_s, own, full))
+    return rows
+
+
+def founders(run: RunSeries) -> Counter[str]:
+    """Return the model at the root of each lineage -> finished evaluations that go back to it."""
+    return Counter(run.lineage(e.model_id)[-1] for e in run.finished)

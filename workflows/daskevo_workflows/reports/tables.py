@@ -1,0 +1,302 @@
+"""The tables of a report as rows of words, ready to be put on the page: no HTML in here."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from daskevo_workflows.reports.series import (
+    Evaluation,
+    RunSeries,
+    cumulative_bytes,
+    early,
+    first_reaching,
+    founders,
+    high_quality,
+    late,
+    mean,
+    median,
+)
+from daskevo_workflows.reports.words import (
+    plain,
+    say_bytes,
+    say_quality,
+    say_seconds,
+    say_share,
+    say_times,
+)
+
+BEST_SHOWN = 10
+TRANSFERS_SHOWN = 20
+REASONS_SHOWN = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One of the figures at the head of the report."""
+
+    value: str
+    name: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Column heads and rows of words; `numeric` are the columns that are aligned to the right.
+
+    A cell that is a tuple of words is a chain: each inherited from the next.
+    """
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str | tuple[str, ...], ...], ...]
+    numeric: frozenset[int] = frozenset()
+
+
+def cards(run: RunSeries) -> list[Card]:
+    """Return what a reader wants to know first."""
+    best = run.best(1)
+    asked = f" of {run.asked}" if run.asked else ""
+    apart = ", ".join(
+        f"{count} {name}" for count, name in ((len(run.failed), "failed"), (run.duplicates, "duplicates")) if count
+    )
+    stored = run.storage[-1] if run.storage else None
+    return [
+        Card(f"{len(run.finished)}{asked}", "evaluations", apart),
+        Card(
+            say_quality(best[0].quality) if best else "–",
+            f"best {plain(run.objective.metric, 40)}",
+            plain(best[0].model_id, 40) if best else "",
+        ),
+        Card(
+            say_share(run.mean_frozen_share),
+            "mean share of frozen vertices",
+            f"{len(run.transferred)} inherited a prefix",
+        ),
+        Card(
+            say_times(ratio(stored.full_bytes, stored.stored_bytes)) if stored else "–",
+            "less space than full copies",
+            f"{say_bytes(stored.stored_bytes)} for {stored.live_models} living models" if stored else "",
+        ),
+        Card(
+            say_seconds(run.runtime_s),
+            "running time",
+            f"repository {say_share(ratio(run.repository_s, run.evaluation_s))} of evaluation time"
+            if run.evaluation_s
+            else "",
+        ),
+    ]
+
+
+def ratio(part: float | None, whole: float | None) -> float | None:
+    """Return part / whole, or None where that says nothing."""
+    return part / whole if part is not None and whole else None
+
+
+def comparison(runs: Sequence[RunSeries]) -> Table | None:
+    """Compare two runs as paper 000 does in section 5; the targets are those of the run that inherited less."""
+    if len(runs) < 2:
+        return None
+    first, second = runs[0], runs[1]
+    baseline = min((first, second), key=lambda run: len(run.transferred))
+    best = baseline.best(1)
+    target, top = high_quality(baseline), best[0].quality if best else None
+
+    def reach(goal: float | None) -> list[tuple[int, float] | None]:
+        return [first_reaching(run, goal) if goal is not None else None for run in (first, second)]
+
+    rows: list[tuple[str, ...]] = [
+        _row("evaluations", [len(r.finished) for r in runs], lambda x: f"{x:.0f}", ratios=False),
+        _row("running time", [r.runtime_s for r in runs], say_seconds),
+        _row(
+            "mean seconds of an evaluation",
+            [mean([e.total_s for e in r.finished if e.seconds]) for r in runs],
+            say_seconds,
+        ),
+        _row("… of the last quarter", [mean([e.total_s for e in late(r) if e.seconds]) for r in runs], say_seconds),
+        _row(
+            "deviation of evaluation seconds",
+            [deviation([e.total_s for e in r.finished if e.seconds]) for r in runs],
+            say_seconds,
+        ),
+        _row("best quality", [b[0].quality if (b := r.best(1)) else None for r in runs], say_quality, ratios=False),
+        _row("mean quality", [mean([e.quality or 0.0 for e in r.scored]) for r in runs], say_quality, ratios=False),
+    ]
+    for name, goal in ((f"{_name(baseline)}'s high quality", target), (f"{_name(baseline)}'s best", top)):
+        hits = reach(goal)
+        words = f"{name} ({say_quality(goal)})"
+        rows.append(
+            _row(f"evaluations to {words}", [hit[0] if hit else None for hit in hits], lambda x: f"{x:.0f}", never=True)
+        )
+        rows.append(_row(f"time to {words}", [hit[1] if hit else None for hit in hits], say_seconds, never=True))
+    rows += [
+        _row("mean share of frozen vertices", [r.mean_frozen_share for r in runs], say_share, ratios=False),
+        _row(
+            "stored bytes, nothing retired", [c[-1][1] if (c := cumulative_bytes(r)) else None for r in runs], say_bytes
+        ),
+        _row("stored bytes", [r.storage[-1].stored_bytes if r.storage else None for r in runs], say_bytes),
+        _row(
+            "repository / evaluation time",
+            [ratio(r.repository_s, r.evaluation_s) for r in runs],
+            say_share,
+            ratios=False,
+        ),
+    ]
+    heads = ("", *(_name(run) for run in runs), f"{_name(second)} / {_name(first)}")
+    return Table(heads, tuple(rows), frozenset({1, 2, 3}))
+
+
+def deviation(values: Sequence[float]) -> float | None:
+    """Return the standard deviation of a sample, None of fewer than two."""
+    centre = mean(values)
+    if centre is None or len(values) < 2:
+        return None
+    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
+
+
+def best_models(run: RunSeries) -> Table | None:
+    """Return the best models with the chain of models they inherited from."""
+    best = run.best(BEST_SHOWN)
+    if not best:
+        return None
+    quality = plain(run.objective.metric, 40)
+    heads = (
+        "",
+        "model",
+        quality,
+        "evaluation",
+        "parameters",
+        "frozen",
+        "seconds",
+        "lineage (inherited from)",
+        "choices",
+    )
+    return Table(
+        heads,
+        tuple(
+            (
+                str(place),
+                plain(e.model_id, 100),
+                say_quality(e.quality),
+                str(e.number),
+                f"{e.parameters:,}" if e.parameters is not None else "–",
+                say_share(e.frozen_share),
+                say_seconds(e.total_s) if e.seconds else "–",
+                _chain(run, e),
+                _choices(e),
+            )
+            for place, e in enumerate(best, start=1)
+        ),
+        frozenset({0, 2, 3, 4, 5, 6}),
+    )
+
+
+def transfer_summary(run: RunSeries) -> list[tuple[str, str]]:
+    """Return the figures that prove, or disprove, that inheritance happened."""
+    moved = run.transferred
+    able = [e for e in run.finished if e.asked_transfer]
+    shares = [e.prefix / e.vertices for e in moved if e.vertices]
+    saved = [e.full_bytes - e.own_bytes for e in moved if e.full_bytes is not None and e.own_bytes is not None]
+    roots = founders(run)
+    depths = [len(run.lineage(e.model_id)) - 1 for e in run.finished]
+    first, last = mean([e.total_s for e in early(run) if e.seconds]), mean([e.total_s for e in late(run) if e.seconds])
+    return [
+        ("inherited a prefix", f"{len(moved)} of {len(able)} evaluations that were allowed to"),
+        (
+            "prefix, share of vertices",
+            f"median {say_share(median(shares))}, longest {say_share(max(shares, default=None))}",
+        ),
+        ("tensor bytes not stored again", f"{say_bytes(sum(saved))} in {len(saved)} puts" if saved else "–"),
+        (
+            "inherited from parent / from another model",
+            f"{sum(e.ancestor == e.parent for e in moved)} / {sum(e.ancestor != e.parent for e in moved)}",
+        ),
+        ("lineages (models that all others go back to)", f"{len(roots)}, deepest chain {max(depths, default=0)} steps"),
+        ("seconds of an evaluation, first / last quarter", f"{say_seconds(first)} / {say_seconds(last)}"),
+    ]
+
+
+def transfers(run: RunSeries) -> Table | None:
+    """Return the last evaluations that inherited: from whom, how much, and what was left to store."""
+    moved = run.transferred[-TRANSFERS_SHOWN:]
+    if not moved:
+        return None
+    return Table(
+        ("model", "inherited from", "prefix", "frozen", "stored", "full copy", "quality", "ancestor's quality"),
+        tuple(
+            (
+                plain(e.model_id, 100),
+                plain(e.ancestor, 100) + (" (parent)" if e.ancestor == e.parent else ""),
+                f"{e.prefix} of {e.vertices} vertices" if e.vertices else f"{e.prefix} vertices",
+                say_share(e.frozen_share),
+                say_bytes(e.own_bytes),
+                say_bytes(e.full_bytes),
+                say_quality(e.quality),
+                say_quality(_quality_of(run, e.ancestor)),
+            )
+            for e in reversed(moved)
+        ),
+        frozenset({3, 4, 5, 6, 7}),
+    )
+
+
+def failures(run: RunSeries) -> Table | None:
+    """Return the reasons of failed evaluations, the most frequent first."""
+    if not run.failed:
+        return None
+    reasons = Counter(plain(e.reason, 300) or "no reason recorded" for e in run.failed)
+    rows = [
+        (
+            str(count),
+            reason,
+            ", ".join(str(e.number) for e in run.failed if (plain(e.reason, 300) or "no reason recorded") == reason)[
+                :200
+            ],
+        )
+        for reason, count in reasons.most_common(REASONS_SHOWN)
+    ]
+    if len(reasons) > REASONS_SHOWN:
+        rest = sum(reasons.values()) - sum(int(row[0]) for row in rows)
+        rows.append((str(rest), f"{len(reasons) - REASONS_SHOWN} further reasons", ""))
+    return Table(("times", "reason", "evaluations"), tuple(rows), frozenset({0}))
+
+
+def facts(runs: Sequence[RunSeries]) -> Table:
+    """Return what the runs were, a column per run."""
+    names = list(dict.fromkeys(name for run in runs for name in run.facts))
+    rows = tuple((plain(name, 80), *(plain(run.facts.get(name, "–"), 400) for run in runs)) for name in names)
+    return Table(("", *(_name(run) for run in runs)), rows)
+
+
+def _name(run: RunSeries) -> str:
+    return plain(run.label, 60)
+
+
+def _row(
+    name: str,
+    values: Sequence[float | None],
+    say: Callable[[float], str],
+    *,
+    ratios: bool = True,
+    never: bool = False,
+) -> tuple[str, ...]:
+    words = [say(value) if value is not None else ("never" if never else "–") for value in values]
+    quotient = ratio(values[1], values[0]) if ratios else None
+    return name, *words, f"{quotient:.2f}" if quotient is not None else ""
+
+
+def _chain(run: RunSeries, evaluation: Evaluation) -> str | tuple[str, ...]:
+    chain = run.lineage(evaluation.model_id)[1:]
+    if not chain:
+        return "none: from scratch"
+    shown = chain if len(chain) <= 6 else [*chain[:4], f"… {len(chain) - 5} more …", chain[-1]]
+    return tuple(plain(model_id, 100) for model_id in shown)
+
+
+def _choices(evaluation: Evaluation) -> str:
+    return ", ".join(f"{plain(name, 60)} = {plain(value, 60)}" for name, value in evaluation.choices.items())
+
+
+def _quality_of(run: RunSeries, model_id: str | None) -> float | None:
+    return next((e.quality for e in run.evaluations if e.model_id == model_id and e.quality is not None), None)
