@@ -1,0 +1,25 @@
+"""The record of a run, its accounts, and the planner from requests to units."""
+
+from __future__ import annotations
+
+from daskevo.runs.book import Book, LabelChange
+from daskevo.runs.folder import RunInfo
+from daskevo.runs.planner import Plan, Unit, evaluation_key, identity, plan
+from daskevo.runs.record import RunRecord
+from daskevo.runs.view import Event, RunView, Session, UnitRow
+
+__all__ = [
+    "Book",
+    "Event",
+    "LabelChange",
+    "Plan",
+    "RunInfo",
+    "RunRecord",
+    "RunView",
+    "Session",
+    "Unit",
+    "UnitRow",
+    "evaluation_key",
+    "identity",
+    "plan",
+]

@@ -1,0 +1,158 @@
+"""The accounts of a run: budget, duplicates, failures, the best k, which labels to give and take, and when to stop.
+
+Pure: requests and reports in, decisions out. The executor carries them out and the record stores them; after a kill the
+book is made again from the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from daskevo.search import Report, Request, usable
+from daskevo.space import Candidate
+from daskevo.types import ModelId, Objective
+
+DUPLICATES_IN_A_ROW = 500
+"""So many candidates in a row with known graphs: the space has many candidates, but no more architectures."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelChange:
+    """One label to give (``hold``) or take (``release``)."""
+
+    action: str
+    label: str
+    model_id: ModelId
+
+
+class Book:
+    """Accounts of one run.
+
+    Parameters
+    ----------
+    objective:
+        What counts as better.
+    evaluations:
+        Finished evaluations wanted in total, those of earlier sessions included.
+    label:
+        The run's part of its labels: ``population:<label>`` and ``best:<label>``.
+    keep_best:
+        How many of the best models stay in the repository whatever the population does.
+    """
+
+    def __init__(self, objective: Objective, evaluations: int, label: str, keep_best: int = 5) -> None:
+        self.objective = objective
+        self.evaluations = evaluations
+        self.population_label = f"population:{label}"
+        self.best_label = f"best:{label}"
+        self.keep_best = keep_best
+        self.requests: dict[int, Request] = {}
+        self.reports: dict[int, Report] = {}
+        self.identities: dict[int, str] = {}
+        self.done: dict[str, int] = {}
+        self.asked: set[Candidate] = set()
+        self.counts = {"finished": 0, "failed": 0, "duplicate": 0}
+        self.duplicates_in_a_row = 0
+        self._best: list[tuple[float, int]] = []
+
+    def ask(self, requests: Iterable[Request]) -> None:
+        """Take in what a strategy asked for."""
+        for request in requests:
+            self.requests[request.number] = request
+            self.asked.add(request.candidate)
+
+    def identify(self, number: int, identity: str) -> None:
+        """Take in what a request computes."""
+        self.identities[number] = identity
+
+    @property
+    def pending(self) -> list[Request]:
+        """Requests without a report, in the order in which they were asked."""
+        return [request for number, request in sorted(self.requests.items()) if number not in self.reports]
+
+    @property
+    def next_number(self) -> int:
+        return max(self.requests, default=-1) + 1
+
+    @property
+    def wanted(self) -> int:
+        """How many more requests the budget allows: every pending one may still finish."""
+        return max(0, self.evaluations - self.counts["finished"] - (len(self.requests) - len(self.reports)))
+
+    @property
+    def failures_allowed(self) -> int:
+        return max(20, self.evaluations)
+
+    def stop_reason(self) -> tuple[str, str] | None:
+        """Return why nothing more is to be started (a word and a sentence), or None to go on."""
+        if self.counts["finished"] >= self.evaluations:
+            return "finished", f"{self.counts['finished']} evaluations finished"
+        if self.counts["failed"] >= self.failures_allowed:
+            last = next(report for report in reversed(self.reports.values()) if report.failure is not None)
+            assert last.failure is not None
+            return "failures", (
+                f"{self.counts['failed']} evaluations failed, {self.counts['finished']} of "
+                f"{self.evaluations} finished; "
+                f"the last failure: {last.failure.message}"
+            )
+        if self.duplicates_in_a_row >= DUPLICATES_IN_A_ROW:
+            return "exhausted", (
+                f"the last {self.duplicates_in_a_row} candidates all had the graph of an earlier one: "
+                "the space has no more "
+                f"architectures to offer than the {self.counts['finished']} evaluated"
+            )
+        return None
+
+    def duplicate(self, number: int, original: int) -> Report:
+        """Make the report of a request whose result is known: the score is reused, no budget is spent."""
+        known = self.reports[original]
+        return replace(known, number=number, status="duplicate", duplicate_of=original, seconds={}, own_bytes=0)
+
+    def report(self, report: Report) -> list[LabelChange]:
+        """Take in a report; return the changes of the best models' labels, what is given before what is taken.
+
+        Reports for unknown or answered requests change nothing (a message may come twice).
+        """
+        if report.number not in self.requests or report.number in self.reports:
+            return []
+        self.reports[report.number] = report
+        self.counts[report.status] += 1
+        self.duplicates_in_a_row = self.duplicates_in_a_row + 1 if report.status == "duplicate" else 0
+        identity = self.identities.get(report.number)
+        reusable = report.status == "finished" or (report.failure is not None and report.failure.of_the_candidate)
+        if identity is not None and reusable and report.status != "duplicate":
+            self.done.setdefault(identity, report.number)
+        if report.status != "finished" or not usable(report.quality):
+            return []
+        assert report.quality is not None
+        before = self._best[: self.keep_best]
+        # Of equal qualities the earlier one leads, so that an order is one order.
+        self._best.append((self.objective.rank(report.quality), -report.number))
+        self._best.sort(reverse=True)
+        after = self._best[: self.keep_best]
+        entered = [LabelChange("hold", self.best_label, self._model(entry)) for entry in after if entry not in before]
+        dropped = [
+            LabelChange("release", self.best_label, self._model(entry)) for entry in before if entry not in after
+        ]
+        return entered + dropped
+
+    def left(self, models: Sequence[ModelId]) -> list[LabelChange]:
+        """Return the changes for models that left the population."""
+        return [LabelChange("release", self.population_label, name) for name in models]
+
+    def _model(self, entry: tuple[float, int]) -> ModelId:
+        return self.reports[-entry[1]].model_id
+
+    def best(self, k: int | None = None) -> list[Report]:
+        """Return the best finished reports, best first."""
+        return [self.reports[-number] for _, number in self._best[:k]]
+
+    def recent_seconds(self) -> float | None:
+        """Return the mean seconds of the last 20 finished evaluations on their trainers."""
+        recent = [
+            report.ended - report.started
+            for report in list(self.reports.values())[-40:]
+            if report.status == "finished" and report.started is not None and report.ended is not None
+        ][-20:]
+        return sum(recent) / len(recent) if recent else None

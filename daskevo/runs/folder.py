@@ -1,0 +1,195 @@
+"""A run's folder: `run.json`, which says what the run is, and the lock that keeps two processes out of one run."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import socket
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from daskevo.errors import RunFolderUnusable, RunMismatch
+from daskevo.types import JSON
+
+FORMAT = "daskevo run"
+VERSION = 1
+IDENTIFYING = ("problem", "space", "objective", "seed", "strategy", "policy")
+"""Parts of `run.json` that a resumed run must agree with; budgets and limits may change."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What a run is, as `run.json` holds it.
+
+    Parameters
+    ----------
+    id:
+        UUID, made when the run was.
+    name:
+        The folder's name, made fit for model ids.
+    created:
+        Seconds since the epoch.
+    identity:
+        Problem (name, content hash, settings), space, objective, seed, strategy with settings, policy.
+    about:
+        What is good to know and may change: root and scope of the repository, versions.
+    """
+
+    id: str
+    name: str
+    created: float
+    identity: Mapping[str, JSON]
+    about: Mapping[str, JSON]
+
+    @property
+    def label(self) -> str:
+        """The run's name in labels and model ids: unique in a repository shared by many runs."""
+        return f"{self.name}-{self.id[:8]}"
+
+    def to_json(self) -> JSON:
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "id": self.id,
+            "name": self.name,
+            "created": self.created,
+            "identity": dict(self.identity),
+            "about": dict(self.about),
+        }
+
+
+def new_info(folder: Path, identity: Mapping[str, JSON], about: Mapping[str, JSON]) -> RunInfo:
+    """Make the description of a new run."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", folder.resolve().name)[:60].strip("-._") or "run"
+    return RunInfo(str(uuid.uuid4()), name, time.time(), identity, about)
+
+
+def read_info(folder: Path) -> RunInfo | None:
+    """Read `run.json`; None if the folder holds no run.
+
+    Raises
+    ------
+    RunFolderUnusable
+        If it can't be read, or is of another format or version.
+    """
+    path = folder / "run.json"
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if value["format"] != FORMAT or value["version"] != VERSION:
+            raise RunFolderUnusable(
+                f"{path} is of format {value['format']!r:.60}, version {value['version']!r:.60}; this daskevo reads "
+                f"{FORMAT!r}, version {VERSION}: use the daskevo that wrote it, or another folder",
+                path=str(path),
+            )
+        return RunInfo(
+            str(uuid.UUID(value["id"])),
+            str(value["name"]),
+            float(value["created"]),
+            dict(value["identity"]),
+            dict(value["about"]),
+        )
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunFolderUnusable(f"{path} can't be read: {error.strerror}", path=str(path)) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunFolderUnusable(
+            f"{path} is not what daskevo wrote ({type(error).__name__}: {error}); restore it, or use another folder",
+            path=str(path),
+        ) from error
+
+
+def write_info(folder: Path, info: RunInfo) -> None:
+    """Write `run.json` in one step, so that it is there in full or not at all."""
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".run-", suffix=".json")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        json.dump(info.to_json(), file, indent=1, allow_nan=False)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, folder / "run.json")
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make the folder if need be, and see that it can be written.
+
+    Raises
+    ------
+    RunFolderUnusable
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise RunFolderUnusable(
+            f"the run's folder {folder} can't be used: {error.strerror or error}; name a folder that you may write to",
+            path=str(folder),
+        ) from error
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the run's lock: one process at a time goes on with a run. The system frees it when the process ends.
+
+    Raises
+    ------
+    RunFolderUnusable
+        If another process has it; the message names it.
+    """
+    path = folder / "run.lock"
+    try:
+        file = path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise RunFolderUnusable(f"{path} can't be opened: {error.strerror}", path=str(path)) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            raise RunFolderUnusable(
+                f"the run in {folder} is being carried on by "
+                f"{file.read(200).strip() or 'another process'}; wait for it, or use "
+                "another folder",
+                path=str(folder),
+            ) from error
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield
+
+
+def check_identity(folder: Path, found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> None:
+    """See that a folder's run is the one asked for.
+
+    Raises
+    ------
+    RunMismatch
+        Naming each part that differs, with both values.
+    """
+    differences: dict[str, tuple[Any, Any]] = {}
+    for part in IDENTIFYING:
+        there, here = found.get(part), json.loads(json.dumps(asked.get(part)))
+        if isinstance(there, dict) and isinstance(here, dict):
+            for name in sorted(there.keys() | here.keys()):
+                if there.get(name) != here.get(name):
+                    differences[f"{part}.{name}"] = (there.get(name), here.get(name))
+        elif there != here:
+            differences[part] = (there, here)
+    if differences:
+        words = "; ".join(
+            f"{part}: {there!r:.80} there, {here!r:.80} here" for part, (there, here) in differences.items()
+        )
+        raise RunMismatch(
+            f"{folder} holds another run ({words}); use the same settings to resume it, or another "
+            "folder for a new run",
+            path=str(folder),
+            parts=sorted(differences),
+        )

@@ -1,0 +1,191 @@
+"""The record of a run as its one writer sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from daskevo.errors import RunFolderUnusable
+from daskevo.runs.book import LabelChange
+from daskevo.runs.folder import check_identity, locked, new_info, prepare_folder, read_info, write_info
+from daskevo.runs.planner import Unit
+from daskevo.runs.schema import FILE, TABLES, VERSION
+from daskevo.runs.view import RunView
+from daskevo.search import Report, Request
+from daskevo.types import JSON, ModelId
+
+_Execute = Callable[..., sqlite3.Cursor]
+
+
+class RunRecord(RunView):
+    """Open a run to carry it on, or make a new one. A second writer is refused.
+
+    Parameters
+    ----------
+    folder:
+        The run's folder; made if it isn't there.
+    identity:
+        What the run is (see :data:`daskevo.runs.folder.IDENTIFYING`).
+    about:
+        What is good to know about it.
+
+    Raises
+    ------
+    RunMismatch
+        If the folder holds another run.
+    RunFolderUnusable
+        If it can't be written, is of another format, or another process carries the run on.
+    """
+
+    def __init__(
+        self, folder: str | Path, identity: Mapping[str, JSON], about: Mapping[str, JSON] | None = None
+    ) -> None:
+        path = Path(folder)
+        with contextlib.ExitStack() as stack:
+            prepare_folder(path)
+            stack.enter_context(locked(path))
+            info = read_info(path)
+            self.resumed = info is not None
+            if info is not None:
+                check_identity(path, info.identity, identity)
+            _make_tables(path)
+            if info is None:
+                write_info(path, new_info(path, identity, about or {}))
+            super().__init__(path)
+            stack.callback(super().close)
+            with self._transaction() as execute:
+                now = time.time()
+                row = execute(
+                    "INSERT INTO sessions (opened, last, process) VALUES (?, ?, ?)",
+                    (now, now, f"{os.getpid()} on {socket.gethostname()}"),
+                )
+                self._session = row.lastrowid
+            self._stack = stack.pop_all()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.folder / FILE, timeout=30, isolation_level=None)
+        connection.execute("PRAGMA synchronous = FULL")
+        return connection
+
+    def close(self, ended: str = "closed") -> None:
+        """Close the record, and say how the session ended."""
+        with self._stack, self._transaction() as execute:
+            execute("UPDATE sessions SET ended = ? WHERE id = ?", (ended, self._session))
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[_Execute]:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection.execute
+                if hasattr(self, "_session"):
+                    self._connection.execute("UPDATE sessions SET last = ? WHERE id = ?", (time.time(), self._session))
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            raise RunFolderUnusable(
+                f"the run's record {self.folder / FILE} can't be written: {error}; nothing recorded before is lost",
+                path=str(self.folder),
+            ) from error
+
+    def asked(self, requests: Sequence[Request], strategy_state: JSON) -> None:
+        """Store requests and the state of the strategy that asked for them."""
+        now = time.time()
+        with self._transaction() as execute:
+            for request in requests:
+                execute(
+                    "INSERT INTO requests (number, model_id, request, asked) VALUES (?, ?, ?, ?)",
+                    (request.number, request.model_id, _dump(request.to_json()), now),
+                )
+            _set_state(execute, "strategy", strategy_state)
+
+    def planned(self, identities: Mapping[int, str], units: Sequence[Unit], workers: Mapping[str, str | None]) -> None:
+        """Store what requests compute, and the units about to be submitted (`workers`: trainer by key)."""
+        now = time.time()
+        with self._transaction() as execute:
+            for number, identity in identities.items():
+                execute("UPDATE requests SET identity = ? WHERE number = ?", (identity, number))
+            for unit in units:
+                execute(
+                    "INSERT OR REPLACE INTO units (key, kind, numbers, worker, state, estimated_s, submitted) "
+                    "VALUES (?, ?, ?, ?, 'submitted', ?, ?)",
+                    (unit.key, unit.kind, _dump(list(unit.numbers)), workers.get(unit.key), unit.estimated_s, now),
+                )
+
+    def unit_ended(self, key: str, state: str, started: float | None = None, ended: float | None = None) -> None:
+        """Store how a unit ended: ``done``, ``failed``, ``cancelled`` or ``lost``."""
+        with self._transaction() as execute:
+            execute(
+                "UPDATE units SET state = ?, started = ?, ended = ? WHERE key = ?",
+                (state, started, time.time() if ended is None else ended, key),
+            )
+
+    def reported(self, report: Report, strategy_state: JSON, labels: Sequence[LabelChange]) -> None:
+        """Store a report, the state of the strategy that was told, and the label changes that follow, in one
+        transaction."""
+        with self._transaction() as execute:
+            execute(
+                "INSERT INTO reports (number, step, status, quality, report, reported) VALUES (?, ?, ?, ?, ?, ?)",
+                (report.number, report.step, report.status, report.quality, _dump(report.to_json()), time.time()),
+            )
+            _set_state(execute, "strategy", strategy_state)
+            for change in labels:
+                execute(
+                    "INSERT INTO labels (action, label, model_id) VALUES (?, ?, ?)",
+                    (change.action, change.label, change.model_id),
+                )
+
+    def label_changes(self) -> list[tuple[int, LabelChange]]:
+        """Return the label changes still to be carried out, in order, with their numbers."""
+        return [
+            (number, LabelChange(action, label, ModelId(name)))
+            for number, action, label, name in self._rows("SELECT id, action, label, model_id FROM labels ORDER BY id")
+        ]
+
+    def labels_changed(self, numbers: Sequence[int]) -> None:
+        """Forget label changes that have been carried out."""
+        with self._transaction() as execute:
+            for number in numbers:
+                execute("DELETE FROM labels WHERE id = ?", (number,))
+
+    def event(self, kind: str, message: str, number: int | None = None, **facts: JSON) -> None:
+        """Store something that happened."""
+        with self._transaction() as execute:
+            execute(
+                "INSERT INTO events (time, kind, number, message, facts) VALUES (?, ?, ?, ?, ?)",
+                (time.time(), kind, number, message, _dump(facts)),
+            )
+
+
+def _make_tables(folder: Path) -> None:
+    try:
+        connection = sqlite3.connect(folder / FILE, timeout=30, isolation_level=None)
+        with contextlib.closing(connection):
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version not in (0, VERSION):
+                raise RunFolderUnusable(
+                    f"{folder / FILE} is of version {version}, this daskevo writes {VERSION}: use the "
+                    "daskevo that wrote it",
+                    path=str(folder),
+                )
+            connection.execute("PRAGMA journal_mode = DELETE")
+            connection.executescript(TABLES)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+    except sqlite3.DatabaseError as error:
+        raise RunFolderUnusable(f"{folder / FILE} can't be used: {error}", path=str(folder)) from error
+
+
+def _set_state(execute: _Execute, name: str, value: JSON) -> None:
+    execute("INSERT OR REPLACE INTO state (name, value) VALUES (?, ?)", (name, _dump(value)))
+
+
+def _dump(value: JSON) -> str:
+    return json.dumps(value, allow_nan=False)

@@ -1,0 +1,180 @@
+"""A read-only view of a run, while it is running or after: for reports, progress and programs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from daskevo.errors import CorruptRecord, RunFolderUnusable
+from daskevo.runs.folder import RunInfo, read_info
+from daskevo.runs.schema import FILE
+from daskevo.search import Report, Request
+from daskevo.types import JSON
+
+
+class Event(NamedTuple):
+    """Something that happened in a run. `time` in seconds since the epoch; `number` of the request, if one is meant."""
+
+    time: float
+    kind: str
+    number: int | None
+    message: str
+    facts: JSON
+
+
+class UnitRow(NamedTuple):
+    """What became of a unit of work; times in seconds since the epoch."""
+
+    key: str
+    kind: str
+    numbers: tuple[int, ...]
+    worker: str | None
+    state: str
+    estimated_s: float | None
+    submitted: float
+    started: float | None
+    ended: float | None
+
+
+class Session(NamedTuple):
+    """One process that carried the run on. `ended` says how it stopped; None = killed, or still running."""
+
+    opened: float
+    last: float
+    process: str
+    ended: str | None
+
+
+class RunView:
+    """Read a run's folder.
+
+    Parameters
+    ----------
+    folder:
+        The run's folder.
+
+    Raises
+    ------
+    RunFolderUnusable
+        If it holds no run, or one that can't be read.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        info = read_info(self.folder)
+        if info is None:
+            raise RunFolderUnusable(f"{self.folder} holds no run: it has no run.json", path=str(self.folder))
+        self.info: RunInfo = info
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._connection = self._connect()
+
+    def _connect(self) -> sqlite3.Connection:
+        path = self.folder / FILE
+        try:
+            # Opened for writing where that's allowed: a killed run leaves a journal that the first reader must roll
+            # back.
+            connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, timeout=30)
+            connection.execute("PRAGMA query_only = 1")
+            connection.execute("SELECT count(*) FROM requests").fetchone()
+        except sqlite3.OperationalError:
+            connection = self._connect_to_copy(path)
+        except sqlite3.DatabaseError as error:
+            raise RunFolderUnusable(f"{path} can't be read: {error}", path=str(path)) from error
+        return connection
+
+    def _connect_to_copy(self, path: Path) -> sqlite3.Connection:
+        """Open a copy of the record: the folder may only be read, and a journal there couldn't be rolled back."""
+        self._scratch = tempfile.TemporaryDirectory(prefix="daskevo-run-")
+        copy = Path(self._scratch.name) / FILE
+        try:
+            shutil.copyfile(path, copy)
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(path.with_name(f"{FILE}-journal"), copy.with_name(f"{FILE}-journal"))
+            connection = sqlite3.connect(copy)
+            connection.execute("SELECT count(*) FROM requests").fetchone()
+        except (OSError, sqlite3.DatabaseError) as error:
+            self._scratch.cleanup()
+            raise RunFolderUnusable(f"{path} can't be read: {error}", path=str(path)) from error
+        return connection
+
+    def close(self) -> None:
+        """Close the record."""
+        self._connection.close()
+        if self._scratch is not None:
+            self._scratch.cleanup()
+
+    def __enter__(self) -> RunView:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _rows(self, query: str, *values: object) -> Iterator[tuple[JSON, ...]]:
+        try:
+            yield from self._connection.execute(query, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise CorruptRecord(f"the record of the run in {self.folder} can't be read: {error}") from error
+
+    def requests(self) -> list[Request]:
+        """Return all requests, in the order in which they were asked."""
+        return [
+            Request.from_json(_parse(text)) for (text,) in self._rows("SELECT request FROM requests ORDER BY number")
+        ]
+
+    def identities(self) -> dict[int, str]:
+        """Return what each request computes, by number, as far as known."""
+        return dict(self._rows("SELECT number, identity FROM requests WHERE identity IS NOT NULL"))
+
+    def reports(self) -> list[Report]:
+        """Return all reports, in the order in which they came."""
+        return [Report.from_json(_parse(text)) for (text,) in self._rows("SELECT report FROM reports ORDER BY rowid")]
+
+    def report_times(self) -> dict[int, float]:
+        """Return when each report came, by number, in seconds since the epoch."""
+        return dict(self._rows("SELECT number, max(reported) FROM reports GROUP BY number"))
+
+    def units(self) -> list[UnitRow]:
+        """Return all units of work, in the order in which they were submitted."""
+        columns = "key, kind, numbers, worker, state, estimated_s, submitted, started, ended"
+        return [
+            UnitRow(row[0], row[1], tuple(_parse(row[2])), *row[3:])
+            for row in self._rows(f"SELECT {columns} FROM units ORDER BY rowid")
+        ]
+
+    def events(self, kind: str | None = None) -> list[Event]:
+        """Return what happened, oldest first; all kinds, or one."""
+        where, values = ("", ()) if kind is None else (" WHERE kind = ?", (kind,))
+        return [
+            Event(time, word, number, message, _parse(facts))
+            for time, word, number, message, facts in self._rows(
+                f"SELECT time, kind, number, message, facts FROM events{where} ORDER BY id", *values
+            )
+        ]
+
+    def sessions(self) -> list[Session]:
+        """Return the processes that carried the run on, first to last."""
+        return [Session(*row) for row in self._rows("SELECT opened, last, process, ended FROM sessions ORDER BY id")]
+
+    @property
+    def runtime_s(self) -> float:
+        """Seconds during which a process carried the run on, up to the last thing each recorded."""
+        return sum(session.last - session.opened for session in self.sessions())
+
+    def state(self, name: str) -> JSON:
+        """Return a stored state (``strategy``), or None."""
+        for (text,) in self._rows("SELECT value FROM state WHERE name = ?", name):
+            return _parse(text)
+        return None
+
+
+def _parse(text: str) -> JSON:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise CorruptRecord(f"a row of the run's record is not JSON: {text!r:.120}") from error
