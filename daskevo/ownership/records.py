@@ -1,0 +1,166 @@
+"""What a shard's journal holds: one dataclass per change. Replaying them in order recreates the shard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, get_args
+
+from daskevo.ownership.codec import (
+    COUNT,
+    LABEL,
+    LABELS,
+    MODEL,
+    NUMBERS,
+    TICK,
+    Wire,
+    choice,
+    decode_kind,
+    optional,
+    part,
+)
+from daskevo.ownership.model_record import ModelRecord
+from daskevo.ownership.replies import ModelState
+from daskevo.types import Attempt, ModelId, Tick
+
+BEGINNING = Tick(0, 0)
+"""Before every tick that a coordinator gives."""
+
+
+class Record(Wire):
+    """Base of the journal's records."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Generation(Record):
+    """The shard was opened under this generation: staged parts and fences of older ones go.
+
+    `floor`: the shard's content was lost before this tick; it says nothing about older attempts.
+    """
+
+    generation: Annotated[int, COUNT]
+    floor: Annotated[Tick, TICK] = BEGINNING
+
+
+@dataclass(frozen=True)
+class Referred(Record):
+    """Bits of (model, attempt) on `owner`'s tensors were added."""
+
+    owner: Annotated[ModelId, MODEL]
+    model: Annotated[ModelId | None, optional(MODEL)]
+    attempt: Annotated[Attempt, TICK]
+    numbers: Annotated[frozenset[int], NUMBERS]
+
+
+@dataclass(frozen=True)
+class Dropped(Record):
+    """Bits of (model, attempt) on `owner`'s tensors were taken away."""
+
+    owner: Annotated[ModelId, MODEL]
+    model: Annotated[ModelId | None, optional(MODEL)]
+    attempt: Annotated[Attempt, TICK]
+    numbers: Annotated[frozenset[int], NUMBERS]
+
+
+@dataclass(frozen=True)
+class Staged(Record):
+    """A model's record and segment arrived, with bits on its own tensors."""
+
+    record: Annotated[ModelRecord, part(ModelRecord)]
+    file_bytes: Annotated[int | None, optional(COUNT)]
+
+
+@dataclass(frozen=True)
+class Published(Record):
+    """A staged model became visible, with its first labels."""
+
+    model: Annotated[ModelId, MODEL]
+    attempt: Annotated[Attempt, TICK]
+    labels: Annotated[dict[str, Tick], LABELS]
+
+
+@dataclass(frozen=True)
+class Aborted(Record):
+    """(model, attempt) can never be staged or published again; its staged parts went."""
+
+    model: Annotated[ModelId, MODEL]
+    attempt: Annotated[Attempt, TICK]
+
+
+@dataclass(frozen=True)
+class LabelHeld(Record):
+    """A label was added to a published model."""
+
+    model: Annotated[ModelId, MODEL]
+    label: Annotated[str, LABEL]
+    tick: Annotated[Tick, TICK]
+
+
+@dataclass(frozen=True)
+class LabelsReleased(Record):
+    """Labels were taken from a published model, others remain."""
+
+    model: Annotated[ModelId, MODEL]
+    labels: Annotated[dict[str, Tick], LABELS]
+
+
+@dataclass(frozen=True)
+class Retiring(Record):
+    """The last labels were taken away, and with them the model's bits on its own tensors."""
+
+    model: Annotated[ModelId, MODEL]
+    labels: Annotated[dict[str, Tick], LABELS]
+
+
+@dataclass(frozen=True)
+class LabelEnded(Record):
+    """A label was released on all models of the shard; holds of it with a lower tick are ignored."""
+
+    label: Annotated[str, LABEL]
+    tick: Annotated[Tick, TICK]
+
+
+@dataclass(frozen=True)
+class Retired(Record):
+    """The model's bits at other owners are gone too: a tombstone stays."""
+
+    model: Annotated[ModelId, MODEL]
+
+
+@dataclass(frozen=True)
+class Kept(Record):
+    """Head only: one model as it stands, with all it has been through."""
+
+    record: Annotated[ModelRecord, part(ModelRecord)]
+    state: Annotated[ModelState, choice(*get_args(ModelState))]
+    file_bytes: Annotated[int | None, optional(COUNT)]
+    alive: Annotated[frozenset[int], NUMBERS]
+    """Own tensors that are still stored."""
+    held: Annotated[dict[str, Tick], LABELS]
+    released: Annotated[dict[str, Tick], LABELS]
+
+
+_KINDS: dict[str, type[Record]] = {
+    kind.__name__: kind
+    for kind in (
+        Generation,
+        Referred,
+        Dropped,
+        Staged,
+        Published,
+        Aborted,
+        LabelHeld,
+        LabelsReleased,
+        Retiring,
+        LabelEnded,
+        Retired,
+        Kept,
+    )
+}
+
+
+def record_from_json(value: object) -> Record:
+    """Read any record; raises CorruptRecord on anything else."""
+    record: Record = decode_kind(value, _KINDS, "journal record")
+    return record
