@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from itertools import accumulate
 
@@ -169,11 +170,8 @@ class Space:
     @property
     def size_text(self) -> str:
         """The size for people: exact up to a million, then as a power of ten such as ``1.5e19``."""
-        if self.size <= 1_000_000:
-            return str(self.size)
         # Neither float nor str takes integers of any length.
-        exponent = math.floor(math.log10(self.size))
-        return f"{math.floor(10 ** (math.log10(self.size) - exponent) * 10) / 10}e{exponent}"
+        return str(self.size) if self.size <= 1_000_000 else f"{Decimal(self.size):.1e}".replace("+", "")
 
     def values(self, candidate: Candidate) -> dict[str, JSON]:
         """Return choice name -> the option taken, in copies that may be changed.
@@ -286,7 +284,7 @@ class Space:
         return map(Candidate, itertools.product(*(range(len(choice.options)) for choice in self.choices)))
 
     def to_json(self) -> JSON:
-        """Return the space as a JSON value; its text is the same for equal spaces, so that a record can tell its own."""
+        """Return the space as a JSON value; equal spaces give equal text, so that a record can tell its own."""
         return {"name": self.name, "choices": [[choice.name, list(choice.options)] for choice in self.choices]}
 
     @classmethod

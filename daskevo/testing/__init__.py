@@ -1,0 +1,1 @@
+"""Contract suites, hypothesis strategies and fault injectors, for daskevo's tests and those of its extensions."""
