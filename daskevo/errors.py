@@ -21,6 +21,7 @@
     │   ├── ScopeMismatch                   a scope used with another objective than it was made with
     │   ├── RootUnusable                    the root folder is missing, not writable, not seen by a host, or full
     │   ├── RepositoryTaken                 another job has this repository open
+    │   ├── ShardFenced                     the shard has another owner: this one stops serving it
     │   └── CorruptRecord                   a file that is not what was written: cut, damaged or hostile
     ├── ClusterError                        the Dask cluster can't do what was asked
     │   ├── SchedulerUnreachable
@@ -148,6 +149,10 @@ class RootUnusable(RepositoryError):
 
 class RepositoryTaken(RepositoryError):
     """Another job has this repository open."""
+
+
+class ShardFenced(RepositoryError):
+    """The shard has another owner since: this one stops serving it, and tells the coordinator."""
 
 
 class CorruptRecord(RepositoryError):

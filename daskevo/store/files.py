@@ -1,0 +1,213 @@
+"""What all files of a root have in common: named errors, strict JSON, atomic replacement, exclusive creation."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import math
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from daskevo.errors import CorruptRecord, InvalidInput, RootUnusable
+from daskevo.types import JSON
+
+Durability = Literal["volatile", "written", "synced"]
+"""What an answer promises: nothing; in the file (survives any process); fsync of file and folder (survives a host)."""
+
+# A folder on a file system without hard links (some FUSE and SMB mounts) answers link() with one of these.
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+
+
+def free_bytes(folder: str | os.PathLike[str]) -> int | None:
+    """Return the bytes that a user may still write to the file system of `folder`; None if it can't be asked."""
+    try:
+        status = os.statvfs(folder)
+    except OSError:
+        return None
+    return status.f_bavail * status.f_frsize
+
+
+@contextlib.contextmanager
+def usable(folder: str | os.PathLike[str], what: str, needed_bytes: int | None = None) -> Iterator[None]:
+    """Turn every OSError of the block into a RootUnusable that names the folder, the bytes needed and free.
+
+    Parameters
+    ----------
+    folder:
+        Where the block reads or writes.
+    what:
+        What the block does, as it goes on after "can't": ``write a segment``.
+    needed_bytes:
+        Bytes that the block wants to write, if it does.
+
+    Raises
+    ------
+    RootUnusable
+        With the facts folder, needed_bytes, free_bytes and errno.
+    """
+    try:
+        yield
+    except OSError as error:
+        free = free_bytes(folder)
+        room = "" if needed_bytes is None else f" ({needed_bytes} bytes needed, {_bytes(free)} free)"
+        raise RootUnusable(
+            f"can't {what} in {os.fspath(folder)}{room}: {error.strerror or error}. {_remedy(error, needed_bytes)}",
+            folder=os.fspath(folder),
+            needed_bytes=needed_bytes,
+            free_bytes=free,
+            errno=error.errno,
+        ) from error
+
+
+def _bytes(free: int | None) -> str:
+    return "unknown" if free is None else str(free)
+
+
+def _remedy(error: OSError, needed_bytes: int | None) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return "Make room there or retire models, then try again; what was stored before is kept"
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return "Choose a folder that this user may write to" if needed_bytes is not None else "Check its permissions"
+    return "Check that the folder is there and mounted on this host"
+
+
+def dump_json(value: JSON) -> bytes:
+    """Return `value` as ASCII JSON without blanks or control characters.
+
+    Raises
+    ------
+    InvalidInput
+        If it holds anything that JSON can't carry, NaN and infinities included.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"a record must be a finite JSON value to be stored: {error}") from error
+
+
+def parse_json(data: bytes, path: str | os.PathLike[str], place: str, offset: int = 0) -> JSON:
+    """Read what `dump_json` wrote; raises CorruptRecord, naming file and place, on anything that isn't strict JSON."""
+    try:
+        return json.loads(data.decode("utf-8"), parse_constant=_refuse, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise corrupt(path, f"{place} isn't JSON: {type(error).__name__}: {error}", offset) from error
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is beyond a double")
+    return value
+
+
+def corrupt(path: str | os.PathLike[str], found: str, offset: int, remedy: str = "") -> CorruptRecord:
+    """Return the error for a damaged file, naming the file, the place (byte offset) and what was found there."""
+    return CorruptRecord(
+        f"{os.fspath(path)} is damaged at byte {offset}: {found}. "
+        + (remedy or "Nothing of it was used; restore the file from a copy, or retire what it held"),
+        path=os.fspath(path),
+        offset=offset,
+        found=found,
+    )
+
+
+def read_small(path: Path, limit_bytes: int = 1 << 20) -> bytes:
+    """Read a whole small file; raises CorruptRecord if it is larger than anything daskevo writes there."""
+    with open(path, "rb") as file:
+        data = file.read(limit_bytes + 1)
+    if len(data) > limit_bytes:
+        raise corrupt(path, f"more than {limit_bytes} bytes where a small record was expected", limit_bytes)
+    return data
+
+
+def sync_folder(folder: str | os.PathLike[str]) -> None:
+    """Make the names in a folder survive the host."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_all(handle: int, data: bytes | memoryview) -> None:
+    """Write all bytes, however many calls it takes (Linux writes at most 2 GiB in one)."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]
+
+
+def temporary(path: Path) -> Path:
+    """Return a name beside `path` that nobody else uses; readers of the folder know it by its ending."""
+    return path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+
+
+def _write_temporary(path: Path, data: bytes, sync: bool) -> Path:
+    name = temporary(path)
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            write_all(handle, data)
+            if sync:
+                os.fsync(handle)
+        finally:
+            os.close(handle)
+    except BaseException:
+        remove(name)
+        raise
+    return name
+
+
+def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
+    """Replace `path` in one step: a reader sees the old bytes or the new ones, whenever the writer dies."""
+    name = _write_temporary(path, data, sync)
+    try:
+        os.replace(name, path)
+    except BaseException:
+        remove(name)
+        raise
+    if sync:
+        sync_folder(path.parent)
+
+
+def create_file(path: Path, data: bytes, *, sync: bool = False) -> bool:
+    """Create `path` whole, if it isn't there: of several callers at once exactly one gets True.
+
+    A reader never sees it half written where the file system has hard links; elsewhere it may, for a moment.
+    """
+    name = _write_temporary(path, data, sync)
+    try:
+        os.link(name, path)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        try:
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            return False
+        try:
+            write_all(handle, data)
+            if sync:
+                os.fsync(handle)
+        finally:
+            os.close(handle)
+    finally:
+        remove(name)
+    if sync:
+        sync_folder(path.parent)
+    return True
+
+
+def remove(path: Path) -> None:
+    """Remove a file; one that has gone already is as good."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)

@@ -1,0 +1,240 @@
+"""The root's lease: which job has the repository open (protocol: Root lease).
+
+The highest ``generation.<g>`` file says who; ``cluster.json`` repeats it for people and adds whether it was given back.
+The lease is manners, the shards' epochs are the safety.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import re
+import socket
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from daskevo.errors import CorruptRecord, RepositoryTaken
+from daskevo.store.files import corrupt, create_file, dump_json, parse_json, read_small, remove, replace_file, usable
+from daskevo.store.root import Root
+
+FORMAT = 1
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lease.
+
+    Attributes
+    ----------
+    scheduler_id, address:
+        The Dask scheduler's id, and where it listens.
+    job:
+        A name that tells people whose it is: the batch job's id, or the user.
+    host, started:
+        Where it runs and since when (ISO 8601, UTC).
+    """
+
+    scheduler_id: str
+    address: str
+    job: str
+    host: str = field(default_factory=socket.gethostname)
+    started: str = field(default_factory=_now)
+
+    def __str__(self) -> str:
+        return f"job {self.job} (scheduler {self.scheduler_id} at {self.address} on {self.host}, since {self.started})"
+
+
+Ask = Callable[[Holder], str | None]
+"""Ask the address of a holder which scheduler it is: its id, or None if nobody answers in time.
+
+About its own scheduler a coordinator answers None unless it serves this repository already: after a restart of the
+coordinator nothing of the old generation lives.
+"""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A generation of the repository: one opening by one coordinator.
+
+    Attributes
+    ----------
+    root:
+        The repository.
+    generation:
+        Its number, 1 for the first opening.
+    holder:
+        Whose it is.
+    joined:
+        Whether the same scheduler had it open already, and this is that generation.
+    """
+
+    root: Root
+    generation: int
+    holder: Holder
+    joined: bool
+
+    def check(self) -> None:
+        """Make sure that no later generation was opened.
+
+        Raises
+        ------
+        RepositoryTaken
+            With the name of the job that has it now.
+        """
+        with usable(self.root.path, "read the lease"):
+            numbers = _generations(self.root.path)
+        if numbers and numbers[0] > self.generation:
+            raise _taken(self.root, numbers[0], _read_generation(self.root, numbers[0]))
+
+    def release(self) -> None:
+        """Give the lease back, so that the next job need not ask an address where nobody answers."""
+        with usable(self.root.path, "give back the lease", 0):
+            if _generations(self.root.path)[:1] == [self.generation]:
+                _write_cluster(self.root, self.generation, self.holder, released=_now())
+
+
+def current_lease(root: Root) -> Lease | None:
+    """Return the lease that stands, None if there is none or it was given back.
+
+    Raises
+    ------
+    CorruptRecord
+        If its file is damaged.
+    RootUnusable
+        If the root can't be read.
+    """
+    generation, holder = _standing(root)
+    return None if holder is None else Lease(root, generation, holder, joined=False)
+
+
+def take_lease(root: Root, mine: Holder, ask: Ask) -> Lease:
+    """Open the repository in a generation of its own, or join the generation of the same scheduler.
+
+    Parameters
+    ----------
+    root:
+        The repository.
+    mine:
+        Who asks.
+    ask:
+        Asks a holder's address; may block. It is called only for a lease that was not given back.
+
+    Raises
+    ------
+    RepositoryTaken
+        If another job has it open (its scheduler answers), or was faster.
+    CorruptRecord, RootUnusable
+        As in `current_lease`.
+    """
+    while True:
+        highest, holder = _standing(root)
+        if holder is not None and (answer := ask(holder)) is not None and answer == holder.scheduler_id:
+            if answer == mine.scheduler_id:
+                return Lease(root, highest, holder, joined=True)
+            raise _taken(root, highest, holder)
+        with usable(root.path, "take the lease", 0):
+            numbers = _generations(root.path)
+            if max(numbers, default=0) != highest:
+                continue  # Somebody has taken it since: ask that one.
+            generation = max(highest, _cluster_generation(root)) + 1
+            data = dump_json({"format": FORMAT, "generation": generation, "holder": asdict(mine)})
+            sync = root.durability == "synced"
+            if not create_file(_generation_path(root, generation), data, sync=sync):
+                continue
+            taken = Lease(root, generation, mine, joined=False)
+            # An opener that slept between listing and creating may have made a number that had gone below the highest.
+            try:
+                taken.check()
+                _write_cluster(root, generation, mine)
+                taken.check()
+            except RepositoryTaken:
+                remove(_generation_path(root, generation))
+                raise
+            for number in numbers:
+                remove(_generation_path(root, number))
+            return taken
+
+
+def _standing(root: Root) -> tuple[int, Holder | None]:
+    """Return the highest generation (0: none) and its holder; no holder if the lease was given back."""
+    with usable(root.path, "read the lease"):
+        while True:
+            highest = max(_generations(root.path), default=0)
+            if highest == 0 or _released(root) >= highest:
+                return highest, None
+            holder = _read_generation(root, highest)
+            # It goes only when a higher one has come.
+            if holder is not None:
+                return highest, holder
+
+
+def _taken(root: Root, generation: int, holder: Holder | None) -> RepositoryTaken:
+    return RepositoryTaken(
+        f"{root.path} is open in {holder or 'another job'}: end that job, or connect to its scheduler",
+        root=str(root.path),
+        generation=generation,
+        job=holder and holder.job,
+        address=holder and holder.address,
+        host=holder and holder.host,
+        scheduler_id=holder and holder.scheduler_id,
+    )
+
+
+def _generation_path(root: Root, generation: int) -> Path:
+    return root.path / f"generation.{generation}"
+
+
+def _generations(path: Path) -> list[int]:
+    found = (re.fullmatch(r"generation\.([1-9]\d{0,17})", name, re.ASCII) for name in os.listdir(path))
+    return sorted((int(match[1]) for match in found if match), reverse=True)
+
+
+def _read_generation(root: Root, generation: int) -> Holder | None:
+    path = _generation_path(root, generation)
+    try:
+        value = parse_json(read_small(path), path, "the lease")
+    except FileNotFoundError:
+        return None
+    match value:
+        case {"format": 1, "generation": found, "holder": dict(holder)} if found == generation:
+            return _holder(holder, path)
+    raise corrupt(path, f"no lease of format {FORMAT}: {str(value)[:80]}", 0)
+
+
+def _holder(value: dict[str, Any], path: Path) -> Holder:
+    names = Holder.__dataclass_fields__.keys()
+    if not names <= value.keys() or not all(isinstance(value[name], str) for name in names):
+        raise corrupt(path, f"no holder of a lease: {str(value)[:80]}", 0)
+    return Holder(**{name: value[name] for name in names})
+
+
+def _cluster(root: Root) -> dict[str, Any]:
+    # cluster.json decides nothing alone: the generation files do. A damaged one is replaced by the next opener.
+    path = root.path / "cluster.json"
+    with contextlib.suppress(FileNotFoundError, CorruptRecord):
+        value = parse_json(read_small(path), path, "the lease")
+        if isinstance(value, dict) and value.get("format") == FORMAT and type(value.get("generation")) is int:
+            return value
+    return {}
+
+
+def _cluster_generation(root: Root) -> int:
+    return int(_cluster(root).get("generation", 0))
+
+
+def _released(root: Root) -> int:
+    """Return the generation that was given back, 0 if none."""
+    cluster = _cluster(root)
+    return int(cluster["generation"]) if cluster.get("released") else 0
+
+
+def _write_cluster(root: Root, generation: int, holder: Holder, released: str | None = None) -> None:
+    value = {"format": FORMAT, "generation": generation, **asdict(holder), "released": released}
+    replace_file(root.path / "cluster.json", dump_json(value), sync=root.durability == "synced")

@@ -1,0 +1,195 @@
+"""The repository's folder: what it is (repository.json), its scopes, and how many shards it has."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from daskevo.errors import InvalidInput, RootUnusable, ScopeMismatch
+from daskevo.store.files import (
+    Durability,
+    corrupt,
+    create_file,
+    dump_json,
+    free_bytes,
+    parse_json,
+    read_small,
+    replace_file,
+    usable,
+)
+from daskevo.store.shard_folder import ShardFolder
+from daskevo.types import JSON, Objective, check_name
+
+FORMAT = 1
+MAX_SHARDS = 4096
+
+
+@dataclass(frozen=True)
+class Root:
+    """An opened repository folder. Opening takes no lease: see :mod:`daskevo.store.lease`.
+
+    Attributes
+    ----------
+    path:
+        The folder, absolute.
+    repository_id:
+        A UUID drawn when it was made: two hosts see the same root if they see the same one.
+    shards:
+        How many shards it has; never changes.
+    created:
+        When it was made, ISO 8601, UTC.
+    durability:
+        What an answer promises.
+    """
+
+    path: Path
+    repository_id: str
+    shards: int
+    created: str
+    durability: Durability = "written"
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, durability: Durability = "written") -> Root:
+        """Open a repository that is there.
+
+        Raises
+        ------
+        RootUnusable
+            If there is none, or the folder can't be read.
+        CorruptRecord
+            If repository.json is damaged, or of a later version.
+        """
+        path = Path(path).absolute()
+        file = path / "repository.json"
+        with usable(path, "open a repository"):
+            data = read_small(file)
+        value = parse_json(data, file, "the repository's description")
+        match value:
+            case {"format": int(version)} if version > FORMAT:
+                raise corrupt(
+                    file, f"format version {version}; this daskevo reads {FORMAT}", 0, "Use a daskevo that reads it"
+                )
+            case {"format": 1, "repository_id": str(name), "shards": int(shards), "created": str(created)} if (
+                0 < shards <= MAX_SHARDS and type(shards) is int
+            ):
+                return cls(path, name, shards, created, durability)
+        raise corrupt(file, f"no description of a repository: {str(value)[:80]}", 0)
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], *, shards: int = 64, durability: Durability = "written") -> Root:
+        """Open a repository, after making it if there is none; several at once make one.
+
+        Parameters
+        ----------
+        path:
+            A folder, made with its parents if it isn't there.
+        shards:
+            For a new repository; one that is there keeps its number.
+
+        Raises
+        ------
+        RootUnusable
+            If the folder can't be made or written.
+        CorruptRecord
+            If there is a damaged repository, or shards without repository.json.
+        InvalidInput
+            If the number of shards isn't 1 to 4096.
+        """
+        if type(shards) is not int or not 0 < shards <= MAX_SHARDS:
+            raise InvalidInput(f"a repository can't have {shards!r} shards: use 1 to {MAX_SHARDS}")
+        path = Path(path).absolute()
+        with usable(path, "make a repository", 0):
+            os.makedirs(path, exist_ok=True)
+            if not (path / "repository.json").exists():
+                with contextlib.suppress(FileNotFoundError):
+                    if os.listdir(path / "shards") and not (path / "repository.json").exists():
+                        raise corrupt(path, "there are shards, but repository.json is gone", 0)
+                description = {
+                    "format": FORMAT,
+                    "repository_id": str(uuid.uuid4()),
+                    "shards": shards,
+                    "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+                }
+                create_file(path / "repository.json", dump_json(description), sync=durability == "synced")
+            (path / "shards").mkdir(exist_ok=True)
+        return cls.open(path, durability=durability)
+
+    def shard(self, number: int) -> ShardFolder:
+        """Return the folder of a shard (one object per owner: a new one each time)."""
+        if not 0 <= number < self.shards:
+            raise InvalidInput(f"there is no shard {number}: this repository has {self.shards}")
+        return ShardFolder(self.path, number, durability=self.durability)
+
+    def check_sight(self, repository_id: str) -> None:
+        """Make sure that this host sees the repository of that id here, and may write to it.
+
+        Raises
+        ------
+        RootUnusable
+            If it sees another, or can't write.
+        """
+        if self.repository_id != repository_id:
+            raise RootUnusable(
+                f"{self.path} on this host holds repository {self.repository_id}, not {repository_id}: give a folder "
+                "that every host sees",
+                folder=str(self.path),
+                needed_bytes=None,
+                free_bytes=free_bytes(self.path),
+                errno=None,
+            )
+        with usable(self.path, "write to a repository", 0):
+            if not os.access(self.path / "shards", os.R_OK | os.W_OK | os.X_OK):
+                raise PermissionError(13, "this user may not write there")
+
+    def scopes(self) -> dict[str, str | None]:
+        """Return the objective of each scope (``max val_auc``), None where none was declared yet."""
+        file = self.path / "scopes.json"
+        with usable(self.path, "read the scopes"):
+            try:
+                value = parse_json(read_small(file, 16 << 20), file, "the scopes")
+            except FileNotFoundError:
+                return {}
+        match value:
+            case {"format": 1, "scopes": dict(scopes)} if all(
+                objective is None or isinstance(objective, str) for objective in scopes.values()
+            ):
+                return scopes
+        raise corrupt(file, f"no scopes of format {FORMAT}: {str(value)[:80]}", 0)
+
+    def declare_scope(self, scope: str, objective: str | None) -> str | None:
+        """Make a scope known with its objective; return the objective that it has. The coordinator alone calls this.
+
+        Raises
+        ------
+        ScopeMismatch
+            If it has another objective.
+        InvalidInput
+            If scope or objective aren't well formed.
+        """
+        check_name(scope, "scope")
+        wanted = None if objective is None else str(Objective.parse(objective))
+        scopes = self.scopes()
+        found = scopes.get(scope)
+        if wanted is not None and found is not None and wanted != found:
+            raise ScopeMismatch(
+                f"scope {scope!r} has the objective {found!r}, {wanted!r} was asked for: qualities in a scope must "
+                "compare, so use another scope",
+                scope=scope,
+                objective=found,
+                asked=wanted,
+            )
+        if scope not in scopes or (found is None and wanted is not None):
+            new: JSON = {"format": FORMAT, "scopes": scopes | {scope: wanted}}
+            data = dump_json(new)
+            with usable(self.path, "declare a scope", len(data)):
+                replace_file(self.path / "scopes.json", data, sync=self.durability == "synced")
+            return wanted
+        return found
+
+    def free_bytes(self) -> int | None:
+        """Return the bytes that may still be written to the root's file system; None if it can't be asked."""
+        return free_bytes(self.path)

@@ -1,0 +1,149 @@
+"""The tier whose truth is on disk: one segment file per (model id, attempt), an index of what is alive in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import zict
+
+from daskevo.errors import CorruptRecord
+from daskevo.store.files import corrupt
+from daskevo.store.pack import Array
+from daskevo.store.segment import Segment, write_segment
+from daskevo.types import JSON, Attempt, ModelId
+
+TensorKey = tuple[ModelId, Attempt, int]
+"""Owner model, the attempt that stored it, tensor number in the owner's enumeration."""
+
+_HEADERS = 512
+
+
+@dataclass(frozen=True, eq=False)
+class _Live:
+    """The live tensors of one file, with their sizes in bytes. A new object whenever the file is another one."""
+
+    nbytes: dict[int, int]
+
+
+class SegmentTier(MutableMapping[TensorKey, Array]):
+    """Tensors in segment files. Which of them are alive is told by `adopt`, or by writing; the shard's records know.
+
+    A tensor that is deleted is out of reach at once. Its bytes go with the file, which the shard's owner deletes
+    (:meth:`daskevo.store.shard_folder.ShardFolder.delete`) after the record that allows it.
+
+    Parameters
+    ----------
+    locate:
+        Returns the file of a model's attempt.
+    sync:
+        Whether files survive the host when a write returns.
+    """
+
+    def __init__(self, locate: Callable[[ModelId, Attempt], Path], *, sync: bool = False) -> None:
+        self._locate = locate
+        self._sync = sync
+        self._lock = threading.RLock()
+        self._live: dict[tuple[ModelId, Attempt], _Live] = {}
+        self._headers: Any = zict.LRU(_HEADERS, {})
+
+    def put(self, model_id: ModelId, attempt: Attempt, tensors: Mapping[int, Any], meta: JSON = None) -> None:
+        """Write a model's tensors as one segment; an older one of that attempt is replaced."""
+        facts = {"model_id": model_id, "attempt": list(attempt), "extra": meta}
+        segment = write_segment(self._locate(model_id, attempt), tensors, facts, sync=self._sync)
+        self._know(model_id, attempt, segment, segment.entries)
+
+    def adopt(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int] | None = None) -> None:
+        """Take in a file that is there, with the tensors in it that are alive (default: all)."""
+        path = self._locate(model_id, attempt)
+        segment = Segment.open(path)
+        meta = segment.meta if isinstance(segment.meta, dict) else {}
+        if (meta.get("model_id"), meta.get("attempt")) != (model_id, list(attempt)):
+            raise corrupt(path, f"this is the segment of {meta.get('model_id')!r} {meta.get('attempt')}", 0)
+        wanted = set(segment.entries if numbers is None else numbers)
+        if lacking := wanted - segment.entries.keys():
+            raise corrupt(path, f"tensors {sorted(lacking)[:10]} aren't in it", 0)
+        self._know(model_id, attempt, segment, wanted)
+
+    def read(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int]) -> dict[int, Array]:
+        """Return tensors of one file; raises KeyError if one isn't alive, CorruptRecord or RootUnusable."""
+        wanted = list(numbers)
+        for number in wanted:
+            if (model_id, attempt, number) not in self:
+                raise KeyError((model_id, attempt, number))
+        try:
+            return self._segment(model_id, attempt).read(wanted)
+        except CorruptRecord:
+            # A file written anew, by this tier or beside it, has another header: look again, once.
+            self._headers.discard((model_id, attempt))
+            return self._segment(model_id, attempt).read(wanted)
+
+    def token(self, model_id: ModelId, attempt: Attempt) -> object:
+        """Return an object that stays the same as long as the file does; None if nothing of it is alive."""
+        return self._live.get((model_id, attempt))
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of the tensors that are alive."""
+        with self._lock:
+            return sum(sum(live.nbytes.values()) for live in self._live.values())
+
+    def _segment(self, model_id: ModelId, attempt: Attempt) -> Segment:
+        try:
+            return self._headers[model_id, attempt]  # type: ignore[no-any-return]
+        except KeyError:
+            segment = self._headers[model_id, attempt] = Segment.open(self._locate(model_id, attempt))
+            return segment
+
+    def _know(self, model_id: ModelId, attempt: Attempt, segment: Segment, numbers: Iterable[int]) -> None:
+        with self._lock:
+            self._headers[model_id, attempt] = segment
+            nbytes = {number: segment.entries[number].spec.nbytes for number in numbers}
+            self._live.pop((model_id, attempt), None)
+            if nbytes:
+                self._live[model_id, attempt] = _Live(nbytes)
+
+    def __getitem__(self, key: TensorKey) -> Array:
+        return self.read(key[0], key[1], [key[2]])[key[2]]
+
+    def __setitem__(self, key: TensorKey, array: Array) -> None:
+        model_id, attempt, number = key
+        with self._lock:
+            tensors: dict[int, Any] = {}
+            meta = None
+            if (live := self._live.get((model_id, attempt))) is not None:
+                tensors.update(self.read(model_id, attempt, set(live.nbytes) - {number}))
+                meta = self._segment(model_id, attempt).meta["extra"]
+            self.put(model_id, attempt, tensors | {number: array}, meta)
+
+    def __delitem__(self, key: TensorKey) -> None:
+        model_id, attempt, number = key
+        with self._lock:
+            live = self._live.get((model_id, attempt))
+            if live is None:
+                raise KeyError(key)
+            try:
+                del live.nbytes[number]
+            except KeyError:
+                raise KeyError(key) from None
+            if not live.nbytes:
+                del self._live[model_id, attempt]
+                self._headers.discard((model_id, attempt))
+
+    def __contains__(self, key: object) -> bool:
+        if not (isinstance(key, tuple) and len(key) == 3):
+            return False
+        live = self._live.get(key[:2])
+        return live is not None and key[2] in live.nbytes
+
+    def __iter__(self) -> Iterator[TensorKey]:
+        with self._lock:
+            keys = [(*owner, number) for owner, live in self._live.items() for number in live.nbytes]
+        return iter(keys)
+
+    def __len__(self) -> int:
+        with self._lock:
+            return sum(len(live.nbytes) for live in self._live.values())

@@ -1,0 +1,405 @@
+"""One shard's folder: who owns it (epochs), its journal, its segment files (protocol: One owner per shard)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from daskevo.errors import CorruptRecord, RepositoryError, ShardFenced
+from daskevo.store.files import (
+    Durability,
+    corrupt,
+    create_file,
+    dump_json,
+    parse_json,
+    read_small,
+    remove,
+    replace_file,
+    usable,
+)
+from daskevo.store.journal import Journal, JournalContent, journal_numbers, journal_path, read_journal
+from daskevo.store.segment import Segment, write_segment
+from daskevo.types import JSON, Attempt, ModelId, Tick, check_name
+
+FORMAT = 1
+_SEGMENT = re.compile(r"(.+)\.(\d{1,19})-(\d{1,19})\.seg(\.[0-9a-f]{8}\.tmp)?", re.ASCII)
+
+
+class Opening(NamedTuple):
+    """What opening a shard found: its number in the sequence of owners, and the records that make its state."""
+
+    epoch: int
+    records: tuple[JSON, ...]
+
+
+class SegmentFile(NamedTuple):
+    """A file of the segments folder. A temporary one is being written, or its writer has died."""
+
+    model_id: ModelId
+    attempt: Attempt
+    path: Path
+    nbytes: int
+    temporary: bool
+
+
+class ShardFolder:
+    """A shard on disk. Its owner calls `open`, makes the state, calls `serve`; then `append` and `delete`.
+
+    Anyone may write segments and read, without owning the shard. Calls of the owner block on the disk: run them in a
+    thread, one `append` or `delete` at a time or several (they are grouped).
+
+    Parameters
+    ----------
+    root:
+        The repository's folder.
+    number:
+        The shard's number.
+    durability:
+        What a flush promises.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], number: int, *, durability: Durability = "written") -> None:
+        self.number = number
+        self.path = Path(root) / "shards" / f"{number:03d}"
+        self.segments_path = self.path / "segments"
+        self.epoch: int | None = None
+        self._sync = durability == "synced"
+        self._journal: Journal | None = None
+        self._base = 0
+        self._fenced: ShardFenced | None = None
+
+    # -- ownership ------------------------------------------------------------------------------------------------
+
+    def open(self, generation: int) -> Opening:
+        """Take the shard from whoever owns it, up to reading its state. It isn't served before `serve`.
+
+        Parameters
+        ----------
+        generation:
+            The coordinator's generation in whose name the shard is opened.
+
+        Raises
+        ------
+        ShardFenced
+            If another opener has overtaken this one, or a later generation has the shard.
+        CorruptRecord
+            If the journal that holds the state is damaged, or missing although the shard was served once.
+        RootUnusable
+            If the folder can't be read or written.
+        """
+        if self._journal is not None:
+            raise ShardFenced(
+                f"shard {self.number} was opened by this object before; make a new one", shard=self.number
+            )
+        with usable(self.path, "open a shard", 0):
+            self._make_folders()
+            self._refuse_older(generation)
+            epoch = self._claim(generation)
+            replace_file(
+                self.path / "epoch",
+                dump_json({"format": FORMAT, "epoch": epoch, "generation": generation}),
+                sync=self._sync,
+            )
+            numbers = journal_numbers(self.path)
+            if not numbers or numbers[0] != epoch:
+                raise self._overtaken(numbers[0] if numbers else epoch)
+            content = self._read_state(numbers[1:], epoch)
+        self.epoch = epoch
+        if content is None:
+            return Opening(epoch, ())
+        if content.generation > generation:
+            raise self._overtaken(content.number)
+        self._base = content.number
+        return Opening(epoch, content.records)
+
+    def serve(self, head: Iterable[JSON]) -> None:
+        """Write the state as the head of this owner's journal; when it is flushed and checked, lower journals go.
+
+        Parameters
+        ----------
+        head:
+            Records that recreate the state exactly.
+
+        Raises
+        ------
+        ShardFenced, RootUnusable
+            As in `open`: the shard isn't served then.
+        """
+        journal, epoch = self._owned()
+        journal.write_head(head, base=self._base)
+        with usable(self.path, "serve a shard", 0):
+            # From here on a shard without a complete head has lost something; before, it is new.
+            create_file(self.path / "served", dump_json({"format": FORMAT}), sync=self._sync)
+            self.check()
+            numbers = journal_numbers(self.path)
+            if numbers[:1] != [epoch]:
+                self._fenced = self._overtaken(numbers[0] if numbers else epoch)
+                raise self._fenced
+            for number in numbers[1:]:
+                remove(journal_path(self.path, number))
+
+    def check(self) -> None:
+        """Make sure, by reading the epoch file anew, that nobody else has opened the shard since.
+
+        Raises
+        ------
+        ShardFenced
+            If someone has: stop serving, tell the coordinator; what was appended last has never been answered.
+        RootUnusable, CorruptRecord
+            If the epoch can't be read.
+        """
+        if self._fenced is not None:
+            raise self._fenced
+        with usable(self.path, "read the epoch of a shard"):
+            epoch, generation = self._read_epoch()
+        if epoch != self.epoch:
+            self._fenced = ShardFenced(
+                f"shard {self.number} was opened with epoch {epoch} by generation {generation}; this owner has epoch "
+                f"{self.epoch} and must stop serving it",
+                shard=self.number,
+                epoch=self.epoch,
+                found_epoch=epoch,
+                found_generation=generation,
+            )
+            raise self._fenced
+
+    def append(self, records: Iterable[JSON], *, flush: bool = True) -> None:
+        """Append records, flush them if asked, then check; only when this returns may they be applied and answered.
+
+        Raises
+        ------
+        ShardFenced
+            If the shard has another owner: the records are as if they had never been.
+        RootUnusable
+            If the disk is full or gone: nothing was appended, the shard may go on.
+        InvalidInput
+            If a record isn't JSON, or larger than 64 MiB.
+        """
+        if self._fenced is not None:
+            raise self._fenced
+        journal, _ = self._owned()
+        position = journal.append(records)
+        if flush:
+            journal.flush(position)
+        self.check()
+
+    def close(self) -> None:
+        """Stop owning the shard. Its folder stays as it is: the next owner opens it as if this one had died."""
+        if self._journal is not None:
+            with contextlib.suppress(RepositoryError):
+                self._journal.flush()
+            self._journal.close()
+        self.epoch = None
+
+    # -- segments -------------------------------------------------------------------------------------------------
+
+    def segment_path(self, model_id: ModelId, attempt: Attempt) -> Path:
+        """Return the file of the tensors that an attempt stored for a model."""
+        return self.segments_path / segment_name(model_id, attempt)
+
+    def write_segment(
+        self, model_id: ModelId, attempt: Attempt, tensors: Mapping[int, Any], meta: JSON = None
+    ) -> Segment:
+        """Write a model's own tensors; see :func:`daskevo.store.segment.write_segment`. Needs no ownership.
+
+        It replaces nothing that counts: an attempt is one holder's, who writes the same tensors again or none.
+        """
+        path = self.segment_path(model_id, attempt)
+        with usable(self.path, "make the folder of a shard", 0):
+            self._make_folders()
+        facts = {"model_id": model_id, "attempt": list(attempt), "extra": meta}
+        return write_segment(path, tensors, facts, sync=self._sync)
+
+    def open_segment(self, model_id: ModelId, attempt: Attempt) -> Segment:
+        """Open the segment of an attempt, and make sure that it is that one's.
+
+        Raises
+        ------
+        CorruptRecord
+            If it is missing, damaged, or another attempt's.
+        """
+        segment = Segment.open(self.segment_path(model_id, attempt))
+        meta = segment.meta if isinstance(segment.meta, dict) else {}
+        if (meta.get("model_id"), meta.get("attempt")) != (model_id, list(attempt)):
+            raise corrupt(segment.path, f"this is the segment of {meta.get('model_id')!r} {meta.get('attempt')}", 0)
+        return segment
+
+    def segments(self) -> Iterator[SegmentFile]:
+        """Yield the files of the segments folder, temporary ones included, in no order; foreign files aren't named."""
+        with usable(self.segments_path, "list segments"):
+            try:
+                entries = list(os.scandir(self.segments_path))
+            except FileNotFoundError:
+                os.stat(self.path.parent)
+                return
+            for entry in entries:
+                parsed = parse_segment_name(entry.name)
+                if parsed is None:
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    yield SegmentFile(parsed[0], parsed[1], Path(entry.path), entry.stat().st_size, parsed[2])
+
+    def delete(self, attempts: Iterable[tuple[ModelId, Attempt]]) -> int:
+        """Delete the files of attempts, temporary ones included, after flushing what allows it and checking.
+
+        Returns
+        -------
+        int
+            Bytes that were given back.
+        """
+        wanted = set(attempts)
+        if not wanted:
+            return 0
+        journal, _ = self._owned()
+        journal.flush()
+        self.check()
+        freed = 0
+        for file in self.segments():
+            if (file.model_id, file.attempt) in wanted:
+                with usable(self.segments_path, "delete a segment"):
+                    remove(file.path)
+                freed += file.nbytes
+        return freed
+
+    # -- parts ----------------------------------------------------------------------------------------------------
+
+    def _make_folders(self) -> None:
+        # One level at a time: a root that has vanished must not come back as empty folders.
+        for folder in (self.path, self.segments_path):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder)
+
+    def _read_epoch(self) -> tuple[int, int]:
+        path = self.path / "epoch"
+        value = parse_json(read_small(path, 4096), path, "the epoch")
+        match value:
+            case {"format": 1, "epoch": int(epoch), "generation": int(generation)}:
+                return epoch, generation
+        raise corrupt(path, f"no epoch of format {FORMAT}: {str(value)[:80]}", 0)
+
+    def _refuse_older(self, generation: int) -> None:
+        # A damaged epoch file is no reason not to open: it is about to be replaced, the journals hold the truth.
+        with contextlib.suppress(FileNotFoundError, CorruptRecord):
+            epoch, found = self._read_epoch()
+            if found > generation:
+                raise ShardFenced(
+                    f"shard {self.number} belongs to generation {found}; generation {generation} may not open it",
+                    shard=self.number,
+                    epoch=None,
+                    found_epoch=epoch,
+                    found_generation=found,
+                )
+
+    def _claim(self, generation: int) -> int:
+        epoch = 0
+        with contextlib.suppress(FileNotFoundError, CorruptRecord):
+            epoch = self._read_epoch()[0]
+        while True:
+            epoch = max([epoch, *journal_numbers(self.path)]) + 1
+            try:
+                self._journal = Journal(self.path, self.number, epoch, generation, sync=self._sync)
+            except FileExistsError:
+                continue
+            return epoch
+
+    def _read_state(self, numbers: Iterable[int], epoch: int) -> JournalContent | None:
+        for number in numbers:
+            try:
+                content = read_journal(self.path, self.number, number)
+            except FileNotFoundError:
+                # Only an owner that came after removes journals.
+                raise self._overtaken(epoch) from None
+            if content.complete:
+                return content
+        if (self.path / "served").exists():
+            raise corrupt(self.path, "the shard was served once, but no journal with a complete head is left", 0)
+        return None
+
+    def _owned(self) -> tuple[Journal, int]:
+        if self._journal is None or self.epoch is None:
+            raise ShardFenced(f"shard {self.number} isn't open here", shard=self.number)
+        return self._journal, self.epoch
+
+    def _overtaken(self, number: int) -> ShardFenced:
+        return ShardFenced(
+            f"another opener has overtaken this one at shard {self.number} (journal {number})",
+            shard=self.number,
+            epoch=self.epoch,
+            found_epoch=number,
+            found_generation=None,
+        )
+
+
+def read_shard(root: str | os.PathLike[str], number: int) -> tuple[JSON, ...]:
+    """Return the records that make a shard's state now, without owning it (a look without a cluster).
+
+    Raises
+    ------
+    CorruptRecord, RootUnusable
+        As in :meth:`ShardFolder.open`. A shard that was never served has no records.
+    """
+    folder = ShardFolder(root, number).path
+    with usable(folder, "read a shard"):
+        while True:
+            try:
+                numbers = journal_numbers(folder)
+            except FileNotFoundError:
+                os.stat(folder.parent)
+                return ()
+            try:
+                for journal in numbers:
+                    content = read_journal(folder, number, journal)
+                    if content.complete:
+                        return content.records
+            except FileNotFoundError:
+                continue  # A new owner has removed it, so there is a higher one now.
+            if (folder / "served").exists():
+                if journal_numbers(folder) != numbers:
+                    continue
+                raise corrupt(folder, "the shard was served once, but no journal with a complete head is left", 0)
+            return ()
+
+
+def segment_name(model_id: ModelId, attempt: Attempt) -> str:
+    """Return a file name for a model's attempt, different for different ids even where case doesn't count.
+
+    Capitals are written small, and which they were follows in hexadecimal.
+
+    Examples
+    --------
+    >>> segment_name("attn-00042", Tick(3, 17))
+    'attn-00042.3-17.seg'
+    >>> segment_name("Attn-00042", Tick(3, 17))
+    'attn-00042~1.3-17.seg'
+    """
+    check_name(model_id)
+    capitals = sum(1 << place for place, letter in enumerate(model_id) if letter.isupper())
+    mark = f"~{capitals:x}" if capitals else ""
+    return f"{model_id.lower()}{mark}.{attempt.generation}-{attempt.counter}.seg"
+
+
+def parse_segment_name(name: str) -> tuple[ModelId, Attempt, bool] | None:
+    """Return model id, attempt and whether the file is temporary; None if `segment_name` makes no such name.
+
+    Examples
+    --------
+    >>> parse_segment_name("attn-00042~1.3-17.seg")
+    ('Attn-00042', Tick(generation=3, counter=17), False)
+    """
+    match = _SEGMENT.fullmatch(name)
+    if match is None:
+        return None
+    small, _, mark = match[1].partition("~")
+    if mark and not re.fullmatch(r"[1-9a-f][0-9a-f]{0,24}", mark):
+        return None
+    capitals = int(mark or "0", 16)
+    model_id = ModelId("".join(c.upper() if capitals >> place & 1 else c for place, c in enumerate(small)))
+    attempt = Tick(int(match[2]), int(match[3]))
+    with contextlib.suppress(RepositoryError, ValueError):
+        if segment_name(model_id, attempt) == name.removesuffix(match[4] or ""):
+            return model_id, attempt, match[4] is not None
+    return None

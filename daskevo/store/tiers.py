@@ -1,0 +1,249 @@
+"""Where a provider keeps tensors: in memory up to a budget, the rest on disk.
+
+Two ways, one interface: `DurableTensors` (segments on disk are the truth, memory is a cache) where the repository has a
+root, `SpillingTensors` (memory is the truth, what doesn't fit lies in a scratch folder) where it has none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import zict
+
+from daskevo.errors import RootUnusable
+from daskevo.store.pack import Array, snapshot
+from daskevo.store.segment_tier import SegmentTier, TensorKey
+from daskevo.store.spill_tier import SpillTier
+from daskevo.types import JSON, Attempt, ModelId
+
+
+class Tensors(MutableMapping[TensorKey, Array]):
+    """Tensors by (owner model id, attempt that stored them, tensor number). Values are read-only arrays.
+
+    Thread-safe. Methods may wait for the disk: call them from a thread, not from an event loop.
+    A writable array that is put in is copied; a read-only one is kept as it is.
+    """
+
+    @abstractmethod
+    def put(self, model_id: ModelId, attempt: Attempt, tensors: Mapping[int, Any], meta: JSON = None) -> None:
+        """Store what an attempt stored for a model: all of it or, on an error, nothing.
+
+        Parameters
+        ----------
+        tensors:
+            Arrays by tensor number.
+        meta:
+            JSON for the segment's header.
+
+        Raises
+        ------
+        RootUnusable
+            If the disk is full or gone; what was there before is kept.
+        """
+
+    @abstractmethod
+    def read(self, keys: Iterable[TensorKey]) -> dict[TensorKey, Array]:
+        """Return several tensors, with few reads of the disk.
+
+        Raises
+        ------
+        KeyError
+            If one of them isn't there.
+        CorruptRecord, RootUnusable
+            If a file is damaged, or can't be read.
+        """
+
+    def free(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int]) -> None:
+        """Forget tensors that nothing refers to; those that have gone already are as good."""
+        for number in numbers:
+            with contextlib.suppress(KeyError):
+                del self[model_id, attempt, number]
+
+    @property
+    @abstractmethod
+    def memory_bytes(self) -> int:
+        """Bytes of tensors in memory."""
+
+    @property
+    @abstractmethod
+    def payload_bytes(self) -> int:
+        """Bytes of all tensors that are there, each counted once."""
+
+
+class DurableTensors(Tensors):
+    """Segments on disk, with a cache of the last used tensors in memory; writes go to disk first.
+
+    Parameters
+    ----------
+    locate:
+        Returns the segment file of a model's attempt.
+    memory_bytes:
+        Budget of the cache. A tensor larger than it is never cached.
+    sync:
+        Whether what is put survives the host (fsync) when `put` returns.
+    """
+
+    def __init__(self, locate: Callable[[ModelId, Attempt], Path], memory_bytes: int, *, sync: bool = False) -> None:
+        self.segments = SegmentTier(locate, sync=sync)
+        self._cache: Any = zict.LRU(memory_bytes, {}, weight=_weight)
+
+    def put(self, model_id: ModelId, attempt: Attempt, tensors: Mapping[int, Any], meta: JSON = None) -> None:
+        arrays = {number: snapshot(array) for number, array in tensors.items()}
+        self.segments.put(model_id, attempt, arrays, meta)
+        token = self.segments.token(model_id, attempt)
+        for number, array in arrays.items():
+            self._remember((model_id, attempt, number), array, token)
+
+    def adopt(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int] | None = None) -> None:
+        """Take in a segment file that is there: a writer beside the provider made it, or an earlier owner.
+
+        Parameters
+        ----------
+        numbers:
+            The tensors in it that are alive, by default all.
+
+        Raises
+        ------
+        CorruptRecord
+            If the file is missing, damaged, or lacks one of the tensors.
+        """
+        self.segments.adopt(model_id, attempt, numbers)
+
+    def read(self, keys: Iterable[TensorKey]) -> dict[TensorKey, Array]:
+        found: dict[TensorKey, Array] = {}
+        missing: dict[tuple[ModelId, Attempt], list[int]] = {}
+        for key in keys:
+            if key not in self.segments:
+                raise KeyError(key)
+            try:
+                found[key] = self._cache[key]
+            except KeyError:
+                missing.setdefault(key[:2], []).append(key[2])
+        for (model_id, attempt), numbers in missing.items():
+            token = self.segments.token(model_id, attempt)
+            for number, array in self.segments.read(model_id, attempt, numbers).items():
+                found[model_id, attempt, number] = array
+                self._remember((model_id, attempt, number), array, token)
+        return found
+
+    @property
+    def memory_bytes(self) -> int:
+        return int(self._cache.total_weight)
+
+    @property
+    def payload_bytes(self) -> int:
+        return self.segments.payload_bytes
+
+    def evict(self) -> None:
+        """Drop the cache; every tensor is still on disk."""
+        with self._cache.lock:
+            for key in list(self._cache):
+                del self._cache[key]
+
+    def _remember(self, key: TensorKey, array: Array, token: object) -> None:
+        # The file may have been replaced or dropped while it was read: then what was read is stale.
+        with self._cache.lock:
+            if key in self.segments and self.segments.token(*key[:2]) is token:
+                self._cache[key] = array
+
+    def __getitem__(self, key: TensorKey) -> Array:
+        return self.read([key])[key]
+
+    def __setitem__(self, key: TensorKey, array: Array) -> None:
+        array = snapshot(array)
+        with self._cache.lock:
+            self._cache.discard(key)
+        self.segments[key] = array
+        self._remember(key, array, self.segments.token(*key[:2]))
+
+    def __delitem__(self, key: TensorKey) -> None:
+        with self._cache.lock:
+            del self.segments[key]
+            self._cache.discard(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.segments
+
+    def __iter__(self) -> Iterator[TensorKey]:
+        return iter(self.segments)
+
+    def __len__(self) -> int:
+        return len(self.segments)
+
+
+class SpillingTensors(Tensors):
+    """Memory first; the least recently used tensors beyond the budget lie in a scratch folder. Lost with the process.
+
+    Parameters
+    ----------
+    folder:
+        A scratch folder, this object's alone; emptied when it starts.
+    memory_bytes:
+        Budget of the memory.
+    """
+
+    def __init__(self, folder: str | Path, memory_bytes: int) -> None:
+        self.spilled = SpillTier(folder)
+        self._buffer: Any = zict.Buffer({}, self.spilled, memory_bytes, weight=_weight)
+
+    def put(self, model_id: ModelId, attempt: Attempt, tensors: Mapping[int, Any], meta: JSON = None) -> None:
+        arrays = {(model_id, attempt, number): snapshot(array) for number, array in tensors.items()}
+        before = {key: self[key] for key in arrays if key in self}
+        try:
+            for key, array in arrays.items():
+                self._buffer[key] = array
+        except RootUnusable:
+            for key in arrays:
+                with contextlib.suppress(KeyError):
+                    del self._buffer[key]
+                if key in before:
+                    self._buffer.set_noevict(key, before[key])
+            raise
+
+    def read(self, keys: Iterable[TensorKey]) -> dict[TensorKey, Array]:
+        return {key: self[key] for key in keys}
+
+    @property
+    def memory_bytes(self) -> int:
+        return int(self._buffer.fast.total_weight)
+
+    @property
+    def payload_bytes(self) -> int:
+        return self.memory_bytes + self.spilled.payload_bytes
+
+    def evict(self) -> None:
+        """Spill everything."""
+        self._buffer.evict_until_below_target(-1)
+
+    def __getitem__(self, key: TensorKey) -> Array:
+        try:
+            return self._buffer[key]  # type: ignore[no-any-return]
+        except RootUnusable:
+            # Reading moves the value up and spills another, which a full disk refuses. The value is there all the same.
+            try:
+                return self._buffer.fast.d[key]  # type: ignore[no-any-return]
+            except KeyError:
+                return self.spilled[key]
+
+    def __setitem__(self, key: TensorKey, array: Array) -> None:
+        self.put(key[0], key[1], {key[2]: array})
+
+    def __delitem__(self, key: TensorKey) -> None:
+        del self._buffer[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._buffer
+
+    def __iter__(self) -> Iterator[TensorKey]:
+        return iter(self._buffer)
+
+    def __len__(self) -> int:
+        return len(self._buffer)
+
+
+def _weight(key: TensorKey, array: Array) -> int:
+    return array.nbytes
