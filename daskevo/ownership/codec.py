@@ -95,6 +95,11 @@ def _codecs(cls: type[Wire]) -> tuple[tuple[str, Codec[Any]], ...]:
     return _CODECS[cls]
 
 
+def wire_kinds(*kinds: type[Wire]) -> dict[str, type[Wire]]:
+    """Return these classes by the name that is written in their values."""
+    return {kind.__name__: kind for kind in kinds}
+
+
 def decode_kind(value: object, kinds: Mapping[str, type[Wire]], what: str) -> Any:
     """Read a value whose kind is written in it, one of `kinds`; raises CorruptRecord."""
     kind = value.get("kind") if isinstance(value, Mapping) else None

@@ -13,6 +13,6 @@ def shard_of(model_id: ModelId, shards: int) -> int:
     Examples
     --------
     >>> shard_of(ModelId("attn-00042"), 64)
-    55
+    33
     """
     return int.from_bytes(blake2b(model_id.encode(), digest_size=8).digest(), "little") % shards

@@ -21,6 +21,7 @@ from daskevo.ownership.codec import (
     decode_kind,
     optional,
     part,
+    wire_kinds,
 )
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.types import Attempt, ModelId, Tick
@@ -186,25 +187,22 @@ class FinishRetirement(_ToHome):
     attempt: Annotated[Attempt, TICK]
 
 
-_KINDS: dict[str, type[Message]] = {
-    kind.__name__: kind
-    for kind in (
-        Open,
-        Status,
-        Refer,
-        Drop,
-        DropAttempt,
-        Stage,
-        Publish,
-        Put,
-        Abort,
-        Hold,
-        Release,
-        ReleaseLabel,
-        Retire,
-        FinishRetirement,
-    )
-}
+_KINDS = wire_kinds(
+    Open,
+    Status,
+    Refer,
+    Drop,
+    DropAttempt,
+    Stage,
+    Publish,
+    Put,
+    Abort,
+    Hold,
+    Release,
+    ReleaseLabel,
+    Retire,
+    FinishRetirement,
+)
 
 
 def message_from_wire(value: object) -> Message:

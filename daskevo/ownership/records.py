@@ -17,6 +17,7 @@ from daskevo.ownership.codec import (
     decode_kind,
     optional,
     part,
+    wire_kinds,
 )
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.replies import ModelState
@@ -141,23 +142,20 @@ class Kept(Record):
     released: Annotated[dict[str, Tick], LABELS]
 
 
-_KINDS: dict[str, type[Record]] = {
-    kind.__name__: kind
-    for kind in (
-        Generation,
-        Referred,
-        Dropped,
-        Staged,
-        Published,
-        Aborted,
-        LabelHeld,
-        LabelsReleased,
-        Retiring,
-        LabelEnded,
-        Retired,
-        Kept,
-    )
-}
+_KINDS = wire_kinds(
+    Generation,
+    Referred,
+    Dropped,
+    Staged,
+    Published,
+    Aborted,
+    LabelHeld,
+    LabelsReleased,
+    Retiring,
+    LabelEnded,
+    Retired,
+    Kept,
+)
 
 
 def record_from_json(value: object) -> Record:

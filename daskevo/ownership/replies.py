@@ -17,6 +17,7 @@ from daskevo.ownership.codec import (
     optional,
     part,
     sequence,
+    wire_kinds,
 )
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.types import Attempt, ModelId
@@ -119,9 +120,7 @@ class Standing(Reply):
     """Attempts that are staged and neither published nor aborted."""
 
 
-_KINDS: dict[str, type[Reply]] = {
-    kind.__name__: kind for kind in (Ok, Refused, Opened, Reserved, Verdict, Labelled, LabelGone, Standing)
-}
+_KINDS = wire_kinds(Ok, Refused, Opened, Reserved, Verdict, Labelled, LabelGone, Standing)
 
 
 def reply_from_wire(value: object) -> Reply:

@@ -13,7 +13,7 @@ Applying after the flush is what keeps readers from seeing an unflushed record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import singledispatchmethod
 
@@ -23,6 +23,7 @@ from daskevo.ownership import records as write
 from daskevo.ownership import replies as say
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.references import Claim, mask_of, numbers_in
+from daskevo.ownership.snapshot import FileView, ShardSnapshot, snapshot_of
 from daskevo.ownership.state import Effects, Model, Retirement, ShardState
 from daskevo.types import Attempt, ModelId, Tick
 
@@ -250,6 +251,18 @@ class Shard:
             for model_id, model in self.state.models.items()
             if model.state == "retiring"
         ]
+
+    def snapshot(self, files: tuple[FileView, ...] | None = None) -> ShardSnapshot:
+        """Return what audit and `verify` look at; `files` was listed before, if there is a folder."""
+        return snapshot_of(self.number, self.state, files)
+
+    def records(self, state: say.ModelState = "published") -> Iterator[ModelRecord]:
+        """Yield the records of all models in a state: what matches are made from, or tombstones."""
+        return (model.record for model in self.state.models.values() if model.state == state)
+
+    def segment_of(self, owner: ModelId) -> Attempt | None:
+        """Return the attempt whose segment holds an owner's tensors, if anything is left of it."""
+        return self.state.references.published[owner] if self.state.references.there(owner) else None
 
     def _is_past(self, attempt: Attempt) -> bool:
         return attempt.generation < self.state.generation or attempt < self.state.floor

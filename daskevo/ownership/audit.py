@@ -1,0 +1,169 @@
+"""The audit: what a shard keeps for attempts that are over, and what may go; and what `verify` finds wrong.
+
+Steps, per shard, beside all other work::
+
+    claims_of(snapshot)                      which attempts to ask about
+    coordinator.over(attempts)               live: no verdict
+    Abort(model, attempt) at its home        for those that are over; no answer: no verdict
+    remedies(snapshot, over, verdicts)       what to drop here, which files may go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from daskevo.ownership.messages import Abort, Drop
+from daskevo.ownership.references import Claim, Segment
+from daskevo.ownership.replies import Reply, Verdict
+from daskevo.ownership.snapshot import BitsView, ShardSnapshot
+from daskevo.types import Attempt, ModelId
+
+Kind = Literal[
+    "missing tensor",  # a published map names a tensor that is not stored
+    "missing reference",  # a published map's bits are missing at an owner
+    "missing file",  # a record names a segment file that is not there
+    "leftover reference",  # bits of an attempt that is over and unpublished, or that its map doesn't use
+    "leftover staged",  # staged parts of an attempt that is over
+    "leftover file",  # a segment file of an attempt that is over, and that no record names
+    "unfinished retirement",  # a model without labels that still waits for its last step
+]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something that isn't as the protocol promises."""
+
+    kind: Kind
+    model: ModelId | None
+    words: str
+
+
+@dataclass(frozen=True)
+class Remedies:
+    """What the audit of one shard ends in."""
+
+    drops: tuple[Drop, ...]
+    """Messages to the audited shard itself."""
+    files: tuple[Segment, ...]
+    """Segment files that may be deleted, after a look at the epoch."""
+
+
+def claims_of(snapshot: ShardSnapshot) -> list[Claim]:
+    """Return the attempts that a shard keeps something for: bits, staged parts, files that no record names."""
+    claims: dict[Claim, None] = {bits.claim: None for bits in snapshot.bits if bits.model != bits.owner}
+    claims |= {(view.model, view.attempt): None for view in snapshot.staged}
+    claims |= dict.fromkeys(_unnamed_files(snapshot))
+    return list(claims)
+
+
+def question_to_home(claim: Claim) -> Abort | None:
+    """Return what to ask home about an attempt that is over; None for a reader's: it can never publish."""
+    model, attempt = claim
+    return None if model is None else Abort(model, attempt)
+
+
+def drops_all(claim: Claim, answer: Reply | None) -> bool:
+    """Whether everything of an attempt that is over may go. No answer, no verdict."""
+    if claim[0] is None:
+        return True
+    return isinstance(answer, Verdict) and answer.attempt == claim[1] and answer.state in ("aborted", "retired")
+
+
+def remedies(snapshot: ShardSnapshot, over: Container[Attempt], verdicts: Mapping[Claim, Reply | None]) -> Remedies:
+    """Return what may go from the audited shard.
+
+    Parameters
+    ----------
+    snapshot
+        The audited shard, taken before the questions were asked.
+    over
+        The attempts that the coordinator calls over.
+    verdicts
+        What each home answered to `question_to_home`; None or absent: it gave no answer.
+    """
+    drops = []
+    for bits in snapshot.bits:
+        # A model's bits on its own tensors are its home's affair: the question itself has settled them.
+        if bits.model == bits.owner or bits.attempt not in over:
+            continue
+        going = _superfluous(bits, verdicts.get(bits.claim))
+        if going:
+            drops.append(Drop(bits.owner, bits.model, bits.attempt, going))
+    files = tuple(
+        segment
+        for segment in _unnamed_files(snapshot)
+        if segment[1] in over and drops_all(segment, verdicts.get(segment))
+    )
+    return Remedies(tuple(drops), files)
+
+
+def differences(snapshots: Iterable[ShardSnapshot], over: Container[Attempt]) -> list[Difference]:
+    """Return everything that isn't as promised, over all shards of a repository at rest; nothing is changed.
+
+    What live attempts hold is not called a leftover. Models of shards that are not among the snapshots get no
+    verdict.
+    """
+    views = list(snapshots)
+    models = {view.model: view for snapshot in views for view in snapshot.models}
+    staged = {(view.model, view.attempt) for snapshot in views for view in snapshot.staged}
+    bits = {(entry.owner, entry.claim): entry.numbers for snapshot in views for entry in snapshot.bits}
+    found = []
+    for view in models.values():
+        if view.state == "retiring":
+            found.append(Difference("unfinished retirement", view.model, f"{view.model} has no label left"))
+        if view.state != "published":
+            continue
+        for owner, numbers in view.uses.items():
+            there = models[owner].alive if owner in models else frozenset()
+            covered = bits.get((owner, (view.model, view.attempt)), frozenset())
+            for kind, missing in (("missing tensor", numbers - there), ("missing reference", numbers - covered)):
+                if missing:
+                    words = f"{view.model} uses tensors {sorted(missing)} of {owner}"
+                    found.append(Difference(kind, view.model, words))  # type: ignore[arg-type]
+    for (owner, (model, attempt)), numbers in bits.items():
+        home = None if model is None else models.get(model)
+        if home is not None and home.attempt == attempt and home.state != "retired":
+            unused = numbers - home.uses.get(owner, frozenset())
+        else:
+            unused = frozenset() if model == owner and (model, attempt) in staged else numbers
+        if unused and attempt in over:
+            words = f"{model or 'a reader'}, attempt {tuple(attempt)}, still refers to {sorted(unused)} of {owner}"
+            found.append(Difference("leftover reference", model, words))
+    for model, attempt in sorted(staged):
+        if attempt in over:
+            words = f"{model}, attempt {tuple(attempt)}, is staged and over"
+            found.append(Difference("leftover staged", model, words))
+    for snapshot in views:
+        found += _file_differences(snapshot, over)
+    return found
+
+
+def _superfluous(bits: BitsView, answer: Reply | None) -> frozenset[int]:
+    if drops_all(bits.claim, answer):
+        return bits.numbers
+    if isinstance(answer, Verdict) and answer.attempt == bits.attempt and answer.state == "published":
+        return bits.numbers - answer.uses.get(bits.owner, frozenset())
+    return frozenset()
+
+
+def _unnamed_files(snapshot: ShardSnapshot) -> list[Segment]:
+    named = snapshot.named_files
+    return [file.segment for file in snapshot.files or () if file.segment not in named]
+
+
+def _file_differences(snapshot: ShardSnapshot, over: Container[Attempt]) -> list[Difference]:
+    if snapshot.files is None:
+        return []
+    there = {file.segment for file in snapshot.files}
+    found = [
+        Difference("missing file", model, f"the segment of {model}, attempt {tuple(attempt)}, is not there")
+        for model, attempt in sorted(snapshot.named_files - there)
+    ]
+    found += [
+        Difference("leftover file", model, f"no record names the segment of {model}, attempt {tuple(attempt)}")
+        for model, attempt in _unnamed_files(snapshot)
+        if attempt in over
+    ]
+    return found

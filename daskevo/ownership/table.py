@@ -1,0 +1,206 @@
+"""The shard table: which provider owns which shard, as providers come, go, and are cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from daskevo.ownership.codec import COUNT, TEXT, TICK, Wire, mapping, optional, part, sequence, wire_kinds
+from daskevo.ownership.hashing import shard_of
+from daskevo.ownership.owner_map import OwnerMap
+from daskevo.types import Attempt, ModelId, Tick
+
+
+@dataclass(frozen=True)
+class Place(Wire):
+    """A provider: its worker's name, which outlives restarts, and its address now."""
+
+    plain: ClassVar[bool] = True
+
+    name: Annotated[str, TEXT]
+    address: Annotated[str, TEXT]
+
+
+@dataclass(frozen=True)
+class ShardTable(Wire):
+    """Who serves each shard. Clients cache it and ask again on "not mine"."""
+
+    version: Annotated[int, COUNT]
+    generation: Annotated[int, COUNT]
+    places: Annotated[dict[int, Place | None], mapping(COUNT, optional(part(Place)))]
+    """None: nobody serves the shard at the moment."""
+    lost: Annotated[dict[int, Tick], mapping(COUNT, TICK)]
+    """Shards whose content from before that tick is gone for good (repositories in memory only)."""
+
+    @property
+    def shards(self) -> int:
+        """Number of shards of the repository."""
+        return len(self.places)
+
+    def place(self, model_id: ModelId) -> Place | None:
+        """Return who serves a model's home."""
+        return self.places[shard_of(model_id, self.shards)]
+
+    def lost_owners(self, owner_map: OwnerMap, attempt: Attempt) -> frozenset[ModelId]:
+        """Return the owners, in a map made under `attempt`, whose tensors went with their shard.
+
+        An attempt from before the loss could only refer to tensors from before it; a later one, only to later ones.
+        """
+        if not self.lost:
+            return frozenset()
+        never = Tick(0, 0)
+        return frozenset(
+            owner for owner in owner_map.owners if attempt < self.lost.get(shard_of(owner, self.shards), never)
+        )
+
+
+@dataclass(frozen=True)
+class OpenShards(Wire):
+    """Instruction: this provider is to open these shards, each with its floor if its former content is lost."""
+
+    place: Annotated[Place, part(Place)]
+    shards: Annotated[tuple[int, ...], sequence(COUNT)]
+    floors: Annotated[dict[int, Tick], mapping(COUNT, TICK)]
+
+
+@dataclass(frozen=True)
+class CloseShards(Wire):
+    """Instruction: this provider is to stop serving these shards. Manners: the next owner's epoch fences it anyway."""
+
+    place: Annotated[Place, part(Place)]
+    shards: Annotated[tuple[int, ...], sequence(COUNT)]
+
+
+INSTRUCTIONS = wire_kinds(OpenShards, CloseShards)
+
+
+class Assignment:
+    """Makes the shard table: events in, instructions out.
+
+    Parameters
+    ----------
+    shards
+        Number of shards of the repository.
+    durable
+        Whether a shard survives its provider (there is a root): it is opened elsewhere then. Otherwise its content
+        is lost with it, and it begins anew, empty.
+    tick
+        Where new ticks come from.
+    """
+
+    def __init__(self, shards: int, *, durable: bool, tick: Callable[[], Tick]) -> None:
+        self.shards = shards
+        self.durable = durable
+        self.version = 0
+        self._tick = tick
+        self._providers: dict[str, Place] = {}
+        self._serving: dict[int, str] = {}
+        self._opening: dict[int, str] = {}
+        self._lost: dict[int, Tick] = {}
+
+    def provider_joined(self, name: str, address: str) -> None:
+        """A provider came, or came back at another address without what it had open."""
+        if name in self._providers and self._providers[name].address != address:
+            self.provider_left(name)
+        self._providers[name] = Place(name, address)
+
+    def provider_left(self, name: str) -> None:
+        """A provider went, in order or not: its shards are nobody's."""
+        if self._providers.pop(name, None) is None:
+            return
+        shards = [shard for shard in range(self.shards) if self._owner(shard) == name]
+        for shard in shards:
+            self._serving.pop(shard, None)
+            self._opening.pop(shard, None)
+            if not self.durable:
+                self._lost[shard] = self._tick()
+        self.version += 1
+
+    def assign(self) -> list[OpenShards]:
+        """Give each shard that nobody has to the provider with the fewest."""
+        load = self._load()
+        given: dict[str, list[int]] = {}
+        for shard in range(self.shards):
+            if load and self._owner(shard) is None:
+                name = min(load, key=lambda name: (load[name], name))
+                load[name] += 1
+                given.setdefault(name, []).append(shard)
+        return [self._open(name, shards) for name, shards in given.items()]
+
+    def rebalance(self) -> list[OpenShards | CloseShards]:
+        """Move shards from the provider with the most to the one with the fewest, until they differ by one at most.
+
+        Only shards that are served move, and only where they survive it.
+        """
+        if not self.durable or not self._providers:
+            return []
+        load = self._load()
+        taken: dict[str, list[int]] = {}
+        given: dict[str, list[int]] = {}
+        movable = sorted(self._serving)
+        while movable:
+            most = max(load, key=lambda name: (load[name], name))
+            least = min(load, key=lambda name: (load[name], name))
+            shard = next((shard for shard in movable if self._serving[shard] == most), None)
+            if load[most] - load[least] <= 1 or shard is None:
+                break
+            movable.remove(shard)
+            load[most] -= 1
+            load[least] += 1
+            taken.setdefault(most, []).append(shard)
+            given.setdefault(least, []).append(shard)
+        instructions: list[OpenShards | CloseShards] = []
+        for name, shards in taken.items():
+            instructions.append(CloseShards(self._providers[name], tuple(shards)))
+            for shard in shards:
+                del self._serving[shard]
+            self.version += 1
+        return instructions + [self._open(name, shards) for name, shards in given.items()]
+
+    def opened(self, shard: int, name: str) -> bool:
+        """A provider has opened a shard and serves it; False if it was given to another meanwhile: it must close it."""
+        if self._opening.get(shard) != name:
+            return self._serving.get(shard) == name
+        del self._opening[shard]
+        self._serving[shard] = name
+        self.version += 1
+        return True
+
+    def not_served(self, shard: int, name: str) -> None:
+        """A provider couldn't open a shard, or found a foreign epoch on it: the shard is nobody's.
+
+        When to try again is the edge's to say (`assign`).
+        """
+        if self._opening.get(shard) == name:
+            del self._opening[shard]
+        elif self._serving.get(shard) == name:
+            del self._serving[shard]
+            self.version += 1
+
+    def table(self, generation: int) -> ShardTable:
+        """Return the table as it stands."""
+        places = {
+            shard: self._providers[self._serving[shard]] if shard in self._serving else None
+            for shard in range(self.shards)
+        }
+        return ShardTable(self.version, generation, places, dict(self._lost))
+
+    def providers(self) -> dict[str, Place]:
+        """Return the providers that are there."""
+        return dict(self._providers)
+
+    def _owner(self, shard: int) -> str | None:
+        return self._serving.get(shard) or self._opening.get(shard)
+
+    def _load(self) -> dict[str, int]:
+        load = dict.fromkeys(self._providers, 0)
+        for name in [*self._serving.values(), *self._opening.values()]:
+            load[name] += 1
+        return load
+
+    def _open(self, name: str, shards: list[int]) -> OpenShards:
+        for shard in shards:
+            self._opening[shard] = name
+        floors = {shard: self._lost[shard] for shard in shards if shard in self._lost}
+        return OpenShards(self._providers[name], tuple(shards), floors)
