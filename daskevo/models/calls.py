@@ -1,0 +1,201 @@
+"""One call of a layer, as Keras recorded it: which tensors flow into which argument, and what else was passed."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+from daskevo.errors import CorruptRecord
+from daskevo.models.keras_private import Tensor, implicit_mask
+from daskevo.models.rejections import cannot_flatten, describe
+from daskevo.models.values import NotStorable, decode, encode
+from daskevo.types import JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A recorded call in canonical form: equal calls are equal, however the arguments were written.
+
+    Parameters
+    ----------
+    tensors:
+        (argument, tensor) in the order of the arguments of ``call``, e.g. ``("inputs/0", tensor)``.
+    constants:
+        What else was passed, by argument; arrays as digests.
+    again:
+        How to call the layer again: positional and keyword arguments, tensors by their position in `tensors`.
+    """
+
+    tensors: tuple[tuple[str, Tensor], ...]
+    constants: JSON
+    again: JSON
+
+
+def read_call(operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
+    """Return the canonical form of a recorded call.
+
+    `training` is left out (Keras records whatever held while the model was built, and ``fit`` and ``predict`` pass
+    their own), and so are arguments with their default value and masks that Keras passes by itself: at the next call
+    it does so again.
+
+    Raises
+    ------
+    CannotFlatten
+        ``free-variable`` or ``call-argument``.
+    """
+    kwargs = {name: value for name, value in kwargs.items() if name != "training"}
+    arguments = bind(operation, args, kwargs)
+    arguments.pop("training", None)
+    for name in implicit_masks(arguments):
+        del arguments[name]
+        kwargs.pop(name, None)
+
+    tensors: list[tuple[str, Tensor]] = []
+    positions: dict[int, int] = {}
+    for name, value in arguments.items():
+        for path, tensor in _tensors(name, value):
+            positions.setdefault(id(tensor), len(tensors))
+            tensors.append((path, tensor))
+
+    def edge(tensor: Tensor) -> JSON:
+        position = positions.get(id(tensor))  # None: an implicit mask that was passed by position
+        return None if position is None else {"$": "edge", "edge": position}
+
+    def place(_: Tensor) -> JSON:
+        return {"$": "edge"}
+
+    try:
+        constants = {
+            name: encode(value, place, digests=True)
+            for name, value in arguments.items()
+            if not _is_default(operation, name, value) and not _only_tensors(value)
+        }
+        again = {
+            "args": [encode(value, edge) for value in args],
+            "kwargs": {
+                name: encode(value, edge) for name, value in kwargs.items() if not _is_default(operation, name, value)
+            },
+        }
+    except NotStorable as error:
+        reason = "free-variable" if _holds_variable([args, kwargs]) else "call-argument"
+        raise cannot_flatten(
+            reason, f"{describe(operation)} is called with an argument of type {error}", layer=operation.name
+        ) from error
+    return Call(tuple(tensors), constants, again)
+
+
+def call_again(operation: Any, again: JSON, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Call `operation` as recorded in `again`, and return its outputs in order.
+
+    Raises
+    ------
+    CorruptRecord
+        If `again` isn't what `read_call` makes.
+    """
+
+    def tensor(part: JSON) -> Tensor:
+        position = part.get("edge")
+        if type(position) is not int or not 0 <= position < len(tensors):
+            raise CorruptRecord(f"a call names edge {str(position)[:40]!r}, of {len(tensors)}")
+        return tensors[position]
+
+    match again:
+        case {"args": list() as args, "kwargs": dict() as kwargs} if "$" not in kwargs:
+            outputs = operation(*decode(args, tensor), **decode(kwargs, tensor))
+            return list(keras.tree.flatten(outputs))
+    raise CorruptRecord("how to call a layer again is malformed in the record")
+
+
+def bind(operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by name, in the order of the signature of ``call``.
+
+    Raises
+    ------
+    CannotFlatten
+        ``call-argument``, if they don't fit.
+    """
+    try:
+        bound = inspect.signature(operation.call).bind(*args, **kwargs)
+    except (TypeError, ValueError) as error:
+        raise cannot_flatten(
+            "call-argument",
+            f"the arguments of {describe(operation)} don't fit its call ({error})",
+            layer=operation.name,
+        ) from error
+    return dict(bound.arguments)
+
+
+def implicit_masks(arguments: dict[str, Any]) -> list[str]:
+    """Return the mask arguments for which Keras passed (and will pass) the mask that the tensors carry.
+
+    Keras fills in `mask` where one argument holds tensors, and `<argument>_mask` where several do. It records what it
+    filled in for some calls and not for others.
+    """
+    found = []
+    with_tensors = [name for name, value in arguments.items() if not name.endswith("mask") and _holds_tensor(value)]
+    for name, mask in arguments.items():
+        if name == "mask" and len(with_tensors) == 1:
+            owner = with_tensors[0]
+        elif name.endswith("_mask") and len(with_tensors) > 1 and name.removesuffix("_mask") in arguments:
+            owner = name.removesuffix("_mask")
+        else:
+            continue
+        if mask is None:
+            found.append(name)
+            continue
+        carried = keras.tree.flatten(keras.tree.map_structure(implicit_mask, arguments[owner]))
+        passed = keras.tree.flatten(mask)
+        if len(carried) == len(passed) and all(one is other for one, other in zip(carried, passed, strict=True)):
+            found.append(name)
+    return found
+
+
+def _tensors(path: str, value: Any) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, keras.KerasTensor):
+        yield path, value
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from _tensors(f"{path}/{index}", item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _tensors(f"{path}/{key}", item)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _leaves(item)
+    elif isinstance(value, dict):
+        yield from _leaves(list(value.values()))
+    else:
+        yield value
+
+
+def _any(value: Any, test: Callable[[Any], bool]) -> bool:
+    return any(test(leaf) for leaf in _leaves(value))
+
+
+def _holds_tensor(value: Any) -> bool:
+    return _any(value, lambda leaf: isinstance(leaf, keras.KerasTensor))
+
+
+def _only_tensors(value: Any) -> bool:
+    return _holds_tensor(value) and not _any(value, lambda leaf: not isinstance(leaf, keras.KerasTensor))
+
+
+def _holds_variable(value: Any) -> bool:
+    return _any(value, lambda leaf: isinstance(leaf, keras.Variable) or type(leaf).__name__.endswith("Variable"))
+
+
+def _is_default(operation: Any, name: str, value: Any) -> bool:
+    parameter = inspect.signature(operation.call).parameters.get(name)
+    if parameter is None or parameter.default is parameter.empty:
+        return False
+    default = parameter.default
+    return value is default or (
+        type(value) is type(default) and isinstance(value, (bool, int, float, str, tuple)) and value == default
+    )

@@ -1,0 +1,108 @@
+"""What daskevo uses of Keras beyond its public API, in one place, pinned by ``tests/models/test_keras_private.py``.
+
+The graph that Keras records while a functional model is built (nodes, histories, implicit masks) has no public API;
+everything else in :mod:`daskevo.models` goes through the functions below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+from keras.src.api_export import get_name_from_symbol, get_symbol_from_name
+from keras.src.backend.common import global_state
+from keras.src.models.functional import Functional
+from keras.src.ops.node import Node
+from keras.src.saving.object_registration import GLOBAL_CUSTOM_NAMES
+
+Tensor = Any
+"""A keras.KerasTensor: the shape and dtype that flow along an edge."""
+
+
+def functional_of(model: object) -> Any | None:
+    """Return the functional graph that a Functional or a built Sequential model runs, else None."""
+    if isinstance(model, Functional):
+        return model
+    if isinstance(model, keras.Sequential):
+        return model._functional
+    return None
+
+
+def runs_its_graph(model: object) -> bool:
+    """Whether calling `model` does what its recorded graph says: no subclass has overridden the call."""
+    base = Functional if isinstance(model, Functional) else keras.Sequential
+    methods = ("call", "__call__", "_run_through_graph")
+    return all(getattr(type(model), name, None) is getattr(base, name, None) for name in methods)
+
+
+def structures(functional: Any) -> tuple[Any, Any]:
+    """Return inputs and outputs of a functional graph nested as they were given."""
+    return functional._inputs_struct, functional._outputs_struct
+
+
+def origin(tensor: Tensor) -> tuple[Any, Node, int] | None:
+    """Return (operation, node, output slot) that made a tensor; None for a tensor that nothing made."""
+    history = getattr(tensor, "_keras_history", None)
+    if history is None or history.operation is None:
+        return None
+    return history.operation, history.operation._inbound_nodes[history.node_index], history.tensor_index
+
+
+def implicit_mask(tensor: Any) -> Tensor | None:
+    """Return the mask that Keras carries along with a tensor."""
+    return getattr(tensor, "_keras_mask", None)
+
+
+def with_sublayers(operation: Any) -> list[Any]:
+    """Return an operation and, of a layer, all layers inside it."""
+    return list(operation._flatten_layers()) if isinstance(operation, keras.layers.Layer) else [operation]
+
+
+def public_name(symbol: object) -> str | None:
+    """Return the name under which Keras exports a class or function, such as ``keras.layers.Dense``."""
+    name: str | None = get_name_from_symbol(symbol)
+    return name
+
+
+def public_symbol(name: str) -> Any | None:
+    """Return what Keras exports under a name such as ``keras.layers.Dense``; imports nothing."""
+    return get_symbol_from_name(name)
+
+
+def is_registered(symbol: object) -> bool:
+    """Whether a class or function was registered with ``keras.saving.register_keras_serializable``."""
+    try:
+        return symbol in GLOBAL_CUSTOM_NAMES
+    except TypeError:  # unhashable
+        return False
+
+
+def without_values() -> tuple[Any, Callable[[], None]]:
+    """Return a scope in which variables get no values, and a function to call after it.
+
+    Raises
+    ------
+    TypeError
+        If this version of Keras has no such scope.
+    """
+    before = list(global_state.get_global_attribute("uninitialized_variables") or ())
+    scope = keras.StatelessScope(initialize_variables=False)
+
+    def forget() -> None:
+        # Otherwise the next plain StatelessScope would give values to all that were built here.
+        global_state.set_global_attribute("uninitialized_variables", before)
+
+    return scope, forget
+
+
+def has_value(variable: Any) -> bool:
+    """Whether a variable has a value; those built in `without_values` don't."""
+    return variable._value is not None
+
+
+def lookup_of(layer: Any) -> Iterator[Any]:
+    """Yield the vocabulary table of a lookup or text vectorization layer, if it is one."""
+    table = getattr(layer, "_lookup_layer", layer)
+    if hasattr(table, "lookup_table") and hasattr(table, "get_vocabulary"):
+        yield table
