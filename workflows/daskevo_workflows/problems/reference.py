@@ -1,0 +1,245 @@
+"""How a problem is named, found, told from another, and taken to a trainer.
+
+A problem is named by one of ours (``flights``), by a Python file (``path/to/moons.py``), or is an object. Its
+reference says which, with a hash of the content, so that a run is never resumed with a problem that has changed
+meanwhile. A file travels as its source: trainers need not see the path.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import inspect
+import linecache
+import sys
+import textwrap
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from daskevo.errors import InvalidName, InvalidProblem, UnknownProblem
+from daskevo.types import JSON, check_json, check_name
+from daskevo_workflows.problems.protocol import Problem, check_problem
+
+BUILT_IN: Mapping[str, tuple[str, str]] = {
+    "attn": ("daskevo_workflows.problems.attn", "Attn"),
+    "digits": ("daskevo_workflows.problems.digits", "Digits"),
+    "fashion-mnist": ("daskevo_workflows.problems.fashion_mnist", "FashionMnist"),
+    "flights": ("daskevo_workflows.problems.flights", "Flights"),
+}
+"""Name -> module and class."""
+
+
+@dataclass(frozen=True)
+class ProblemReference:
+    """A problem as it is kept in a run's record and taken to trainers.
+
+    Parameters
+    ----------
+    name:
+        Of the problem.
+    kind:
+        ``name``, ``file`` or ``object``.
+    where:
+        The name, the file's path, or the object's class.
+    content:
+        Hash of what the problem is: its settings, and the source of its file or class.
+    settings:
+        Arguments of a named problem's class.
+    source:
+        Of a file.
+    instance:
+        The object itself; it travels pickled, and is not kept in the record.
+    """
+
+    name: str
+    kind: str
+    where: str
+    content: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    source: str | None = None
+    instance: Problem | None = None
+
+    def to_json(self) -> JSON:
+        """Return what tells the problem from another: `where` is left out, since a file may be moved."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "content": self.content,
+            "settings": _listed(dict(self.settings)),
+        }
+
+    def load(self) -> Problem:
+        """Return the problem, made once per process.
+
+        Raises
+        ------
+        InvalidProblem, UnknownProblem
+        """
+        if self.instance is not None:
+            return self.instance
+        key = (self.kind, self.where, self.content)
+        if key not in _loaded:
+            if self.kind == "file":
+                assert self.source is not None
+                _loaded[key] = _from_source(self.source, Path(self.where))
+            else:
+                _loaded[key] = _built_in(self.where, self.settings)
+        return _loaded[key]
+
+
+_loaded: dict[tuple[str, str, str], Problem] = {}
+_data: dict[tuple[str, str, str], Any] = {}
+
+
+def data_of(reference: ProblemReference) -> Any:
+    """Return the problem's data, prepared once per process and problem."""
+    key = (reference.kind, reference.where, reference.content)
+    if key not in _data:
+        # One problem's arrays at a time: a trainer that changes problems must not keep both.
+        _data.clear()
+        _data[key] = reference.load().data()
+    return _data[key]
+
+
+def load_problem(problem: str | Path | Problem, **settings: Any) -> Problem:
+    """Return a problem by name or file.
+
+    Parameters
+    ----------
+    problem:
+        ``attn``, ``digits``, ``fashion-mnist``, ``flights``, a path that ends in ``.py``, or a problem (returned as
+        it is).
+    **settings:
+        For a named problem: arguments of its class, such as ``rows=10_000``.
+
+    Raises
+    ------
+    UnknownProblem
+        With the names there are.
+    InvalidProblem
+        If the file can't be run, or lacks parts.
+    """
+    return refer(problem, **settings).load()
+
+
+def refer(problem: str | Path | Problem, **settings: Any) -> ProblemReference:
+    """Return the reference of a problem; raises as :func:`load_problem` does."""
+    if isinstance(problem, ProblemReference):
+        return problem
+    if isinstance(problem, Path) or (isinstance(problem, str) and problem.endswith(".py")):
+        if settings:
+            raise InvalidProblem(f"settings {sorted(settings)} were given for {problem}: a file has its own")
+        return _refer_file(Path(problem))
+    if isinstance(problem, str):
+        loaded = _built_in(problem, settings)
+        content = _hash(problem, repr(sorted(_listed(settings).items())), _source_of(type(loaded)))
+        return ProblemReference(loaded.name, "name", problem, content, settings)
+    check_problem(problem, f"the object {type(problem).__name__}")
+    _check_problem_name(problem.name)
+    if type(problem) is types.ModuleType:
+        source = _source_of(problem)
+        path = Path(getattr(problem, "__file__", None) or f"{problem.__name__}.py")
+        return ProblemReference(problem.name, "file", str(path), _hash(source), source=source)
+    settings = _settings_of(problem)
+    content = _hash(type(problem).__qualname__, repr(sorted(settings.items())), _source_of(type(problem)))
+    return ProblemReference(problem.name, "object", type(problem).__qualname__, content, settings, instance=problem)
+
+
+def _refer_file(path: Path) -> ProblemReference:
+    try:
+        source = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise UnknownProblem(f"there is no problem file {path}", path=str(path)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidProblem(f"the problem file {path} can't be read: {error}", path=str(path)) from error
+    path = path.resolve()
+    problem = _from_source(source, path)
+    content = _hash(_normal(source, path))
+    _loaded["file", str(path), content] = problem
+    return ProblemReference(problem.name, "file", str(path), content, source=source)
+
+
+def _built_in(name: str, settings: Mapping[str, Any]) -> Problem:
+    if name not in BUILT_IN:
+        raise UnknownProblem(
+            f"there is no problem {name!r:.80}; there are {', '.join(BUILT_IN)}, or name a Python "
+            "file that ends in .py",
+            problem=name[:100],
+        )
+    module, attribute = BUILT_IN[name]
+    make: Callable[..., Problem] = getattr(importlib.import_module(module), attribute)
+    try:
+        inspect.signature(make).bind(**settings)
+    except TypeError as error:
+        raise InvalidProblem(
+            f"problem {name!r} can't be made with {sorted(settings)}: {error}; it takes {inspect.signature(make)}"
+        ) from error
+    return make(**settings)
+
+
+def _from_source(source: str, path: Path) -> Problem:
+    module = types.ModuleType(f"daskevo_problem_{path.stem}_{_hash(source)[:8]}")
+    module.__file__ = str(path)
+    # Registered, so that classes defined in the file can be pickled and named; and known to tracebacks.
+    sys.modules[module.__name__] = module
+    linecache.cache[str(path)] = (len(source), None, source.splitlines(keepends=True), str(path))
+    if path.parent.is_dir() and str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    try:
+        # The user's own code, as in any task.
+        exec(compile(source, str(path), "exec"), module.__dict__)
+    except Exception as error:
+        del sys.modules[module.__name__]
+        raise InvalidProblem(
+            f"the problem file {path} can't be run: {type(error).__name__}: {error}", path=str(path)
+        ) from error
+    problem = check_problem(getattr(module, "problem", module), f"the file {path}")
+    _check_problem_name(problem.name)
+    return problem
+
+
+def _check_problem_name(name: str) -> None:
+    try:
+        check_name(name, "problem's name")
+    except InvalidName as error:
+        raise InvalidProblem(error.message) from error
+
+
+def _normal(source: str, path: Path) -> str:
+    """Return the source without comments and layout: changing those makes no other problem."""
+    return ast.unparse(ast.parse(source, str(path)))
+
+
+def _source_of(part: Any) -> str:
+    try:
+        return ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(part))))
+    except (OSError, TypeError, SyntaxError):
+        # Typed into a prompt: nothing to tell one version from another by but its name.
+        return ""
+
+
+def _settings_of(problem: Problem) -> dict[str, Any]:
+    """Return the plain attributes of a problem object, which are what its settings became."""
+    settings: dict[str, Any] = {}
+    for name, value in sorted(getattr(problem, "__dict__", {}).items()):
+        try:
+            settings[name] = check_json(_listed(value), name)
+        except ValueError:
+            settings[name] = type(value).__qualname__
+    return settings
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_listed(part) for part in value]
+    if isinstance(value, dict):
+        return {str(key): _listed(part) for key, part in value.items()}
+    return str(value) if isinstance(value, Path) else value
+
+
+def _hash(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:32]
