@@ -4,5 +4,25 @@ from __future__ import annotations
 
 from daskevo.models.flat import FlatModel
 from daskevo.models.flatten import flatten
+from daskevo.models.freezing import Freezing, check_policy, freeze, unfreeze
+from daskevo.models.freshness import check_fresh, is_fresh
+from daskevo.models.rebuild import Rebuilt, rebuild, rebuild_flat
+from daskevo.models.shape_only import shape_only
+from daskevo.models.tensors import read_tensors, write_tensors
 
-__all__ = ["FlatModel", "flatten"]
+__all__ = [
+    "FlatModel",
+    "Freezing",
+    "Rebuilt",
+    "check_fresh",
+    "check_policy",
+    "flatten",
+    "freeze",
+    "is_fresh",
+    "read_tensors",
+    "rebuild",
+    "rebuild_flat",
+    "shape_only",
+    "unfreeze",
+    "write_tensors",
+]

@@ -1,0 +1,189 @@
+"""A Keras model from its architecture graph, flattened again and compared before anybody gets it."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+
+from daskevo.errors import CannotFlatten, CannotRebuild, CorruptRecord
+from daskevo.graph import ArchitectureGraph, Vertex
+from daskevo.models.calls import call_again
+from daskevo.models.configs import revive_floats
+from daskevo.models.flat import FlatModel, spec_of, weights_of
+from daskevo.models.flatten import flatten
+from daskevo.models.keras_private import Tensor
+from daskevo.models.values import decode
+from daskevo.models.vetting import vet
+from daskevo.types import JSON, TensorSpec
+
+
+def rebuild(graph: ArchitectureGraph, *, custom_objects: Mapping[str, Any] | None = None) -> keras.Model:
+    """Return a functional model with this architecture and fresh weights.
+
+    Nested models come back inlined, shared layers shared; names are kept where they are unique. The model is flattened
+    again and its vertex ids are compared: they are equal, or there is no model.
+
+    Parameters
+    ----------
+    graph:
+        The architecture graph, from wherever: nothing of it is run or imported. Its layers are Keras' own, registered
+        with ``keras.saving.register_keras_serializable``, or in `custom_objects`.
+    custom_objects:
+        Name -> class or function, for layers that aren't registered.
+
+    Raises
+    ------
+    CannotRebuild
+        With what is missing, refused or different, and the layer concerned.
+    """
+    return rebuild_flat(graph, custom_objects=custom_objects).model
+
+
+def rebuild_flat(graph: ArchitectureGraph, *, custom_objects: Mapping[str, Any] | None = None) -> Rebuilt:
+    """Return the model as `rebuild` does, with its `FlatModel`, whose tensors are numbered as the graph's are."""
+    custom = dict(custom_objects or {})
+    for record in graph.layers:
+        vet(record.config, custom, record.name)
+    with warnings.catch_warnings(), keras.saving.custom_object_scope(custom):
+        warnings.simplefilter("ignore")  # such as those on names and masks that the model's author saw already
+        model = _Builder(graph).model()
+        try:
+            flat = flatten(model)
+        except CannotFlatten as error:
+            raise CannotRebuild(f"the rebuilt model can't be flattened again: {error}") from error
+    _compare(graph, flat.graph)
+    return Rebuilt(model, flat)
+
+
+class Rebuilt:
+    """A rebuilt model beside its `FlatModel`."""
+
+    def __init__(self, model: keras.Model, flat: FlatModel) -> None:
+        self.model = model
+        self.flat = flat
+
+
+class _Builder:
+    """Makes the layers and calls them, vertex by vertex."""
+
+    def __init__(self, graph: ArchitectureGraph) -> None:
+        self.graph = graph
+        self.layers: dict[int, Any] = {}
+        self.outputs: list[list[Tensor]] = []
+        self.names: set[str] = set()
+
+    def model(self) -> keras.Model:
+        for vertex in self.graph.vertices:
+            self.outputs.append(self._call(vertex))
+        structure = self.graph.structure
+        if not isinstance(structure, dict) or not isinstance(structure.get("name"), str):
+            raise CannotRebuild("the record doesn't say how inputs and outputs are nested")
+        try:
+            inputs = decode(structure.get("inputs"), self._input)
+            outputs = decode(structure.get("outputs"), self._output)
+            return keras.Model(inputs=inputs, outputs=outputs, name=structure["name"])
+        except Exception as error:
+            raise CannotRebuild(f"inputs and outputs of the record make no model ({error})") from error
+
+    def _call(self, vertex: Vertex) -> list[Tensor]:
+        record = self.graph.layers[vertex.layer]
+        try:
+            if vertex.layer in self.layers:
+                return call_again(self.layers[vertex.layer], vertex.call, self._sources(vertex))
+            return self._first_call(vertex)
+        except Exception as error:
+            raise CannotRebuild(
+                f"layer {record.name!r} of the record can't be built and called here ({_short(error)})",
+                layer=record.name,
+            ) from error
+
+    def _first_call(self, vertex: Vertex) -> list[Tensor]:
+        record = self.graph.layers[vertex.layer]
+        # Names were unique in each nested model, and have to be in the flat one.
+        name, count = record.name, 1
+        while name in self.names:
+            name, count = f"{record.name}_{count}", count + 1
+        self.names.add(name)
+
+        layer = self.layers[vertex.layer] = _make(record.config, name)
+        if isinstance(layer, keras.layers.InputLayer):
+            return [layer.output]
+        outputs = call_again(layer, vertex.call, self._sources(vertex))
+        if getattr(layer, "quantization_mode", None) is not None and _specs(layer) != record.tensors:
+            # It was quantised after it was built, which gives its weights another order.
+            config = copy.deepcopy(record.config)
+            policy = config["config"]["dtype"]["config"]
+            config["config"]["dtype"] = policy["source_name"]
+            layer = self.layers[vertex.layer] = _make(config, name)
+            outputs = call_again(layer, vertex.call, self._sources(vertex))
+            layer.quantize(policy["mode"])
+        return outputs
+
+    def _sources(self, vertex: Vertex) -> list[Tensor]:
+        return [self.outputs[edge.source][edge.slot] for edge in vertex.edges]
+
+    def _input(self, part: JSON) -> Tensor:
+        position = part.get("edge")
+        if type(position) is not int or not 0 <= position < len(self.graph.inputs):
+            raise CorruptRecord(f"it names input {position!r}, of {len(self.graph.inputs)}")
+        return self.outputs[self.graph.inputs[position]][0]
+
+    def _output(self, part: JSON) -> Tensor:
+        vertex, slot = part.get("vertex"), part.get("slot")
+        if (vertex, slot) not in self.graph.outputs:
+            raise CorruptRecord(f"it names output ({vertex!r}, {slot!r}), which the graph doesn't have")
+        return self.outputs[vertex][slot]
+
+
+def _make(recorded: JSON, name: str) -> Any:
+    config = revive_floats(recorded)
+    if "name" in config["config"]:
+        config["config"]["name"] = name
+    layer = keras.saving.deserialize_keras_object(config, safe_mode=True)
+    if not isinstance(layer, keras.Operation):
+        raise TypeError(f"{type(layer).__name__} is no layer")
+    layer.name = name
+    return layer
+
+
+def _specs(layer: Any) -> tuple[TensorSpec, ...]:
+    return tuple(map(spec_of, weights_of(layer)))
+
+
+def _short(error: Exception) -> str:
+    text = f"{type(error).__name__}: {error}"
+    return text if len(text) <= 500 else text[:500] + "..."
+
+
+def _compare(wanted: ArchitectureGraph, found: ArchitectureGraph) -> None:
+    for index, (one, other) in enumerate(zip(wanted.ids, found.ids, strict=False)):
+        if one != other:
+            layer = wanted.layers[wanted.vertices[index].layer].name
+            mine, theirs = wanted.vertices[index], found.vertices[index]
+            what = (
+                f"signature {_difference(mine.signature, theirs.signature)}"
+                if mine.signature != theirs.signature
+                else "weights or connections"
+            )
+            raise CannotRebuild(
+                f"the model rebuilt from the record differs at layer {layer!r} ({what}); was it made with another "
+                "version of Keras, or does get_config of the layer leave something out?",
+                layer=layer,
+            )
+    if (
+        len(wanted.ids) != len(found.ids)
+        or wanted.inputs != found.inputs
+        or wanted.outputs != found.outputs
+        or [layer.tensors for layer in wanted.layers] != [layer.tensors for layer in found.layers]
+    ):
+        raise CannotRebuild("the model rebuilt from the record has other inputs, outputs or layers than the record")
+
+
+def _difference(wanted: str, found: str) -> str:
+    start = next((i for i, (one, other) in enumerate(zip(wanted, found, strict=False)) if one != other), 0)
+    start = max(0, start - 30)
+    return f"...{wanted[start : start + 80]!r}, found ...{found[start : start + 80]!r}"
