@@ -1,3 +1,41 @@
 """Reports: one HTML file per run, or per pair of runs, readable offline."""
 
 from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+
+from daskevo.errors import InvalidInput
+
+__all__ = ["write_report"]
+
+
+def write_report(run: Path, other: Path | None = None, output: Path | None = None) -> Path:
+    """Write the report of a run, or of two side by side, and return where it lies.
+
+    Parameters
+    ----------
+    run, other:
+        Folders of runs; they may still be going on.
+    output:
+        The HTML file; in `run` by default.
+
+    Raises
+    ------
+    RunFolderUnusable
+        If a folder holds no run, or the page can't be written.
+    InvalidInput
+        If the two runs have different objectives, or matplotlib is not installed.
+    """
+    try:
+        from daskevo_workflows.reports.page import write
+    except ImportError as error:
+        raise InvalidInput(
+            f"a report needs {error.name}, which is not installed: pip install 'daskevo[dashboard]'"
+        ) from error
+    from daskevo_workflows.reports.reading import read_runs
+
+    run = Path(run)
+    if output is None:
+        output = run / ("report.html" if other is None else f"report-with-{Path(other).resolve().name}.html")
+    return write(read_runs([run] if other is None else [run, Path(other)]), Path(output), version=version("daskevo"))

@@ -14,7 +14,7 @@ import daskevo_workflows.reports
 from daskevo.errors import InvalidInput, RunFolderUnusable
 from daskevo_workflows.reports import drawing, figures, tables
 from daskevo_workflows.reports.series import RunSeries
-from daskevo_workflows.reports.words import plain
+from daskevo_workflows.words import plain
 
 
 def render(runs: Sequence[RunSeries], *, version: str) -> str:

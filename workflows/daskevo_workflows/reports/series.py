@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from daskevo.types import Objective
@@ -83,7 +84,7 @@ class StorageSample:
     live_models: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunSeries:
     """Everything that a report says of one run.
 
@@ -155,13 +156,19 @@ class RunSeries:
         """Mean share of frozen vertices over finished evaluations, those that inherited nothing counted as 0."""
         return mean([e.frozen_share or 0.0 for e in self.finished])
 
+    @cached_property
+    def ancestors(self) -> dict[str, str | None]:
+        """Model -> the model that it inherited from."""
+        return {e.model_id: e.ancestor for e in self.evaluations if e.status != "failed"}
+
     def lineage(self, model_id: str) -> list[str]:
         """Return the chain of ancestors of a model, itself first, as far as this run knows it."""
-        ancestors = {e.model_id: e.ancestor for e in self.evaluations if e.status != "failed"}
-        chain = [model_id]
-        while (ancestor := ancestors.get(chain[-1])) is not None and ancestor not in chain:
-            chain.append(ancestor)
-        return chain
+        chain = {model_id: None}  # a dict, because a long chain is looked into at every step
+        current = self.ancestors.get(model_id)
+        while current is not None and current not in chain:
+            chain[current] = None
+            current = self.ancestors.get(current)
+        return list(chain)
 
 
 def mean(values: Sequence[float]) -> float | None:

@@ -19,7 +19,7 @@ from daskevo_workflows.reports.series import (
     mean,
     median,
 )
-from daskevo_workflows.reports.words import (
+from daskevo_workflows.words import (
     plain,
     say_bytes,
     say_quality,

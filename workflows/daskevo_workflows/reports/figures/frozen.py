@@ -23,7 +23,7 @@ from daskevo_workflows.reports.series import (
     mean,
     moving_mean,
 )
-from daskevo_workflows.reports.words import say_share, time_unit
+from daskevo_workflows.words import say_share, time_unit
 
 
 def frozen_share(runs: Sequence[RunSeries]) -> Drawing | None:

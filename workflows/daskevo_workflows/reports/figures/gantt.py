@@ -21,7 +21,7 @@ from daskevo_workflows.reports.series import (
     Evaluation,
     RunSeries,
 )
-from daskevo_workflows.reports.words import plain, say_share, time_unit
+from daskevo_workflows.words import plain, say_share, time_unit
 
 
 def gantt(runs: Sequence[RunSeries]) -> Drawing | None:

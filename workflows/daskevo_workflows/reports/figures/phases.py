@@ -19,7 +19,7 @@ from daskevo_workflows.reports.series import (
     late,
     phase_means,
 )
-from daskevo_workflows.reports.words import plain, say_seconds
+from daskevo_workflows.words import plain, say_seconds
 
 PHASE_INKS = {
     "prepare": (d.FAINT, ""),

@@ -24,7 +24,7 @@ from daskevo_workflows.reports.series import (
     moving_mean,
     running_best,
 )
-from daskevo_workflows.reports.words import plain, say_quality, time_unit
+from daskevo_workflows.words import plain, say_quality, time_unit
 
 
 def quality_over_time(runs: Sequence[RunSeries]) -> Drawing | None:

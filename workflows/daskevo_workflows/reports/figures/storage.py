@@ -18,7 +18,7 @@ from daskevo_workflows.reports.series import (
     RunSeries,
     cumulative_bytes,
 )
-from daskevo_workflows.reports.words import byte_unit, say_bytes, time_unit
+from daskevo_workflows.words import byte_unit, say_bytes, time_unit
 
 
 def bytes_over_time(runs: Sequence[RunSeries]) -> Drawing | None:

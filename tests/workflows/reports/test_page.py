@@ -1,0 +1,192 @@
+"""The page: whatever the run was, it is one well-formed file that loads nothing, says everything and runs nothing."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from daskevo_workflows.reports.page import render, write
+
+from daskevo.errors import InvalidInput, RunFolderUnusable
+from daskevo.types import Objective
+
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+SHAPES = {"path", "use", "circle", "rect", "image", "line", "polygon"}
+
+
+class Page(HTMLParser):
+    """Reads a page, checks that its tags are balanced, and collects what the tests ask about."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: Counter[str] = Counter()
+        self.ids: Counter[str] = Counter()
+        self.references: list[str] = []
+        self.handlers: list[str] = []
+        self.words = ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        for name, value in attrs:
+            if name == "id":
+                self.ids[value or ""] += 1
+            if name in ("src", "href", "xlink:href", "action", "data"):
+                self.references.append(value or "")
+            if name.startswith("on"):
+                self.handlers.append(name)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.words += data + "\n"
+
+
+def drawings(text: str) -> list[ElementTree.Element]:
+    return [ElementTree.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]
+
+
+CASES: dict[str, Any] = {
+    "empty": lambda make: [make(0)],
+    "one evaluation": lambda make: [make(1, failures=0)],
+    "failures only": lambda make: [make(6, failures=1)],
+    "a hundred": lambda make: [make(100, workers=4)],
+    "a thousand": lambda make: [make(1000, workers=40)],
+    "two": lambda make: [make(60, transfer=False, label="no transfer"), make(60, seed=1, label="with transfer")],
+    "one empty of two": lambda make: [make(30, label="a"), make(0, label="b")],
+    "both empty": lambda make: [make(0, label="a"), make(0, label="b")],
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_any_run_makes_a_well_formed_page_that_loads_nothing(case: str, make_run: Any) -> None:
+    text = render(CASES[case](make_run), version="1.2.3")
+    page = Page(text)
+    assert page.tags["script"] == page.tags["link"] == page.tags["iframe"] == 0
+    assert all(reference.startswith(("#", "data:image/png")) for reference in page.references), page.references[:3]
+    assert not [name for name, times in page.ids.items() if times > 1]
+    assert "url(http" not in text
+    assert "@import" not in text
+    for part in ("What was run", "What was inherited", "evaluations"):
+        assert part in page.words
+
+
+@pytest.mark.parametrize("case", ["one evaluation", "a hundred", "two"])
+def test_every_figure_has_title_description_units_and_marks(case: str, make_run: Any) -> None:
+    figures = drawings(render(CASES[case](make_run), version="1"))
+    assert len(figures) == (6 if case == "two" else 5)
+    for figure in figures:
+        space = "{http://www.w3.org/2000/svg}"
+        assert figure.get("role") == "img"
+        title, description = figure.find(f"{space}title"), figure.find(f"{space}desc")
+        assert title is not None
+        assert title.text
+        assert description is not None
+        assert len(description.text or "") > 60
+        words = " ".join("".join(text.itertext()) for text in figure.iter(f"{space}text"))
+        assert re.search(r"\((s|min|h|finished)\)", words), words
+        assert sum(element.tag.removeprefix(space) in SHAPES for element in figure.iter()) > 5
+
+
+def test_a_thousand_evaluations_stay_a_page_that_a_browser_likes(make_run: Any) -> None:
+    text = render([make_run(1000, workers=40)], version="1")
+    assert len(text) < 3_000_000
+    assert len(render([make_run(9000, failures=0)], version="1")) < 3_000_000
+
+
+def test_two_runs_are_compared_by_targets_of_the_one_that_inherited_less(make_run: Any) -> None:
+    text = render(CASES["two"](make_run), version="1")
+    words = Page(text).words
+    for row in (
+        "no transfer's high quality",
+        "no transfer's best",
+        "… of the last quarter",
+        "with transfer / no transfer",
+    ):
+        assert row in words
+
+
+ATTACK = '<script>alert(1)</script><img src=x onerror="alert(2)">]]>--><!--{{ 7*7 }}$\\frac{'
+
+
+def test_words_of_users_and_exceptions_stay_words(make_run: Any) -> None:
+    run = make_run(40, failures=0.3, label=ATTACK, objective="max val_auc")
+    evaluations = tuple(
+        replace(
+            e,
+            model_id=ATTACK + str(e.number),
+            worker=ATTACK,
+            reason=ATTACK if e.status == "failed" else "",
+            parent=ATTACK,
+            ancestor=ATTACK if e.ancestor else None,
+            seconds={**e.seconds, ATTACK: 0.1},
+            choices={ATTACK: ATTACK},
+        )
+        for e in run.evaluations
+    )
+    hostile = replace(
+        run,
+        evaluations=evaluations,
+        run_id=ATTACK,
+        state=ATTACK,
+        objective=Objective("max", ATTACK),
+        facts={"problem": ATTACK, ATTACK: ATTACK},
+    )
+    for runs in ([hostile], [hostile, replace(hostile, label=ATTACK + "2")]):
+        text = render(runs, version="1")
+        page = Page(text)
+        assert page.tags["script"] == page.tags["img"] == 0
+        assert page.handlers == []
+        assert ATTACK in page.words
+        assert drawings(text)
+
+
+def test_control_characters_do_not_reach_the_page(make_run: Any) -> None:
+    run = make_run(5, failures=1)
+    nasty = replace(
+        run, evaluations=tuple(replace(e, reason="a\x00b\x1b[31m\u202ec", worker="w\x01") for e in run.evaluations)
+    )
+    text = render([nasty], version="1")
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202e]", text)
+    assert drawings(text)
+
+
+def test_qualities_are_never_negated(make_run: Any) -> None:
+    words = Page(render([make_run(30, objective="min val_loss", failures=0)], version="1")).words
+    best = min(e.quality for e in make_run(30, objective="min val_loss", failures=0).evaluations)
+    assert f"{best:.4g}" in words
+    assert "smaller is better" in words
+
+
+def test_the_same_runs_give_the_same_page(make_run: Any) -> None:
+    assert render([make_run(20)], version="1") == render([make_run(20)], version="1")
+
+
+def test_more_than_two_runs_or_two_objectives_are_refused(make_run: Any) -> None:
+    with pytest.raises(InvalidInput, match="3 were given"):
+        render([make_run(1)] * 3, version="1")
+    with pytest.raises(InvalidInput, match="different objectives"):
+        render([make_run(1), make_run(1, objective="min val_loss")], version="1")
+
+
+def test_a_place_that_cannot_be_written_is_said(tmp_path: Path, make_run: Any) -> None:
+    with pytest.raises(RunFolderUnusable, match="--output"):
+        write([make_run(1)], tmp_path / "nowhere" / "report.html", version="1")

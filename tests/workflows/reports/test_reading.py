@@ -1,0 +1,170 @@
+"""From a real record to the report's series: sessions, clocks, duplicates, failures, and a run that still goes on."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from daskevo_workflows.reports import write_report
+from daskevo_workflows.reports.reading import RunningTime, read_run, read_runs
+
+from daskevo.errors import CorruptRecord, RunFolderUnusable
+from daskevo.runs import RunRecord, RunView, Session
+from daskevo.search import Report, Request
+from daskevo.search.requests import Failure
+from daskevo.space import Candidate, Choice, Space
+from daskevo.types import ModelId
+
+SPACE = Space("tiny", (Choice("width", (16, 32)), Choice("activation", ("relu", None))))
+
+
+def identity(**changes: Any) -> dict[str, Any]:
+    return {
+        "problem": {"name": "flights", "rows": 40000},
+        "space": SPACE.to_json(),
+        "objective": "max val_auc",
+        "seed": 7,
+        "strategy": {"name": "random"},
+        "policy": {"transfer": True, "freeze": "prefix"},
+    } | changes
+
+
+def request(number: int, **fields: Any) -> Request:
+    return Request(number, ModelId(f"run-{number:05d}"), Candidate((number % 2, 1)), **fields)
+
+
+def finished(number: int, ended: float, **fields: Any) -> Report:
+    known: dict[str, Any] = {
+        "step": 94,
+        "quality": 0.6 + number / 100,
+        "seconds": {"inherit": 0.5, "training": 2.0},
+        "vertices": 10,
+        "own_bytes": 100,
+        "full_bytes": 400,
+        "parameters": 100,
+        "worker": "trainer-0",
+        "started": ended - 2.5,
+        "ended": ended,
+    }
+    return Report(number, ModelId(f"run-{number:05d}"), "finished", **known | fields)
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    record = RunRecord(folder, identity(**changes), {"workers": 2, "machine": {"host": "node1", "cores": 2}})
+    now = time.time()
+    record.asked([request(0), request(1, parent=ModelId("run-00000")), request(2), request(3), request(4)], {})
+    record.reported(finished(0, now), {}, [])
+    record.reported(
+        finished(1, now + 0.5, ancestor=ModelId("run-00000"), prefix=4, frozen_share=0.4, worker="trainer-1"), {}, []
+    )
+    record.reported(Report(2, ModelId("run-00002"), "failed", failure=Failure("not finite", "val_auc is NaN")), {}, [])
+    record.reported(
+        Report(3, ModelId("run-00000"), "duplicate", quality=0.6, duplicate_of=0, started=1.0, ended=2.0), {}, []
+    )
+    record.event("storage", "", stored_bytes=150, full_copy_bytes=800, live_models=2)
+    record.close("stopped")
+    return folder
+
+
+def test_a_record_becomes_the_reports_series(tmp_path: Path) -> None:
+    run = read_run(written(tmp_path / "flights"))
+    assert [e.status for e in run.evaluations].count("finished") == 2
+    first, second = run.finished
+    assert (first.model_id, second.ancestor, second.parent, second.prefix) == ("run-00000", "run-00000", "run-00000", 4)
+    assert first.choices == {"width": "16", "activation": "none"}
+    assert (first.own_bytes, first.full_bytes, first.frozen_share) == (100, 400, 0.0)
+    assert [e.reason for e in run.failed] == ["not finite: val_auc is NaN"]
+    assert run.duplicates == 1
+    assert run.storage[0].stored_bytes == 150
+    assert run.repository_s == pytest.approx(1.0)
+    assert run.facts["problem"] == "flights"
+    assert run.facts["space"] == "tiny: 2 choices, 4 candidates"
+    assert run.facts["machine"] == "host = node1, cores = 2"
+    assert run.facts["policy"] == "transfer = yes, freeze = prefix"
+    assert run.state == "stopped; 1 evaluations to be taken up again"
+
+
+def test_a_duplicate_takes_no_room_on_a_trainer(tmp_path: Path) -> None:
+    (duplicate,) = [e for e in read_run(written(tmp_path / "r")).evaluations if e.status == "duplicate"]
+    assert duplicate.started_s is None
+
+
+def test_pauses_between_sessions_take_no_room() -> None:
+    clock = RunningTime(
+        [Session(100.0, 110.0, "a", None), Session(500.0, 530.0, "b", None), Session(600.0, 600.0, "c", None)]
+    )
+    assert [clock.at(moment) for moment in (50.0, 100.0, 110.0, 499.0, 500.0, 520.0, 590.0, 700.0)] == [
+        0.0,
+        0.0,
+        10.0,
+        10.0,
+        10.0,
+        30.0,
+        40.0,
+        40.0,
+    ]
+    assert RunningTime([]).at(3.0) == 0.0
+
+
+def test_a_trainers_wrong_clock_is_set_right(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path / "r", identity())
+    record.asked([request(0), request(1)], {})
+    hour = 3600.0
+    time.sleep(0.02)
+    record.reported(finished(0, time.time() - hour, started=time.time() - hour - 0.01), {}, [])
+    time.sleep(0.02)
+    record.reported(finished(1, time.time() - hour, started=time.time() - hour - 0.01), {}, [])
+    record.close()
+    first, second = read_run(tmp_path / "r").evaluations
+    assert first.started_s is not None
+    assert first.ended_s is not None
+    assert second.started_s is not None
+    assert 0 <= first.started_s < first.ended_s <= second.started_s < 10
+
+
+def test_a_run_that_goes_on_can_be_reported(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path / "r", identity())
+    record.asked([request(0)], {})
+    try:
+        page = write_report(tmp_path / "r").read_text("utf-8")
+    finally:
+        record.close()
+    assert "running, or killed; 1 evaluations without a report" in page
+    assert "No evaluation has ended yet" in page
+
+
+def test_two_runs_are_told_apart_by_what_differs(tmp_path: Path) -> None:
+    one, other = written(tmp_path / "a"), written(tmp_path / "b", policy={"transfer": False})
+    assert [run.label for run in read_runs([one, other])] == ["transfer = yes, freeze = prefix", "transfer = no"]
+    third = written(tmp_path / "c")
+    assert [run.label for run in read_runs([one, third])] == ["a", "c"]
+    twin = written(tmp_path / "elsewhere" / "a")
+    labels = [run.label for run in read_runs([one, twin])]
+    assert labels[0] != labels[1]
+    page = write_report(one, other)
+    assert page.name == "report-with-b.html"
+    assert "Side by side" in page.read_text("utf-8")
+
+
+def test_a_folder_without_a_run_is_said(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderUnusable, match=r"no run\.json"):
+        write_report(tmp_path)
+
+
+def test_an_event_that_was_not_written_by_a_run_is_said(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path / "r", identity())
+    record.event("storage", "", stored_bytes="many")
+    record.close()
+    with pytest.raises(CorruptRecord, match="what the repository holds"):
+        read_run(tmp_path / "r")
+
+
+def test_reading_leaves_the_record_as_it_is(tmp_path: Path) -> None:
+    folder = written(tmp_path / "r")
+    with RunView(folder) as view:
+        before = (view.reports(), view.sessions())
+    read_run(folder)
+    with RunView(folder) as view:
+        assert (view.reports(), view.sessions()) == before

@@ -1,0 +1,30 @@
+"""The command `daskevo`, also reachable as `dask evo`: one file per command.
+
+Dask, Keras and matplotlib are imported inside the commands that need them, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import click
+
+from daskevo_workflows.cli.group import Commands
+from daskevo_workflows.cli.models import models
+from daskevo_workflows.cli.nas import nas
+from daskevo_workflows.cli.report import report
+from daskevo_workflows.cli.verify import verify
+
+__all__ = ["main"]
+
+
+@click.group(
+    "evo",  # the name under `dask`, which takes it from here and not from the entry point
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="daskevo", prog_name="daskevo")
+def main() -> None:
+    """Neural architecture search with transfer learning on Dask: train no prefix twice."""
+
+
+for _command in (nas, models, verify, report):
+    main.add_command(_command)

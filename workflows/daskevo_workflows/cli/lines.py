@@ -1,0 +1,55 @@
+"""Lines for programs: one JSON object with exactly the keys that are promised, as the last line of stdout."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+NAS_KEYS = (
+    "evaluations",
+    "failures",
+    "best_quality",
+    "best_model",
+    "transferred",
+    "mean_frozen_share",
+    "runtime_s",
+    "evaluation_s",
+    "repository_s",
+    "stored_bytes",
+    "full_copy_bytes",
+    "live_models",
+    "population",
+)
+"""What ``daskevo nas --json`` ends with.
+
+``transferred``: evaluations that inherited something; ``stored_bytes``: payload of the living models;
+``population``: its size; ``repository_s`` and ``evaluation_s``: sums over trainers, in seconds.
+"""
+
+VERIFY_KEYS = ("clean", "differences", "models", "tensors", "payload_bytes")
+"""What ``daskevo verify --json`` ends with."""
+
+
+def json_line(keys: tuple[str, ...], values: Mapping[str, Any]) -> str:
+    """Return one line of JSON with these keys, in this order.
+
+    Raises
+    ------
+    KeyError
+        If a key is missing: a promise to programs is broken.
+    """
+    return json.dumps({key: _finite(values[key]) for key in keys}, allow_nan=False)
+
+
+def print_json_line(keys: tuple[str, ...], values: Mapping[str, Any]) -> None:
+    """Print the line to stdout."""
+    click.echo(json_line(keys, values))
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN: what is no number is null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

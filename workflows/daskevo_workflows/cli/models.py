@@ -1,0 +1,239 @@
+"""`daskevo models`: look into a repository without a cluster, and take trained models out of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from daskevo_workflows.cli.places import repository_root
+
+if TYPE_CHECKING:
+    from daskevo.repository import Repository
+
+    from daskevo.ownership.model_record import ModelRecord
+
+ROOT = click.argument("root", type=click.Path(path_type=Path))
+MODEL = click.argument("model_id")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for programs.")
+
+
+@click.group()
+def models() -> None:
+    """List, show and export the models of a repository.
+
+    ROOT is the repository, or the folder of a run that has it inside. It may be in use: nothing is changed.
+    """
+
+
+@models.command()
+@ROOT
+@click.option("--scope", help="Only models of this scope.")
+@click.option("--limit", type=click.IntRange(min=1), help="Only so many, the best first.")
+@AS_JSON
+def ls(root: Path, scope: str | None, limit: int | None, as_json: bool) -> None:
+    """List the published models, the best of each scope first."""
+    from daskevo_workflows.words import say_bytes, say_quality
+
+    records = sorted(
+        (record for record in _open(root).models() if scope is None or record.scope == scope), key=_rank_in_scope
+    )[:limit]
+    if as_json:
+        click.echo(json.dumps([_row(record) for record in records]))
+        return
+    rows = [("MODEL", "SCOPE", "QUALITY", "STEP", "STORED", "INHERITED FROM")]
+    rows += [
+        (
+            record.model_id,
+            record.scope,
+            say_quality(record.quality),
+            str(record.step),
+            say_bytes(record.own_bytes),
+            record.ancestor or "–",
+        )
+        for record in records
+    ]
+    _print_columns(rows, right={2, 3, 4})
+
+
+@models.command()
+@ROOT
+@MODEL
+@AS_JSON
+def show(root: Path, model_id: str, as_json: bool) -> None:
+    """Show one model: metrics, labels, layers with the model that each was last trained in."""
+    from daskevo.graph import ArchitectureGraph
+    from daskevo_workflows.words import plain, say_bytes, say_quality
+
+    repository = _open(root)
+    record = repository.record(model_id)
+    labels = repository.status(model_id).labels
+    graph = ArchitectureGraph.from_json(record.graph)
+    layers = [_layer(graph, number, record) for number in range(len(graph.layers))]
+    if as_json:
+        click.echo(json.dumps(_row(record) | {"labels": sorted(labels), "layers": layers, "extra": record.extra}))
+        return
+    facts = {
+        "model": record.model_id,
+        "scope": record.scope,
+        "objective": record.objective or "–",
+        "quality": say_quality(record.quality),
+        "metrics": ", ".join(f"{plain(name, 60)} {plain(value, 60)}" for name, value in record.metrics.items()) or "–",
+        "step": str(record.step),
+        "labels": ", ".join(sorted(labels)),
+        "parent": record.parent or "–",
+        "inherited from": record.ancestor or "–",
+        "parameters": f"{graph.parameters:,}",
+        "bytes": f"{say_bytes(record.own_bytes)} stored, {say_bytes(graph.nbytes)} as a full copy",
+    }
+    _print_columns([(f"{name}:", value) for name, value in facts.items()])
+    click.echo()
+    rows = [("LAYER", "KIND", "TENSORS", "BYTES", "TRAINED IN")]
+    rows += [
+        (
+            plain(layer["name"], 60),
+            plain(layer["kind"], 40),
+            str(layer["tensors"]),
+            say_bytes(layer["bytes"]) if layer["tensors"] else "",
+            ", ".join(layer["owners"]),
+        )
+        for layer in layers
+    ]
+    _print_columns(rows, right={2, 3})
+
+
+@models.command()
+@ROOT
+@MODEL
+@AS_JSON
+def lineage(root: Path, model_id: str, as_json: bool) -> None:
+    """Show the chain of models that a model inherited from, and who contributed which share of its bytes."""
+    from daskevo_workflows.words import say_bytes, say_quality, say_share
+
+    repository = _open(root)
+    chain = [_entry(repository, name) for name in repository.lineage(model_id)]
+    shares = repository.contributors(model_id)
+    whole = sum(share.nbytes for share in shares) or 1
+    if as_json:
+        contributors = [
+            {"model": share.owner, "tensors": len(share.numbers), "bytes": share.nbytes} for share in shares
+        ]
+        click.echo(json.dumps({"lineage": chain, "contributors": contributors}))
+        return
+    rows = [("", "MODEL", "QUALITY", "STATE")]
+    rows += [
+        ("" if depth == 0 else "←", entry["model"], say_quality(entry["quality"]), entry["state"])
+        for depth, entry in enumerate(chain)
+    ]
+    _print_columns(rows, right={2})
+    click.echo()
+    rows = [("WEIGHTS FROM", "TENSORS", "BYTES", "SHARE")]
+    rows += [
+        (share.owner, str(len(share.numbers)), say_bytes(share.nbytes), say_share(share.nbytes / whole))
+        for share in shares
+    ]
+    _print_columns(rows, right={1, 2, 3})
+
+
+@models.command()
+@ROOT
+@MODEL
+@click.argument("output", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@click.option("--overwrite", is_flag=True, help="Replace OUTPUT if it is there.")
+@click.option("--problem", help="A problem whose file registers custom layers that the model needs.")
+def export(root: Path, model_id: str, output: Path | None, overwrite: bool, problem: str | None) -> None:
+    """Write a model with its weights as a `.keras` file.
+
+    OUTPUT is MODEL_ID.keras in the current folder unless it is given.
+    """
+    from daskevo.errors import InvalidInput
+
+    path = Path(f"{model_id}.keras") if output is None else output
+    if path.suffix != ".keras":
+        raise InvalidInput(f"{path} does not end in .keras, the format that is written: name it so", path=str(path))
+    if path.exists() and not overwrite:
+        raise InvalidInput(f"{path} is there already: name another file, or add --overwrite", path=str(path))
+    if problem is not None:
+        from daskevo_workflows.problems import load_problem
+
+        load_problem(problem)
+    model = _open(root).load(model_id)
+    try:
+        model.save(path)
+    except OSError as error:
+        raise InvalidInput(f"{path} can't be written: {error.strerror or error}", path=str(path)) from error
+    click.echo(str(path))
+
+
+def _open(root: Path) -> Repository:
+    import daskevo
+
+    return daskevo.open(repository_root(root))
+
+
+def _rank_in_scope(record: ModelRecord) -> tuple[str, float, str]:
+    from daskevo.types import Objective
+
+    if record.quality is None:
+        return record.scope, float("inf"), record.model_id
+    rank = Objective.parse(record.objective).rank(record.quality) if record.objective else record.quality
+    return record.scope, -rank, record.model_id
+
+
+def _row(record: ModelRecord) -> dict[str, Any]:
+    return {
+        "model": record.model_id,
+        "scope": record.scope,
+        "objective": record.objective,
+        "quality": record.quality,
+        "metrics": record.metrics,
+        "step": record.step,
+        "parent": record.parent,
+        "ancestor": record.ancestor,
+        "own_bytes": record.own_bytes,
+    }
+
+
+def _layer(graph: Any, number: int, record: ModelRecord) -> dict[str, Any]:
+    layer = graph.layers[number]
+    entries = [record.owner_map.entries[tensor] for tensor in graph.tensor_numbers(number)]
+    signature = next(vertex.signature for vertex in graph.vertices if vertex.layer == number)
+    return {
+        "name": layer.name,
+        "kind": _kind(signature),
+        "tensors": len(layer.tensors),
+        "bytes": sum(spec.nbytes for spec in layer.tensors),
+        "owners": list(dict.fromkeys(entry.owner for entry in entries)),
+        "steps": max((entry.steps for entry in entries), default=0),
+    }
+
+
+def _kind(signature: str) -> str:
+    value = json.loads(signature)
+    name = value.get("class_name") if isinstance(value, dict) else None
+    return str(name) if name else "?"
+
+
+def _entry(repository: Repository, model_id: str) -> dict[str, Any]:
+    status = repository.status(model_id)
+    record = status.record
+    return {
+        "model": model_id,
+        "state": status.state,
+        "quality": None if record is None else record.quality,
+        "parent": None if record is None else record.parent,
+    }
+
+
+def _print_columns(rows: Sequence[tuple[str, ...]], right: Collection[int] = ()) -> None:
+    """Print rows in columns as wide as their widest cell; columns in `right` are aligned to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        click.echo("  ".join(cells).rstrip())

@@ -1,0 +1,112 @@
+"""The progress line of a search: one updating line on a terminal, plain lines every so often elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from typing import Protocol, TextIO
+
+from daskevo_workflows.words import plain, say_bytes, say_quality, say_seconds, say_share, say_times
+
+PLAIN_EVERY_S = 15.0
+"""Seconds between lines where there is no terminal: a log of a thousand evaluations stays readable."""
+
+
+class Progress(Protocol):
+    """What a search says of itself while it runs; bytes are None where they are not known yet."""
+
+    @property
+    def finished(self) -> int: ...
+    @property
+    def evaluations(self) -> int: ...
+    @property
+    def failures(self) -> int: ...
+    @property
+    def duplicates(self) -> int: ...
+    @property
+    def best_quality(self) -> float | None: ...
+    @property
+    def mean_frozen_share(self) -> float | None: ...
+    @property
+    def stored_bytes(self) -> int | None: ...
+    @property
+    def full_copy_bytes(self) -> int | None: ...
+    @property
+    def left_s(self) -> float | None: ...
+
+
+def say_progress(progress: Progress, metric: str) -> str:
+    """Return the line: evaluations, best quality, share of frozen vertices, bytes against full copies, time left."""
+    width = len(str(progress.evaluations))
+    parts = [
+        f"{progress.finished:>{width}}/{progress.evaluations} evaluations",
+        f"best {plain(metric, 30)} {say_quality(progress.best_quality)}",
+        f"{say_share(progress.mean_frozen_share)} frozen",
+    ]
+    if progress.stored_bytes is not None and progress.full_copy_bytes is not None:
+        saved = progress.full_copy_bytes / progress.stored_bytes if progress.stored_bytes else None
+        parts.append(
+            f"{say_bytes(progress.stored_bytes)} stored, full copies {say_bytes(progress.full_copy_bytes)} "
+            f"({say_times(saved)})"
+        )
+    if progress.failures:
+        parts.append(f"{progress.failures} failed")
+    if progress.finished < progress.evaluations:
+        parts.append(f"{say_seconds(progress.left_s)} left" if progress.left_s is not None else "time left unknown yet")
+    return " · ".join(parts)
+
+
+class ProgressLine:
+    """Shows progress on a stream.
+
+    Parameters
+    ----------
+    metric:
+        Name of the quality.
+    stream:
+        Where to; stderr, so that stdout stays for results.
+    clock:
+        Seconds, for the pace of plain lines.
+    """
+
+    def __init__(self, metric: str, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._metric = metric
+        self._stream = sys.stderr if stream is None else stream
+        self._terminal = self._stream.isatty()
+        self._clock = clock
+        self._shown_at: float | None = None
+        self._shown = ""
+
+    def __call__(self, progress: Progress) -> None:
+        line = say_progress(progress, self._metric)
+        if self._terminal:
+            width = shutil.get_terminal_size().columns - 1
+            self._write(f"\r\x1b[K{line if len(line) <= width else line[: width - 1] + '…'}")
+        elif line != self._shown and self._due(progress):
+            self._write(line + "\n")
+            self._shown_at = self._clock()
+        self._shown = line
+
+    def _due(self, progress: Progress) -> bool:
+        return (
+            self._shown_at is None
+            or progress.finished >= progress.evaluations
+            or self._clock() - self._shown_at >= PLAIN_EVERY_S
+        )
+
+    def close(self) -> None:
+        """Leave the last line standing."""
+        if self._terminal and self._shown:
+            self._write("\n")
+            self._shown = ""
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except UnicodeEncodeError:
+            # A terminal without UTF-8 shows the line in ASCII rather than ending the search.
+            self._stream.write(text.encode("ascii", "replace").decode())
+            self._stream.flush()

@@ -1,0 +1,26 @@
+"""`daskevo report`: the HTML report of one run, or of two side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("other", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where to write the page.  [default: RUN/report.html, or RUN/report-with-OTHER.html]",
+)
+def report(run: Path, other: Path | None, output: Path | None) -> None:
+    """Write the report of the run in folder RUN; with OTHER, of both side by side.
+
+    The page is one HTML file that loads nothing. The run may still be going on.
+    """
+    from daskevo_workflows.reports import write_report
+
+    click.echo(str(write_report(run, other, output)))

@@ -1,0 +1,231 @@
+"""From the record in a run's folder to the plain series of its report, while the run goes on or after."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+
+from daskevo.errors import CorruptRecord, DaskevoError
+from daskevo.runs import Event, RunView, Session
+from daskevo.search import Report, Request
+from daskevo.space import Space
+from daskevo.types import JSON, Objective
+from daskevo_workflows.reports.series import Evaluation, RunSeries, StorageSample
+
+STORAGE = "storage"
+"""Kind of the events that say what the repository holds for the run, with the facts that `StorageSample` names."""
+
+
+def read_runs(folders: Sequence[Path]) -> list[RunSeries]:
+    """Read one run, or several to be shown together, each with a label that tells it from the others.
+
+    Raises
+    ------
+    RunFolderUnusable
+        If a folder holds no run that can be read.
+    CorruptRecord
+        If a row of a record is not what was written.
+    """
+    runs = [read_run(folder) for folder in folders]
+    if len(runs) < 2:
+        return runs
+    policies, names = [run.facts.get("policy", "") for run in runs], [run.label for run in runs]
+    labels = next(
+        (words for words in (policies, names) if len(set(words)) == len(runs)),
+        [f"{run.label} {run.run_id[:8]}" for run in runs],
+    )
+    return [replace(run, label=label) for run, label in zip(runs, labels, strict=True)]
+
+
+def read_run(folder: Path) -> RunSeries:
+    """Read one run; see :func:`read_runs` for what may be raised."""
+    with RunView(folder) as view:
+        sessions, requests, reports = view.sessions(), view.requests(), view.reports()
+        clock = RunningTime(sessions)
+        times = view.report_times()
+        identity, about = view.info.identity, view.info.about
+        space = _space(identity.get("space"))
+        by_number = {request.number: request for request in requests}
+        skews = _skews(reports, times)
+        rows = [
+            _evaluation(report, by_number.get(report.number), times.get(report.number), clock, space, skews)
+            for report in reports
+        ]
+        return RunSeries(
+            label=view.info.name,
+            run_id=view.info.id,
+            objective=_objective(identity.get("objective")),
+            evaluations=tuple(sorted(rows, key=lambda row: (row.ended_s or 0.0, row.number))),
+            storage=tuple(_samples(view.events(STORAGE), clock)),
+            asked=_integer(about.get("evaluations")),
+            runtime_s=view.runtime_s,
+            workers=_integer(about.get("workers")),
+            state=_state(sessions, len(requests) - len(reports)),
+            facts=_facts(view, space, sessions),
+        )
+
+
+class RunningTime:
+    """Turns moments into seconds during which a process carried the run on: pauses between sessions take no room.
+
+    Examples
+    --------
+    >>> clock = RunningTime([Session(100.0, 110.0, "1", None), Session(500.0, 530.0, "2", "closed")])
+    >>> clock.at(105.0), clock.at(300.0), clock.at(501.0)
+    (5.0, 10.0, 11.0)
+    """
+
+    def __init__(self, sessions: Sequence[Session]) -> None:
+        self._spans: list[tuple[float, float, float]] = []
+        before = 0.0
+        for session in sessions:
+            self._spans.append((session.opened, session.last, before))
+            before += max(0.0, session.last - session.opened)
+
+    def at(self, moment: float) -> float:
+        """Return the running time at `moment`, in seconds since the first session was opened."""
+        for (opened, last, before), (following, _, _) in pairwise([*self._spans, (float("inf"), 0.0, 0.0)]):
+            if moment < following:
+                return before + min(max(0.0, moment - opened), max(0.0, last - opened))
+        return 0.0
+
+
+def _evaluation(
+    report: Report,
+    request: Request | None,
+    reported: float | None,
+    clock: RunningTime,
+    space: Space | None,
+    skews: Mapping[str | None, float],
+) -> Evaluation:
+    started = ended = None
+    if report.status == "duplicate":  # nothing ran: its figures are those of the evaluation that it repeats
+        ended = reported
+    elif report.started is not None and report.ended is not None:
+        skew = skews.get(report.worker, 0.0)
+        started, ended = report.started + skew, report.ended + skew
+    else:
+        ended = reported
+    failure = report.failure
+    return Evaluation(
+        number=report.number,
+        model_id=report.model_id,
+        status=report.status,
+        started_s=None if started is None else clock.at(started),
+        ended_s=None if ended is None else clock.at(ended),
+        worker=report.worker,
+        quality=report.quality,
+        step=report.step,
+        reason="" if failure is None else f"{failure.kind}: {failure.message}",
+        seconds=dict(report.seconds),
+        asked_transfer=request is None or (request.transfer and request.ancestor is not None),
+        parent=None if request is None else request.parent,
+        ancestor=report.ancestor,
+        prefix=report.prefix,
+        vertices=report.vertices,
+        frozen_share=report.frozen_share if report.status == "finished" else None,
+        parameters=report.parameters or None,
+        own_bytes=report.own_bytes if report.full_bytes else None,
+        full_bytes=report.full_bytes or None,
+        choices=_choices(space, request),
+    )
+
+
+def _skews(reports: Sequence[Report], times: Mapping[int, float]) -> dict[str | None, float]:
+    """Return worker -> seconds to add to its clock to have the recording process's, by its fastest report."""
+    skews: dict[str | None, float] = {}
+    for report in reports:
+        reported = times.get(report.number)
+        if report.status != "duplicate" and report.ended is not None and reported is not None:
+            late = reported - report.ended
+            skews[report.worker] = min(late, skews.get(report.worker, late))
+    return skews
+
+
+def _choices(space: Space | None, request: Request | None) -> dict[str, str]:
+    if space is None or request is None:
+        return {}
+    try:
+        return {name: _say(value) for name, value in space.values(request.candidate).items()}
+    except DaskevoError:
+        return {}  # a candidate of another space: the report shows the rest
+
+
+def _samples(events: Sequence[Event], clock: RunningTime) -> list[StorageSample]:
+    samples = []
+    for event in events:
+        try:
+            facts = event.facts
+            samples.append(
+                StorageSample(
+                    clock.at(event.time),
+                    int(facts["stored_bytes"]),
+                    int(facts["full_copy_bytes"]),
+                    int(facts["live_models"]),
+                )
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptRecord(f"expected what the repository holds, found the event {event.facts!r:.120}") from error
+    return samples
+
+
+def _space(value: JSON) -> Space | None:
+    try:
+        return Space.from_json(value)
+    except DaskevoError:
+        return None  # an older record: choices can't be named, all else can be shown
+
+
+def _objective(value: JSON) -> Objective:
+    return Objective.parse(value if isinstance(value, str) else "max quality")
+
+
+def _integer(value: JSON) -> int | None:
+    return value if type(value) is int else None
+
+
+def _state(sessions: Sequence[Session], pending: int) -> str:
+    ended = sessions[-1].ended if sessions else "closed"
+    if ended is None:
+        return f"running, or killed; {pending} evaluations without a report"
+    return f"{ended}; {pending} evaluations to be taken up again" if pending else ended
+
+
+def _facts(view: RunView, space: Space | None, sessions: Sequence[Session]) -> dict[str, str]:
+    info = view.info
+    facts: dict[str, str] = {}
+    for name, value in info.identity.items():
+        if name == "space" and space is not None:
+            facts["space"] = f"{space.name}: {len(space.choices)} choices, {space.size_text} candidates"
+        elif name == "problem" and isinstance(value, dict) and "name" in value:
+            facts["problem"] = str(value["name"])
+            if rest := {key: part for key, part in value.items() if key != "name"}:
+                facts["problem's settings"] = _say(rest)
+        else:
+            facts[name] = _say(value)
+    facts |= {name: _say(value) for name, value in info.about.items()}
+    facts["started"] = datetime.fromtimestamp(info.created, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    facts["sessions"] = str(len(sessions))
+    facts["run"] = info.id
+    return facts
+
+
+def _say(value: JSON) -> str:
+    """Say a JSON value in a line for people: ``freeze = prefix, transfer = yes``."""
+    match value:
+        case dict():
+            return ", ".join(f"{name} = {_say(part)}" for name, part in value.items())
+        case list():
+            return " ".join(_say(part) for part in value)
+        case bool():
+            return "yes" if value else "no"
+        case None:
+            return "none"
+        case str():
+            return value
+        case _:
+            return json.dumps(value)
