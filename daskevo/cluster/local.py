@@ -7,12 +7,12 @@ thread, the resource ``evaluation``, and share the cores and GPUs.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import dask
 from dask.system import CPU_COUNT
 from distributed import Nanny, Scheduler
 from distributed.deploy.spec import SpecCluster
@@ -46,6 +46,7 @@ def local_cluster(
     dashboard_address: str | None = ":0",
     env: Mapping[str, str] | None = None,
     asynchronous: bool = False,
+    silence_logs: int | bool = logging.WARNING,
     **options: Any,
 ) -> LocalEvoCluster:
     """Start a Dask cluster with providers and trainers on this machine.
@@ -73,6 +74,8 @@ def local_cluster(
         Further environment variables of all workers.
     asynchronous:
         Return a cluster for use in an event loop.
+    silence_logs:
+        Level under which Dask's own messages are not shown.
     **options:
         Passed on to every `distributed.Nanny`.
 
@@ -102,6 +105,7 @@ def local_cluster(
         "local_directory": None if local_directory is None else str(Path(local_directory).absolute()),
         "host": host,
         "dashboard": False,
+        "silence_logs": silence_logs,
         **options,
     }
     workers: dict[str, dict[str, Any]] = {
@@ -140,10 +144,14 @@ def local_cluster(
             "dashboard_address": dashboard_address,
         },
     }
-    with dask.config.set({"distributed.nanny.pre-spawn-environ": {"MALLOC_TRIM_THRESHOLD_": "65536"}}):
-        return LocalEvoCluster(
-            workers=workers, scheduler=scheduler, worker=trainer(trainers), asynchronous=asynchronous, name="daskevo"
-        )
+    return LocalEvoCluster(
+        workers=workers,
+        scheduler=scheduler,
+        worker=trainer(trainers),
+        asynchronous=asynchronous,
+        silence_logs=silence_logs,
+        name="daskevo",
+    )
 
 
 def trainer_environment(threads: int, gpu: str | None) -> dict[str, str]:

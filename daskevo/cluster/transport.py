@@ -128,12 +128,16 @@ async def answer(method: str, function: Handler, arguments: Mapping[str, Any]) -
 def value_of(reply: Any) -> Any:
     """Return the value in a reply, or raise the typed error that it carries."""
     if "error" in reply:
-        kind, message, facts = reply["error"]
-        cls = getattr(errors, kind, None)
-        if not (isinstance(cls, type) and issubclass(cls, errors.DaskevoError)):
-            cls = errors.ClusterError
-        raise cls(message, **facts)
+        raise typed_error(*reply["error"])
     return reply["value"]
+
+
+def typed_error(kind: str, message: str, facts: Mapping[str, Any]) -> errors.DaskevoError:
+    """Return the error of that name."""
+    cls = getattr(errors, kind, None)
+    if not (isinstance(cls, type) and issubclass(cls, errors.DaskevoError)):
+        cls = errors.ClusterError
+    return cls(message, **facts)
 
 
 def _plain(value: Any) -> Any:

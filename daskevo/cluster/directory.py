@@ -1,0 +1,152 @@
+"""Who serves which shard: the coordinator's table, cached, and messages that follow it until an answer or a deadline.
+
+A message that meets no owner, the wrong one or a dead one is sent again by a newer table. All of protocol.md's
+messages may be sent again: they name their attempt or tick and change sets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from daskevo.cluster.transport import NoAnswer, Transport
+from daskevo.errors import ShardUnavailable
+from daskevo.ownership.hashing import shard_of
+from daskevo.ownership.messages import Message
+from daskevo.ownership.replies import Reply, reply_from_wire
+from daskevo.ownership.table import ShardTable
+from daskevo.types import ModelId
+
+CALL_TIMEOUT_S = 10.0
+"""Longest wait for one answer about metadata, before the table is looked at again."""
+_FIRST_PAUSE_S = 0.02
+_LONGEST_PAUSE_S = 0.5
+
+
+class Directory:
+    """The shard table as one process knows it.
+
+    Parameters
+    ----------
+    transport:
+        How coordinator and providers are called.
+    fetch:
+        Returns the current table; asks the coordinator when None. The coordinator itself passes its own.
+    """
+
+    def __init__(self, transport: Transport, fetch: Callable[[], Awaitable[ShardTable]] | None = None) -> None:
+        self.transport = transport
+        self._fetch = fetch or self._ask_coordinator
+        self._table: ShardTable | None = None
+        self._refreshing: asyncio.Task[ShardTable] | None = None
+
+    async def table(self) -> ShardTable:
+        """Return the table, fetched at first use."""
+        return self._table if self._table is not None else await self.refresh()
+
+    async def refresh(self) -> ShardTable:
+        """Fetch the table anew; callers at the same time share one message."""
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.ensure_future(self._fetch())
+        # One impatient caller must not cancel the message of the others.
+        table = await asyncio.shield(self._refreshing)
+        if self._table is None or (table.generation, table.version) >= (self._table.generation, self._table.version):
+            self._table = table
+        return self._table
+
+    async def _ask_coordinator(self) -> ShardTable:
+        return ShardTable.from_wire(await self.transport.coordinator("table", timeout_s=CALL_TIMEOUT_S))
+
+    async def providers(self) -> dict[str, str]:
+        """Return name -> address of the providers that serve shards now."""
+        table = await self.table()
+        return dict(sorted({(place.name, place.address) for place in table.places.values() if place is not None}))
+
+    async def shard_of(self, model_id: ModelId) -> int:
+        """Return the shard that is home to a model."""
+        return shard_of(model_id, (await self.table()).shards)
+
+    async def call(
+        self, shard: int, method: str, *, timeout_s: float, call_timeout_s: float | None = None, **arguments: Any
+    ) -> Any:
+        """Call the provider that serves `shard`, following the table.
+
+        The method answers None for "not mine". `call_timeout_s` limits one try (the whole time when None).
+
+        Raises
+        ------
+        ShardUnavailable
+            If no provider answered for the shard within `timeout_s` seconds.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        found, pause, worker = "no provider serves it", _FIRST_PAUSE_S, None
+        while (left := deadline - loop.time()) > 0:
+            place = (await self.table()).places[shard]
+            if place is not None:
+                worker, address = place.name, place.address
+                try:
+                    value = await self.transport.provider(
+                        address, method, timeout_s=min(left, call_timeout_s or left), shard=shard, **arguments
+                    )
+                except NoAnswer as error:
+                    found = str(error)
+                else:
+                    if value is not None:
+                        return value
+                    found = f"{worker} at {address} does not serve it any more"
+            await asyncio.sleep(min(pause, max(deadline - loop.time(), 0)))
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
+            await self.refresh()
+        raise ShardUnavailable(
+            f"shard {shard} gave no answer to {method!r} within {timeout_s:.1f} s: {found}; "
+            "check that a worker with the resource 'provider' is running, then try again",
+            shard=shard,
+            worker=worker,
+            method=method,
+        )
+
+    async def ask(self, shard: int, messages: Sequence[Message], timeout_s: float) -> list[Reply]:
+        """Send messages to one shard, carried out in order; return their replies."""
+        wires = await self.call(
+            shard,
+            "ask",
+            timeout_s=timeout_s,
+            call_timeout_s=CALL_TIMEOUT_S,
+            messages=[message.to_wire() for message in messages],
+        )
+        return [reply_from_wire(wire) for wire in wires]
+
+    async def everywhere(
+        self, method: str, *, timeout_s: float, **arguments: Any
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """Call every provider that serves shards at once.
+
+        Returns
+        -------
+        answers:
+            Name of the provider -> its answer.
+        silent:
+            Name of the provider -> why it did not answer in time.
+        """
+        providers = await self.providers()
+        results = await asyncio.gather(
+            *(
+                self.transport.provider(address, method, timeout_s=timeout_s, **arguments)
+                for address in providers.values()
+            ),
+            return_exceptions=True,
+        )
+        answers: dict[str, Any] = {}
+        silent: dict[str, str] = {}
+        for name, result in zip(providers, results, strict=True):
+            if isinstance(result, NoAnswer):
+                silent[name] = str(result)
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                answers[name] = result
+        if silent:
+            await self.refresh()
+        return answers, silent

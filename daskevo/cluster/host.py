@@ -1,0 +1,444 @@
+"""What a provider does, whatever process it lives in: holds shards, answers queries, serves tensors, retires, audits.
+
+No distributed here but the transport that it is given: the same host serves under a Dask worker and, without a cluster,
+for a repair of a root.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from daskevo.catalogue import PrefixIndex, Query
+from daskevo.cluster.auditing import audit_shard, take_snapshot
+from daskevo.cluster.matching import Question, match_to_wire
+from daskevo.cluster.serving import ServedShard, Summary, open_shard, published, summary_of
+from daskevo.cluster.session import Session
+from daskevo.cluster.transport import Handler
+from daskevo.errors import ClusterError, DaskevoError, ModelLost, RepositoryError, ShardFenced
+from daskevo.ownership.messages import Drop, DropAttempt, FinishRetirement, Put, Refer, message_from_wire
+from daskevo.ownership.model_record import ModelRecord
+from daskevo.ownership.references import numbers_in
+from daskevo.ownership.state import Effects, Retirement
+from daskevo.store.pack import pack
+from daskevo.store.root import Root
+from daskevo.store.tiers import DurableTensors, Tensors
+from daskevo.types import ModelId, Objective, Tick
+
+logger = logging.getLogger(__name__)
+
+OPENINGS_AT_ONCE = 8
+"""Shards opened at the same time: each waits for the disk several times."""
+AUDIT_EVERY_S = 600.0
+_RETRY_S = (0.1, 0.5, 2.0, 10.0)
+
+
+class ShardHost:
+    """The shards of one provider.
+
+    Parameters
+    ----------
+    name:
+        Of the worker, as the coordinator's table has it.
+    root:
+        The repository's folder; None for one in memory.
+    tensors:
+        Where tensors are kept.
+    session:
+        For messages to other shards and the coordinator.
+    """
+
+    def __init__(self, name: str, root: Root | None, tensors: Tensors, session: Session) -> None:
+        self.name = name
+        self.root = root
+        self.tensors = tensors
+        self.session = session
+        self.index = PrefixIndex()
+        self.index_bytes: dict[ModelId, int] = {}
+        """Published model -> bytes of all its tensors, inherited ones included."""
+        self.shards: dict[int, ServedShard] = {}
+        self._opening: dict[int, asyncio.Future[None]] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def methods(self) -> dict[str, Handler]:
+        """Return what is served under names of operations."""
+        return {
+            "open_shards": self.open_shards,
+            "close_shards": self.close_shards,
+            "ask": self.ask,
+            "refer": self.refer,
+            "read": self.read,
+            "put": self.put,
+            "match": self.match,
+            "drop_attempts": self.drop_attempts,
+            "forget_lost": self.forget_lost,
+            "models": self.models,
+            "records": self.records,
+            "snapshots": self.snapshots,
+            "audit": self.audit,
+            "check_segments": self.check_segments,
+            "stats": self.stats,
+        }
+
+    def local_methods(self) -> dict[str, Handler]:
+        """Return the same for calls in this process: tensors are handed over, not packed."""
+        return {
+            **self.methods(),
+            "refer": partial(self.refer, local=True),
+            "read": partial(self.read, local=True),
+        }
+
+    # -- opening and closing ---------------------------------------------------------------------------------------------
+
+    async def open_shards(self, shards: Sequence[int], generation: int, floors: Sequence[Any]) -> dict[str, Any]:
+        """Open shards, several at a time, in threads.
+
+        Returns
+        -------
+        ``{"opened": [[shard, epoch], ...], "failed": [[shard, kind of error, message], ...]}``
+        """
+        floor_of = {number: Tick.parse(tick) for number, tick in floors}
+        limit = asyncio.Semaphore(OPENINGS_AT_ONCE)
+        opened: list[list[int]] = []
+        failed: list[list[Any]] = []
+
+        async def one(number: int) -> None:
+            async with limit:
+                try:
+                    served = await self._open(number, generation, floor_of.get(number, Tick(0, 0)))
+                    opened.append([number, served.epoch])
+                except DaskevoError as error:
+                    logger.warning("daskevo: %s can't open shard %d: %s", self.name, number, error)
+                    failed.append([number, type(error).__name__, error.message])
+
+        await asyncio.gather(*map(one, shards))
+        return {"opened": opened, "failed": failed}
+
+    def close_shards(self, shards: Sequence[int]) -> None:
+        """Stop serving shards that were given to another provider."""
+        for number in shards:
+            if number in self.shards:
+                self._stop(self.shards[number])
+
+    async def _open(self, number: int, generation: int, floor: Tick) -> ServedShard:
+        served = self.shards.get(number)
+        if served is not None and served.shard.state.generation == generation:
+            return served  # the message was sent again
+        if served is not None:
+            self._stop(served)
+        folder = None if self.root is None else self.root.shard(number)
+        shard, summaries = await asyncio.to_thread(open_shard, folder, self.tensors, number, generation, floor)
+        if self._closed:
+            if folder is not None:
+                folder.close()
+            raise ShardFenced(f"{self.name} is closing", shard=number)
+        served = ServedShard(shard, folder, self.tensors, self._on_effects)
+        for model_id, record in published(shard).items():
+            self._insert(record, summaries[model_id])
+        self.shards[number] = served
+        self._spawn(self._after_opening(served))
+        return served
+
+    async def _after_opening(self, served: ServedShard) -> None:
+        await self._carried_out(served, served.shard.opening)
+        for retirement in served.shard.retiring():
+            self._spawn(self._retire(served, retirement))
+
+    async def _carried_out(self, served: ServedShard, effects: Effects) -> None:
+        try:
+            await served.carry_out(effects)
+        except ShardFenced as error:
+            self._fenced(served, error)
+
+    def _stop(self, served: ServedShard) -> None:
+        if self.shards.get(served.number) is served:
+            del self.shards[served.number]
+        for model_id in published(served.shard):
+            self._unpublish(model_id)
+        served.close()
+
+    def _fenced(self, served: ServedShard, error: ShardFenced) -> None:
+        """Stop serving a shard that has another owner, and tell the coordinator."""
+        if self.shards.get(served.number) is not served:
+            return
+        logger.warning("daskevo: %s stops serving shard %d: %s", self.name, served.number, error)
+        epoch = served.epoch
+        self._stop(served)
+        self._spawn(self._tell_fenced(served.number, epoch, error))
+
+    async def _tell_fenced(self, number: int, epoch: int, error: ShardFenced) -> None:
+        await self.session.transport.coordinator(
+            "fenced", timeout_s=10.0, shard=number, provider=self.name, epoch=epoch, reason=error.message
+        )
+
+    async def close(self) -> None:
+        """Stop serving; the journals stay as they are for the next owner."""
+        self._closed = True
+        for task in list(self._background):
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        for served in list(self.shards.values()):
+            self._stop(served)
+
+    # -- background ------------------------------------------------------------------------------------------------------
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._closed:
+            work.close()
+            return
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if task.cancelled() or task.exception() is None:
+            return
+        error = task.exception()
+        if isinstance(error, (ClusterError, RepositoryError)):
+            logger.info("daskevo: %s leaves work to the next audit: %s", self.name, error)
+        else:
+            logger.error("daskevo: background work of %s failed", self.name, exc_info=error)
+
+    def start_audits(self) -> None:
+        """Audit all shards every ten minutes, beside all other work."""
+        self._spawn(self._audits())
+
+    async def _audits(self) -> None:
+        while True:
+            await asyncio.sleep(AUDIT_EVERY_S)
+            try:
+                await self.audit()
+            except (ClusterError, RepositoryError) as error:
+                logger.info("daskevo: audit of %s was cut short: %s", self.name, error)
+
+    def _on_effects(self, served: ServedShard, effects: Effects) -> None:
+        for model_id in effects.unpublished:
+            self._unpublish(model_id)
+        if effects.published is not None:
+            record = served.shard.state.models[effects.published].record
+            if served.shard.state.models[effects.published].state == "published":
+                self._insert(record, summary_of(record))
+        for retirement in effects.retire:
+            self._spawn(self._retire(served, retirement))
+
+    def _insert(self, record: ModelRecord, summary: Summary) -> None:
+        rank = None
+        if record.objective is not None and record.quality is not None:
+            rank = Objective.parse(record.objective).rank(record.quality)
+        self.index.insert(record.scope, record.model_id, summary.ids, rank, record.created)
+        self.index_bytes[record.model_id] = summary.nbytes
+
+    def _unpublish(self, model_id: ModelId) -> None:
+        self.index.remove(model_id)
+        self.index_bytes.pop(model_id, None)
+
+    async def _retire(self, served: ServedShard, retirement: Retirement) -> None:
+        """Drop a retiring model's bits at all other owners, then write that it is retired; repeat until it is done."""
+        attempt = 0
+        while self.shards.get(served.number) is served:
+            try:
+                for owner in retirement.uses:
+                    shard = await self.session.directory.shard_of(owner)
+                    try:
+                        await self.session.directory.ask(
+                            shard, [Drop(owner, retirement.model, retirement.attempt)], self.session.timeout_s
+                        )
+                    except ModelLost:
+                        continue
+                await served.ask([FinishRetirement(retirement.model, retirement.attempt)])
+            except ShardFenced as error:
+                self._fenced(served, error)
+                return
+            except (ClusterError, RepositoryError) as error:
+                logger.info("daskevo: retiring %s goes on later: %s", retirement.model, error)
+                await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
+                attempt += 1
+            else:
+                return
+
+    # -- served ----------------------------------------------------------------------------------------------------------
+
+    async def _with(self, shard: int, work: Callable[[ServedShard], Coroutine[Any, Any, Any]]) -> Any:
+        """Run work on a shard; None if it is not mine (any more)."""
+        served = self.shards.get(shard)
+        if served is None:
+            return None
+        try:
+            return await work(served)
+        except ShardFenced as error:
+            self._fenced(served, error)
+            return None
+
+    async def ask(self, shard: int, messages: Sequence[Any]) -> list[Any] | None:
+        """Carry out messages of one shard in order."""
+        decoded = [message_from_wire(message) for message in messages]
+
+        async def work(served: ServedShard) -> list[Any]:
+            return [reply.to_wire() for reply in await served.ask(decoded)]
+
+        return await self._with(shard, work)  # type: ignore[no-any-return]
+
+    async def refer(self, shard: int, message: Any, local: bool = False) -> dict[str, Any] | None:
+        """Reserve and read tensors of one owner."""
+        decoded = message_from_wire(message)
+        assert isinstance(decoded, Refer)
+
+        async def work(served: ServedShard) -> dict[str, Any]:
+            reply, arrays = await served.refer(decoded)
+            return {"reply": reply.to_wire(), **await self._tensors(arrays, local)}
+
+        return await self._with(shard, work)  # type: ignore[no-any-return]
+
+    async def read(
+        self, shard: int, model: str, attempt: Any, numbers: Sequence[int], local: bool = False
+    ) -> dict[str, Any] | None:
+        """Read tensors that the caller has reserved."""
+
+        async def work(served: ServedShard) -> dict[str, Any]:
+            arrays = await served.read(ModelId(model), Tick.parse(attempt), frozenset(numbers))
+            return await self._tensors(arrays, local)
+
+        return await self._with(shard, work)  # type: ignore[no-any-return]
+
+    async def _tensors(self, arrays: dict[int, Any], local: bool) -> dict[str, Any]:
+        if local:
+            return {"arrays": arrays}
+        header, block = await asyncio.to_thread(pack, arrays)
+        return {"header": header, "block": block}
+
+    async def put(self, shard: int, message: Any, header: Sequence[Any], block: Any) -> Any:
+        """Store, stage and publish."""
+        decoded = message_from_wire(message)
+        assert isinstance(decoded, Put)
+
+        async def work(served: ServedShard) -> Any:
+            return (await served.put(decoded, header, block)).to_wire()
+
+        return await self._with(shard, work)
+
+    def match(self, scope: str, questions: Sequence[Any], records: bool) -> dict[str, Any]:
+        """Return the best match of each query among my models, and their records if asked."""
+        queries = [Question.from_wire(value) for value in questions]
+        found = self.index.best_many(scope, [Query(*query) for query in queries])
+        brought = {}
+        if records:
+            for match in found:
+                record = None if match is None else self._record(match.model_id)
+                if record is not None:
+                    brought[record.model_id] = record.to_wire()
+        return {"matches": [match_to_wire(match) for match in found], "records": brought}
+
+    def _record(self, model_id: ModelId) -> ModelRecord | None:
+        for served in self.shards.values():
+            model = served.shard.state.models.get(model_id)
+            if model is not None:
+                return model.record
+        return None
+
+    async def drop_attempts(self, attempts: Sequence[Any]) -> int:
+        """Give back all bits of attempts that were settled, at all owners of my shards."""
+        messages = [DropAttempt(model, Tick.parse(attempt)) for model, attempt in attempts]
+        for number in list(self.shards):
+
+            async def work(served: ServedShard) -> bool:
+                await served.ask(messages)
+                return True
+
+            await self._with(number, work)
+        return len(messages)
+
+    async def forget_lost(self) -> int:
+        """Match no model any more that inherits from a shard that is lost for good."""
+        table = await self.session.directory.refresh()
+        gone = 0
+        for served in self.shards.values():
+            for model_id, record in published(served.shard).items():
+                if model_id in self.index and table.lost_owners(record.owner_map, record.attempt):
+                    self.index.remove(model_id)
+                    gone += 1
+        return gone
+
+    def models(self, scope: str | None) -> list[Any]:
+        """Return ``[id, scope, state, quality, step, created, labels, own bytes]`` of my published models."""
+        return [
+            [
+                model_id,
+                model.record.scope,
+                model.state,
+                model.record.quality,
+                model.record.step,
+                list(model.record.created),
+                sorted(model.held),
+                model.record.own_bytes,
+            ]
+            for served in self.shards.values()
+            for model_id, model in served.shard.state.models.items()
+            if model.state == "published" and scope in (None, model.record.scope)
+        ]
+
+    def records(self, shards: Sequence[int] | None = None) -> list[Any]:
+        """Return all records, tombstones included: what lineage is answered from."""
+        return [
+            model.record.to_wire() for served in self._chosen(shards) for model in served.shard.state.models.values()
+        ]
+
+    async def snapshots(self) -> list[Any]:
+        """Return what my shards tell the audit and verify about themselves."""
+        return [(await take_snapshot(served)).to_wire() for served in self._chosen(None)]
+
+    async def audit(self) -> int:
+        """Audit my shards now; return how many drops and files that took."""
+        taken = 0
+        for served in self._chosen(None):
+            try:
+                taken += await audit_shard(served, self.session)
+            except ShardFenced as error:
+                self._fenced(served, error)
+        return taken
+
+    async def check_segments(self) -> list[list[Any]]:
+        """Read every live tensor and compare it with its checksum: ``[model, what is wrong]`` of the damaged ones."""
+        wrong = []
+        for served in self._chosen(None):
+            for (model_id, attempt), mask in list(served.shard.state.references.alive.items()):
+                try:
+                    await served.read(model_id, attempt, numbers_in(mask))
+                except RepositoryError as error:
+                    if (model_id, attempt) in served.shard.state.references.alive:
+                        wrong.append([model_id, error.message])
+        return wrong
+
+    def _chosen(self, shards: Sequence[int] | None) -> list[ServedShard]:
+        return [served for number, served in sorted(self.shards.items()) if shards is None or number in shards]
+
+    def stats(self) -> dict[str, Any]:
+        """Return counts and bytes of this provider."""
+        states = [served.shard.state for served in self.shards.values()]
+        models = [model for state in states for model in state.models.values()]
+        stored, memory = self.tensors.payload_bytes, self.tensors.memory_bytes
+        return {
+            "shards": sorted(self.shards),
+            "models": len(self.index_bytes),
+            "tombstones": sum(model.state == "retired" for model in models),
+            "staged": sum(len(attempts) for state in states for attempts in state.staged.values()),
+            "references": sum(1 for state in states for _ in state.references),
+            "tensors": len(self.tensors),
+            "payload_bytes": stored,
+            "memory_bytes": memory,
+            "spilled_bytes": 0 if isinstance(self.tensors, DurableTensors) else stored - memory,
+            # Of retired models, kept for descendants and reservations.
+            "retained_bytes": sum(
+                model.record.own[number].nbytes
+                for state in states
+                for model_id, model in state.models.items()
+                if model.state != "published"
+                for number in numbers_in(state.references.there(model_id))
+            ),
+            "full_copy_bytes": sum(self.index_bytes.values()),
+            "background": len(self._background),
+        }

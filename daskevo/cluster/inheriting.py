@@ -1,0 +1,247 @@
+"""Inherit: begin, match, open, and reserve with the read in one message; gone, and the next best match is tried.
+
+Each try of an ancestor is an attempt of its own: under the same one, a late drop of the first try would take the second
+try's reservation (protocol.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from daskevo.catalogue import Match
+from daskevo.cluster.matching import Question, best_matches
+from daskevo.cluster.session import Caller, Session
+from daskevo.errors import ClusterError, ModelExists, ModelRetired, RepositoryError
+from daskevo.graph import ArchitectureGraph, Prefix, longest_common_prefix
+from daskevo.ownership.messages import Drop, Refer
+from daskevo.ownership.model_record import ModelRecord
+from daskevo.ownership.owner_map import OwnerEntry
+from daskevo.ownership.replies import Refused, Reserved, reply_from_wire
+from daskevo.store.pack import unpack
+from daskevo.types import Attempt, ModelId
+
+Array = np.ndarray[Any, Any]
+
+
+class Gone(Exception):
+    """Tensors of an ancestor could not be reserved; caught here, and the next match is tried."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass
+class Reservation:
+    """What one attempt to make a model has: its ancestor, and the inherited tensors, reserved at their owners.
+
+    Parameters
+    ----------
+    entries:
+        Tensor number of the child -> the ancestor's entry for it.
+    arrays:
+        Tensor number of the child -> its value, read-only.
+    tried:
+        Ancestors that were the best match but could not be inherited from -> why.
+    silent:
+        What did not answer the query: provider or shard -> why.
+    seconds:
+        Where the time went: ``match_s``, ``reserve_s``.
+    """
+
+    model_id: ModelId
+    attempt: Attempt
+    ancestor: ModelRecord | None = None
+    ancestor_graph: ArchitectureGraph | None = None
+    prefix: Prefix = field(default_factory=lambda: Prefix(()))
+    entries: dict[int, OwnerEntry] = field(default_factory=dict)
+    arrays: dict[int, Array] = field(default_factory=dict)
+    tried: dict[ModelId, str] = field(default_factory=dict)
+    silent: Mapping[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def owners(self) -> dict[ModelId, frozenset[int]]:
+        """Owner -> its numbers that are reserved."""
+        return by_owner(self.entries.values())
+
+
+def by_owner(entries: Any) -> dict[ModelId, frozenset[int]]:
+    """Group owner entries: owner -> numbers in its own enumeration."""
+    owners: dict[ModelId, set[int]] = {}
+    for entry in entries:
+        owners.setdefault(entry.owner, set()).add(entry.number)
+    return {owner: frozenset(numbers) for owner, numbers in owners.items()}
+
+
+async def check_id_is_free(session: Session, model_id: ModelId) -> None:
+    """Ask home first, so that a task that is run again after its put trains nothing.
+
+    Raises
+    ------
+    ModelExists
+        With the record of the model that has this id as `record`.
+    """
+    standing = await session.standing(model_id)
+    if standing.state in ("published", "retiring", "retired"):
+        raise ModelExists(
+            f"{model_id!r} is {standing.state} already: ids are never used again. If this task was run twice, its "
+            "result is this error's `record`; otherwise choose another id",
+            model_id=model_id,
+            state=standing.state,
+            record=standing.record,
+        )
+
+
+async def reserve_best(
+    session: Session,
+    caller: Caller,
+    model_id: ModelId,
+    graph: ArchitectureGraph,
+    scope: str,
+    *,
+    weigh: str = "vertex",
+    match: Match | None = None,
+    ancestor: ModelId | None = None,
+) -> Reservation:
+    """Reserve and read the longest prefix of the best ancestor.
+
+    Parameters
+    ----------
+    match:
+        Answer of an earlier query: tried first, then the next best.
+    ancestor:
+        The only model to inherit from.
+
+    Returns
+    -------
+    A reservation without ancestor if no model of the scope shares a tensor-bearing prefix.
+
+    Raises
+    ------
+    UnknownModel, ModelRetired, ModelLost
+        If `ancestor` was named and can't be inherited from.
+    AttemptOver
+        If the holder has ended.
+    """
+    tried: dict[ModelId, str] = {}
+    silent: Mapping[str, str] = {}
+    seconds = {"match_s": 0.0, "reserve_s": 0.0}
+    while True:
+        attempt = await session.begin(caller, model_id)
+        try:
+            started = perf_counter()
+            record: ModelRecord | None
+            if ancestor is not None:
+                record = await session.open(ancestor)
+            elif match is not None:
+                record = await _open_match(session, match, tried)
+                match = None
+                if record is None:
+                    await session.end(attempt, settled=True)
+                    continue
+            else:
+                record, silent = await _best(session, graph, scope, weigh, tried)
+            seconds["match_s"] += perf_counter() - started
+            reservation = Reservation(model_id, attempt, tried=tried, silent=silent, seconds=seconds)
+            if record is None:
+                return reservation
+            started = perf_counter()
+            await _reserve(session, reservation, graph, record)
+            seconds["reserve_s"] += perf_counter() - started
+        except Gone as gone:
+            tried[record.model_id] = gone.reason  # type: ignore[union-attr]
+            if ancestor is not None:
+                raise ModelRetired(
+                    f"{ancestor!r} can't be inherited from: {gone.reason}", model_id=ancestor, reason=gone.reason
+                ) from None
+        except BaseException:
+            # Also cancelled in the middle of a refer: only the coordinator can still tell what was reserved.
+            await asyncio.shield(session.end(attempt, settled=False))
+            raise
+        else:
+            return reservation
+
+
+async def _open_match(session: Session, match: Match, tried: dict[ModelId, str]) -> ModelRecord | None:
+    try:
+        return await session.open(match.model_id)
+    except RepositoryError as error:
+        tried[match.model_id] = str(error)
+        return None
+
+
+async def _best(
+    session: Session, graph: ArchitectureGraph, scope: str, weigh: str, tried: dict[ModelId, str]
+) -> tuple[ModelRecord | None, Mapping[str, str]]:
+    question = Question.of(graph, weigh, tried)
+    answer = await best_matches(session.directory, scope, [question], timeout_s=session.timeout_s / 2, records=True)
+    (match,) = answer.matches
+    return (None if match is None else answer.records[match.model_id]), answer.silent
+
+
+async def _reserve(session: Session, reservation: Reservation, graph: ArchitectureGraph, record: ModelRecord) -> None:
+    """Refer to all wanted tensors at their owners, in parallel, and read them; all or nothing."""
+    other, prefix = await asyncio.to_thread(_prefix, graph, record)
+    pairs = prefix.tensors(graph, other)
+    entries = {mine: record.owner_map.entries[theirs] for mine, theirs in pairs}
+    read: dict[tuple[ModelId, int], Array] = {}
+    owners = by_owner(entries.values())
+    results = await asyncio.gather(
+        *(
+            refer(session, Refer(owner, reservation.model_id, reservation.attempt, numbers))
+            for owner, numbers in owners.items()
+        ),
+        return_exceptions=True,
+    )
+    trouble = [result for result in results if isinstance(result, BaseException)]
+    if trouble:
+        for error in trouble:
+            if not isinstance(error, (Gone, ClusterError, RepositoryError)):
+                raise error
+        await give_back(session, reservation.model_id, reservation.attempt, owners)
+        raise Gone(str(trouble[0]))
+    for owner, arrays in zip(owners, results, strict=True):
+        read.update(((owner, number), array) for number, array in arrays.items())  # type: ignore[union-attr]
+    reservation.ancestor, reservation.ancestor_graph, reservation.prefix = record, other, prefix
+    reservation.entries = entries
+    reservation.arrays = {mine: read[entry.owner, entry.number] for mine, entry in entries.items()}
+
+
+async def give_back(session: Session, model_id: ModelId, attempt: Attempt, owners: Iterable[ModelId]) -> None:
+    """Give back an attempt that was never staged: drops at every owner asked, then end."""
+    heard = await session.give_back(Drop(owner, model_id, attempt) for owner in owners)
+    await session.end(attempt, settled=heard)
+
+
+def _prefix(graph: ArchitectureGraph, record: ModelRecord) -> tuple[ArchitectureGraph, Prefix]:
+    other = ArchitectureGraph.from_json(record.graph)
+    return other, longest_common_prefix(graph, other)
+
+
+async def refer(session: Session, message: Refer) -> dict[int, Array]:
+    """Reserve tensors of one owner and read them, in one message: number in the owner -> value, read-only.
+
+    Raises
+    ------
+    Gone
+        If one of them is not there.
+    ShardUnavailable
+        If the owner's shard gave no answer in time.
+    """
+    shard = await session.directory.shard_of(message.owner)
+    answer = await session.directory.call(shard, "refer", timeout_s=session.timeout_s, message=message.to_wire())
+    reply = reply_from_wire(answer["reply"])
+    if isinstance(reply, Refused):
+        raise Gone(f"tensors of {message.owner!r} are {reply.reason}")
+    if not isinstance(reply, Reserved):
+        raise await session.missing(message.owner, "unknown")
+    if "arrays" in answer:  # the provider is this very process: its own read-only arrays
+        return answer["arrays"]  # type: ignore[no-any-return]
+    return unpack(answer["header"], answer["block"])

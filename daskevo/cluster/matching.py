@@ -1,0 +1,127 @@
+"""Best matches over all providers: scatter one batch of queries, take the maximum of the answers.
+
+Exact, because matches are totally ordered (prefix.md). Providers that don't answer in time, and shards that nobody
+serves, make the answer partial, and it says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from daskevo.catalogue import Match
+from daskevo.cluster.directory import Directory
+from daskevo.graph import ArchitectureGraph, weights
+from daskevo.ownership.model_record import ModelRecord
+from daskevo.types import ModelId, Tick, VertexId
+
+_ID_BYTES = 16
+
+
+class Question(NamedTuple):
+    """One query as it travels: vertex ids, their weights, models that must not be the answer."""
+
+    ids: tuple[VertexId, ...]
+    weights: tuple[int, ...] | None = None
+    exclude: frozenset[ModelId] = frozenset()
+
+    @classmethod
+    def of(cls, graph: ArchitectureGraph, by: str = "vertex", exclude: Iterable[ModelId] = ()) -> Question:
+        """Make the query of a graph, its vertices weighed by ``"vertex"`` or ``"bytes"``."""
+        weighed = tuple(weights(graph, by))  # type: ignore[arg-type]
+        return cls(graph.ids, None if by == "vertex" else weighed, frozenset(exclude))
+
+    def to_wire(self) -> list[Any]:
+        return [b"".join(self.ids), None if self.weights is None else list(self.weights), sorted(self.exclude)]
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Question:
+        packed, weighed, exclude = value
+        ids = tuple(VertexId(packed[start : start + _ID_BYTES]) for start in range(0, len(packed), _ID_BYTES))
+        return cls(ids, None if weighed is None else tuple(weighed), frozenset(exclude))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the providers found for one batch of queries.
+
+    Parameters
+    ----------
+    matches:
+        The best match of each query, or None.
+    records:
+        Records of the winners, by model, as far as they were asked for.
+    silent:
+        What is missing in the answer: provider or shard -> why.
+    """
+
+    matches: tuple[Match | None, ...]
+    records: Mapping[ModelId, ModelRecord]
+    silent: Mapping[str, str]
+
+
+def match_to_wire(match: Match | None) -> list[Any] | None:
+    """Return a match as msgpack carries it."""
+    return None if match is None else [match.score, match.rank, list(match.created), match.model_id]
+
+
+def match_from_wire(value: Any) -> Match | None:
+    """Read what `match_to_wire` wrote."""
+    return None if value is None else Match(value[0], value[1], Tick.parse(value[2]), ModelId(value[3]))
+
+
+def best_of(answers: Iterable[Sequence[Match | None]]) -> tuple[Match | None, ...]:
+    """Reduce the answers of all providers: the best match of each query."""
+    return tuple(
+        max((match for match in column if match is not None), default=None) for column in zip(*answers, strict=True)
+    )
+
+
+async def best_matches(
+    directory: Directory, scope: str, questions: Sequence[Question], *, timeout_s: float, records: bool = False
+) -> Answer:
+    """Ask all providers at once.
+
+    Parameters
+    ----------
+    timeout_s:
+        Longest wait for one provider; who is later makes the answer partial.
+    records:
+        Whether each answer brings the record of its match (saves a round trip for few queries).
+    """
+    table = await directory.table()
+    silent = {f"shard {shard}": "no provider serves it" for shard, place in table.places.items() if place is None}
+    if silent:
+        table = await directory.refresh()
+        silent = {f"shard {shard}": "no provider serves it" for shard, place in table.places.items() if place is None}
+    answers, late = await directory.everywhere(
+        "match",
+        timeout_s=timeout_s,
+        scope=scope,
+        questions=[question.to_wire() for question in questions],
+        records=records,
+    )
+    if late:
+        # Their shards may have been opened elsewhere meanwhile: one more try by the new table.
+        again, late = await directory.everywhere(
+            "match",
+            timeout_s=timeout_s,
+            scope=scope,
+            questions=[question.to_wire() for question in questions],
+            records=records,
+        )
+        answers |= again
+    found = [[match_from_wire(match) for match in answer["matches"]] for answer in answers.values()]
+    matches = best_of(found) if found else (None,) * len(questions)
+    winners = {match.model_id for match in matches if match is not None}
+    return Answer(
+        matches,
+        {
+            ModelId(model_id): ModelRecord.from_wire(record)
+            for answer in answers.values()
+            for model_id, record in answer["records"].items()
+            if model_id in winners
+        },
+        {**silent, **late},
+    )

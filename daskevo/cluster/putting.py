@@ -1,0 +1,225 @@
+"""Put: what changed is stored with the model's home in one message, and the verdict is stored, failed or unknown.
+
+The order after a put that met any error is abort at home, then the drops (protocol.md): a published model must not lose
+what it inherits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from daskevo.cluster.inheriting import Array, Reservation, give_back
+from daskevo.cluster.session import Session
+from daskevo.errors import (
+    ClusterError,
+    DaskevoError,
+    ModelExists,
+    PutFailed,
+    PutUnknown,
+    RepositoryError,
+)
+from daskevo.graph import ArchitectureGraph
+from daskevo.ownership.messages import Abort, Drop, Put
+from daskevo.ownership.model_record import ModelRecord
+from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
+from daskevo.ownership.replies import Refused, Verdict, reply_from_wire
+from daskevo.store.pack import digest, pack
+from daskevo.types import JSON, ModelId, Objective, TensorSpec, Tick
+
+KEPT = "user:kept"
+"""Label of a put without labels: published means that at least one label keeps the model."""
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What one put sends home, made without I/O by `prepare`."""
+
+    entries: tuple[OwnerEntry, ...]
+    own: Mapping[int, TensorSpec]
+    header: Sequence[Any]
+    block: np.ndarray[Any, Any]
+    unused: Mapping[ModelId, frozenset[int]]
+    """Owner -> reserved numbers that the new owner map does not use: inherited, but changed."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Verdict ``stored``.
+
+    Parameters
+    ----------
+    record:
+        Of the model that is published under this id.
+    by_other:
+        Another attempt of the same id won (a task that was run twice); `record` is the winner's.
+    """
+
+    record: ModelRecord
+    by_other: bool = False
+
+
+def prepare(reservation: Reservation, tensors: Mapping[int, Array], steps: int) -> Payload:
+    """Compare content hashes with what was inherited, and pack what changed.
+
+    A tensor counts as unchanged if and only if its content hash equals the inherited one's: moving statistics and
+    user code change tensors behind the back of `trainable`.
+
+    Parameters
+    ----------
+    tensors:
+        All tensors of the model, by number.
+    steps:
+        Training steps since it was inherited or built, counted to each tensor that changed.
+    """
+    entries: list[OwnerEntry] = []
+    changed: dict[int, Array] = {}
+    for number in sorted(tensors):
+        found, inherited = digest(tensors[number]), reservation.entries.get(number)
+        if inherited is not None and inherited.digest == found:
+            entries.append(inherited)
+            continue
+        changed[number] = tensors[number]
+        before = 0 if inherited is None else inherited.steps
+        entries.append(OwnerEntry(reservation.model_id, number, found, before + steps))
+    uses = OwnerMap(tuple(entries)).owners
+    unused = {
+        owner: numbers - uses.get(owner, frozenset())
+        for owner, numbers in reservation.owners.items()
+        if numbers - uses.get(owner, frozenset())
+    }
+    header, block = pack(changed)
+    own = {number: TensorSpec.of(array) for number, array in changed.items()}
+    return Payload(tuple(entries), own, header, block, unused)
+
+
+def make_record(
+    reservation: Reservation,
+    payload: Payload,
+    graph: ArchitectureGraph,
+    created: Tick,
+    *,
+    scope: str,
+    objective: Objective | None,
+    metrics: Mapping[str, JSON],
+    step: int,
+    parent: ModelId | None,
+    extra: JSON,
+) -> ModelRecord:
+    """Return the record of the model that is being put."""
+    ancestor = reservation.ancestor
+    return ModelRecord(
+        model_id=reservation.model_id,
+        attempt=reservation.attempt,
+        scope=scope,
+        graph=graph.to_json(),
+        owner_map=OwnerMap(payload.entries),
+        own=dict(payload.own),
+        created=created,
+        objective=None if objective is None else str(objective),
+        quality=None if objective is None else objective.quality(dict(metrics)),
+        metrics=dict(metrics),
+        step=step,
+        parent=parent,
+        ancestor=None if ancestor is None else ancestor.model_id,
+        extra=extra,
+    )
+
+
+async def put(
+    session: Session, reservation: Reservation, record: ModelRecord, payload: Payload, labels: Sequence[str]
+) -> Stored:
+    """Stage and publish in one message; give back what the model does not use; end the attempt.
+
+    Raises
+    ------
+    PutFailed
+        Home confirmed the abort: nothing is visible, nothing leaks.
+    PutUnknown
+        Home answered neither: the coordinator settles it, `repository.status` tells.
+    ModelExists
+        The id is taken by a model that has been retired since.
+    """
+    message = Put(record, dict.fromkeys(labels or (KEPT,), record.created))
+    shard = await session.directory.shard_of(record.model_id)
+    cause: BaseException | None = None
+    try:
+        wire = await session.directory.call(
+            shard,
+            "put",
+            timeout_s=session.timeout_s,
+            message=message.to_wire(),
+            header=payload.header,
+            block=payload.block,
+        )
+        reply = reply_from_wire(wire)
+        if isinstance(reply, Verdict) and reply.state in ("published", "retiring", "retired"):
+            await asyncio.shield(_finish(session, record, payload))
+            return Stored(record)
+        found = f"home refused it: {reply.reason}" if isinstance(reply, Refused) else f"home answered {reply}"
+    except DaskevoError as error:
+        found, cause = str(error), error
+    except BaseException:
+        await asyncio.shield(session.end(record.attempt, settled=False))
+        raise
+    return await asyncio.shield(_abort(session, reservation, record, payload, found, cause))
+
+
+async def _finish(session: Session, record: ModelRecord, payload: Payload) -> None:
+    drops = [Drop(owner, record.model_id, record.attempt, numbers) for owner, numbers in payload.unused.items()]
+    # Published: nothing to settle. What a drop that was not heard leaves behind, the audit narrows.
+    await asyncio.gather(session.give_back(drops), session.end(record.attempt, settled=True))
+
+
+async def _abort(
+    session: Session,
+    reservation: Reservation,
+    record: ModelRecord,
+    payload: Payload,
+    found: str,
+    cause: BaseException | None,
+) -> Stored:
+    """Ask home for the verdict on this attempt, and act on it."""
+    model_id, attempt = record.model_id, record.attempt
+    try:
+        verdict = await session.send(Abort(model_id, attempt), Verdict)
+    except (ClusterError, RepositoryError) as error:
+        await session.end(attempt, settled=False)
+        raise PutUnknown(
+            f"put of {model_id!r} has no answer ({found}), and aborting it neither ({error}): the coordinator will "
+            "settle it; ask repository.status whether it was stored",
+            model_id=model_id,
+        ) from error
+    if isinstance(verdict, Refused) or verdict.state == "lost":
+        await session.end(attempt, settled=False)
+        raise PutUnknown(
+            f"put of {model_id!r} has no answer ({found}), and its home lost what it knew: "
+            "ask repository.status whether it was stored",
+            model_id=model_id,
+        ) from cause
+    if verdict.state in ("published", "retiring"):
+        await _finish(session, record, payload)
+        return Stored(record)
+    # Home confirmed: this attempt can never publish. Now the drops, then the end.
+    await give_back(session, model_id, attempt, reservation.owners)
+    if verdict.state == "retired":
+        return Stored(record)
+    standing = await session.standing(model_id)
+    if standing.state in ("published", "retiring") and standing.record is not None:
+        return Stored(standing.record, by_other=True)
+    if standing.state == "retired":
+        raise ModelExists(
+            f"{model_id!r} was made by another attempt and has been retired since: ids are never used again",
+            model_id=model_id,
+            state=standing.state,
+            record=standing.record,
+        ) from cause
+    raise PutFailed(
+        f"put of {model_id!r} failed ({found}): nothing is visible and nothing leaks. Put it again",
+        model_id=model_id,
+        reason=found,
+    ) from cause

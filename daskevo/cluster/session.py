@@ -1,0 +1,221 @@
+"""The client side of the protocol's steps, over any transport: attempts, looking up, labels.
+
+What inherits, puts and reads builds on this in its own modules. A session belongs to one repository in one process; who
+asks (the holder of its attempts) comes with each call that begins one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeVar, cast
+
+from daskevo.cluster.directory import CALL_TIMEOUT_S, Directory
+from daskevo.cluster.transport import Transport
+from daskevo.errors import (
+    AttemptOver,
+    ClusterError,
+    CorruptRecord,
+    ModelLost,
+    ModelRetired,
+    RepositoryError,
+    UnknownModel,
+)
+from daskevo.ownership.hashing import shard_of
+from daskevo.ownership.holders import Holder
+from daskevo.ownership.messages import (
+    Drop,
+    Hold,
+    Message,
+    Open,
+    Release,
+    ReleaseLabel,
+    Retire,
+    Status,
+)
+from daskevo.ownership.model_record import ModelRecord
+from daskevo.ownership.replies import LabelGone, Labelled, Opened, Refused, Reply, Standing
+from daskevo.types import Attempt, ModelId, Tick
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R", bound=Reply)
+
+GIVE_BACK_TIMEOUT_S = 5.0
+"""Longest that giving back holds up its caller: what did not get through, settling and audit do."""
+
+
+class Caller(NamedTuple):
+    """Who asks: the holder of attempts, and its key as Dask has it (text or tuple; None for a client)."""
+
+    holder: Holder
+    key: Any = None
+
+
+class Session:
+    """One repository as one process sees it.
+
+    Parameters
+    ----------
+    transport:
+        How coordinator and providers are called.
+    timeout_s:
+        Longest that one step waits for a shard, in seconds.
+    directory:
+        The shard table; a new one when None.
+    """
+
+    def __init__(self, transport: Transport, timeout_s: float, directory: Directory | None = None) -> None:
+        self.transport = transport
+        self.timeout_s = timeout_s
+        self.directory = directory or Directory(transport)
+
+    async def send(self, message: Message, *expected: type[R]) -> R | Refused:
+        """Send one message to its addressee's shard; the reply is one of `expected` or a refusal.
+
+        Raises
+        ------
+        ShardUnavailable
+            If no provider answered in time.
+        """
+        model_id = message.addressee
+        if model_id is None:
+            raise TypeError(f"{type(message).__name__} goes to every shard")
+        shard = await self.directory.shard_of(model_id)
+        (reply,) = await self.directory.ask(shard, [message], self.timeout_s)
+        return _expect(reply, message, *expected)
+
+    async def begin(self, caller: Caller, model_id: ModelId | None) -> Attempt:
+        """Begin an attempt to make a model (None: to read one).
+
+        Raises
+        ------
+        AttemptOver
+            If the holder is not live: its task or client has ended for the scheduler.
+        """
+        reply = await self.transport.coordinator(
+            "begin", timeout_s=CALL_TIMEOUT_S, holder=caller.holder.to_wire(), model=model_id, key=caller.key
+        )
+        if reply is None:
+            raise AttemptOver(
+                f"{caller.holder} wants to begin an attempt, but has ended for the scheduler: "
+                "its task was cancelled or given to another worker, or its client has left",
+                model_id=model_id,
+            )
+        return Tick.parse(reply)
+
+    async def end(self, attempt: Attempt, *, settled: bool) -> None:
+        """End an attempt; a lost message waits for the holder's end.
+
+        Parameters
+        ----------
+        settled:
+            Whether it needs nothing more; otherwise the coordinator settles it.
+        """
+        try:
+            await self.transport.coordinator(
+                "end", timeout_s=GIVE_BACK_TIMEOUT_S, attempt=list(attempt), settled=settled
+            )
+        except ClusterError as error:
+            logger.info("daskevo: end of an attempt was not heard: %s", error)
+
+    async def tick(self) -> Tick:
+        """Return a new tick."""
+        return Tick.parse(await self.transport.coordinator("tick", timeout_s=CALL_TIMEOUT_S))
+
+    async def open(self, model_id: ModelId) -> ModelRecord:
+        """Return the record of a published model.
+
+        Raises
+        ------
+        UnknownModel, ModelRetired
+        """
+        reply = await self.send(Open(model_id), Opened)
+        if isinstance(reply, Refused):
+            raise await self.missing(model_id, reply.reason)
+        return reply.record
+
+    async def standing(self, model_id: ModelId) -> Standing:
+        """Return where a model stands, whatever its state."""
+        reply = await self.send(Status(model_id), Standing)
+        if isinstance(reply, Refused):
+            raise CorruptRecord(f"the status of {model_id!r} was refused: {reply.reason}", model_id=model_id)
+        return reply
+
+    async def hold(self, model_id: ModelId, label: str) -> tuple[str, ...]:
+        """Add a label; return the model's labels."""
+        return await self._label(Hold(model_id, label, await self.tick()))
+
+    async def release(self, model_id: ModelId, label: str) -> tuple[str, ...]:
+        """Take a label away; the last one retires the model. Return the labels that are left."""
+        return await self._label(Release(model_id, label, await self.tick()))
+
+    async def retire(self, model_id: ModelId) -> tuple[str, ...]:
+        """Take all labels away with one tick."""
+        return await self._label(Retire(model_id, await self.tick()))
+
+    async def _label(self, message: Hold | Release | Retire) -> tuple[str, ...]:
+        reply = await self.send(message, Labelled)
+        if isinstance(reply, Refused):
+            raise await self.missing(message.model, reply.reason)
+        return reply.labels
+
+    async def release_label(self, label: str) -> tuple[tuple[ModelId, ...], tuple[ModelId, ...]]:
+        """Take a label from all models with one tick.
+
+        Returns
+        -------
+        Models that held it, and those of them that had no other.
+        """
+        message = ReleaseLabel(label, await self.tick())
+        shards = range((await self.directory.table()).shards)
+        replies = await asyncio.gather(*(self.directory.ask(shard, [message], self.timeout_s) for shard in shards))
+        gone = [_expect(reply, message, LabelGone) for (reply,) in replies]
+        found = [reply for reply in gone if isinstance(reply, LabelGone)]
+        return (
+            tuple(model for reply in found for model in reply.released),
+            tuple(model for reply in found for model in reply.retiring),
+        )
+
+    async def missing(self, model_id: ModelId, reason: str) -> RepositoryError:
+        """Return the error for a model that is not published, by its shard's reason."""
+        if reason in ("retiring", "retired"):
+            return ModelRetired(
+                f"{model_id!r} has been retired: its last label was released. Its lineage can still be asked for",
+                model_id=model_id,
+            )
+        table = await self.directory.refresh()
+        if shard_of(model_id, table.shards) in table.lost:
+            return ModelLost(
+                f"{model_id!r} is not there: its shard was in the memory of a provider that died. With a root "
+                "folder models survive their provider",
+                model_id=model_id,
+            )
+        return UnknownModel(
+            f"there is no model {model_id!r} in this repository; repository.models() lists them", model_id=model_id
+        )
+
+    async def give_back(self, drops: Iterable[Drop]) -> bool:
+        """Send drops, in parallel; return whether all were heard. The rest is left to settling and audit."""
+
+        async def one(message: Drop) -> None:
+            shard = await self.directory.shard_of(message.owner)
+            await self.directory.ask(shard, [message], GIVE_BACK_TIMEOUT_S)
+
+        heard = True
+        for result in await asyncio.gather(*map(one, drops), return_exceptions=True):
+            if isinstance(result, (ClusterError, RepositoryError)):
+                logger.info("daskevo: a drop is left to settling and audit: %s", result)
+                heard = False
+            elif isinstance(result, BaseException):
+                raise result
+        return heard
+
+
+def _expect(reply: Reply, message: Message, *expected: type[R]) -> R | Refused:
+    if isinstance(reply, (Refused, *expected)):
+        return cast(R | Refused, reply)
+    raise CorruptRecord(
+        f"{type(message).__name__} was answered with a {type(reply).__name__}: is a worker of another version running?"
+    )

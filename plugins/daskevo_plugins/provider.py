@@ -1,0 +1,140 @@
+"""The provider: a Dask WorkerPlugin that holds shards on workers with the resource ``provider``.
+
+On all other workers (trainers) the same plugin only checks versions and that the root is seen, and knows the repository
+for tasks that run there (`daskevo.get_repository`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from distributed import WorkerPlugin
+
+from daskevo.cluster.directory import CALL_TIMEOUT_S, Directory
+from daskevo.cluster.host import ShardHost
+from daskevo.cluster.local import PROVIDER
+from daskevo.cluster.session import Session
+from daskevo.cluster.settings import Settings, check_versions
+from daskevo.cluster.transport import Handler, PoolTransport, serve, withdraw
+from daskevo.errors import DaskevoError
+from daskevo.ownership.hashing import shard_of
+from daskevo.store.root import Root
+from daskevo.store.tiers import DurableTensors, SpillingTensors, Tensors
+from daskevo.types import JSON, Attempt, ModelId
+
+logger = logging.getLogger(__name__)
+
+OWNER_TIMEOUT_S = 10.0
+"""Longest that a provider waits for another's shard, while it retires or audits; then it tries again later."""
+
+
+def plugin_name(key: str) -> str:
+    """Return the name under which the provider of a repository is registered."""
+    return f"daskevo-provider-{key}"
+
+
+class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
+    """One repository's part on one worker.
+
+    Parameters
+    ----------
+    settings:
+        What the repository was opened with.
+    """
+
+    idempotent = True
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.name = plugin_name(settings.key)
+
+    async def setup(self, worker: Any) -> None:
+        """Serve `check` on every worker, and join the coordinator on providers."""
+        self._worker = worker
+        self._joined: int | None = None
+        self._joining = asyncio.Lock()
+        self.host: ShardHost | None = None
+        self.transport = PoolTransport(worker.rpc, worker.scheduler.address, self.settings.key, self._local_methods)
+        self.directory = Directory(self.transport)
+        serve(worker.handlers, "provider", self.settings.key, {"check": self.check})
+        try:
+            # A worker that comes later, or back from its nanny, joins by itself.
+            await self.check(self.settings.versions)
+        except DaskevoError as error:
+            # Said again, as an error, to whoever opens the repository next.
+            logger.warning("daskevo: worker %s takes no part in the repository: %s", worker.name, error)
+
+    async def teardown(self, worker: Any) -> None:
+        """Stop serving; what was stored is durable already, or was never said to be."""
+        withdraw(worker.handlers, "provider", self.settings.key)
+        if self.host is not None:
+            await self.host.close()
+            self.host = None
+
+    @property
+    def is_provider(self) -> bool:
+        """Whether this worker has the resource ``provider``."""
+        return self._worker.state.total_resources.get(PROVIDER, 0) > 0  # type: ignore[no-any-return]
+
+    def _local_methods(self, address: str) -> Mapping[str, Handler] | None:
+        if self.host is None or address != self._worker.address:
+            return None
+        return self.host.local_methods()
+
+    async def check(self, versions: dict[str, str]) -> dict[str, JSON]:
+        """Make sure that this worker fits: versions, sight of the root, memory; a provider joins then.
+
+        Raises
+        ------
+        VersionMismatch, RootUnusable, InvalidInput
+            What is wrong, and on which worker.
+        """
+        where = f"worker {self._worker.name!r} at {self._worker.address}"
+        check_versions(versions, where)
+        facts = await self.transport.coordinator("facts", timeout_s=CALL_TIMEOUT_S)
+        root = None
+        if self.settings.root is not None:
+            root = await asyncio.to_thread(self._see_root, facts["repository_id"], where)
+        if self.is_provider:
+            async with self._joining:
+                await self._join(root, facts)
+        return {"provider": self.is_provider, "name": str(self._worker.name)}
+
+    def _see_root(self, repository_id: str, where: str) -> Root:
+        try:
+            root = Root.open(self.settings.root or "", durability=self.settings.durability)
+            root.check_sight(repository_id)
+        except DaskevoError as error:
+            raise type(error)(f"{where} does not see the root: {error.message}", **error.facts) from error
+        return root
+
+    async def _join(self, root: Root | None, facts: Mapping[str, Any]) -> None:
+        generation = facts["generation"]
+        if self._joined == generation:
+            return
+        if self.host is None:
+            manager = self._worker.memory_manager
+            budget = self.settings.memory_bytes(manager.memory_limit, manager.memory_pause_fraction)
+            tensors = self._tensors(root, budget)
+            session = Session(self.transport, OWNER_TIMEOUT_S, self.directory)
+            self.host = ShardHost(str(self._worker.name), root, tensors, session)
+            serve(self._worker.handlers, "provider", self.settings.key, self.host.methods())
+            self.host.start_audits()
+        await self.transport.coordinator(
+            "join", timeout_s=CALL_TIMEOUT_S, name=str(self._worker.name), address=self._worker.address
+        )
+        self._joined = generation
+
+    def _tensors(self, root: Root | None, budget: int) -> Tensors:
+        if root is None:
+            folder = Path(self._worker.local_directory) / f"daskevo-{self.settings.key}"
+            return SpillingTensors(folder, budget)
+
+        def locate(model_id: ModelId, attempt: Attempt) -> Path:
+            return root.shard(shard_of(model_id, root.shards)).segment_path(model_id, attempt)
+
+        return DurableTensors(locate, budget, sync=root.durability == "synced")
