@@ -46,15 +46,17 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
     def __init__(self, locate: Callable[[ModelId, Attempt], Path], *, sync: bool = False) -> None:
         self._locate = locate
         self._sync = sync
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
+        self._write_locks = [threading.RLock() for _ in range(16)]
         self._live: dict[tuple[ModelId, Attempt], _Live] = {}
         self._headers: Any = zict.LRU(_HEADERS, {})
 
     def put(self, model_id: ModelId, attempt: Attempt, tensors: Mapping[int, Any], meta: JSON = None) -> None:
         """Write a model's tensors as one segment; an older one of that attempt is replaced."""
         facts = {"model_id": model_id, "attempt": list(attempt), "extra": meta}
-        segment = write_segment(self._locate(model_id, attempt), tensors, facts, sync=self._sync)
-        self._know(model_id, attempt, segment, segment.entries)
+        with self._writing(model_id, attempt):
+            segment = write_segment(self._locate(model_id, attempt), tensors, facts, sync=self._sync)
+            self._know(model_id, attempt, segment, segment.entries)
 
     def adopt(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int] | None = None) -> None:
         """Take in a file that is there, with the tensors in it that are alive (default: all)."""
@@ -76,10 +78,11 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
                 raise KeyError((model_id, attempt, number))
         try:
             return self._segment(model_id, attempt).read(wanted)
-        except CorruptRecord:
-            # A file written anew, by this tier or beside it, has another header: look again, once.
-            self._headers.discard((model_id, attempt))
-            return self._segment(model_id, attempt).read(wanted)
+        except (CorruptRecord, KeyError):
+            # A file written anew has another header: look again, while nobody writes.
+            with self._writing(model_id, attempt):
+                self._headers.discard((model_id, attempt))
+                return self._segment(model_id, attempt).read(wanted)
 
     def token(self, model_id: ModelId, attempt: Attempt) -> object:
         """Return an object that stays the same as long as the file does; None if nothing of it is alive."""
@@ -90,6 +93,9 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
         """Bytes of the tensors that are alive."""
         with self._lock:
             return sum(sum(live.nbytes.values()) for live in self._live.values())
+
+    def _writing(self, model_id: ModelId, attempt: Attempt) -> threading.RLock:
+        return self._write_locks[hash((model_id, attempt)) % len(self._write_locks)]
 
     def _segment(self, model_id: ModelId, attempt: Attempt) -> Segment:
         try:
@@ -111,7 +117,7 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
 
     def __setitem__(self, key: TensorKey, array: Array) -> None:
         model_id, attempt, number = key
-        with self._lock:
+        with self._writing(model_id, attempt):
             tensors: dict[int, Any] = {}
             meta = None
             if (live := self._live.get((model_id, attempt))) is not None:
@@ -121,7 +127,7 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
 
     def __delitem__(self, key: TensorKey) -> None:
         model_id, attempt, number = key
-        with self._lock:
+        with self._writing(model_id, attempt), self._lock:
             live = self._live.get((model_id, attempt))
             if live is None:
                 raise KeyError(key)

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
+from daskevo.errors import CorruptRecord
 from daskevo.store.files import remove, usable
 from daskevo.store.pack import Array
 from daskevo.store.segment import Segment, write_segment
@@ -44,8 +45,14 @@ class SpillTier(MutableMapping[TensorKey, Array]):
             return sum(segment.tensor_bytes for segment in self._segments.values())
 
     def __getitem__(self, key: TensorKey) -> Array:
-        segment = self._segments[key]
-        return segment.read()[0]
+        while True:
+            segment = self._segments[key]
+            try:
+                return segment.read()[0]
+            except CorruptRecord:
+                # Replaced or deleted by another thread since: then that one's word counts.
+                if self._segments.get(key) is segment:
+                    raise
 
     def __setitem__(self, key: TensorKey, array: Array) -> None:
         segment = write_segment(self.folder / f"{next(self._counter)}.spill", {0: array})

@@ -7,6 +7,7 @@ root, `SpillingTensors` (memory is the truth, what doesn't fit lies in a scratch
 from __future__ import annotations
 
 import contextlib
+import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from pathlib import Path
@@ -155,15 +156,13 @@ class DurableTensors(Tensors):
 
     def __setitem__(self, key: TensorKey, array: Array) -> None:
         array = snapshot(array)
-        with self._cache.lock:
-            self._cache.discard(key)
+        self._cache.discard(key)
         self.segments[key] = array
         self._remember(key, array, self.segments.token(*key[:2]))
 
     def __delitem__(self, key: TensorKey) -> None:
-        with self._cache.lock:
-            del self.segments[key]
-            self._cache.discard(key)
+        del self.segments[key]
+        self._cache.discard(key)
 
     def __contains__(self, key: object) -> bool:
         return key in self.segments
@@ -189,10 +188,11 @@ class SpillingTensors(Tensors):
     def __init__(self, folder: str | Path, memory_bytes: int) -> None:
         self.spilled = SpillTier(folder)
         self._buffer: Any = zict.Buffer({}, self.spilled, memory_bytes, weight=_weight)
+        self._restoring = [threading.Lock() for _ in range(16)]
 
     def put(self, model_id: ModelId, attempt: Attempt, tensors: Mapping[int, Any], meta: JSON = None) -> None:
         arrays = {(model_id, attempt, number): snapshot(array) for number, array in tensors.items()}
-        before = {key: self[key] for key in arrays if key in self}
+        before = {key: array for key in arrays if (array := self.get(key)) is not None}
         try:
             for key, array in arrays.items():
                 self._buffer[key] = array
@@ -201,6 +201,7 @@ class SpillingTensors(Tensors):
                 with contextlib.suppress(KeyError):
                     del self._buffer[key]
                 if key in before:
+                    # A budget exceeded for a moment is better than a tensor lost.
                     self._buffer.set_noevict(key, before[key])
             raise
 
@@ -220,13 +221,17 @@ class SpillingTensors(Tensors):
         self._buffer.evict_until_below_target(-1)
 
     def __getitem__(self, key: TensorKey) -> Array:
-        try:
-            return self._buffer[key]  # type: ignore[no-any-return]
-        except RootUnusable:
-            # Reading moves the value up and spills another, which a full disk refuses. The value is there all the same.
+        with contextlib.suppress(KeyError):
+            return self._buffer.fast[key]  # type: ignore[no-any-return]
+        # zict takes care of a key that is set or deleted while it is read, not of two readers that restore the same
+        # one: the second would bring back what is deleted in between.
+        with self._restoring[hash(key) % len(self._restoring)]:
             try:
-                return self._buffer.fast.d[key]  # type: ignore[no-any-return]
-            except KeyError:
+                return self._buffer[key]  # type: ignore[no-any-return]
+            except RootUnusable:
+                # Reading moves the value up and spills another, which a full disk refuses. The value is there.
+                with contextlib.suppress(KeyError):
+                    return self._buffer.fast.d[key]  # type: ignore[no-any-return]
                 return self.spilled[key]
 
     def __setitem__(self, key: TensorKey, array: Array) -> None:

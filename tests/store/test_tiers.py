@@ -1,0 +1,160 @@
+"""Tiers: the contract, budgets, all-or-nothing puts, what a cache must not remember."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from daskevo.errors import CorruptRecord
+from daskevo.store.segment_tier import SegmentTier
+from daskevo.store.shard_folder import segment_name
+from daskevo.store.spill_tier import SpillTier
+from daskevo.store.tiers import DurableTensors, SpillingTensors
+from daskevo.testing.arrays import awkward_arrays, same_tensor
+from daskevo.testing.mapping import TierContract, key
+from daskevo.types import Attempt, ModelId, Tick
+
+BUDGETS = [0, 300, 1 << 30]
+
+
+class _In:
+    """Locates segments in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, model_id: ModelId, attempt: Attempt) -> Path:
+        return self.folder / segment_name(model_id, attempt)
+
+
+class TestSegmentTier(TierContract):
+    @pytest.fixture
+    def mapping(self, tmp_path: Path) -> SegmentTier:
+        return SegmentTier(_In(tmp_path))
+
+
+class TestSpillTier(TierContract):
+    @pytest.fixture
+    def mapping(self, tmp_path: Path) -> Iterator[SpillTier]:
+        tier = SpillTier(tmp_path / "spill")
+        yield tier
+        assert len(list((tmp_path / "spill").iterdir())) == len(tier)
+
+
+class TestDurableTensors(TierContract):
+    @pytest.fixture(params=BUDGETS)
+    def mapping(self, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[DurableTensors]:
+        tier = DurableTensors(_In(tmp_path), request.param)
+        yield tier
+        assert tier.memory_bytes <= request.param
+        assert tier.payload_bytes == sum(array.nbytes for array in tier.values())
+
+
+class TestSpillingTensors(TierContract):
+    @pytest.fixture(params=BUDGETS)
+    def mapping(self, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SpillingTensors]:
+        tier = SpillingTensors(tmp_path / "spill", request.param)
+        yield tier
+        # Threads that evict at the same moment may leave some of it to the next write.
+        tier[key("last")] = np.zeros(0)
+        assert tier.memory_bytes <= request.param
+        assert tier.payload_bytes == sum(array.nbytes for array in tier.values())
+
+
+MODEL, ATTEMPT = ModelId("M"), Tick(3, 17)
+
+
+def test_awkward_arrays_after_a_forced_spill_and_eviction(tmp_path: Path) -> None:
+    arrays = dict(enumerate(awkward_arrays(1).values()))
+    spilling = SpillingTensors(tmp_path / "spill", 1 << 30)
+    durable = DurableTensors(_In(tmp_path), 1 << 30)
+    for tier in (spilling, durable):
+        tier.put(MODEL, ATTEMPT, arrays)
+        tier.evict()
+        assert tier.memory_bytes == 0
+        found = tier.read([(MODEL, ATTEMPT, number) for number in arrays])
+        for number, array in arrays.items():
+            assert same_tensor(found[MODEL, ATTEMPT, number], array)
+        assert tier.payload_bytes == sum(array.nbytes for array in arrays.values())
+        tier.free(MODEL, ATTEMPT, [*arrays, 10_000])
+        assert len(tier) == tier.payload_bytes == tier.memory_bytes == 0
+    assert list((tmp_path / "spill").iterdir()) == []
+
+
+def test_one_put_is_one_file_and_one_cached_set(tmp_path: Path) -> None:
+    tier = DurableTensors(_In(tmp_path), 1 << 20)
+    tier.put(MODEL, ATTEMPT, {number: np.full(10, number) for number in range(50)}, {"note": 1})
+    assert [path.name for path in tmp_path.iterdir()] == ["m~1.3-17.seg"]
+    assert tier.memory_bytes == 50 * 80
+    assert tier[MODEL, ATTEMPT, 7] is tier[MODEL, ATTEMPT, 7]
+
+
+def test_a_read_only_array_is_kept_without_a_copy(tmp_path: Path) -> None:
+    array = np.arange(10)
+    array.flags.writeable = False
+    for tier in (SpillingTensors(tmp_path / "spill", 1 << 20), DurableTensors(_In(tmp_path), 1 << 20)):
+        tier.put(MODEL, ATTEMPT, {0: array})
+        assert tier[MODEL, ATTEMPT, 0] is array
+
+
+def test_adopt_takes_in_what_another_writer_left(tmp_path: Path) -> None:
+    DurableTensors(_In(tmp_path), 0).put(MODEL, ATTEMPT, {0: np.arange(3), 1: np.arange(4), 2: np.arange(5)})
+    tier = DurableTensors(_In(tmp_path), 1 << 20)
+    assert (MODEL, ATTEMPT, 0) not in tier
+    tier.adopt(MODEL, ATTEMPT, [0, 2])
+    assert set(tier) == {(MODEL, ATTEMPT, 0), (MODEL, ATTEMPT, 2)}
+    assert tier[MODEL, ATTEMPT, 2].tolist() == [0, 1, 2, 3, 4]
+    assert tier.payload_bytes == 64
+    with pytest.raises(KeyError):
+        tier[MODEL, ATTEMPT, 1]
+    with pytest.raises(CorruptRecord, match="aren't in it"):
+        tier.adopt(MODEL, ATTEMPT, [0, 9])
+    with pytest.raises(CorruptRecord, match="no such file"):
+        tier.adopt(MODEL, Tick(3, 18))
+    (tmp_path / "m~1.3-17.seg").rename(tmp_path / "m~1.3-18.seg")
+    with pytest.raises(CorruptRecord, match=r"segment of 'M' \[3, 17\]"):
+        tier.adopt(MODEL, Tick(3, 18))
+
+
+def test_a_deleted_tensor_is_gone_from_memory_too(tmp_path: Path) -> None:
+    tier = DurableTensors(_In(tmp_path), 1 << 20)
+    tier.put(MODEL, ATTEMPT, {0: np.arange(3), 1: np.arange(4)})
+    tier.free(MODEL, ATTEMPT, [0])
+    assert tier.memory_bytes == 32
+    with pytest.raises(KeyError):
+        tier[MODEL, ATTEMPT, 0]
+    with pytest.raises(KeyError):
+        tier.read([(MODEL, ATTEMPT, 1), (MODEL, ATTEMPT, 0)])
+
+
+def test_a_replaced_file_is_read_anew(tmp_path: Path) -> None:
+    tier = DurableTensors(_In(tmp_path), 0)
+    tier.put(MODEL, ATTEMPT, {0: np.arange(3)})
+    other = DurableTensors(_In(tmp_path), 0)
+    other.put(MODEL, ATTEMPT, {0: np.arange(3), 1: np.arange(9)})
+    assert tier[MODEL, ATTEMPT, 0].tolist() == [0, 1, 2]
+
+
+def test_damage_is_an_error_and_the_rest_still_reads(tmp_path: Path) -> None:
+    tier = DurableTensors(_In(tmp_path), 0)
+    tier.put(MODEL, ATTEMPT, {0: np.arange(100), 1: np.arange(100)})
+    path = tmp_path / "m~1.3-17.seg"
+    data = bytearray(path.read_bytes())
+    data[-100] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptRecord, match=r"tensor 1 isn't what was written") as caught:
+        tier[MODEL, ATTEMPT, 1]
+    assert caught.value.path == str(path)
+    assert tier[MODEL, ATTEMPT, 0].tolist() == list(range(100))
+
+
+def test_leftovers_of_a_dead_process_are_removed_from_the_scratch_folder(tmp_path: Path) -> None:
+    first = SpillingTensors(tmp_path / "spill", 0)
+    first.put(MODEL, ATTEMPT, {0: np.arange(3)})
+    assert len(list((tmp_path / "spill").iterdir())) == 1
+    second = SpillingTensors(tmp_path / "spill", 0)
+    assert list((tmp_path / "spill").iterdir()) == []
+    assert key() not in second
