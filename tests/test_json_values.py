@@ -51,6 +51,19 @@ def test_json_passes(value: Any) -> None:
     assert check_json(value, "value") is value
 
 
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), float("-inf"), (1,), b"x", {1}, 2**64, "\ud800", np.float64(1.5), np.int64(1), 1j, object()],
+)
+def test_what_json_can_not_carry_is_refused_wherever_it_stands(value: Any) -> None:
+    for holder in (value, [0, value], {"a": {"b": [value]}}):
+        with pytest.raises(InvalidInput, match="the config holds"):
+            check_json(holder, "config")
+    if type(value) is not str:
+        with pytest.raises(InvalidInput, match="which is no str"):
+            check_json({value: 1} if value.__hash__ else {1: value}, "config")
+
+
 def _nested(levels: int) -> Any:
     value: Any = 0
     for _ in range(levels):

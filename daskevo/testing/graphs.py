@@ -191,8 +191,35 @@ def related_recipes(draw: Any, max_vertices: int = 12, models: int = 2) -> list[
 
 
 def related_graphs(max_vertices: int = 12, models: int = 2) -> st.SearchStrategy[list[ArchitectureGraph]]:
-    """Return a strategy of lists of graphs that share prefixes."""
-    return related_recipes(max_vertices, models).map(lambda family: [build(recipe) for recipe in family])
+    """Return a strategy of lists of graphs that share prefixes, each in a topological order of its own."""
+    orders = st.lists(st.integers(0, 3), min_size=1, max_size=max_vertices)
+    return st.tuples(related_recipes(max_vertices, models), st.lists(orders, min_size=models, max_size=models)).map(
+        lambda drawn: [reordered(build(recipe), picks) for recipe, picks in zip(*drawn, strict=True)]
+    )
+
+
+def reordered(graph: ArchitectureGraph, picks: Sequence[int]) -> ArchitectureGraph:
+    """Return the graph with its vertices in another topological order; `picks` says which ready vertex is next."""
+    waiting = list(range(len(graph.vertices)))
+    places: dict[int, int] = {}
+    while waiting:
+        ready = [vertex for vertex in waiting if all(edge.source in places for edge in graph.vertices[vertex].edges)]
+        chosen = ready[picks[len(places) % len(picks)] % len(ready)]
+        waiting.remove(chosen)
+        places[chosen] = len(places)
+    layers: dict[int, int] = {}
+    vertices = []
+    for index in places:
+        vertex = graph.vertices[index]
+        edges = tuple(replace(edge, source=places[edge.source]) for edge in vertex.edges)
+        vertices.append(replace(vertex, layer=layers.setdefault(vertex.layer, len(layers)), edges=edges))
+    return ArchitectureGraph(
+        layers=tuple(graph.layers[layer] for layer in layers),
+        vertices=tuple(vertices),
+        inputs=tuple(places[vertex] for vertex in graph.inputs),
+        outputs=tuple((places[vertex], slot) for vertex, slot in graph.outputs),
+        structure=graph.structure,
+    )
 
 
 def renamed(graph: ArchitectureGraph) -> ArchitectureGraph:

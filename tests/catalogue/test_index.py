@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from typing import NamedTuple
 
@@ -120,6 +121,27 @@ def test_best_of_the_shards_is_best_of_all(family: list, data: st.DataObject) ->
     assert max(answers, default=None) == whole.best("digits", graph.ids)
 
 
+IDS = [VertexId(bytes([number]) * 16) for number in range(7)]
+
+
+@given(
+    st.lists(st.tuples(st.frozensets(st.sampled_from(IDS), min_size=1), RANKS, TICKS), max_size=10),
+    st.dictionaries(st.sampled_from(IDS), st.integers(1, 5), min_size=1),
+)
+@settings(max_examples=300)
+def test_is_exact_for_any_sets_and_weights(models: list, values: dict[VertexId, int]) -> None:
+    index = PrefixIndex()
+    scores = {}
+    for number, (ids, rank, created) in enumerate(models):
+        name = ModelId(f"m{number}")
+        index.insert("digits", name, sorted(ids), rank, created)
+        score = sum(value for vertex_id, value in values.items() if vertex_id in ids)
+        if score:
+            scores[name] = (score, rank if rank in (-0.5, 0.0, 0.5) else -math.inf, created, name)
+    match = index.best("digits", list(values), list(values.values()))
+    assert (match and tuple(match)) == max(scores.values(), default=None)
+
+
 def _chain(*units: int) -> ArchitectureGraph:
     builder = GraphBuilder()
     vertex = builder.input(4)
@@ -225,7 +247,7 @@ def test_removal_leaves_nothing_behind() -> None:
 def test_threads_see_whole_models() -> None:
     # Writers insert and remove models of full score; a reader must see all of one or none, and no exception.
     index = _index(("rest", (8,), None, Tick(1, 1)))
-    query = _chain(8, 16, 32)
+    query = _chain(*range(8, 108))
     stop = threading.Event()
     failures: list[BaseException] = []
 
@@ -238,14 +260,19 @@ def test_threads_see_whole_models() -> None:
             failures.append(error)
 
     writers = [threading.Thread(target=write, args=(ModelId(f"w{number}"),)) for number in range(3)]
-    for writer in writers:
-        writer.start()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
     try:
-        scores = {match.score for _ in range(2_000) if (match := index.best("digits", query.ids))}
+        for writer in writers:
+            writer.start()
+        ask = Query(query.ids)
+        answers = [[*index.best_many("digits", [ask, ask]), index.best("digits", *ask)] for _ in range(100)]
     finally:
         stop.set()
         for writer in writers:
             writer.join()
+        sys.setswitchinterval(interval)
     assert failures == []
-    assert scores <= {2, 4}
+    assert {match and match.score for answer in answers for match in answer} <= {2, 101}
+    assert all(first == second for first, second, _ in answers)
     assert len(index) == 1

@@ -21,12 +21,11 @@ def _graph(make: Callable[[GraphBuilder], int]) -> ArchitectureGraph:
 
 
 def _merged(kind: str, order: str) -> ArchitectureGraph:
-    """Two different layers on one input, merged in this order, and a head: five vertices."""
+    """Two different layers on one input, flattened and merged in this order, and a head: five vertices."""
 
     def make(builder: GraphBuilder) -> int:
         x = builder.input(4)
-        branches = {"a": builder.dense(x, 8), "b": builder.dense(x, 16)}
-        return builder.dense(builder.merge(kind, *(branches[name] for name in order)), 2)
+        return builder.dense(builder.merge(kind, *(builder.dense(x, {"a": 8, "b": 16}[name]) for name in order)), 2)
 
     return _graph(make)
 
@@ -173,7 +172,17 @@ def test_forged_ids_never_pair_vertices_that_differ(pair: list[ArchitectureGraph
 
 @pytest.mark.parametrize(
     "change",
-    ["signature", "tensors", "source", "slot", "argument", "commutative", "input position", "second call"],
+    [
+        "signature",
+        "tensors",
+        "source",
+        "slot",
+        "argument",
+        "commutative",
+        "commutative of one edge",
+        "input position",
+        "second call",
+    ],
 )
 def test_the_cone_check_sees_each_difference_behind_equal_ids(change: str) -> None:
     builder = GraphBuilder()
@@ -192,6 +201,9 @@ def test_the_cone_check_sees_each_difference_behind_equal_ids(change: str) -> No
         vertices[again + 1] = replace(merge, signature="another")
     elif change == "commutative":
         vertices[again + 1] = replace(merge, commutative=True)
+    elif change == "commutative of one edge":
+        vertices[last] = replace(vertices[last], commutative=True)
+        lost = {last}
     elif change in ("source", "slot", "argument"):
         value = {"source": first, "slot": 1, "argument": "inputs/7"}[change]
         vertices[again + 1] = replace(merge, edges=(replace(merge.edges[0], **{change: value}), merge.edges[1]))
@@ -210,8 +222,28 @@ def test_the_cone_check_sees_each_difference_behind_equal_ids(change: str) -> No
     other = replace(graph, vertices=tuple(vertices), layers=tuple(layers), inputs=inputs)
     assert set(graph.ids) & set(other.ids) == {graph.ids[index] for index in range(len(vertices)) if index not in lost}
     other.__dict__["ids"] = graph.ids
-    kept = longest_common_prefix(graph, other).vertices
-    assert kept == tuple((index, index) for index in range(len(vertices)) if index not in lost)
+    kept = tuple((index, index) for index in range(len(vertices)) if index not in lost)
+    assert longest_common_prefix(graph, other).vertices == kept
+    assert longest_common_prefix(other, graph).vertices == kept
+
+
+def test_twins_of_one_id_do_not_share_a_partner() -> None:
+    twins = _graph(_twins_merged)
+    twins.__dict__["ids"] = (*twins.ids[:2], twins.ids[1], *twins.ids[3:])
+    assert longest_common_prefix(twins, _graph(_chain)).vertices == ((0, 0), (1, 1))
+
+
+def test_a_later_call_is_told_apart_by_whose_weights_it_uses() -> None:
+    def make(which: int) -> ArchitectureGraph:
+        builder = GraphBuilder()
+        x = builder.input(4)
+        layers = [builder.layer("Dense", 8, [(4, 8), (8,)]) for _ in range(2)]
+        low = builder.call(layers[0], x)
+        high = builder.call(layers[1], low)
+        return builder.graph(builder.call(layers[which], high))
+
+    first, second = make(0), make(1)
+    assert set(first.ids) & set(second.ids) == set(first.ids[:3])
 
 
 def test_weights_travel_with_the_first_call_and_freezing_needs_all_calls() -> None:
