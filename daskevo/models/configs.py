@@ -90,7 +90,7 @@ def _adapted(operation: Any) -> dict[str, Any]:
         if table.output_mode == "tf_idf" and weights is not None:
             # The first weights belong to the special tokens; a rebuild gives them the mean, as `adapt` did.
             first = len(table.get_vocabulary()) - len(vocabulary)
-            values = np.asarray(keras.ops.convert_to_numpy(weights))[first : first + len(vocabulary)]
+            values = weights.numpy()[first : first + len(vocabulary)]
             return {"vocabulary": vocabulary, "idf_weights": values.tolist()}
         return {"vocabulary": vocabulary}
     return {}

@@ -33,10 +33,19 @@ def to_host(variable: Any) -> np.ndarray[Any, Any]:
             array: np.ndarray[Any, Any] = np.from_dlpack(tensor)
             if not array.flags.writeable:
                 return array
-        # Not `_numpy()`, which is a writable view of the variable's own memory.
-        array = np.array(tensor.numpy(), dtype=dtype_of(tensor.dtype.name))
-    else:
-        array = np.array(keras.ops.convert_to_numpy(variable.value))
+        return _frozen(value_of(tensor))
+    return _frozen(value_of(variable.value))
+
+
+def value_of(tensor: Any) -> np.ndarray[Any, Any]:
+    """Return a copy of a backend tensor's values."""
+    if keras.backend.backend() == "tensorflow":
+        # Not `_numpy()`, which is a writable view of the tensor's own memory.
+        return np.array(tensor.numpy(), dtype=dtype_of(tensor.dtype.name))
+    return np.array(keras.ops.convert_to_numpy(tensor))
+
+
+def _frozen(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     array = np.ascontiguousarray(array).reshape(array.shape)
     array.flags.writeable = False
     return array

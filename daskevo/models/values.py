@@ -16,6 +16,7 @@ import keras
 import numpy as np
 
 from daskevo.errors import CorruptRecord
+from daskevo.models.host_memory import value_of
 from daskevo.types import JSON, dtype_of
 
 
@@ -66,7 +67,7 @@ def encode(value: Any, tensor: Callable[[Any], JSON], *, digests: bool = False) 
         if isinstance(part, (np.ndarray, np.generic)):
             return _array(np.asarray(part), "array", digests)
         if keras.ops.is_tensor(part):
-            return _array(np.asarray(keras.ops.convert_to_numpy(part)), "tensor", digests)
+            return _array(value_of(part), "tensor", digests)
         raise NotStorable(f"{type(part).__module__}.{type(part).__qualname__}")
 
     return walk(value)

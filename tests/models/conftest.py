@@ -1,0 +1,19 @@
+"""Fixtures of the Keras tests: one seed, and the usual dtype policy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> Iterator[None]:
+    import keras
+
+    keras.utils.set_random_seed(7)
+    yield
+    keras.config.set_dtype_policy("float32")
