@@ -1,0 +1,179 @@
+"""Explore schedules: every single fault at every moment of a scenario, and random mixtures of faults and orders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+
+from daskevo.errors import DaskevoError
+from daskevo.testing.ownership import actors
+from daskevo.testing.ownership.world import Action, World
+from daskevo.types import ModelId
+
+Scenario = Callable[[World], None]
+MakeWorld = Callable[[], World]
+Chooser = Callable[[World, int], Action | None]
+
+A, B, C, D = (ModelId(name) for name in "abcd")
+"""With two shards, `a` and `b` have their home on shard 0, `c` and `d` on shard 1."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A schedule under which a promise broke."""
+
+    scenario: str
+    schedule: tuple[str, ...]
+    error: Exception
+
+    def __str__(self) -> str:
+        return f"{self.scenario}: {self.error!r}\n  " + "\n  ".join(self.schedule)
+
+
+def _put(world: World, model: ModelId, ancestor: ModelId | None = None, **kwargs: tuple[str, ...]) -> None:
+    holder = world.new_holder(f"{model}-{len(world.actors)}")
+    world.spawn(f"put {model}", actors.put(world, holder, model, ancestor, **kwargs), holder)
+
+
+def _stored(world: World, *models: tuple[ModelId, ModelId | None]) -> None:
+    for model, ancestor in models:
+        _put(world, model, ancestor)
+        world.settle_down()
+
+
+def inherit_while_retired(world: World) -> None:
+    """A child and a reader take from a model that is released meanwhile."""
+    _stored(world, (A, None))
+    _put(world, C, A)
+    holder = world.new_holder("reader")
+    world.spawn("read a", actors.read(world, holder, A), holder)
+    world.spawn("release a", actors.release(world, A, "user:a"))
+
+
+def lineage(world: World) -> None:
+    """A grandchild takes from a child and from a grandparent that is retired already."""
+    _stored(world, (A, None), (C, A))
+    world.spawn("release a", actors.release(world, A, "user:a"))
+    world.settle_down()
+    _put(world, B, C)
+    _put(world, D, C)
+    world.spawn("release c", actors.release(world, C, "user:a"))
+
+
+def twice(world: World) -> None:
+    """One task runs twice; then the winner is released."""
+    _stored(world, (A, None))
+    _put(world, C, A)
+    _put(world, C, A)
+    world.spawn("release a", actors.release(world, A, "user:a"))
+
+
+def used_again(world: World) -> None:
+    """A retired id is tried again."""
+    _stored(world, (A, None), (C, A))
+    world.spawn("release c", actors.release(world, C, "user:a"))
+    _put(world, C, A)
+
+
+def labels(world: World) -> None:
+    """Holds and releases of the same labels overtake each other."""
+    _stored(world, (A, None))
+    world.spawn("hold best", actors.hold(world, A, "best:r"))
+    world.spawn("release best", actors.release(world, A, "best:r"))
+    world.spawn("hold user", actors.hold(world, A, "user:a"))
+    world.spawn("release user", actors.release(world, A, "user:a"))
+
+
+def audited(world: World) -> None:
+    """The audit runs beside everything else, and an attempt has ended."""
+    _stored(world, (A, None), (C, A))
+    _put(world, D, A)
+    _put(world, B, C)
+    world.spawn("release a", actors.release(world, A, "user:a"))
+    world.audit()
+
+
+SCENARIOS: dict[str, Scenario] = {
+    scenario.__name__: scenario for scenario in (inherit_while_retired, lineage, twice, used_again, labels, audited)
+}
+
+
+def single_faults(make_world: MakeWorld, scenario: Scenario) -> Iterator[Finding | None]:
+    """Run a scenario once for each fault at each of its steps; yield what each run found."""
+    step = choice = 0
+    while True:
+        chooser = _OneFault(step, choice)
+        finding = run(make_world, scenario, chooser)
+        if chooser.injected:
+            choice += 1
+            yield finding
+        elif choice:
+            step, choice = step + 1, 0
+        else:
+            return
+
+
+def random_faults(make_world: MakeWorld, scenario: Scenario, seed: int, faults: int = 3) -> Finding | None:
+    """Run a scenario in a random order with up to so many random faults."""
+    return run(make_world, scenario, _AtRandom(Random(seed), faults))
+
+
+def run(make_world: MakeWorld, scenario: Scenario, choose: Chooser, limit: int = 1000) -> Finding | None:
+    """Run one schedule to its end, then let everything settle, and look; return what broke."""
+    schedule: list[str] = []
+    try:
+        world = make_world()
+        scenario(world)
+        for step in range(limit):
+            action = choose(world, step)
+            if action is None:
+                break
+            schedule.append(action.words)
+            action.run()
+            world.promises.check()
+        schedule.append("everything ends")
+        world.finish()
+    except (AssertionError, DaskevoError, KeyError) as error:
+        return Finding(scenario.__name__, tuple(schedule), error)
+    return None
+
+
+class _OneFault:
+    """First causes first, but for one fault at one step."""
+
+    def __init__(self, step: int, choice: int) -> None:
+        self.step, self.choice = step, choice
+        self.injected = False
+
+    def __call__(self, world: World, step: int) -> Action | None:
+        actions = world.actions()
+        if step == self.step and actions:
+            faults = world.faults()
+            if self.choice >= len(faults):
+                return None
+            self.injected = True
+            return faults[self.choice]
+        return actions[0] if actions else None
+
+
+class _AtRandom:
+    """Any order, and faults here and there."""
+
+    def __init__(self, random: Random, faults: int) -> None:
+        self.random, self.left = random, random.randint(0, faults)
+        self.orderly = random.random() < 0.5
+
+    def __call__(self, world: World, step: int) -> Action | None:
+        actions = world.actions()
+        if not actions:
+            return None
+        if self.left and self.random.random() < 0.1:
+            self.left -= 1
+            # A kind first: single messages would crowd out the rarer faults.
+            faults = world.faults()
+            kind = self.random.choice(sorted({fault.kind for fault in faults}))
+            return self.random.choice([fault for fault in faults if fault.kind == kind])
+        if self.orderly and self.random.random() < 0.8:
+            return actions[0]
+        return self.random.choice(actions)

@@ -1,0 +1,368 @@
+"""The world of the protocol in memory: network, shard servers, coordinator, actors, and every fault as a method.
+
+Nothing happens by itself: `actions` names what could happen next, `act` makes it happen. So a schedule is a list of
+choices, and any of them can be replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from daskevo.ownership.coordinator import Coordinator
+from daskevo.ownership.hashing import shard_of
+from daskevo.ownership.holders import ClientHolder, Holder
+from daskevo.ownership.messages import Message
+from daskevo.ownership.references import numbers_in
+from daskevo.ownership.replies import Reply
+from daskevo.testing.ownership import actors
+from daskevo.testing.ownership.actors import Ask, Behaviour, Call, Script, Send
+from daskevo.testing.ownership.promises import Promises
+from daskevo.testing.ownership.servers import Disk, Server, ServerRules
+from daskevo.types import Attempt, ModelId
+
+Answer = object
+"""What an actor gets back: a shard's Reply, what the coordinator returned, or None for no answer in time."""
+
+
+@dataclass
+class Actor:
+    """A script under way: what it waits for, and what has come in."""
+
+    name: str
+    script: Script
+    holder: Holder | None
+    generation: int
+    waiting: dict[int, int]
+    answers: list[Answer]
+    resting: bool = False
+    done: bool = False
+    outcome: str | None = None
+    disturbed: bool = False
+    """Something went wrong around it: it may fail with cause."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A message under way, and whose answer slot waits for it."""
+
+    call: Call
+    actor: Actor
+    place: int
+    """Shard number; -1 is the coordinator."""
+
+
+@dataclass(frozen=True)
+class Response:
+    """An answer under way."""
+
+    request: int
+    actor: Actor
+    answer: Answer
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something that can happen next."""
+
+    kind: str
+    words: str
+    run: Callable[[], object]
+
+
+class World:
+    """Shards, coordinator, network and actors.
+
+    Parameters
+    ----------
+    shards
+        Number of shards.
+    rules
+        Rules that servers keep.
+    behaviour
+        Rules that actors keep.
+    coordinator
+        Class of the coordinator.
+    """
+
+    def __init__(
+        self,
+        shards: int = 2,
+        rules: ServerRules | None = None,
+        behaviour: Behaviour | None = None,
+        coordinator: type[Coordinator] = Coordinator,
+    ) -> None:
+        self.shards = shards
+        self.rules = rules or ServerRules()
+        self.behaviour = behaviour or Behaviour()
+        self._coordinator_class = coordinator
+        self.disks = [Disk() for _ in range(shards)]
+        self.coordinator = coordinator(1, shards)
+        self.servers: list[Server | None] = [None] * shards
+        self.stale: list[tuple[int, Server]] = []
+        self.actors: list[Actor] = []
+        self.requests: dict[int, Request] = {}
+        self.responses: dict[int, Response] = {}
+        self.late: dict[int, Request] = {}
+        self._next = 0
+        self._ended: set[Holder] = set()
+        self.promises = Promises(self)
+        for shard in range(shards):
+            self.open(shard)
+
+    # What happens in order.
+
+    def spawn(self, name: str, script: Script, holder: Holder | None = None) -> Actor:
+        """Start a script, e.g. ``world.spawn("child", actors.put(world, ...), holder)``."""
+        actor = Actor(name, script, holder, self.coordinator.generation, {}, [])
+        self.actors.append(actor)
+        self._advance(actor, None)
+        return actor
+
+    def new_holder(self, name: str) -> Holder:
+        """Return a holder that the scheduler knows as live."""
+        return ClientHolder(f"{name}@{self.coordinator.generation}")
+
+    def is_live(self, holder: Holder) -> bool:
+        """What the scheduler says of a holder; a new scheduler knows none of the old one's."""
+        generation = holder.client_id.rpartition("@")[2] if isinstance(holder, ClientHolder) else ""
+        return holder not in self._ended and generation == str(self.coordinator.generation)
+
+    def home(self, model: ModelId) -> int:
+        """Return the shard of a model."""
+        return shard_of(model, self.shards)
+
+    def actions(self) -> list[Action]:
+        """Return what happens next if nothing goes wrong, in the order of its causes."""
+        found = [
+            Action("open", f"open shard {shard}", partial(self.open, shard))
+            for shard, server in enumerate(self.servers)
+            if server is None or not server.serving
+        ]
+        found += [
+            Action("deliver", f"deliver {key} {self._name(key)}", partial(self.deliver, key)) for key in self.requests
+        ]
+        found += [Action("answer", f"answer {key}", partial(self.receive, key)) for key in self.responses]
+        for actor in self.actors:
+            if not actor.done and actor.resting:
+                found.append(Action("resume", f"resume {actor.name}", partial(self.resume, actor)))
+            elif not actor.done:
+                lost = [key for key in actor.waiting if not self._under_way(key)]
+                found += [
+                    Action("give up", f"{actor.name}: no answer", partial(self.time_out, actor, key)) for key in lost
+                ]
+        return found
+
+    def faults(self) -> list[Action]:
+        """Return what could go wrong now."""
+        found = []
+        for key in self.requests:
+            name = f"{key} {self._name(key)}"
+            found.append(Action("lose", f"lose {name}", partial(self.requests.pop, key)))
+            found.append(Action("double", f"double {name}", partial(self.deliver, key, keep=True)))
+            found.append(Action("delay", f"delay {name}", partial(self.delay, key)))
+            found.append(Action("double", f"double {name}, once late", partial(self.delay, key, keep=True)))
+            for index, (shard, _) in enumerate(self.stale):
+                if self.requests[key].place == shard:
+                    found.append(Action("cut off", f"old owner gets {name}", partial(self.deliver, key, stale=index)))
+            for records in (0, 1):
+                if self.requests[key].place >= 0:
+                    words = f"crash after {records} records of {name}"
+                    found.append(Action("crash", words, partial(self.deliver, key, die_after=records)))
+        found += [Action("late", f"late: {self._name(key)}", partial(self.arrive, key)) for key in self.late]
+        found += [Action("lose", f"lose answer {key}", partial(self.responses.pop, key)) for key in self.responses]
+        for actor in self.actors:
+            found += [
+                Action("late", f"{actor.name} waits no longer for {key}", partial(self.time_out, actor, key))
+                for key in actor.waiting
+                if self._under_way(key)
+            ]
+            if actor.holder is not None and not actor.done and self.is_live(actor.holder):
+                found.append(Action("end", f"end holder of {actor.name}", partial(self.end_holder, actor.holder)))
+        for shard in range(self.shards):
+            found.append(Action("crash", f"crash shard {shard}", partial(self.crash, shard)))
+            found.append(Action("crash", f"crash shard {shard}, one record kept", partial(self.crash, shard, 1)))
+            found.append(Action("cut off", f"shard {shard} gets another owner", partial(self.open, shard)))
+        found.append(Action("restart", "restart the coordinator", self.restart_coordinator))
+        return found
+
+    def settle_down(self, limit: int = 3000) -> None:
+        """Let everything happen that happens by itself, first causes first."""
+        for _ in range(limit):
+            actions = self.actions()
+            if not actions:
+                return
+            actions[0].run()
+            self.promises.check()
+        raise AssertionError(f"still busy after {limit} steps: {[action.words for action in self.actions()]}")
+
+    def finish(self) -> None:
+        """End everything, settle, audit, look; then release all labels, audit, and look whether anything is left."""
+        self.settle_down()
+        for actor in list(self.actors):
+            if actor.holder is not None and self.is_live(actor.holder):
+                self.end_holder(actor.holder)
+        self.settle_down()
+        for check, labels in (
+            (self.promises.check_at_rest, set()),
+            (self.promises.check_empty, self.promises.labels()),
+        ):
+            for label in sorted(labels):
+                self.spawn(f"release {label}", actors.release_label(self, label))
+            # Twice: what the first audit aborts or retires, the second finds unused.
+            for _ in range(2):
+                self.settle_down()
+                self.audit()
+            self.settle_down()
+            check()
+
+    # The network.
+
+    def deliver(self, key: int, *, keep: bool = False, stale: int | None = None, die_after: int | None = None) -> None:
+        """A request arrives (and stays under way, if it is doubled)."""
+        request = self.requests[key] if keep else self.requests.pop(key)
+        if isinstance(request.call, Ask):
+            answer: Answer = request.call.run()
+        else:
+            server = self.servers[request.place] if stale is None else self.stale[stale][1]
+            answer = (
+                None if server is None or not server.serving else self._serve(server, request.call.message, die_after)
+            )
+        if answer is not None:
+            self._next += 1
+            self.responses[self._next] = Response(key, request.actor, answer)
+
+    def delay(self, key: int, *, keep: bool = False) -> None:
+        """A request (or a copy of it) will arrive when nobody waits for it any more."""
+        self.late[key] = self.requests[key] if keep else self.requests.pop(key)
+
+    def arrive(self, key: int) -> None:
+        """A late request arrives after all."""
+        self.requests[key] = self.late.pop(key)
+        self.deliver(key)
+
+    def receive(self, key: int) -> None:
+        """An answer arrives."""
+        response = self.responses.pop(key)
+        self._answer(response.actor, response.request, response.answer)
+
+    def time_out(self, actor: Actor, key: int) -> None:
+        """An actor waits no longer; what is under way may still arrive."""
+        actor.disturbed = True
+        self._answer(actor, key, None)
+
+    def resume(self, actor: Actor) -> None:
+        """An actor goes on after its training or pause."""
+        actor.resting = False
+        self._advance(actor, None)
+
+    # Shards, coordinator and holders.
+
+    def open(self, shard: int) -> None:
+        """A provider opens a shard; its former owner, if it lives, is cut off from then on."""
+        old = self.servers[shard]
+        if old is not None and old.serving:
+            self.stale.append((shard, old))
+            self._disturb_all()
+        server = Server(self.disks[shard], shard, self.coordinator.generation, self.rules)
+        self.servers[shard] = server
+        self.promises.opened(server)
+        for retirement in server.shard.retiring():
+            self.spawn(f"retire {retirement.model}", actors.retire(self, server, retirement))
+        self.coordinator.resume_settling()
+        if self.coordinator.unsettled():
+            self.spawn("settle", actors.settle(self))
+
+    def crash(self, shard: int, kept: int = 0) -> None:
+        """A server dies; of what it had not flushed, the first `kept` records had been written."""
+        server = self.servers[shard]
+        if server is not None:
+            server.serving = False
+        self.servers[shard] = None
+        self.stale = [(number, other) for number, other in self.stale if number != shard]
+        self.disks[shard].lose_unflushed(kept)
+        self._disturb_all()
+
+    def restart_coordinator(self) -> None:
+        """A new coordinator under a new generation: it knows nobody; shards are opened again one by one."""
+        self.coordinator = self._coordinator_class(self.coordinator.generation + 1, self.shards)
+        self._disturb_all()
+        for shard in range(self.shards):
+            self.spawn(f"reopen {shard}", actors.reopen(self, shard))
+
+    def end_holder(self, holder: Holder) -> None:
+        """A task run or client ends, says the scheduler; its thread may go on."""
+        self._ended.add(holder)
+        for actor in self.actors:
+            if actor.holder == holder:
+                actor.disturbed = True
+        if self.coordinator.holder_ended(holder):
+            self.spawn("settle", actors.settle(self))
+
+    def audit(self) -> None:
+        """Start an audit of every shard."""
+        for shard in range(self.shards):
+            self.spawn(f"audit {shard}", actors.audit(self, shard))
+
+    # Inside.
+
+    def _serve(self, server: Server, message: Message, die_after: int | None) -> Reply | None:
+        reply, effects = server.handle(message, die_after)
+        if die_after is not None:
+            self._disturb_all()
+        for effect in effects:
+            for retirement in effect.retire:
+                self.spawn(f"retire {retirement.model}", actors.retire(self, server, retirement))
+        if reply is not None:
+            self.promises.answered(message, reply)
+        return reply
+
+    def _advance(self, actor: Actor, answers: list[Answer] | None) -> None:
+        try:
+            calls = actor.script.send(answers)
+        except StopIteration as stop:
+            actor.done, actor.outcome = True, stop.value
+            self.promises.finished(actor)
+            return
+        actor.resting = not calls
+        actor.answers = [None] * len(calls)
+        actor.waiting = {}
+        for slot, call in enumerate(calls):
+            self._next += 1
+            place = -1 if isinstance(call, Ask) else call.shard
+            self.requests[self._next] = Request(call, actor, place)
+            actor.waiting[self._next] = slot
+
+    def _answer(self, actor: Actor, key: int, answer: Answer) -> None:
+        slot = actor.waiting.pop(key, None)
+        if slot is None:
+            return
+        actor.answers[slot] = answer
+        if not actor.waiting:
+            self._advance(actor, actor.answers)
+
+    def _under_way(self, key: int) -> bool:
+        return key in self.requests or any(response.request == key for response in self.responses.values())
+
+    def _disturb_all(self) -> None:
+        for actor in self.actors:
+            actor.disturbed = True
+
+    def _name(self, key: int) -> str:
+        request = self.requests.get(key) or self.late[key]
+        what = type(request.call.message).__name__ if isinstance(request.call, Send) else request.call.name
+        return f"{what} of {request.actor.name}"
+
+    def there(self, owner: ModelId, numbers: frozenset[int]) -> bool:
+        """Whether an owner's tensors can be read: known to its shard as stored, and in its segment file."""
+        server = self.servers[self.home(owner)]
+        assert server is not None
+        references = server.shard.state.references
+        attempt = references.published.get(owner)
+        stored = numbers_in(references.there(owner))
+        return numbers <= stored and (not numbers or (owner, attempt) in server.disk.files)
+
+    def is_over(self, attempt: Attempt) -> bool:
+        """The coordinator's word."""
+        return self.coordinator.over([attempt])[0]
