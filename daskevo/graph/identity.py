@@ -25,7 +25,7 @@ from hashlib import blake2b
 from struct import pack
 
 from daskevo.graph.parts import Edge, LayerRecord, Vertex
-from daskevo.types import VertexId
+from daskevo.types import TensorSpec, VertexId
 
 # Part of every hash: ids of another scheme can never equal these. Changing it, or anything below, makes all
 # stored models unmatchable.
@@ -47,8 +47,9 @@ def vertex_ids(
         The fields of an :class:`~daskevo.graph.ArchitectureGraph`, valid.
     """
     positions = {vertex: position for position, vertex in enumerate(inputs)}
-    # Each distinct signature is hashed once, however many vertices share it.
+    # Each distinct signature and list of tensors is hashed once, however many vertices share it.
     signatures: dict[str, bytes] = {}
+    tensors: dict[tuple[TensorSpec, ...], bytes] = {}
     first_call: dict[int, bytes] = {}
     twins: dict[bytes, int] = {}
     ids: list[bytes] = []
@@ -59,8 +60,11 @@ def vertex_ids(
         first = first_call.get(vertex.layer)
         if first is None:
             # The tensors of a later call are those of the first, whose id it contains.
-            specs = [spec.to_json() for spec in layers[vertex.layer].tensors]
-            belongs = b"T" + _hash(json.dumps(specs, separators=(",", ":")).encode())
+            specs = layers[vertex.layer].tensors
+            if specs not in tensors:
+                text = json.dumps([spec.to_json() for spec in specs], separators=(",", ":"))
+                tensors[specs] = b"T" + _hash(text.encode())
+            belongs = tensors[specs]
         else:
             belongs = b"C" + first
         edges = [_edge(ids[edge.source], edge, vertex.commutative) for edge in vertex.edges]
