@@ -77,6 +77,17 @@ def say_share(share: float | None) -> str:
     return f"{percent:.0f} %" if percent >= 9.5 or percent == 0 else f"{percent:.1f} %"
 
 
+def say_count(count: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    Examples
+    --------
+    >>> say_count(1, "evaluation"), say_count(2, "evaluation")
+    ('1 evaluation', '2 evaluations')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def say_quality(quality: float | None) -> str:
     """Return a quality with four significant digits."""
     return "–" if quality is None else f"{quality:.4g}"

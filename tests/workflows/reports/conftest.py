@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from daskevo_workflows.reports.series import Evaluation, RunSeries, StorageSample
 
 from daskevo.types import Objective
+from daskevo_workflows.reports.series import Evaluation, RunSeries, StorageSample
 
 MakeRun = Callable[..., RunSeries]
 

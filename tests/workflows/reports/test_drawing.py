@@ -8,8 +8,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from daskevo_workflows.reports import drawing as d
 from matplotlib.figure import Figure
+
+from daskevo_workflows.reports import drawing as d
 
 DATA = ("blue", "orange", "green", "vermilion", "purple", "sky")
 

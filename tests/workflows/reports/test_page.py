@@ -11,10 +11,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from daskevo_workflows.reports.page import render, write
 
 from daskevo.errors import InvalidInput, RunFolderUnusable
 from daskevo.types import Objective
+from daskevo_workflows.reports.page import render, write
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 SHAPES = {"path", "use", "circle", "rect", "image", "line", "polygon"}

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from daskevo_workflows.reports import write_report
-from daskevo_workflows.reports.reading import RunningTime, read_run, read_runs
 
 from daskevo.errors import CorruptRecord, RunFolderUnusable
 from daskevo.runs import RunRecord, RunView, Session
@@ -16,6 +14,8 @@ from daskevo.search import Report, Request
 from daskevo.search.requests import Failure
 from daskevo.space import Candidate, Choice, Space
 from daskevo.types import ModelId
+from daskevo_workflows.reports import write_report
+from daskevo_workflows.reports.reading import RunningTime, read_run, read_runs
 
 SPACE = Space("tiny", (Choice("width", (16, 32)), Choice("activation", ("relu", None))))
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
+from daskevo.types import Objective
 from daskevo_workflows.reports.series import (
     Evaluation,
     RunSeries,
@@ -19,8 +21,6 @@ from daskevo_workflows.reports.series import (
     quantile,
     running_best,
 )
-
-from daskevo.types import Objective
 
 MAX, MIN = Objective.parse("max accuracy"), Objective.parse("min loss")
 

@@ -12,9 +12,8 @@ import click
 from daskevo_workflows.cli.places import repository_root
 
 if TYPE_CHECKING:
-    from daskevo.repository import Repository
-
     from daskevo.ownership.model_record import ModelRecord
+    from daskevo.repository import Repository
 
 ROOT = click.argument("root", type=click.Path(path_type=Path))
 MODEL = click.argument("model_id")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +21,7 @@ from daskevo_workflows.reports.series import (
 from daskevo_workflows.words import (
     plain,
     say_bytes,
+    say_count,
     say_quality,
     say_seconds,
     say_share,
@@ -77,7 +77,7 @@ def cards(run: RunSeries) -> list[Card]:
         Card(
             say_times(ratio(stored.full_bytes, stored.stored_bytes)) if stored else "–",
             "less space than full copies",
-            f"{say_bytes(stored.stored_bytes)} for {stored.live_models} living models" if stored else "",
+            f"{say_bytes(stored.stored_bytes)} for {say_count(stored.live_models, 'living model')}" if stored else "",
         ),
         Card(
             say_seconds(run.runtime_s),
@@ -177,7 +177,7 @@ def best_models(run: RunSeries) -> Table | None:
         tuple(
             (
                 str(place),
-                plain(e.model_id, 100),
+                (plain(e.model_id, 100),),
                 say_quality(e.quality),
                 str(e.number),
                 f"{e.parameters:,}" if e.parameters is not None else "–",
@@ -223,11 +223,22 @@ def transfers(run: RunSeries) -> Table | None:
     if not moved:
         return None
     return Table(
-        ("model", "inherited from", "prefix", "frozen", "stored", "full copy", "quality", "ancestor's quality"),
+        (
+            "model",
+            "inherited from",
+            "its parent",
+            "prefix",
+            "frozen",
+            "stored",
+            "full copy",
+            "quality",
+            "ancestor's quality",
+        ),
         tuple(
             (
-                plain(e.model_id, 100),
-                plain(e.ancestor, 100) + (" (parent)" if e.ancestor == e.parent else ""),
+                (plain(e.model_id, 100),),
+                (plain(e.ancestor, 100),),
+                "yes" if e.ancestor == e.parent else "no",
                 f"{e.prefix} of {e.vertices} vertices" if e.vertices else f"{e.prefix} vertices",
                 say_share(e.frozen_share),
                 say_bytes(e.own_bytes),
@@ -237,7 +248,7 @@ def transfers(run: RunSeries) -> Table | None:
             )
             for e in reversed(moved)
         ),
-        frozenset({3, 4, 5, 6, 7}),
+        frozenset({4, 5, 6, 7, 8}),
     )
 
 
@@ -245,20 +256,16 @@ def failures(run: RunSeries) -> Table | None:
     """Return the reasons of failed evaluations, the most frequent first."""
     if not run.failed:
         return None
-    reasons = Counter(plain(e.reason, 300) or "no reason recorded" for e in run.failed)
+    numbers: dict[str, list[int]] = {}
+    for e in run.failed:
+        numbers.setdefault(plain(e.reason, 300) or "no reason recorded", []).append(e.number)
+    groups = sorted(numbers.items(), key=lambda group: -len(group[1]))
     rows = [
-        (
-            str(count),
-            reason,
-            ", ".join(str(e.number) for e in run.failed if (plain(e.reason, 300) or "no reason recorded") == reason)[
-                :200
-            ],
-        )
-        for reason, count in reasons.most_common(REASONS_SHOWN)
+        (str(len(which)), reason, plain(", ".join(map(str, sorted(which))), 200))
+        for reason, which in groups[:REASONS_SHOWN]
     ]
-    if len(reasons) > REASONS_SHOWN:
-        rest = sum(reasons.values()) - sum(int(row[0]) for row in rows)
-        rows.append((str(rest), f"{len(reasons) - REASONS_SHOWN} further reasons", ""))
+    if rest := groups[REASONS_SHOWN:]:
+        rows.append((str(sum(len(which) for _, which in rest)), say_count(len(rest), "further reason"), ""))
     return Table(("times", "reason", "evaluations"), tuple(rows), frozenset({0}))
 
 

@@ -58,6 +58,16 @@ def title_panel(panel: Any, run: RunSeries, runs: Sequence[RunSeries]) -> None:
         panel.set_title(label_of(run))
 
 
+def from_zero(panel: Any) -> None:
+    """Let a time axis begin with the run, so that figures compare; to be called when all is drawn."""
+    panel.set_xlim(0, panel.dataLim.x1 * 1.03 if panel.dataLim.x1 > 0 else 1.0)
+
+
+def mark_size(count: int) -> float:
+    """Return the size of marks in points: large enough to be found where there are few."""
+    return 3.2 if count > 60 else 5.0
+
+
 def label_of(run: RunSeries) -> str:
     return plain(run.label, 40)
 

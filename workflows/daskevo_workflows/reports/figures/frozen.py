@@ -12,8 +12,10 @@ from daskevo_workflows.reports.figures.chart import (
     WINDOW,
     Drawing,
     finish,
+    from_zero,
     label_of,
     legend_below,
+    mark_size,
     panels_of,
     suffix_of,
 )
@@ -43,7 +45,7 @@ def frozen_share(runs: Sequence[RunSeries]) -> Drawing | None:
                 times,
                 shares,
                 mark,
-                ms=3,
+                ms=mark_size(len(times)),
                 mew=0,
                 color=colour,
                 alpha=0.45,
@@ -62,6 +64,7 @@ def frozen_share(runs: Sequence[RunSeries]) -> Drawing | None:
         panel.yaxis.set_major_formatter(PercentFormatter(xmax=1, symbol=" %"))
         panel.set_ylabel("frozen vertices (% of the model's)")
         panel.set_xlabel(f"running time ({unit})")
+        from_zero(panel)
         legend_below(figure, [panel])
         words = " ".join(_words(run) for run in chosen)
         return finish(

@@ -21,7 +21,7 @@ from daskevo_workflows.reports.series import (
     Evaluation,
     RunSeries,
 )
-from daskevo_workflows.words import plain, say_share, time_unit
+from daskevo_workflows.words import plain, say_count, say_share, time_unit
 
 
 def gantt(runs: Sequence[RunSeries]) -> Drawing | None:
@@ -34,8 +34,8 @@ def gantt(runs: Sequence[RunSeries]) -> Drawing | None:
     heights = [min(max(len(names) * 0.3, 0.6), 6.0) for names in rows]
     kinds: tuple[tuple[str, Callable[[Evaluation], bool], str, str | None], ...] = (
         ("prefix inherited", lambda e: e.transferred, d.BLUE, None),
-        ("from scratch", lambda e: e.status != "failed" and not e.transferred, d.ORANGE, "////"),
-        ("failed", lambda e: e.status == "failed", d.VERMILION, "xxxx"),
+        ("from scratch", lambda e: e.status != "failed" and not e.transferred, d.ORANGE, "//"),
+        ("failed", lambda e: e.status == "failed", d.VERMILION, "xxx"),
     )
     with d.settings():
         figure = Figure(figsize=(WIDTH_IN, sum(heights) + 0.75 * len(shown) + 0.5), layout="constrained")
@@ -57,7 +57,7 @@ def gantt(runs: Sequence[RunSeries]) -> Drawing | None:
                         facecolors=colour,
                         edgecolors=d.PAPER,
                         linewidth=0.5 if len(bars) < 400 else 0.1,
-                        hatch=hatch if len(bars) < 400 else None,
+                        hatch=hatch,
                         rasterized=len(bars) >= d.RASTER_FROM,
                     )
                 if chosen:
@@ -85,7 +85,7 @@ def gantt(runs: Sequence[RunSeries]) -> Drawing | None:
 
 def _words(run: RunSeries, trainers: int) -> str:
     return (
-        f"{label_of(run)}: {len(_bars(run))} evaluations on {trainers} trainers, "
+        f"{label_of(run)}: {say_count(len(_bars(run)), 'evaluation')} on {say_count(trainers, 'trainer')}, "
         f"busy {say_share(_busy(run, trainers))} of the time."
     )
 

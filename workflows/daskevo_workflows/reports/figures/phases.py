@@ -42,7 +42,7 @@ def phases(runs: Sequence[RunSeries]) -> Drawing | None:
         for name, chosen in (
             ("from scratch", [e for e in run.finished if not e.transferred and e.seconds]),
             ("prefix inherited", [e for e in run.transferred if e.seconds]),
-            ("the last quarter", [e for e in late(run) if e.seconds]),
+            ("the last quarter", [e for e in late(run) if e.seconds and len(run.finished) >= 8]),
         )
         if chosen
     ]

@@ -13,8 +13,10 @@ from daskevo_workflows.reports.figures.chart import (
     WINDOW,
     Drawing,
     finish,
+    from_zero,
     label_of,
     legend_below,
+    mark_size,
     panels_of,
     title_panel,
 )
@@ -24,7 +26,7 @@ from daskevo_workflows.reports.series import (
     moving_mean,
     running_best,
 )
-from daskevo_workflows.words import plain, say_quality, time_unit
+from daskevo_workflows.words import plain, say_count, say_quality, time_unit
 
 
 def quality_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
@@ -43,7 +45,7 @@ def quality_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
                 times,
                 qualities,
                 "o",
-                ms=3.2,
+                ms=mark_size(len(times)),
                 color=d.FAINT,
                 alpha=0.75,
                 label="each evaluation",
@@ -51,7 +53,15 @@ def quality_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
                 rasterized=marks,
             )
             best = running_best(qualities, run.objective)
-            panel.step(times, best, where="post", color=d.BLUE, lw=2.0, label="best so far")
+            panel.step(
+                times,
+                best,
+                where="post",
+                color=d.BLUE,
+                lw=2.0,
+                label="best so far",
+                marker="_" if len(times) == 1 else None,
+            )
             panel.plot(
                 times,
                 moving_mean(qualities, WINDOW),
@@ -70,9 +80,10 @@ def quality_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
                         color=d.GREEN,
                         lw=1.3,
                         ls=":",
-                        label=f"best so far, {label_of(other)}",
+                        label="best so far of the other run",
                     )
             panel.set_xlabel(f"running time ({unit})")
+            from_zero(panel)
             title_panel(panel, run, runs)
         panels[0].set_ylabel(f"{metric} ({'larger' if runs[0].objective.direction == 'max' else 'smaller'} is better)")
         _clip_outliers(panels[0], [e.quality or 0.0 for run in runs for e in run.scored])
@@ -138,6 +149,6 @@ def _quality_words(run: RunSeries) -> str:
     qualities = [e.quality or 0.0 for e in run.scored]
     best = running_best(qualities, run.objective)
     return (
-        f"{label_of(run)}: {len(qualities)} evaluations, from {say_quality(qualities[0])} "
+        f"{label_of(run)}: {say_count(len(qualities), 'evaluation')}, from {say_quality(qualities[0])} "
         f"to a best of {say_quality(best[-1])}, mean {say_quality(mean(qualities))}."
     )

@@ -3,63 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+from matplotlib.ticker import FuncFormatter
 
 from daskevo_workflows.reports import drawing as d
 from daskevo_workflows.reports.figures.chart import (
     Drawing,
     finish,
+    from_zero,
     label_of,
     legend_below,
     panels_of,
     title_panel,
 )
-from daskevo_workflows.reports.series import (
-    RunSeries,
-    cumulative_bytes,
-)
-from daskevo_workflows.words import byte_unit, say_bytes, time_unit
+from daskevo_workflows.reports.series import RunSeries, cumulative_bytes
+from daskevo_workflows.words import byte_unit, say_bytes, say_count, time_unit
+
+LOGARITHMIC_FROM = 12
+"""Ratio of the highest curve's end to the lowest one's from which a linear axis would press the low ones together."""
+
+
+class Curve(NamedTuple):
+    """(moment in s, bytes) in order of time, and how they are drawn."""
+
+    name: str
+    points: list[tuple[float, int]]
+    colour: str
+    line: Any
+    width: float
 
 
 def bytes_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
     """Draw stored bytes against full copies, as they were with retirement and as they would be without."""
-    if not any(run.storage or cumulative_bytes(run) for run in runs):
+    curves = [_curves(run) for run in runs]
+    drawn = [curve for group in curves for curve in group]
+    if not any(count for curve in drawn for _, count in curve.points):
         return None
-    largest = max(
-        [full for run in runs for _, _, full in cumulative_bytes(run)]
-        + [s.full_bytes for run in runs for s in run.storage]
-        + [1]
-    )
-    scale, unit = byte_unit(largest)
-    moments = [at for run in runs for at, _, _ in cumulative_bytes(run)] + [s.at_s for run in runs for s in run.storage]
-    time_scale, time_name = time_unit(max(moments))
+    scale, unit = byte_unit(max(count for curve in drawn for _, count in curve.points))
+    time_scale, time_name = time_unit(max(at for curve in drawn for at, _ in curve.points))
+    ends = [curve.points[-1][1] for curve in drawn if curve.points[-1][1] > 0]
+    logarithmic = bool(ends) and max(ends) > LOGARITHMIC_FROM * min(ends)
     with d.settings():
         figure, panels = panels_of(runs, height_in=3.4, shared=True)
-        for panel, run in zip(panels, runs, strict=True):
-            rows = cumulative_bytes(run)
-            lines: list[tuple[str, list[tuple[float, float]], str, Any, float]] = [
-                ("full copies, nothing retired", [(at, full) for at, _, full in rows], d.VERMILION, (0, (5, 1.5)), 1.4),
-                ("full copies of the living", [(s.at_s, s.full_bytes) for s in run.storage], d.ORANGE, "-.", 1.4),
-                ("stored, nothing retired", [(at, own) for at, own, _ in rows], d.SKY, (0, (3, 1, 1, 1)), 1.8),
-                ("stored", [(s.at_s, s.stored_bytes) for s in run.storage], d.BLUE, "-", 2.2),
-            ]
-            for label, points, colour, line, width in lines:
-                if points:
-                    xs, ys = zip(*points, strict=True)
-                    panel.step(
-                        [x / time_scale for x in xs],
-                        [y / scale for y in ys],
-                        where="post",
-                        color=colour,
-                        ls=line,
-                        lw=width,
-                        label=label,
-                        marker="o" if len(points) == 1 else None,
-                    )
+        for panel, run, group in zip(panels, runs, curves, strict=True):
+            for curve in group:
+                panel.step(
+                    [at / time_scale for at, _ in curve.points],
+                    [count / scale for _, count in curve.points],
+                    where="post",
+                    color=curve.colour,
+                    ls=curve.line,
+                    lw=curve.width,
+                    label=curve.name,
+                    marker="o" if len(curve.points) == 1 else None,
+                )
+            if logarithmic:
+                panel.set_yscale("log")
+                panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            else:
+                panel.set_ylim(bottom=0)
             panel.set_xlabel(f"running time ({time_name})")
-            panel.set_ylim(bottom=0)
+            from_zero(panel)
             title_panel(panel, run, runs)
-        panels[0].set_ylabel(f"tensor bytes ({unit})")
+        panels[0].set_ylabel(f"tensor bytes ({unit}{', logarithmic' if logarithmic else ''})")
         legend_below(figure, panels)
         return finish(
             figure,
@@ -67,16 +74,27 @@ def bytes_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
             "Stored bytes over time",
             "Tensor bytes in the repository (solid), what full copies of the same models would take, and both as if no "
             "model had ever been retired.",
-            " ".join(_bytes_words(run) for run in runs),
+            " ".join(_words(run) for run in runs),
         )
 
 
-def _bytes_words(run: RunSeries) -> str:
+def _curves(run: RunSeries) -> list[Curve]:
+    rows = cumulative_bytes(run)
+    curves = [
+        Curve("full copies, nothing retired", [(at, full) for at, _, full in rows], d.VERMILION, (0, (5, 1.5)), 1.4),
+        Curve("full copies of the living", [(s.at_s, s.full_bytes) for s in run.storage], d.ORANGE, "-.", 1.4),
+        Curve("stored, nothing retired", [(at, own) for at, own, _ in rows], d.SKY, (0, (3, 1, 1, 1)), 1.8),
+        Curve("stored", [(s.at_s, s.stored_bytes) for s in run.storage], d.BLUE, "-", 2.2),
+    ]
+    return [curve for curve in curves if curve.points]
+
+
+def _words(run: RunSeries) -> str:
     rows, parts = cumulative_bytes(run), []
     if run.storage:
         last = run.storage[-1]
         parts.append(
-            f"{say_bytes(last.stored_bytes)} stored for {last.live_models} living models, "
+            f"{say_bytes(last.stored_bytes)} stored for {say_count(last.live_models, 'living model')}, "
             f"{say_bytes(last.full_bytes)} as full copies"
         )
     if rows:
