@@ -30,6 +30,8 @@ _MARKER = b"\x9eEV"
 _RECORD = struct.Struct("<3scIQQII")  # marker, kind, length, sequence, flushed, CRC of the payload, CRC of the header
 _HEAD, _HEAD_END, _EVENT = b"h", b"e", b"r"
 _BATCH_BYTES = 8 << 20
+# What a disk writes whole.
+_SECTOR = 512
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,8 @@ class Journal:
             Number of the journal that the state was read from, 0 if there was none.
         """
         front = _FILE.pack(MAGIC, VERSION, *self._facts, base, 0)[:-4]
-        front += zlib.crc32(front).to_bytes(4, "little")
         self._seed = zlib.crc32(front)
+        front += self._seed.to_bytes(4, "little")
         with self._append_lock:
             self._write([front], 0)
             batch: list[bytes] = []
@@ -239,7 +241,7 @@ def read_journal(folder: Path, shard: int, number: int) -> JournalContent:
             raise corrupt(path, "the file's first bytes aren't what was written (CRC-32 differs)", 0)
         if (its_shard, its_number) != (shard, number):
             raise corrupt(path, f"this is journal {its_number} of shard {its_shard}", 12)
-        reader = _Reader(path, file, zlib.crc32(front))
+        reader = _Reader(path, file, size, crc)
         records, complete = reader.records()
         return JournalContent(number, generation, base, complete, records, size - reader.offset)
 
@@ -247,9 +249,10 @@ def read_journal(folder: Path, shard: int, number: int) -> JournalContent:
 class _Reader:
     """Reads the records of one journal, up to its end or torn tail; `offset` is where the next one would start."""
 
-    def __init__(self, path: Path, file: BinaryIO, seed: int) -> None:
+    def __init__(self, path: Path, file: BinaryIO, size: int, seed: int) -> None:
         self.path = path
         self.file = file
+        self.size = size
         self.seed = seed
         self.offset = _FILE.size
         self.sequence = 0
@@ -284,19 +287,20 @@ class _Reader:
             self._refuse_if_flushed(header)
             return None
         if (parsed := _parse(header, self.seed)) is None:
-            # Of a header that never reached the disk whole, the end is zeros; any other is damage.
-            if any(header[-4:]):
+            tail = header + self.file.read(_SECTOR)
+            if not _hole_in_header(tail, self.offset):
                 raise corrupt(self.path, "a record's header isn't what was written (CRC-32 differs)", self.offset)
-            self._refuse_if_flushed(header)
+            self._refuse_if_flushed(tail)
             return None
         kind, length, sequence, _, crc = parsed
         if sequence != self.sequence:
             raise corrupt(self.path, f"record {sequence} where record {self.sequence} belongs", self.offset)
-        payload = self.file.read(length)
-        if len(payload) == length and zlib.crc32(payload, self.seed) == crc:
-            return kind, payload
-        if len(payload) == length and 0 not in payload:
-            raise corrupt(self.path, f"record {sequence} isn't what was written (CRC-32 differs)", self.offset)
+        payload = self.file.read(min(length, self.size - self.offset))
+        if len(payload) == length:
+            if zlib.crc32(payload, self.seed) == crc:
+                return kind, payload
+            if not _hole_in_payload(payload, self.offset + _RECORD.size):
+                raise corrupt(self.path, f"record {sequence} isn't what was written (CRC-32 differs)", self.offset)
         self._refuse_if_flushed(header + payload)
         return None
 
@@ -314,6 +318,26 @@ class _Reader:
                     self.offset,
                 )
             place = tail.find(_MARKER, place + 1)
+
+
+def _hole_in_header(data: bytes, offset: int) -> bool:
+    """Return whether `data`, a header at `offset` and what follows, has zeros for a sector that never was written.
+
+    Headers have zeros of their own: a hole reaches over the first byte, which is never zero, or over the last and all
+    that follows up to a sector's end.
+    """
+    ahead = -offset % _SECTOR or _SECTOR
+    after = -(offset + _RECORD.size) % _SECTOR
+    return not any(data[: min(ahead, _RECORD.size)]) or not any(data[_RECORD.size - 1 : _RECORD.size + after])
+
+
+def _hole_in_payload(payload: bytes, offset: int) -> bool:
+    """Return whether a payload at `offset` has a zero at the end of a sector, or at its own end.
+
+    A hole has. Payloads have no zeros, and one damaged byte is rarely the last of a sector.
+    """
+    first = -offset % _SECTOR or _SECTOR
+    return 0 in payload[first - 1 :: _SECTOR] or payload[-1:] == b"\0"
 
 
 def _parse(header: bytes, seed: int) -> tuple[bytes, int, int, int, int] | None:

@@ -90,9 +90,10 @@ def digest(array: Any) -> str:
 
 def aligned_empty(nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Return uninitialised memory of shape (nbytes,), dtype uint8, whose address is a multiple of 64."""
-    memory = np.empty(nbytes + ALIGNMENT - 1, np.uint8)
+    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
-    return memory[start : start + nbytes]
+    # Not a slice: an empty one starts anywhere.
+    return np.ndarray((nbytes,), np.uint8, memory, start)
 
 
 def view(memory: np.ndarray[Any, np.dtype[np.uint8]], spec: TensorSpec) -> Array:
