@@ -6,35 +6,15 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from daskevo_workflows.words import plain, say_bytes, say_quality, say_seconds, say_share, say_times
 
+if TYPE_CHECKING:
+    from daskevo_workflows.progress import Progress
+
 PLAIN_EVERY_S = 15.0
 """Seconds between lines where there is no terminal: a log of a thousand evaluations stays readable."""
-
-
-class Progress(Protocol):
-    """What a search says of itself while it runs; bytes are None where they are not known yet."""
-
-    @property
-    def finished(self) -> int: ...
-    @property
-    def evaluations(self) -> int: ...
-    @property
-    def failures(self) -> int: ...
-    @property
-    def duplicates(self) -> int: ...
-    @property
-    def best_quality(self) -> float | None: ...
-    @property
-    def mean_frozen_share(self) -> float | None: ...
-    @property
-    def stored_bytes(self) -> int | None: ...
-    @property
-    def full_copy_bytes(self) -> int | None: ...
-    @property
-    def left_s(self) -> float | None: ...
 
 
 def say_progress(progress: Progress, metric: str) -> str:

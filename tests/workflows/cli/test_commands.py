@@ -1,0 +1,131 @@
+"""The commands: how they start, and what they answer to bad input."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import daskevo.errors
+from daskevo.errors import DaskevoError
+from daskevo_workflows.cli import main
+from daskevo_workflows.cli.group import Commands
+from daskevo_workflows.cli.places import default_run_folder, repository_root
+
+ERRORS = [
+    kind
+    for _, kind in inspect.getmembers(daskevo.errors, inspect.isclass)
+    if issubclass(kind, DaskevoError) and kind.__module__ == "daskevo.errors"
+]
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_every_error_ends_with_code_2_and_its_message_on_stderr(kind: type[DaskevoError]) -> None:
+    @click.group(cls=Commands)
+    def group() -> None: ...
+
+    @group.group()
+    def inner() -> None: ...
+
+    @inner.command()
+    def fail() -> None:
+        raise kind("asked for this, found that, do so", path="/x")
+
+    result = CliRunner().invoke(group, ["inner", "fail"])
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr == f"Error: {kind.__name__}: asked for this, found that, do so\n"
+
+
+def test_an_error_that_nobody_meant_keeps_its_traceback() -> None:
+    @click.group(cls=Commands)
+    def group() -> None: ...
+
+    @group.command()
+    def fail() -> None:
+        raise RuntimeError("a bug")
+
+    assert isinstance(CliRunner().invoke(group, ["fail"]).exception, RuntimeError)
+
+
+def test_a_message_cannot_steer_the_terminal() -> None:
+    @click.group(cls=Commands)
+    def group() -> None: ...
+
+    @group.command()
+    def fail() -> None:
+        raise DaskevoError("model '\x1b[2J'")
+
+    assert CliRunner().invoke(group, ["fail"]).stderr == "Error: DaskevoError: model '\\x1b[2J'\n"
+
+
+def test_help_loads_nothing_heavy() -> None:
+    heavy = ("dask", "distributed", "keras", "tensorflow", "matplotlib", "numpy", "jinja2", "sqlite3")
+    code = (
+        "import sys\nfrom daskevo_workflows.cli import main\n"
+        "try:\n    main(['nas', '--help'])\nexcept SystemExit:\n    pass\n"
+        f"print(sorted(set({heavy!r}) & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_it_is_a_command_of_dask_too() -> None:
+    code = "from dask.__main__ import main; main()"
+    for command, word in ((["evo", "--help"], "verify"), (["evo", "nas", "--help"], "--no-transfer")):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *command], capture_output=True, text=True, check=True, timeout=60
+        )
+        assert word in done.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["nas", "--evaluations", "0", "digits"],
+        ["nas", "--freeze", "half", "digits"],
+        ["nas", "--time-limit", "-1", "digits"],
+        ["nas"],
+        ["models", "show", "root"],
+        ["nonsense"],
+    ],
+)
+def test_a_wrong_call_ends_with_code_2(command: list[str]) -> None:
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 2
+    assert "Usage:" in result.stderr
+
+
+def test_report_without_a_run_is_said(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["report", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "RunFolderUnusable" in result.stderr
+    assert "no run.json" in result.stderr
+
+
+def test_a_repository_is_found_in_a_runs_folder(tmp_path: Path) -> None:
+    assert repository_root(tmp_path) == tmp_path
+    inside = tmp_path / "repository"
+    inside.mkdir()
+    (inside / "repository.json").touch()
+    assert repository_root(tmp_path) == inside
+    assert repository_root(inside) == inside
+    (tmp_path / "repository.json").touch()
+    assert repository_root(tmp_path) == tmp_path
+
+
+def test_arms_of_a_comparison_do_not_share_a_folder() -> None:
+    folders = {
+        default_run_folder(problem, seed, transfer=transfer, freeze=freeze)
+        for problem in ("digits", "my/digits2.py")
+        for seed in (0, 1)
+        for transfer, freeze in ((True, "prefix"), (True, "none"), (False, "prefix"))
+    }
+    assert len(folders) == 12
+    assert all(os.sep not in folder.name for folder in folders)
