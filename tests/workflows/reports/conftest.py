@@ -78,7 +78,6 @@ def _run(
         "storage": tuple(sorted(storage, key=lambda sample: sample.at_s)),
         "asked": n,
         "runtime_s": max(clock),
-        "workers": workers,
         "state": "finished",
         "facts": {"problem": "flights", "seed": str(seed), "machine": "2 cores"},
     }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from daskevo.errors import CorruptRecord, RunFolderUnusable
-from daskevo.runs import RunRecord, RunView, Session
+from daskevo.runs import RunRecord, RunView, Session, Unit
 from daskevo.search import Report, Request
 from daskevo.search.requests import Failure
 from daskevo.space import Candidate, Choice, Space
@@ -52,7 +52,9 @@ def finished(number: int, ended: float, **fields: Any) -> Report:
 
 
 def written(folder: Path, **changes: Any) -> Path:
-    record = RunRecord(folder, identity(**changes), {"workers": 2, "machine": {"host": "node1", "cores": 2}})
+    record = RunRecord(
+        folder, identity(**changes), {"workers": ["trainer-0", "trainer-1"], "machine": {"host": "node1", "cores": 2}}
+    )
     now = time.time()
     record.asked([request(0), request(1, parent=ModelId("run-00000")), request(2), request(3), request(4)], {})
     record.reported(finished(0, now), {}, [])
@@ -64,7 +66,9 @@ def written(folder: Path, **changes: Any) -> Path:
         Report(3, ModelId("run-00000"), "duplicate", quality=0.6, duplicate_of=0, started=1.0, ended=2.0), {}, []
     )
     record.event("storage", "", stored_bytes=150, full_copy_bytes=800, live_models=2)
-    record.close("stopped")
+    record.event("session", "", evaluations=40)
+    record.event("stopped", "the time limit is over", word="time limit")
+    record.close("time limit")
     return folder
 
 
@@ -83,7 +87,24 @@ def test_a_record_becomes_the_reports_series(tmp_path: Path) -> None:
     assert run.facts["space"] == "tiny: 2 choices, 4 candidates"
     assert run.facts["machine"] == "host = node1, cores = 2"
     assert run.facts["policy"] == "transfer = yes, freeze = prefix"
-    assert run.state == "stopped; 1 evaluations to be taken up again"
+    assert run.state == "the time limit is over; 1 evaluation to be taken up again"
+    assert run.asked == 40
+    assert [(what.kind, what.message) for what in run.happenings] == [("stopped", "the time limit is over")]
+
+
+def test_an_evaluation_that_its_trainer_never_reported_has_its_place(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path / "r", identity())
+    record.asked([request(0)], {})
+    record.planned({0: "graph"}, [Unit("evaluate-0", "evaluate", (0,))], {"evaluate-0": "trainer-7"})
+    time.sleep(0.02)
+    failure = Failure("time limit", "past its limit of 5 s")
+    record.reported(Report(0, ModelId("run-00000"), "failed", failure=failure, ended=time.time()), {}, [])
+    record.close()
+    (lost,) = read_run(tmp_path / "r").evaluations
+    assert lost.worker == "trainer-7"
+    assert lost.started_s is not None
+    assert lost.ended_s is not None
+    assert lost.started_s < lost.ended_s
 
 
 def test_a_duplicate_takes_no_room_on_a_trainer(tmp_path: Path) -> None:
@@ -131,7 +152,7 @@ def test_a_run_that_goes_on_can_be_reported(tmp_path: Path) -> None:
         page = write_report(tmp_path / "r").read_text("utf-8")
     finally:
         record.close()
-    assert "running, or killed; 1 evaluations without a report" in page
+    assert "running, or killed; 1 evaluation without a report" in page
     assert "No evaluation has ended yet" in page
 
 

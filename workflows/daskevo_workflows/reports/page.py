@@ -80,6 +80,7 @@ def _run_parts(run: RunSeries) -> dict[str, Any]:
         "summary": tables.Table(("", ""), tuple(tables.transfer_summary(run))),
         "transfers": tables.transfers(run),
         "failures": tables.failures(run),
+        "happenings": tables.happenings(run),
     }
 
 

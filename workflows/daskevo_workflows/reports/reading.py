@@ -10,11 +10,15 @@ from itertools import pairwise
 from pathlib import Path
 
 from daskevo.errors import CorruptRecord, DaskevoError
-from daskevo.runs import Event, RunView, Session
+from daskevo.runs import Event, RunView, Session, UnitRow
 from daskevo.search import Report, Request
 from daskevo.space import Space
 from daskevo.types import JSON, Objective
-from daskevo_workflows.reports.series import Evaluation, RunSeries, StorageSample
+from daskevo_workflows.reports.series import Evaluation, Happening, RunSeries, StorageSample
+from daskevo_workflows.words import say_count
+
+SESSION = "session"
+"""Kind of the events that say what a process was asked for when it took up the run."""
 
 STORAGE = "storage"
 """Kind of the events that say what the repository holds for the run, with the facts that `StorageSample` names."""
@@ -47,12 +51,21 @@ def read_run(folder: Path) -> RunSeries:
         sessions, requests, reports = view.sessions(), view.requests(), view.reports()
         clock = RunningTime(sessions)
         times = view.report_times()
-        identity, about = view.info.identity, view.info.about
+        identity = view.info.identity
         space = _space(identity.get("space"))
         by_number = {request.number: request for request in requests}
         skews = _skews(reports, times)
+        places = {unit.numbers[0]: unit for unit in view.units() if unit.kind == "evaluate" and unit.numbers}
         rows = [
-            _evaluation(report, by_number.get(report.number), times.get(report.number), clock, space, skews)
+            _evaluation(
+                report,
+                by_number.get(report.number),
+                places.get(report.number),
+                times.get(report.number),
+                clock,
+                space,
+                skews,
+            )
             for report in reports
         ]
         return RunSeries(
@@ -61,10 +74,10 @@ def read_run(folder: Path) -> RunSeries:
             objective=_objective(identity.get("objective")),
             evaluations=tuple(sorted(rows, key=lambda row: (row.ended_s or 0.0, row.number))),
             storage=tuple(_samples(view.events(STORAGE), clock)),
-            asked=_integer(about.get("evaluations")),
+            happenings=tuple(_happenings(view.events(), clock)),
+            asked=_asked(view.events(SESSION)),
             runtime_s=view.runtime_s,
-            workers=_integer(about.get("workers")),
-            state=_state(sessions, len(requests) - len(reports)),
+            state=_state(sessions, view.events("stopped"), len(requests) - len(reports)),
             facts=_facts(view, space, sessions),
         )
 
@@ -97,6 +110,7 @@ class RunningTime:
 def _evaluation(
     report: Report,
     request: Request | None,
+    unit: UnitRow | None,
     reported: float | None,
     clock: RunningTime,
     space: Space | None,
@@ -108,8 +122,9 @@ def _evaluation(
     elif report.started is not None and report.ended is not None:
         skew = skews.get(report.worker, 0.0)
         started, ended = report.started + skew, report.ended + skew
-    else:
+    else:  # it ended without a word from its trainer
         ended = reported
+        started = None if unit is None else unit.started or unit.submitted
     failure = report.failure
     return Evaluation(
         number=report.number,
@@ -117,7 +132,7 @@ def _evaluation(
         status=report.status,
         started_s=None if started is None else clock.at(started),
         ended_s=None if ended is None else clock.at(ended),
-        worker=report.worker,
+        worker=report.worker or (None if unit is None else unit.worker),
         quality=report.quality,
         step=report.step,
         reason="" if failure is None else f"{failure.kind}: {failure.message}",
@@ -184,15 +199,26 @@ def _objective(value: JSON) -> Objective:
     return Objective.parse(value if isinstance(value, str) else "max quality")
 
 
-def _integer(value: JSON) -> int | None:
+def _asked(events: Sequence[Event]) -> int | None:
+    value = events[-1].facts.get("evaluations") if events else None
     return value if type(value) is int else None
 
 
-def _state(sessions: Sequence[Session], pending: int) -> str:
-    ended = sessions[-1].ended if sessions else "closed"
+def _happenings(events: Sequence[Event], clock: RunningTime) -> list[Happening]:
+    return [
+        Happening(clock.at(event.time), event.kind, event.number, event.message)
+        for event in events
+        if event.kind not in (STORAGE, SESSION)
+    ]
+
+
+def _state(sessions: Sequence[Session], stops: Sequence[Event], pending: int) -> str:
+    ended = sessions[-1].ended if sessions else "never started"
     if ended is None:
-        return f"running, or killed; {pending} evaluations without a report"
-    return f"{ended}; {pending} evaluations to be taken up again" if pending else ended
+        return f"running, or killed; {say_count(pending, 'evaluation')} without a report"
+    said = stops[-1].message if stops else ended
+    words = said if ended == "finished" or ended in said else f"{ended}: {said}"
+    return f"{words}; {say_count(pending, 'evaluation')} to be taken up again" if pending else words
 
 
 def _facts(view: RunView, space: Space | None, sessions: Sequence[Session]) -> dict[str, str]:

@@ -84,6 +84,16 @@ class StorageSample:
     live_models: int
 
 
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that the run noted: trainers that came or went, evaluations begun again, why it stopped."""
+
+    at_s: float
+    kind: str
+    number: int | None
+    message: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunSeries:
     """Everything that a report says of one run.
@@ -105,9 +115,9 @@ class RunSeries:
     objective: Objective
     evaluations: tuple[Evaluation, ...]
     storage: tuple[StorageSample, ...] = ()
+    happenings: tuple[Happening, ...] = ()
     asked: int | None = None
     runtime_s: float = 0.0
-    workers: int | None = None
     state: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
 

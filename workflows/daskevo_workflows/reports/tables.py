@@ -31,6 +31,7 @@ from daskevo_workflows.words import (
 BEST_SHOWN = 10
 TRANSFERS_SHOWN = 20
 REASONS_SHOWN = 30
+HAPPENINGS_SHOWN = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +268,26 @@ def failures(run: RunSeries) -> Table | None:
     if rest := groups[REASONS_SHOWN:]:
         rows.append((str(sum(len(which) for _, which in rest)), say_count(len(rest), "further reason"), ""))
     return Table(("times", "reason", "evaluations"), tuple(rows), frozenset({0}))
+
+
+def happenings(run: RunSeries) -> Table | None:
+    """Return the last things that the run noted besides its evaluations."""
+    if not run.happenings:
+        return None
+    shown = run.happenings[-HAPPENINGS_SHOWN:]
+    return Table(
+        ("at", "what", "evaluation", "words"),
+        tuple(
+            (
+                say_seconds(what.at_s),
+                plain(what.kind, 40),
+                "" if what.number is None else str(what.number),
+                plain(what.message, 300),
+            )
+            for what in shown
+        ),
+        frozenset({0, 2}),
+    )
 
 
 def facts(runs: Sequence[RunSeries]) -> Table:
