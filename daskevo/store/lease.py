@@ -140,10 +140,12 @@ def take_lease(root: Root, mine: Holder, ask: Ask) -> Lease:
                 return Lease(root, highest, holder, joined=True)
             raise _taken(root, highest, holder)
         with usable(root.path, "take the lease", 0):
+            # Read before the list: a generation that a faster taker has just written there is in the list then.
+            repeated = _cluster_generation(root)
             numbers = _generations(root.path)
             if max(numbers, default=0) != highest:
                 continue  # Somebody has taken it since: ask that one.
-            generation = max(highest, _cluster_generation(root)) + 1
+            generation = max(highest, repeated) + 1
             data = dump_json({"format": FORMAT, "generation": generation, "holder": asdict(mine)})
             sync = root.durability == "synced"
             if not create_file(_generation_path(root, generation), data, sync=sync):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from daskevo.errors import CorruptRecord, RepositoryError, ShardFenced
+from daskevo.errors import CorruptRecord, InvalidName, RepositoryError, ShardFenced
 from daskevo.store.files import (
     Durability,
     corrupt,
@@ -398,8 +398,8 @@ def parse_segment_name(name: str) -> tuple[ModelId, Attempt, bool] | None:
         return None
     capitals = int(mark or "0", 16)
     model_id = ModelId("".join(c.upper() if capitals >> place & 1 else c for place, c in enumerate(small)))
-    attempt = Tick(int(match[2]), int(match[3]))
-    with contextlib.suppress(RepositoryError, ValueError):
+    with contextlib.suppress(CorruptRecord, InvalidName):
+        attempt = Tick.parse([int(match[2]), int(match[3])])
         if segment_name(model_id, attempt) == name.removesuffix(match[4] or ""):
             return model_id, attempt, match[4] is not None
     return None

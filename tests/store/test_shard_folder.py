@@ -1,0 +1,439 @@
+"""Opening a shard: overtaking openers, cut-off owners, crashes at each step; segments of a shard."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daskevo.errors import CorruptRecord, DaskevoError, InvalidInput, RootUnusable, ShardFenced
+from daskevo.store import journal as journal_module
+from daskevo.store import shard_folder as module
+from daskevo.store.journal import journal_numbers, journal_path
+from daskevo.store.root import Root
+from daskevo.store.shard_folder import ShardFolder, parse_segment_name, read_shard, segment_name
+from daskevo.types import ModelId, Tick
+
+
+@pytest.fixture(params=["written", "synced"])
+def root(tmp_path: Path, request: pytest.FixtureRequest) -> Root:
+    return Root.create(tmp_path / "root", shards=4, durability=request.param)
+
+
+def _served(root: Root, generation: int = 1, *events: Any) -> ShardFolder:
+    """Open shard 1, serve what is there, append events."""
+    folder = root.shard(1)
+    folder.serve(folder.open(generation).records)
+    for event in events:
+        folder.append([event])
+    return folder
+
+
+def _state(root: Root) -> list[Any]:
+    """What the next owner would find; looks without opening."""
+    return list(read_shard(root.path, 1))
+
+
+def test_a_shard_goes_from_owner_to_owner(root: Root) -> None:
+    folder = root.shard(1)
+    assert folder.open(1) == (1, ())
+    folder.serve([])
+    folder.append([{"a": 1}, {"b": 2}])
+    folder.append([{"c": 3}], flush=False)
+    folder.close()
+    for epoch in (2, 3):
+        folder = root.shard(1)
+        opening = folder.open(1)
+        assert opening == (epoch, ({"a": 1}, {"b": 2}, {"c": 3}))
+        folder.serve(opening.records)
+        folder.close()
+        assert journal_numbers(folder.path) == [epoch]
+    assert _state(root) == [{"a": 1}, {"b": 2}, {"c": 3}]
+    assert read_shard(root.path, 2) == ()
+
+
+def test_the_head_counts_not_what_it_was_made_from(root: Root) -> None:
+    _served(root, 1, "a", "b", "c").close()
+    folder = root.shard(1)
+    folder.open(1)
+    folder.serve(["compact"])
+    folder.append(["d"])
+    assert _state(root) == ["compact", "d"]
+
+
+def test_an_owner_that_was_succeeded_is_told_by_its_next_record(root: Root) -> None:
+    old = _served(root, 1, "a")
+    new = _served(root, 2)
+    with pytest.raises(ShardFenced, match="epoch 2 by generation 2") as caught:
+        old.append(["late"])
+    assert (caught.value.shard, caught.value.epoch, caught.value.found_epoch) == (1, 1, 2)
+    for action in (old.check, lambda: old.append(["again"]), lambda: old.delete([(ModelId("m"), Tick(1, 1))])):
+        with pytest.raises(ShardFenced):
+            action()
+    new.append(["b"])
+    assert _state(root) == ["a", "b"]
+
+
+def test_what_a_cut_off_owner_appends_after_its_successor_has_read_never_comes_back(root: Root) -> None:
+    old = _served(root, 1, "a")
+    new = root.shard(1)
+    opening = new.open(1)
+    with pytest.raises(ShardFenced):
+        old.append(["late"])
+    assert "late" not in opening.records
+    new.serve(opening.records)
+    assert _state(root) == ["a"]
+    assert _served(root, 1).epoch == 3
+    assert _state(root) == ["a"]
+
+
+def test_of_openers_that_overtake_each_other_one_serves(root: Root) -> None:
+    _served(root, 1, "a").close()
+    slow, fast = root.shard(1), root.shard(1)
+    slow.open(1)
+    opening = fast.open(1)
+    fast.serve(opening.records)
+    with pytest.raises(ShardFenced):
+        slow.serve(["wrong"])
+    fast.append(["b"])
+    assert _state(root) == ["a", "b"]
+
+
+def test_an_opener_overtaken_between_claim_and_epoch_stops_at_once(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    _served(root, 1, "a").close()
+    slow = root.shard(1)
+    replace_file = module.replace_file
+    overtaking: list[ShardFolder] = []
+
+    def overtaken(path: Path, data: bytes, *, sync: bool = False) -> None:
+        if not overtaking:
+            overtaking.append(root.shard(1))
+            overtaking[0].serve(overtaking[0].open(1).records)
+        replace_file(path, data, sync=sync)
+
+    monkeypatch.setattr(module, "replace_file", overtaken)
+    with pytest.raises(ShardFenced, match="overtaken"):
+        slow.open(1)
+    # The slow one's number stands in the epoch file now: the fast one stops too, and either opens again.
+    with pytest.raises(ShardFenced):
+        overtaking[0].append(["never answered"])
+    assert _served(root, 1).epoch == 4
+
+
+def test_an_opener_of_an_older_generation_does_not_take_the_shard(root: Root) -> None:
+    _served(root, 5, "a")
+    with pytest.raises(ShardFenced, match="belongs to generation 5"):
+        root.shard(1).open(4)
+    _served(root, 5, "b")
+    _served(root, 6, "c")
+    assert _state(root) == ["a", "b", "c"]
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+# The steps of opening and serving, each as the call after which nothing more happens.
+STEPS = [
+    (journal_module.Journal, "__init__"),
+    (module, "replace_file"),
+    (module, "journal_numbers"),
+    (module, "read_journal"),
+    (journal_module.Journal, "_write"),
+    (journal_module.Journal, "flush"),
+    (module, "create_file"),
+    (ShardFolder, "check"),
+    (module, "remove"),
+]
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize(("owner", "name"), STEPS, ids=[name for _, name in STEPS])
+def test_a_crash_at_any_step_of_opening_loses_nothing(
+    root: Root, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, nth: int, before: bool
+) -> None:
+    _served(root, 1, "a", {"b": 2}).close()
+    # A lower journal that its successor left behind, so that there are two to remove.
+    (root.path / "shards/001/journal.0").write_bytes(b"")
+    expected = ["a", {"b": 2}]
+    original: Callable[..., Any] = getattr(owner, name)
+    calls = itertools.count(1)
+
+    def crashing(*args: Any, **kwargs: Any) -> Any:
+        turn = next(calls)
+        if before and turn == nth:
+            raise Crash
+        result = original(*args, **kwargs)
+        if turn == nth:
+            raise Crash
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, crashing)
+        dying = root.shard(1)
+        with contextlib.suppress(Crash):
+            dying.serve(dying.open(1).records)
+    assert _state(root) == expected
+    folder = _served(root, 1, "c")
+    assert _state(root) == [*expected, "c"]
+    assert journal_numbers(folder.path) == [folder.epoch]
+    with pytest.raises(DaskevoError):
+        dying.append(["late"])
+    assert _state(root) == [*expected, "c"]
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_crash_while_the_head_is_written_leaves_the_older_journal_in_force(root: Root, fresh: bool) -> None:
+    expected = []
+    if not fresh:
+        _served(root, 1, "a", "b").close()
+        expected = ["a", "b"]
+    folder = root.shard(1)
+    opening = folder.open(1)
+    folder._journal.write_head(opening.records, base=opening.epoch - 1)  # type: ignore[union-attr]
+    path = journal_path(folder.path, opening.epoch)
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        assert _state(root) == expected
+    next_owner = root.shard(1)
+    assert list(next_owner.open(1).records) == expected
+
+
+def test_a_journal_cut_into_its_head_after_it_was_served_is_an_error(root: Root) -> None:
+    folder = _served(root, 1, "a")
+    path = journal_path(folder.path, 1)
+    path.write_bytes(path.read_bytes()[:60])
+    for _ in range(2):
+        with pytest.raises(CorruptRecord, match="served once"):
+            root.shard(1).open(1)
+        with pytest.raises(CorruptRecord, match="served once"):
+            read_shard(root.path, 1)
+    path.unlink()
+    with pytest.raises(CorruptRecord, match="served once"):
+        root.shard(1).open(1)
+
+
+def test_damage_in_the_journal_in_force_is_an_error_even_with_older_ones_there(root: Root) -> None:
+    folder = _served(root, 1, "a", "b")
+    data = bytearray(journal_path(folder.path, 1).read_bytes())
+    data[80] ^= 1
+    journal_path(folder.path, 1).write_bytes(data)
+    with pytest.raises(CorruptRecord) as caught:
+        root.shard(1).open(1)
+    assert caught.value.path == str(journal_path(folder.path, 1))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"format":2,"epoch":1,"generation":1}',
+        b'{"format":1,"epoch":"1","generation":1}',
+        b"x" * 5000,
+    ],
+)
+def test_a_damaged_epoch_stops_its_owner_and_is_mended_by_the_next(root: Root, content: bytes) -> None:
+    folder = _served(root, 1, "a")
+    (folder.path / "epoch").write_bytes(content)
+    with pytest.raises(CorruptRecord) as caught:
+        folder.append(["b"])
+    assert caught.value.path == str(folder.path / "epoch")
+    assert _served(root, 1, "c").epoch == 2
+    assert _state(root) == ["a", "b", "c"]
+
+
+def test_a_vanished_folder_is_named_and_not_made_again(root: Root) -> None:
+    folder = _served(root, 1, "a")
+    root.path.rename(root.path.with_name("elsewhere"))
+    for action in (
+        lambda: folder.append(["b"]),
+        folder.check,
+        lambda: folder.write_segment(ModelId("m"), Tick(1, 1), {0: np.arange(3)}),
+        lambda: list(folder.segments()),
+        lambda: root.shard(1).open(1),
+        lambda: read_shard(root.path, 1),
+    ):
+        with pytest.raises(RootUnusable) as caught:
+            action()
+        assert caught.value.folder.startswith(str(root.path))
+    assert not root.path.exists()
+    root.path.with_name("elsewhere").rename(root.path)
+    folder.append(["c"])
+    assert _state(root) == ["a", "b", "c"]
+
+
+def test_not_opened_not_served(root: Root) -> None:
+    folder = root.shard(1)
+    for action in (
+        lambda: folder.append(["a"]),
+        lambda: folder.serve([]),
+        lambda: folder.delete([(ModelId("m"), Tick(1, 1))]),
+    ):
+        with pytest.raises(ShardFenced, match="isn't open"):
+            action()
+    with pytest.raises(InvalidInput):
+        root.shard(4)
+
+
+def test_the_journals_of_openers_may_be_raced_by_threads(root: Root) -> None:
+    """Many openers at once: whatever happens, answered records stay, and at most one can append in the end."""
+    answered: list[str] = []
+
+    def owner(mine: int) -> ShardFolder | None:
+        folder = root.shard(1)
+        try:
+            folder.serve(folder.open(1).records)
+            for turn in range(5):
+                folder.append([f"{mine}.{turn}"])
+                answered.append(f"{mine}.{turn}")
+        except ShardFenced:
+            return None
+        return folder
+
+    with ThreadPoolExecutor(6) as pool:
+        owners = [folder for folder in pool.map(owner, range(12)) if folder is not None]
+    state = _state(root)
+    assert set(answered) <= set(state)
+    alive = 0
+    for folder in owners:
+        with contextlib.suppress(ShardFenced):
+            folder.check()
+            alive += 1
+    assert alive <= 1
+
+
+def test_many_openers_and_a_look_beside_them(root: Root) -> None:
+    _served(root, 1, *range(50)).close()
+
+    def look(_: int) -> bool:
+        return _state(root)[:50] == list(range(50))
+
+    def reopen(_: int) -> bool:
+        with contextlib.suppress(ShardFenced):
+            _served(root, 1).close()
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        results = [pool.submit(look if n % 2 else reopen, n) for n in range(40)]
+        assert all(result.result() for result in results)
+
+
+# -- segments -------------------------------------------------------------------------------------------------------
+
+
+def test_segments_are_written_beside_the_owner_listed_and_deleted(root: Root) -> None:
+    owner, writer = _served(root), root.shard(1)
+    first, second = (ModelId("attn-1"), Tick(1, 5)), (ModelId("Attn-1"), Tick(1, 5))
+    for model in (first, second):
+        writer.write_segment(*model, {0: np.arange(4), 2: np.ones(3)}, {"step": 1})
+    (owner.segments_path / "somebody's notes").write_text("keep")
+    leftover = owner.segments_path / (segment_name(ModelId("attn-1"), Tick(1, 6)) + ".0123abcd.tmp")
+    leftover.write_bytes(b"half")
+    found = {(file.model_id, file.attempt): file for file in owner.segments()}
+    assert found.keys() == {first, second, (ModelId("attn-1"), Tick(1, 6))}
+    assert found[ModelId("attn-1"), Tick(1, 6)].temporary
+    assert not found[first].temporary
+    assert owner.open_segment(*first).read([2])[2].tolist() == [1, 1, 1]
+    assert owner.open_segment(*first).meta["extra"] == {"step": 1}
+    freed = owner.delete([first, (ModelId("attn-1"), Tick(1, 6))])
+    assert freed == found[first].nbytes + 4
+    assert {(file.model_id, file.attempt) for file in owner.segments()} == {second}
+    assert owner.delete([first]) == 0
+    assert owner.delete([]) == 0
+    with pytest.raises(CorruptRecord, match="no such file"):
+        owner.open_segment(*first)
+    os.rename(owner.segment_path(*second), owner.segment_path(*first))
+    with pytest.raises(CorruptRecord, match="segment of 'Attn-1'"):
+        owner.open_segment(*first)
+    assert (owner.segments_path / "somebody's notes").read_text() == "keep"
+
+
+def test_a_fenced_owner_deletes_nothing(root: Root) -> None:
+    old = _served(root)
+    model = (ModelId("m"), Tick(1, 1))
+    old.write_segment(*model, {0: np.arange(4)})
+    _served(root)
+    with pytest.raises(ShardFenced):
+        old.delete([model])
+    assert old.segment_path(*model).exists()
+
+
+def test_deleting_flushes_first(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = _served(root)
+    model = (ModelId("m"), Tick(1, 1))
+    folder.write_segment(*model, {0: np.arange(4)})
+    folder.append(["dropped"], flush=False)
+    order: list[str] = []
+    flush, check, remove = journal_module.Journal.flush, ShardFolder.check, module.remove
+    monkeypatch.setattr(journal_module.Journal, "flush", lambda *args: (order.append("flush"), flush(*args))[1])
+    monkeypatch.setattr(ShardFolder, "check", lambda *args: (order.append("check"), check(*args))[1])
+    monkeypatch.setattr(module, "remove", lambda *args: (order.append("remove"), remove(*args))[1])
+    folder.delete([model])
+    assert order == ["flush", "check", "remove"]
+
+
+IDS = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
+COUNTERS = st.integers(0, 2**63 - 1)
+
+
+@settings(max_examples=300, deadline=None)
+@given(IDS, IDS, COUNTERS, COUNTERS)
+def test_names_are_told_apart_where_case_does_not_count(one: str, other: str, generation: int, counter: int) -> None:
+    attempt = Tick(generation, counter)
+    name = segment_name(ModelId(one), attempt)
+    assert len(name) + len(".01234567.tmp") <= 255
+    assert name == name.lower()
+    assert parse_segment_name(name) == (one, attempt, False)
+    assert parse_segment_name(name + ".0123abcd.tmp") == (one, attempt, True)
+    for variant in (other, one.upper(), one.lower(), one.swapcase(), one + ".1-1", one + "-1"):
+        if variant != one and len(variant) <= 100:
+            assert segment_name(ModelId(variant), attempt) != name
+
+
+@pytest.mark.parametrize(
+    "model_id", ["", "../x", "a/b", "..", ".", "a\0", "a\n", "x" * 101, "ä", "a~1", "%2e%2e", "C:\\x"]
+)
+def test_hostile_ids_never_become_paths(root: Root, model_id: str) -> None:
+    folder = _served(root)
+    with pytest.raises(InvalidInput):
+        folder.segment_path(ModelId(model_id), Tick(1, 1))
+    with pytest.raises(InvalidInput):
+        folder.write_segment(ModelId(model_id), Tick(1, 1), {0: np.arange(3)})
+    assert list(folder.segments()) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "m.1-1",
+        "m.1-1.seg.tmp",
+        "m.1-1.seg.0123abc.tmp",
+        "M.1-1.seg",
+        "m~0.1-1.seg",
+        "m~01.1-1.seg",
+        "m~ff.1-1.seg",
+        "m~.1-1.seg",
+        "1~1.1-1.seg",
+        ".1-1.seg",
+        "m.01-1.seg",
+        "m.1-1-1.seg",
+        "m.9999999999999999999-1.seg",
+        "m\n.1-1.seg",
+        "é.1-1.seg",
+    ],
+)
+def test_foreign_names_are_nobody_s_segments(name: str) -> None:
+    assert parse_segment_name(name) is None
