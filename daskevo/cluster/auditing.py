@@ -23,8 +23,9 @@ _AT_ONCE = 16
 async def take_snapshot(served: ServedShard) -> ShardSnapshot:
     """Return a shard's snapshot: the folder is looked through first, then the state is taken."""
     files = None
-    if served.folder is not None:
-        found = await asyncio.to_thread(lambda: list(served.folder.segments()))  # type: ignore[union-attr]
+    folder = served.files
+    if folder is not None:
+        found = await asyncio.to_thread(lambda: list(folder.segments()))
         files = tuple({FileView(file.model_id, file.attempt): None for file in found})
     return snapshot_of(served.number, served.shard.state, files)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from daskevo.cluster.matching import Question, match_to_wire
 from daskevo.cluster.serving import ServedShard, Summary, open_shard, published, summary_of
 from daskevo.cluster.session import Session
 from daskevo.cluster.transport import Handler
-from daskevo.errors import ClusterError, DaskevoError, ModelLost, RepositoryError, ShardFenced
+from daskevo.errors import ClusterError, CorruptRecord, DaskevoError, ModelLost, RepositoryError, ShardFenced
 from daskevo.ownership.messages import Drop, DropAttempt, FinishRetirement, Put, Refer, message_from_wire
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.references import numbers_in
@@ -92,7 +92,7 @@ class ShardHost:
             "read": partial(self.read, local=True),
         }
 
-    # -- opening and closing ---------------------------------------------------------------------------------------------
+    # -- opening and closing -------------------------------------------------------------------------------------------
 
     async def open_shards(self, shards: Sequence[int], generation: int, floors: Sequence[Any]) -> dict[str, Any]:
         """Open shards, several at a time, in threads.
@@ -125,23 +125,31 @@ class ShardHost:
                 self._stop(self.shards[number])
 
     async def _open(self, number: int, generation: int, floor: Tick) -> ServedShard:
-        served = self.shards.get(number)
-        if served is not None and served.shard.state.generation == generation:
-            return served  # the message was sent again
-        if served is not None:
-            self._stop(served)
+        known = self.shards.get(number)
+        if known is not None and known.shard.state.generation == generation:
+            return known  # the message was sent again
+        if known is not None:
+            self._stop(known)
         folder = None if self.root is None else self.root.shard(number)
-        shard, summaries = await asyncio.to_thread(open_shard, folder, self.tensors, number, generation, floor)
+
+        def read() -> tuple[ServedShard, dict[ModelId, Summary]]:
+            found = ServedShard(open_shard(folder, number, generation, floor), folder, self.tensors, self._on_effects)
+            found.adopt()
+            return found, {model_id: summary_of(record) for model_id, record in published(found.shard).items()}
+
+        served, summaries = await asyncio.to_thread(read)
         if self._closed:
-            if folder is not None:
-                folder.close()
+            served.close()
             raise ShardFenced(f"{self.name} is closing", shard=number)
-        served = ServedShard(shard, folder, self.tensors, self._on_effects)
-        for model_id, record in published(shard).items():
-            self._insert(record, summaries[model_id])
-        self.shards[number] = served
+        self.take(served, summaries)
         self._spawn(self._after_opening(served))
         return served
+
+    def take(self, served: ServedShard, summaries: Mapping[ModelId, Summary]) -> None:
+        """Serve a shard from now on."""
+        for model_id, record in published(served.shard).items():
+            self._insert(record, summaries[model_id])
+        self.shards[served.number] = served
 
     async def _after_opening(self, served: ServedShard) -> None:
         await self._carried_out(served, served.shard.opening)
@@ -184,7 +192,7 @@ class ShardHost:
         for served in list(self.shards.values()):
             self._stop(served)
 
-    # -- background ------------------------------------------------------------------------------------------------------
+    # -- background ----------------------------------------------------------------------------------------------------
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         if self._closed:
@@ -203,6 +211,12 @@ class ShardHost:
             logger.info("daskevo: %s leaves work to the next audit: %s", self.name, error)
         else:
             logger.error("daskevo: background work of %s failed", self.name, exc_info=error)
+
+    async def at_rest(self, timeout_s: float) -> None:
+        """Wait until no retirement is under way."""
+        async with asyncio.timeout(timeout_s):
+            while self._background:
+                await asyncio.wait(list(self._background))
 
     def start_audits(self) -> None:
         """Audit all shards every ten minutes, beside all other work."""
@@ -261,7 +275,7 @@ class ShardHost:
             else:
                 return
 
-    # -- served ----------------------------------------------------------------------------------------------------------
+    # -- served --------------------------------------------------------------------------------------------------------
 
     async def _with(self, shard: int, work: Callable[[ServedShard], Coroutine[Any, Any, Any]]) -> Any:
         """Run work on a shard; None if it is not mine (any more)."""
@@ -297,11 +311,16 @@ class ShardHost:
     async def read(
         self, shard: int, model: str, attempt: Any, numbers: Sequence[int], local: bool = False
     ) -> dict[str, Any] | None:
-        """Read tensors that the caller has reserved."""
+        """Read tensors that the caller has reserved, or doesn't mind to lose (attempt None: the published one's)."""
 
         async def work(served: ServedShard) -> dict[str, Any]:
-            arrays = await served.read(ModelId(model), Tick.parse(attempt), frozenset(numbers))
-            return await self._tensors(arrays, local)
+            if attempt is None:
+                found = served.shard.state.references.published.get(ModelId(model))
+                if found is None:
+                    raise CorruptRecord(f"tensors of {model!r} are wanted, which was never published", model_id=model)
+            else:
+                found = Tick.parse(attempt)
+            return await self._tensors(await served.read(ModelId(model), found, frozenset(numbers)), local)
 
         return await self._with(shard, work)  # type: ignore[no-any-return]
 
@@ -364,12 +383,11 @@ class ShardHost:
         return gone
 
     def models(self, scope: str | None) -> list[Any]:
-        """Return ``[id, scope, state, quality, step, created, labels, own bytes]`` of my published models."""
+        """Return ``[id, scope, quality, step, created, labels, own bytes]`` of my published models."""
         return [
             [
                 model_id,
                 model.record.scope,
-                model.state,
                 model.record.quality,
                 model.record.step,
                 list(model.record.created),

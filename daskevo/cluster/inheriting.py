@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -245,3 +245,27 @@ async def refer(session: Session, message: Refer) -> dict[int, Array]:
     if "arrays" in answer:  # the provider is this very process: its own read-only arrays
         return answer["arrays"]  # type: ignore[no-any-return]
     return unpack(answer["header"], answer["block"])
+
+
+async def renew(session: Session, caller: Caller, reservation: Reservation) -> Reservation:
+    """Begin a new attempt for a model whose old one is over: reserve again what is still there.
+
+    What has gone meanwhile, the put stores itself.
+    """
+    attempt = await session.begin(caller, reservation.model_id)
+
+    async def again(owner: ModelId, numbers: frozenset[int]) -> tuple[ModelId, frozenset[int]]:
+        try:
+            reply = await session.send(Refer(owner, reservation.model_id, attempt, numbers), Reserved)
+            if isinstance(reply, Refused) and reply.reason == "gone" and numbers - reply.missing:
+                numbers = numbers - reply.missing
+                reply = await session.send(Refer(owner, reservation.model_id, attempt, numbers), Reserved)
+        except (ClusterError, RepositoryError):
+            return owner, frozenset()
+        return owner, numbers if isinstance(reply, Reserved) else frozenset()
+
+    still = dict(await asyncio.gather(*(again(owner, numbers) for owner, numbers in reservation.owners.items())))
+    kept = {
+        number: entry for number, entry in reservation.entries.items() if entry.number in still.get(entry.owner, ())
+    }
+    return replace(reservation, attempt=attempt, entries=kept)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from daskevo.errors import CorruptRecord, RepositoryError, ShardFenced
+from daskevo.errors import CorruptRecord, NotDeployed, RepositoryError, ShardFenced
 from daskevo.graph import ArchitectureGraph
 from daskevo.ownership.messages import Message, Put, Refer
 from daskevo.ownership.model_record import ModelRecord
@@ -47,6 +47,8 @@ class ServedShard:
         Of all shards of this provider.
     on_effects:
         Called with the shard and what each applied record asks for beyond files and tensors.
+    read_only_files:
+        The folder of a shard that is looked at, not owned: nothing is changed.
     """
 
     def __init__(
@@ -55,9 +57,12 @@ class ServedShard:
         folder: ShardFolder | None,
         tensors: Tensors,
         on_effects: Callable[[ServedShard, Effects], None],
+        read_only_files: ShardFolder | None = None,
     ) -> None:
         self.shard = shard
         self.folder = folder
+        self.files = folder or read_only_files
+        self._read_only = read_only_files is not None
         self.tensors = tensors
         self._on_effects = on_effects
         self._lock = asyncio.Lock()
@@ -85,6 +90,8 @@ class ServedShard:
     async def _carry_out(self, message: Message) -> Reply:
         async with self._lock:
             decision = self.shard.decide(message)
+            if self._read_only and decision.records:
+                raise NotDeployed("the repository was opened without a cluster, to be read only: pass client=...")
             if self.folder is not None:
                 if decision.records:
                     rows = [record.to_json() for record in decision.records]
@@ -167,6 +174,17 @@ class ServedShard:
             with contextlib.suppress(ShardFenced):
                 await asyncio.to_thread(self.folder.delete, [(model_id, attempt)])
 
+    def adopt(self) -> None:
+        """Take the segments of the living into the tiers; blocks on the disk."""
+        if not isinstance(self.tensors, DurableTensors):
+            return
+        for (model_id, attempt), mask in self.shard.state.references.alive.items():
+            try:
+                self.tensors.adopt(model_id, attempt, numbers_in(mask))
+            except RepositoryError as error:
+                # One damaged file must not keep the shard's other models away; verify names it.
+                logger.warning("daskevo: a segment of shard %d can't be read: %s", self.number, error)
+
     def close(self) -> None:
         """Stop owning the shard; the next owner opens it as if this one had died."""
         for (model_id, attempt), mask in self.shard.state.references.alive.items():
@@ -188,14 +206,8 @@ def summary_of(record: ModelRecord) -> Summary:
     return Summary(graph.ids, graph.nbytes)
 
 
-def open_shard(
-    folder: ShardFolder | None, tensors: Tensors, number: int, generation: int, floor: Tick
-) -> tuple[Shard, dict[ModelId, Summary]]:
+def open_shard(folder: ShardFolder | None, number: int, generation: int, floor: Tick) -> Shard:
     """Open a shard, blocking on the disk: read its state, write it as the head of a new journal, serve.
-
-    Returns
-    -------
-    The shard, and what the index has to know of its published models.
 
     Raises
     ------
@@ -203,18 +215,11 @@ def open_shard(
         As :meth:`daskevo.store.shard_folder.ShardFolder.open` and :class:`daskevo.ownership.shard.Shard`.
     """
     if folder is None:
-        return Shard(number, generation, floor=floor), {}
+        return Shard(number, generation, floor=floor)
     opening = folder.open(generation)
     shard = Shard(number, generation, [record_from_json(row) for row in opening.records], floor)
     folder.serve(record.to_json() for record in shard.head())
-    if isinstance(tensors, DurableTensors):
-        for (model_id, attempt), mask in shard.state.references.alive.items():
-            try:
-                tensors.adopt(model_id, attempt, numbers_in(mask))
-            except RepositoryError as error:
-                # One damaged file must not keep the shard's other models away; verify names it.
-                logger.warning("daskevo: a segment of shard %d can't be read: %s", number, error)
-    return shard, {model_id: summary_of(record) for model_id, record in published(shard).items()}
+    return shard
 
 
 def _checked(record: ModelRecord, header: Sequence[Any], block: Any) -> dict[int, Array]:

@@ -66,6 +66,9 @@ class Session:
         The shard table; a new one when None.
     """
 
+    reads_without_reserving = False
+    """Whether nothing is reserved for reading: a look without a cluster changes nothing."""
+
     def __init__(self, transport: Transport, timeout_s: float, directory: Directory | None = None) -> None:
         self.transport = transport
         self.timeout_s = timeout_s

@@ -8,8 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
 from daskevo.errors import InvalidInput, VersionMismatch
-
-Durability = Literal["volatile", "written"]
+from daskevo.store.files import Durability
 
 PROVIDER_MEMORY_SHARE = 0.3
 """Share of a worker's memory limit that tensors may take unless `memory` says otherwise."""

@@ -68,7 +68,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self.settings = settings
         self.name = plugin_name(settings.key)
 
-    # -- life ------------------------------------------------------------------------------------------------------------
+    # -- life ----------------------------------------------------------------------------------------------------------
 
     async def start(self, scheduler: Any) -> None:
         """Take the root's lease and serve; what fails is told to whoever asks first (see `hello`)."""
@@ -171,7 +171,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("daskevo: background work of the coordinator failed", exc_info=error)
 
-    # -- hooks: Dask swallows their exceptions, so they are kept small ---------------------------------------------------
+    # -- hooks: Dask swallows their exceptions, so they are kept small -------------------------------------------------
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """End the holders of a task that leaves the state ``processing``, however it leaves it."""
@@ -220,7 +220,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             and task.processing_on.address == holder.worker
         )
 
-    # -- served ----------------------------------------------------------------------------------------------------------
+    # -- served --------------------------------------------------------------------------------------------------------
 
     def _methods(self) -> dict[str, Any]:
         methods = {
@@ -282,7 +282,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     _assigned = False
     """Whether `open` has given shards out: until then providers gather, so that the shards are spread over all."""
 
-    async def assign(self, timeout_s: float) -> dict[str, JSON]:
+    async def assign(self, patience_s: float) -> dict[str, JSON]:
         """Give out all shards and wait until they are open; return the table.
 
         Raises
@@ -299,14 +299,14 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._troubles.clear()
         self._spawn(self._assign())
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(patience_s):
                 while any(place is None for place in self._core.table().places.values()) and not self._troubles:
                     self._table_changed.clear()
                     await self._table_changed.wait()
         except TimeoutError:
             missing = [shard for shard, place in self._core.table().places.items() if place is None]
             raise ShardUnavailable(
-                f"{len(missing)} of {self._core.shards} shards were not opened within {timeout_s:.0f} s: "
+                f"{len(missing)} of {self._core.shards} shards were not opened within {patience_s:.0f} s: "
                 f"{missing[:5]}...; look into the providers' logs",
                 shards=missing,
             ) from None
@@ -431,7 +431,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             "scopes": dict(self._scopes),
         }
 
-    # -- settling --------------------------------------------------------------------------------------------------------
+    # -- settling ------------------------------------------------------------------------------------------------------
 
     async def _settle_forever(self) -> None:
         while True:

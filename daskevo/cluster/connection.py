@@ -1,0 +1,176 @@
+"""Where a process stands: a client beside the cluster, or a task on one of its workers. Who asks, and how to wait.
+
+A `Repository` handle is the same object in both places; what differs is here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from distributed import Client, Worker, get_worker
+from distributed.client import _get_global_client
+from distributed.utils import sync
+from distributed.worker import thread_state
+
+from daskevo.cluster.session import Caller, Session
+from daskevo.cluster.transport import PoolTransport
+from daskevo.errors import InvalidInput, NotDeployed
+from daskevo.ownership.holders import ClientHolder, TaskHolder
+
+T = TypeVar("T")
+
+
+class Connection(Protocol):
+    """A way to the repository's coordinator and providers."""
+
+    session: Session
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether calls return awaitables (an asynchronous Dask client in its event loop)."""
+        ...
+
+    def caller(self) -> Caller:
+        """Return who asks: the holder of attempts that are begun here and now."""
+        ...
+
+    def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> Any:
+        """Run a coroutine function on the event loop: its result, or an awaitable if `asynchronous`."""
+        ...
+
+
+class ClientConnection:
+    """From a Dask client.
+
+    Parameters
+    ----------
+    client:
+        The client; its attempts end with it.
+    key:
+        The repository's key.
+    timeout_s:
+        Longest that a step waits for a shard.
+    """
+
+    def __init__(self, client: Client, key: str, timeout_s: float) -> None:
+        self.client = client
+        self.session = Session(PoolTransport(client.rpc, client.scheduler.address, key), timeout_s)
+
+    @property
+    def asynchronous(self) -> bool:
+        return bool(self.client.asynchronous)
+
+    def caller(self) -> Caller:
+        return Caller(ClientHolder(self.client.id))
+
+    def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> Any:
+        return self.client.sync(function, *arguments)
+
+
+class WorkerConnection:
+    """From a task.
+
+    Parameters
+    ----------
+    worker:
+        The Dask worker that runs it.
+    plugin:
+        The repository's provider plugin on that worker.
+    timeout_s:
+        Longest that a step waits for a shard.
+    """
+
+    asynchronous = False
+
+    def __init__(self, worker: Worker, plugin: Any, timeout_s: float) -> None:
+        self.worker = worker
+        self.session = Session(plugin.transport, timeout_s, plugin.directory)
+
+    def caller(self) -> Caller:
+        return task_caller(self.worker)
+
+    def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> Any:
+        return sync(self.worker.loop, function, *arguments)
+
+
+def task_caller(worker: Worker) -> Caller:
+    """Return the run of a task that this thread carries out.
+
+    The run id is read once per run: a cancelled thread that goes on would see its successor's later.
+
+    Raises
+    ------
+    InvalidInput
+        Outside the thread of a task.
+    """
+    key = worker.active_threads.get(threading.get_ident())
+    if key is None:
+        raise InvalidInput(
+            "models can be inherited and put in a task's own thread only, so that they end with the task: call the "
+            "repository there and hand results to other threads"
+        )
+    started = (key, thread_state.start_time)
+    known = getattr(thread_state, "daskevo_caller", None)
+    if known is None or known[0] != started:
+        holder = TaskHolder(str(key), worker.state.tasks[key].run_id, worker.address)
+        known = thread_state.daskevo_caller = (started, Caller(holder, key))
+    return known[1]
+
+
+def is_in_task() -> bool:
+    """Whether this thread runs a task."""
+    return worker_here() is not None
+
+
+def worker_here() -> Worker | None:
+    """Return the worker whose task this thread runs, or None."""
+    if not hasattr(thread_state, "start_time"):
+        return None
+    try:
+        return get_worker()
+    except ValueError:
+        return None
+
+
+def connect(key: str, timeout_s: float, client: Client | None = None) -> Connection:
+    """Return the connection of this thread: of the task that it runs, else of `client` or the default client.
+
+    Raises
+    ------
+    NotDeployed
+        If the worker doesn't know the repository, or there is no client.
+    """
+    worker = worker_here()
+    if worker is not None:
+        return WorkerConnection(worker, provider_plugin(worker, key), timeout_s)
+    client = client or _get_global_client()
+    if client is None:
+        raise NotDeployed(
+            "this process has no Dask client: connect one to the cluster that has the repository open, or call "
+            "daskevo.open with client=None to look at a root without a cluster"
+        )
+    return ClientConnection(client, key, timeout_s)
+
+
+def provider_plugin(worker: Worker, key: str | None) -> Any:
+    """Return a repository's plugin on a worker: that of `key`, or the only one.
+
+    Raises
+    ------
+    NotDeployed
+        If there is none, or several and none was named.
+    """
+    prefix = "daskevo-provider-"
+    found = {name.removeprefix(prefix): plugin for name, plugin in worker.plugins.items() if name.startswith(prefix)}
+    if key is not None and key in found:
+        return found[key]
+    if key is None and len(found) == 1:
+        return next(iter(found.values()))
+    raise NotDeployed(
+        f"worker {worker.name!r} knows {len(found)} repositories"
+        + ("" if key is None else ", not this one")
+        + ": call daskevo.open on the client first, and hand its repository to the task",
+        worker=str(worker.name),
+    )

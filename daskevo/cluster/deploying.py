@@ -1,0 +1,101 @@
+"""Open a repository on a cluster: register the plugins, check every worker, have all shards opened."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.metadata import entry_points
+from typing import Any
+
+from distributed import Client
+
+from daskevo.cluster.settings import Settings, versions
+from daskevo.cluster.transport import NoAnswer, PoolTransport
+from daskevo.errors import ClusterError, DaskevoError, NotDeployed, SchedulerUnreachable, VersionMismatch
+
+HELLO_TIMEOUT_S = 30.0
+
+
+def plugin_class(name: str) -> Any:
+    """Return a plugin class by its entry point in the group ``daskevo.plugins``: the library imports nothing upwards.
+
+    Raises
+    ------
+    NotDeployed
+        If the package isn't installed whole.
+    """
+    found = entry_points(group="daskevo.plugins", name=name)
+    if not found:
+        raise NotDeployed(f"no plugin {name!r} is installed here: install daskevo with pip, also from a source tree")
+    return next(iter(found)).load()
+
+
+async def deploy(client: Client, settings: Settings, timeout_s: float) -> dict[str, Any]:
+    """Register coordinator and providers if need be, and wait until all shards are open.
+
+    Returns
+    -------
+    What the coordinator says of itself: generation, number of shards, durability.
+
+    Raises
+    ------
+    SchedulerUnreachable, NoProvider, VersionMismatch, RootUnusable, RepositoryTaken, ShardUnavailable, CorruptRecord
+    """
+    transport = PoolTransport(client.rpc, _scheduler_address(client), settings.key)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    try:
+        async with asyncio.timeout(timeout_s):
+            coordinator = plugin_class("coordinator")(settings)
+            await client.register_plugin(coordinator)
+            facts = await transport.coordinator("hello", timeout_s=timeout_s, versions=versions())
+            provider = plugin_class("provider")(settings)
+            await client.register_plugin(provider)
+            await _check_workers(client, transport, timeout_s)
+            # The coordinator gives up first, because it knows which shards are missing.
+            patience_s = max(0.9 * (deadline - loop.time()), 0.1)
+            await transport.coordinator("assign", timeout_s=timeout_s, patience_s=patience_s)
+    except TimeoutError as error:
+        raise SchedulerUnreachable(
+            f"the scheduler at {transport.scheduler_address} did not let the repository open within {timeout_s:.0f} s: "
+            "is the cluster running, and reachable from here?",
+            address=transport.scheduler_address,
+        ) from error
+    except OSError as error:
+        raise SchedulerUnreachable(
+            f"the scheduler at {transport.scheduler_address} can't be reached: {error}",
+            address=transport.scheduler_address,
+        ) from error
+    except ImportError as error:
+        raise VersionMismatch(
+            f"the scheduler or a worker lacks what this client has installed ({error}): install the same daskevo there",
+            client=versions(),
+            found=None,
+            where="scheduler or worker",
+        ) from error
+    return facts  # type: ignore[no-any-return]
+
+
+def _scheduler_address(client: Client) -> str:
+    if client.scheduler is None or client.status not in ("running", "connecting"):
+        raise SchedulerUnreachable(f"the client is {client.status}: it has no connection to a scheduler", address=None)
+    return str(client.scheduler.address)
+
+
+async def _check_workers(client: Client, transport: PoolTransport, timeout_s: float) -> None:
+    """Have every worker compare versions and look at the root; the first that doesn't fit is named."""
+    workers = (await client.scheduler.identity(n_workers=-1))["workers"]
+    results = await asyncio.gather(
+        *(transport.provider(address, "check", timeout_s=timeout_s, versions=versions()) for address in workers),
+        return_exceptions=True,
+    )
+    for address, result in zip(workers, results, strict=True):
+        if isinstance(result, NoAnswer):
+            raise ClusterError(
+                f"worker {workers[address].get('name')!r} did not answer while the repository was opened: "
+                f"{result.reason}",
+                worker=address,
+            ) from result
+        if isinstance(result, DaskevoError):
+            raise result
+        if isinstance(result, BaseException):
+            raise result

@@ -1,0 +1,208 @@
+"""A root without a cluster: a look that reserves and changes nothing, and the repair that takes the root's lease first.
+
+The look reads the highest complete journals and serves them to the same session code as a cluster does, in this
+process. What goes meanwhile, because a job has the root open, is a named error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from distributed import rpc
+
+from daskevo.cluster.host import ShardHost
+from daskevo.cluster.serving import ServedShard, published, summary_of
+from daskevo.cluster.session import Caller, Session
+from daskevo.cluster.transport import answer, value_of
+from daskevo.errors import NotDeployed
+from daskevo.ownership.hashing import shard_of
+from daskevo.ownership.holders import ClientHolder
+from daskevo.ownership.records import Generation, record_from_json
+from daskevo.ownership.shard import Shard
+from daskevo.ownership.table import Place, ShardTable
+from daskevo.store.lease import Holder, current_lease, take_lease
+from daskevo.store.root import Root
+from daskevo.store.shard_folder import read_shard
+from daskevo.store.tiers import DurableTensors
+from daskevo.types import JSON, Attempt, ModelId, Tick
+
+T = TypeVar("T")
+
+_HERE = "here"
+_CACHE_BYTES = 64 << 20
+_LEASE_QUESTION_S = 3.0
+_PATIENCE_S = 60.0
+
+
+class OfflineTransport:
+    """Calls to a host in this process, and to what stands for a coordinator.
+
+    Parameters
+    ----------
+    root:
+        The repository.
+    generation:
+        Attempts of older generations are over.
+    all_over:
+        Whether those of this generation are over too: nobody has the root open.
+    """
+
+    def __init__(self, root: Root, generation: int, *, all_over: bool) -> None:
+        self.root = root
+        self.generation = generation
+        self.all_over = all_over
+        self.host: ShardHost | None = None
+
+    async def coordinator(self, method: str, *, timeout_s: float, **arguments: Any) -> Any:
+        methods: dict[str, Callable[..., Any]] = {
+            "table": self._table,
+            "over": self._over,
+            "stats": self._stats,
+        }
+        if method not in methods:
+            raise NotDeployed(
+                f"{self.root.path} was opened without a cluster, to be read only: pass client=... to daskevo.open to "
+                "change something",
+                root=str(self.root.path),
+            )
+        return methods[method](**arguments)
+
+    async def provider(self, address: str, method: str, *, timeout_s: float, **arguments: Any) -> Any:
+        assert self.host is not None
+        return value_of(await answer(method, self.host.local_methods()[method], arguments))
+
+    def _table(self) -> JSON:
+        places: dict[int, Place | None] = dict.fromkeys(range(self.root.shards), Place(_HERE, _HERE))
+        return ShardTable(0, self.generation, places, {}).to_wire()
+
+    def _over(self, attempts: Sequence[Any]) -> list[bool]:
+        return [self.all_over or Tick.parse(attempt).generation < self.generation for attempt in attempts]
+
+    def _stats(self) -> dict[str, JSON]:
+        return {
+            "generation": self.generation,
+            "shards": self.root.shards,
+            "repository_id": self.root.repository_id,
+            "durability": self.root.durability,
+            "root": str(self.root.path),
+            "live_attempts": 0,
+            "unsettled": 0,
+            "unserved_shards": [],
+            "lost_shards": [],
+            "scopes": dict(self.root.scopes()),
+        }
+
+
+class OfflineConnection:
+    """A look at a root, as it is when this is made.
+
+    Raises
+    ------
+    RootUnusable, CorruptRecord
+        If it can't be read.
+    """
+
+    asynchronous = False
+
+    def __init__(self, path: str | os.PathLike[str], timeout_s: float) -> None:
+        self.root = Root.open(path)
+        lease = current_lease(self.root)
+        # Whoever holds the lease may have live attempts: they get no verdict from here.
+        generation = 0 if lease is None else lease.generation
+        transport = OfflineTransport(self.root, generation, all_over=lease is None)
+        self.session = Session(transport, timeout_s)
+        self.session.reads_without_reserving = True
+        tensors = DurableTensors(_locator(self.root), _CACHE_BYTES)
+        transport.host = ShardHost(_HERE, self.root, tensors, self.session)
+        with ThreadPoolExecutor(8) as threads:
+            for served in threads.map(lambda number: _look_at(self.root, number, tensors), range(self.root.shards)):
+                transport.host.take(served, {m: summary_of(r) for m, r in published(served.shard).items()})
+        self._loop = LoopThread()
+
+    def caller(self) -> Caller:
+        return Caller(ClientHolder("no cluster"))
+
+    def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> Any:
+        return self._loop.run(function(*arguments))
+
+    def repair(self) -> None:
+        """Take the root's lease and a generation of its own, and audit all shards."""
+        repair(self.root, self.session.timeout_s)
+
+
+class LoopThread:
+    """An event loop in a thread of its own, for code that has none."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="daskevo-offline", daemon=True).start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine there and wait for it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+def _locator(root: Root) -> Callable[[ModelId, Attempt], Path]:
+    return lambda model_id, attempt: root.shard(shard_of(model_id, root.shards)).segment_path(model_id, attempt)
+
+
+def _look_at(root: Root, number: int, tensors: DurableTensors) -> ServedShard:
+    records = [record_from_json(row) for row in read_shard(root.path, number)]
+    generation = max((record.generation for record in records if isinstance(record, Generation)), default=0)
+    shard = Shard(number, generation, records)
+    served = ServedShard(shard, None, tensors, lambda served, effects: None, read_only_files=root.shard(number))
+    served.adopt()
+    return served
+
+
+def repair(root: Root, timeout_s: float) -> None:
+    """Audit all shards of a root that nobody has open, under a generation of its own.
+
+    Raises
+    ------
+    RepositoryTaken
+        If a job has it open: verify through that one.
+    RootUnusable, CorruptRecord
+        If it can't be read or written.
+    """
+    asyncio.run(_repair(root, timeout_s))
+
+
+async def _repair(root: Root, timeout_s: float) -> None:
+    loop = asyncio.get_running_loop()
+
+    def ask(holder: Holder) -> str | None:
+        return asyncio.run_coroutine_threadsafe(_identity(holder.address), loop).result()
+
+    mine = Holder(scheduler_id=f"repair-{os.getpid()}", address=_HERE, job=f"repair by {getpass.getuser()}")
+    lease = await asyncio.to_thread(take_lease, root, mine, ask)
+    transport = OfflineTransport(root, lease.generation, all_over=True)
+    host = ShardHost(_HERE, root, DurableTensors(_locator(root), _CACHE_BYTES), Session(transport, timeout_s))
+    transport.host = host
+    try:
+        result = await host.open_shards(range(root.shards), lease.generation, [])
+        for _, kind, message in result["failed"]:
+            value_of({"error": [kind, message, {}]})
+        await host.audit()
+        await host.at_rest(_PATIENCE_S)
+    finally:
+        await host.close()
+        await asyncio.to_thread(lease.release)
+
+
+async def _identity(address: str) -> str | None:
+    if "://" not in address:
+        return None  # another repair: it has no address, its lease goes with it
+    try:
+        async with asyncio.timeout(_LEASE_QUESTION_S), rpc(address) as scheduler:
+            reply = await scheduler.identity()
+    except (OSError, TimeoutError, ValueError):
+        return None
+    return reply.get("id") if isinstance(reply, dict) else None

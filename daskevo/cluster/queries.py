@@ -1,0 +1,69 @@
+"""Best matches as a graph of Dask futures: one query per provider, pinned by the worker's name, and one reduction.
+
+Seen and cancelled on the dashboard, for whole batches of candidates. The same reduction as the direct way, the same
+answer.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from distributed import Client, Future, get_worker
+
+from daskevo.catalogue import Match
+from daskevo.cluster.connection import provider_plugin
+from daskevo.cluster.matching import Question, best_of, match_from_wire
+from daskevo.cluster.session import Session
+from daskevo.errors import NoProvider, NotDeployed
+from daskevo.graph import ArchitectureGraph
+
+QUERY_PRIORITY = 100
+"""Queries go before evaluations that wait on the same worker."""
+
+
+async def query_futures(
+    client: Client, key: str, session: Session, scope: str, graphs: Sequence[ArchitectureGraph], weigh: str = "vertex"
+) -> Future:
+    """Submit one query per provider and their reduction.
+
+    Returns
+    -------
+    A future of a tuple with the best `Match` of each graph, or None.
+
+    Raises
+    ------
+    NoProvider
+        If nobody serves shards at the moment.
+    """
+    providers = sorted(await session.directory.providers())
+    if not providers:
+        await session.directory.refresh()
+        providers = sorted(await session.directory.providers())
+    if not providers:
+        raise NoProvider("no provider serves shards at the moment: nobody can be asked", workers=[])
+    questions = [Question.of(graph, weigh).to_wire() for graph in graphs]
+    batch = uuid.uuid4().hex[:12]
+    # Pinned by name: a name outlives a restart by the nanny, an address does not.
+    options = {"pure": False, "priority": QUERY_PRIORITY, "allow_other_workers": False}
+    found = [
+        client.submit(
+            query_provider, key, scope, questions, key=f"daskevo-query-{batch}-{name}", workers=[name], **options
+        )
+        for name in providers
+    ]
+    return client.submit(reduce_matches, found, key=f"daskevo-best-{batch}", workers=providers, **options)
+
+
+def query_provider(key: str, scope: str, questions: list[Any]) -> list[Any]:
+    """Answer a batch of queries from the models of the provider on which this task runs."""
+    host = provider_plugin(get_worker(), key).host
+    if host is None:
+        raise NotDeployed("this worker holds no shards of the repository: it has no resource 'provider'")
+    return host.match(scope, questions, False)["matches"]  # type: ignore[no-any-return]
+
+
+def reduce_matches(answers: list[list[Any]]) -> tuple[Match | None, ...]:
+    """Return the best match of each query over all providers."""
+    return best_of([[match_from_wire(match) for match in answer] for answer in answers])

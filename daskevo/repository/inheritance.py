@@ -1,0 +1,381 @@
+"""A model that inherits: the prefix of the best ancestor loaded and frozen, then trained by the caller, then put."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from daskevo.catalogue import Match
+from daskevo.cluster.inheriting import Reservation, check_id_is_free, give_back, renew, reserve_best
+from daskevo.cluster.putting import Payload, Stored, make_record, prepare, put
+from daskevo.errors import InvalidInput
+from daskevo.graph import ArchitectureGraph, Prefix
+from daskevo.ownership.model_record import ModelRecord
+from daskevo.types import JSON, ModelId, check_label, check_name
+
+if TYPE_CHECKING:
+    from daskevo.models import FlatModel, Freezing
+    from daskevo.repository.handle import Repository
+
+
+@dataclass(frozen=True)
+class InheritanceReport:
+    """What was inherited, what not and why.
+
+    Parameters
+    ----------
+    ancestor:
+        The model that weights came from, or None.
+    matched, unmatched:
+        Names of the layers whose weights were inherited, and of the others that have weights.
+    frozen:
+        Names of the layers that don't train.
+    inherited_tensors, inherited_bytes, total_bytes:
+        Size of what came from the ancestor, and of the whole model.
+    tried:
+        Better matches that could not be inherited from -> why.
+    silent:
+        Providers and shards that gave no answer to the query -> why: a better match may be there.
+    """
+
+    ancestor: ModelId | None
+    matched: tuple[str, ...]
+    unmatched: tuple[str, ...]
+    frozen: tuple[str, ...]
+    inherited_tensors: int
+    inherited_bytes: int
+    total_bytes: int
+    tried: Mapping[ModelId, str]
+    silent: Mapping[str, str]
+
+    def __str__(self) -> str:
+        if self.ancestor is None:
+            return "nothing inherited: no model of the scope shares a prefix with weights"
+        return (
+            f"inherited {len(self.matched)} of {len(self.matched) + len(self.unmatched)} layers with weights from "
+            f"{self.ancestor} ({self.inherited_bytes:,} of {self.total_bytes:,} bytes), {len(self.frozen)} frozen"
+        )
+
+
+class Inheritance:
+    """A child of the repository: use it in a ``with`` (or ``async with``) block.
+
+    Attributes
+    ----------
+    model, model_id:
+        The model, and the id that `put` will store it under.
+    ancestor:
+        Id of the model that weights were inherited from, or None.
+    prefix:
+        Pairs of vertices shared with the ancestor.
+    report:
+        What was inherited, what not and why.
+    frozen_share:
+        Share of the model's vertices that don't train.
+    timings:
+        Seconds by phase.
+    record:
+        After `put`: the record of the model that is stored under this id.
+    by_other:
+        After `put`: another run of this task had put the model before; `record` is that one's.
+    """
+
+    def __init__(
+        self,
+        repository: Repository,
+        model: Any,
+        *,
+        freeze: Any,
+        ancestor: ModelId | None,
+        model_id: ModelId | None,
+        parent: ModelId | None,
+        match: Match | None,
+        weights: str,
+    ) -> None:
+        from daskevo.models import check_fresh, check_policy, flatten
+
+        check_fresh(model)
+        self._policy = check_policy(freeze)
+        self._wanted = None if ancestor is None else ModelId(check_name(ancestor))
+        self.parent = None if parent is None else ModelId(check_name(parent))
+        if match is not None and ancestor is not None:
+            raise InvalidInput("give `match` (tried first, then the next best) or `ancestor` (the only one), not both")
+        self._match = match
+        self._weights = weights
+        self._is_new_id = model_id is None
+        self.model_id = ModelId(f"m-{uuid.uuid4().hex[:16]}" if model_id is None else check_name(model_id))
+        self.model = model
+        self._repository = repository
+        self.timings: dict[str, float] = {}
+        with _timed(self.timings, "flatten_s"):
+            self.flat: FlatModel = flatten(model)
+        self._reservation: Reservation | None = None
+        self._freezing: Freezing | None = None
+        self._over = False
+        self.record: ModelRecord | None = None
+        self.by_other = False
+
+    # -- what was inherited ----------------------------------------------------------------------------------------
+
+    @property
+    def graph(self) -> ArchitectureGraph:
+        """The model's architecture graph."""
+        return self.flat.graph
+
+    @property
+    def _inherited(self) -> Reservation:
+        if self._reservation is None:
+            raise InvalidInput("use what `inherit` returns in a with block: nothing is inherited before it is entered")
+        return self._reservation
+
+    @property
+    def ancestor(self) -> ModelId | None:
+        record = self._inherited.ancestor
+        return None if record is None else record.model_id
+
+    @property
+    def ancestor_record(self) -> ModelRecord | None:
+        """The ancestor's record, or None."""
+        return self._inherited.ancestor
+
+    @property
+    def prefix(self) -> Prefix:
+        return self._inherited.prefix
+
+    @property
+    def frozen_share(self) -> float:
+        return 0.0 if self._freezing is None else self._freezing.share
+
+    @property
+    def report(self) -> InheritanceReport:
+        reservation, graph = self._inherited, self.graph
+        numbers = reservation.entries.keys()
+        matched = sorted({graph.tensors[number].layer for number in numbers})
+        rest = sorted({key.layer for key in graph.tensors} - set(matched))
+        frozen = () if self._freezing is None else self._freezing.layers
+        return InheritanceReport(
+            self.ancestor,
+            tuple(graph.layers[layer].name for layer in matched),
+            tuple(graph.layers[layer].name for layer in rest),
+            tuple(graph.layers[layer].name for layer in frozen),
+            len(numbers),
+            sum(graph.tensors[number].spec.nbytes for number in numbers),
+            graph.nbytes,
+            dict(reservation.tried),
+            dict(reservation.silent),
+        )
+
+    # -- entering and leaving --------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Inheritance:
+        self._connection = self._repository.connection
+        self._apply(self._connection.run(self._reserve, self._connection.caller()))
+        return self
+
+    async def __aenter__(self) -> Inheritance:
+        self._connection = self._repository.connection
+        self._apply(await self._reserve(self._connection.caller()))
+        return self
+
+    async def _reserve(self, caller: Any) -> Reservation:
+        session = self._connection.session
+        if not self._is_new_id:
+            await check_id_is_free(session, self.model_id)
+        return await reserve_best(
+            session,
+            caller,
+            self.model_id,
+            self.graph,
+            self._repository.scope,
+            weigh=self._weights,
+            match=self._match,
+            ancestor=self._wanted,
+        )
+
+    def _apply(self, reservation: Reservation) -> None:
+        from daskevo.models import freeze, write_tensors
+
+        self._reservation = reservation
+        self.timings.update(reservation.seconds)
+        try:
+            with _timed(self.timings, "load_s"):
+                write_tensors(self.flat, reservation.arrays)
+                self._freezing = freeze(self.flat, reservation.prefix.freezable(self.graph), self._policy)
+        except BaseException:
+            self._connection.run(self._leave)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._needs_giving_back:
+            self._connection.run(self._leave)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._needs_giving_back:
+            await self._leave()
+
+    @property
+    def _needs_giving_back(self) -> bool:
+        return self._reservation is not None and not self._over
+
+    async def _leave(self) -> None:
+        self._over = True
+        reservation = self._inherited
+        session = self._connection.session
+        await give_back(session, reservation.model_id, reservation.attempt, reservation.owners)
+
+    # -- put -------------------------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        *,
+        metrics: Mapping[str, Any] | None = None,
+        step: int = 1,
+        labels: Sequence[str] = (),
+        extra: JSON = None,
+        trained_steps: int | None = None,
+    ) -> Any:
+        """Store what changed and publish the model.
+
+        Parameters
+        ----------
+        metrics:
+            What was measured, by name; the scope's objective picks its quality from them. Figures that aren't finite
+            are kept as None.
+        step:
+            Training step (the unit is the scope's, e.g. epochs) at which they were measured.
+        labels:
+            What keeps the model; ``user:kept`` when there is none.
+        extra:
+            JSON to attach.
+        trained_steps:
+            Steps since it was inherited, counted to each tensor that changed; `step` when None.
+
+        Returns
+        -------
+        ModelId
+            With an asynchronous client, an awaitable of it.
+
+        Raises
+        ------
+        PutFailed
+            Nothing is visible and nothing leaks: put may be called again.
+        PutUnknown
+            No answer in time; `repository.status` will tell.
+        ModelExists
+            Another run of this task had put it, and it has been retired since.
+        """
+        made = self._prepare(dict(metrics or {}), step, labels, trained_steps)
+        return self._connection.run(self._put, self._connection.caller(), made, step, tuple(labels), extra)
+
+    def _prepare(
+        self, metrics: dict[str, Any], step: int, labels: Sequence[str], trained_steps: int | None
+    ) -> tuple[dict[str, JSON], Callable[[], Payload]]:
+        from daskevo.models import read_tensors
+
+        if isinstance(labels, str):
+            raise InvalidInput(f"labels={labels!r} is one text: pass a list of labels")
+        for label in labels:
+            check_label(label)
+        steps = step if trained_steps is None else trained_steps
+        for name, value in (("step", step), ("trained_steps", steps)):
+            if type(value) is not int or value < 0:
+                raise InvalidInput(f"{name}={value!r} was passed to put: use a whole number of 0 or more")
+        if self.record is not None:
+            raise InvalidInput(f"{self.model_id!r} is stored already: inherit again to make another model")
+        with _timed(self.timings, "read_s"):
+            tensors = dict(enumerate(read_tensors(self.flat)))
+        return plain_metrics(metrics), lambda: prepare(self._inherited, tensors, steps)
+
+    async def _put(
+        self,
+        caller: Any,
+        made: tuple[dict[str, JSON], Callable[[], Payload]],
+        step: int,
+        labels: tuple[str, ...],
+        extra: JSON,
+    ) -> ModelId:
+        session = self._connection.session
+        metrics, make_payload = made
+        if self._over:
+            self._reservation = await renew(session, caller, self._inherited)
+            self._over = False
+        reservation = self._inherited
+        with _timed(self.timings, "pack_s"):
+            payload = await asyncio.to_thread(make_payload)
+        with _timed(self.timings, "put_s"):
+            created = await session.tick()
+            record = make_record(
+                reservation,
+                payload,
+                self.graph,
+                created,
+                scope=self._repository.scope,
+                objective=self._repository.objective,
+                metrics=metrics,
+                step=step,
+                parent=self.parent,
+                extra=extra,
+            )
+            self._over = True
+            stored: Stored = await put(session, reservation, record, payload, labels)
+        self.record, self.by_other = stored.record, stored.by_other
+        return self.model_id
+
+
+class _timed:
+    """Add the seconds of a block to `timings[name]`."""
+
+    def __init__(self, timings: dict[str, float], name: str) -> None:
+        self._timings, self._name = timings, name
+
+    def __enter__(self) -> None:
+        self._started = perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self._timings[self._name] = self._timings.get(self._name, 0.0) + perf_counter() - self._started
+
+
+def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, JSON]:
+    """Return metrics as JSON: numpy numbers become Python's, figures that aren't finite become None.
+
+    Raises
+    ------
+    InvalidInput
+        If a value is no JSON.
+
+    Examples
+    --------
+    >>> plain_metrics({"val_auc": np.float32(0.5), "loss": float("nan")})
+    {'val_auc': 0.5, 'loss': None}
+    """
+    return {str(name): _plain(value, str(name)) for name, value in metrics.items()}
+
+
+def _plain(value: Any, name: str) -> JSON:
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        value = value.item()
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, name) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, name) for key, item in value.items()}
+    raise InvalidInput(
+        f"the metric {name!r} is a {type(value).__name__}: use numbers, text, lists and dicts", name=name
+    )

@@ -1,0 +1,133 @@
+"""Opening a repository: on a cluster, for a look without one, inside a task."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from daskevo.cluster.connection import ClientConnection, WorkerConnection, provider_plugin, worker_here
+from daskevo.cluster.deploying import deploy
+from daskevo.cluster.offline import OfflineConnection
+from daskevo.cluster.settings import Settings, check_settings, versions
+from daskevo.cluster.transport import repository_key, root_path
+from daskevo.errors import InvalidInput, NotDeployed
+from daskevo.repository.handle import Repository
+from daskevo.store.files import Durability
+from daskevo.types import Objective, check_name
+
+
+def open_repository(
+    root: str | os.PathLike[str] | None,
+    scope: str = "default",
+    *,
+    client: Any = None,
+    objective: str | None = None,
+    memory: int | float | None = None,
+    shards: int = 64,
+    durability: Durability = "written",
+    timeout_s: float = 30.0,
+) -> Any:
+    """Open a repository of models, made if it isn't there.
+
+    Parameters
+    ----------
+    root:
+        Its folder, on a file system that the scheduler and all workers see. None: in the providers' memory, spilling to
+        their scratch folders, gone with them.
+    scope:
+        Models whose data and task are the same, so that they are matched and their qualities compare.
+    client:
+        A Dask client: coordinator and providers are deployed on its cluster if they aren't yet. None: a look at the
+        root without a cluster, read-only.
+    objective:
+        ``max METRIC`` or ``min METRIC``: which metric is the quality in this scope. None: as it was declared before.
+    memory:
+        Budget for tensors in memory per provider: bytes, or a share of the worker's limit. A third or so when None.
+    shards:
+        Number of shards of a new repository: 64 is good for tens of providers.
+    durability:
+        ``"written"``: what was answered survives any process. ``"volatile"``: nothing is promised.
+    timeout_s:
+        Longest wait, in seconds, of each step with this handle.
+
+    Returns
+    -------
+    Repository
+        With an asynchronous client, an awaitable of it.
+
+    Raises
+    ------
+    SchedulerUnreachable, NoProvider, VersionMismatch
+        If the cluster can't take it.
+    RootUnusable, RepositoryTaken, CorruptRecord, ShardUnavailable
+        If the root can't be used.
+    ScopeMismatch
+        If the scope has another objective.
+    InvalidInput
+        If an argument can't be.
+    """
+    check_name(scope, "scope")
+    check_settings(shards, durability, memory)
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not 0 < timeout_s < 1e9:
+        raise InvalidInput(f"timeout_s={timeout_s!r} was asked for: use a number of seconds above 0")
+    wanted = None if objective is None else Objective.parse(objective)
+    if root is not None and not isinstance(root, (str, os.PathLike)):
+        raise InvalidInput(f"root={root!r} was asked for: use a path, or None for a repository in memory")
+    if client is None:
+        if root is None:
+            raise InvalidInput("without a cluster there is no repository in memory: pass client=..., or a root")
+        return _open_offline(root, scope, wanted, timeout_s)
+    path = None if root is None else root_path(root)
+    settings = Settings(repository_key(root), path, shards, durability, memory, scope, versions())
+
+    async def open_on_cluster() -> Repository:
+        await deploy(client, settings, timeout_s)
+        connection = ClientConnection(client, settings.key, timeout_s)
+        found = await connection.session.transport.coordinator(
+            "scope", timeout_s=timeout_s, scope=scope, objective=None if wanted is None else str(wanted)
+        )
+        return Repository(settings, scope, None if found is None else Objective.parse(found), timeout_s, connection)
+
+    return client.sync(open_on_cluster)
+
+
+def _open_offline(root: str | os.PathLike[str], scope: str, wanted: Objective | None, timeout_s: float) -> Repository:
+    path = root_path(root)
+    connection = OfflineConnection(path, timeout_s)
+    declared = connection.root.scopes().get(scope)
+    objective = wanted if declared is None else Objective.parse(declared)
+    settings = Settings(
+        repository_key(path), path, connection.root.shards, connection.root.durability, None, scope, versions()
+    )
+    return Repository(settings, scope, objective, timeout_s, connection)
+
+
+def get_repository(scope: str | None = None, *, timeout_s: float = 30.0) -> Repository:
+    """Return the repository inside a task, as it is open on this cluster.
+
+    Parameters
+    ----------
+    scope:
+        The scope; that of the first `daskevo.open` when None.
+    timeout_s:
+        Longest wait of each step with this handle.
+
+    Raises
+    ------
+    NotDeployed
+        Outside a task, if no repository is open, or if several are: hand the handle to the task then.
+    """
+    worker = worker_here()
+    if worker is None:
+        raise NotDeployed("daskevo.get_repository is for code inside a Dask task; elsewhere use daskevo.open")
+    plugin = provider_plugin(worker, None)
+    settings: Settings = plugin.settings
+    chosen = settings.scope if scope is None else check_name(scope, "scope")
+    connection = WorkerConnection(worker, plugin, timeout_s)
+    found = connection.run(_scope, connection, chosen, timeout_s)
+    return Repository(settings, chosen, None if found is None else Objective.parse(found), timeout_s)
+
+
+async def _scope(connection: WorkerConnection, scope: str, timeout_s: float) -> str | None:
+    found = await connection.session.transport.coordinator("scope", timeout_s=timeout_s, scope=scope, objective=None)
+    return None if found is None else str(found)
