@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from daskevo.runs.book import Book, LabelChange
 from daskevo.runs.folder import RunInfo
-from daskevo.runs.planner import Plan, Unit, evaluation_key, identity, plan
+from daskevo.runs.planner import Sharing, Unit, evaluation_key, identity, plan, share
 from daskevo.runs.record import RunRecord
 from daskevo.runs.view import Event, RunView, Session, UnitRow
 
@@ -12,14 +12,15 @@ __all__ = [
     "Book",
     "Event",
     "LabelChange",
-    "Plan",
     "RunInfo",
     "RunRecord",
     "RunView",
     "Session",
+    "Sharing",
     "Unit",
     "UnitRow",
     "evaluation_key",
     "identity",
     "plan",
+    "share",
 ]

@@ -148,6 +148,12 @@ class Book:
         """Return the best finished reports, best first."""
         return [self.reports[-number] for _, number in self._best[:k]]
 
+    @property
+    def mean_frozen_share(self) -> float:
+        """Mean share of frozen vertices over the finished evaluations, 0 to 1; those without transfer count as 0."""
+        shares = [report.frozen_share for report in self.reports.values() if report.status == "finished"]
+        return sum(shares) / len(shares) if shares else 0.0
+
     def recent_seconds(self) -> float | None:
         """Return the mean seconds of the last 20 finished evaluations on their trainers."""
         recent = [

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from daskevo.search import BEST_MATCH, Request
 from daskevo.types import ModelId, VertexId
@@ -41,14 +41,19 @@ class Unit:
     estimated_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Units to run, requests answered by an earlier one, and requests that wait for one under way.
+class Sharing(NamedTuple):
+    """Requests sorted by who computes their result.
 
-    `known` and `waiting` map a request's number to the number of the request that computes the same.
+    Parameters
+    ----------
+    fresh:
+        To be evaluated, in the order in which they were asked.
+    known, waiting:
+        Number of a request -> number of the request that has been answered, or is being evaluated, and computes the
+        same.
     """
 
-    units: tuple[Unit, ...]
+    fresh: tuple[Request, ...]
     known: Mapping[int, int]
     waiting: Mapping[int, int]
 
@@ -64,63 +69,63 @@ def identity(request: Request, vertex_ids: Sequence[VertexId]) -> str:
     return digest.hexdigest()
 
 
-def plan(
+def share(
     requests: Sequence[Request],
     identities: Mapping[int, str],
     done: Mapping[str, int],
     under_way: Mapping[str, int],
-    *,
-    attempts: Mapping[int, int] | None = None,
-    seconds: float | None = None,
-) -> Plan:
-    """Share what can be shared among requests, and make units of the rest.
+) -> Sharing:
+    """Find the requests whose result is known or under way, those among `requests` included.
 
     Parameters
     ----------
     requests:
         In the order in which they were asked.
     identities:
-        Of each request, by number (see :func:`identity`).
+        What each computes, by number (see :func:`identity`).
     done, under_way:
         Identity -> number of the request that has been answered, or is being evaluated.
-    attempts:
-        How often a request has been submitted before, by number: a unit submitted again has another key.
-    seconds:
-        What a recent evaluation took.
     """
-    attempts = attempts or {}
     known: dict[int, int] = {}
     waiting: dict[int, int] = {}
     fresh: dict[str, Request] = {}
     for request in requests:
         name = identities[request.number]
-        if name in done and done[name] != request.number:
+        if name in done:
             known[request.number] = done[name]
-        elif name in under_way and under_way[name] != request.number:
+        elif under_way.get(name, request.number) != request.number:
             waiting[request.number] = under_way[name]
         elif name in fresh:
             waiting[request.number] = fresh[name].number
         else:
             fresh[name] = request
-    matched = [request for request in fresh.values() if request.transfer and request.ancestor == BEST_MATCH]
+    return Sharing(tuple(fresh.values()), known, waiting)
+
+
+def plan(
+    requests: Sequence[Request], attempts: Mapping[int, int] | None = None, seconds: float | None = None
+) -> tuple[Unit, ...]:
+    """Make the units of a batch: one match for all requests that take the best one, and an evaluation each.
+
+    Parameters
+    ----------
+    attempts:
+        How often each has been submitted before, by number: a unit submitted again has another key.
+    seconds:
+        What a recent evaluation took.
+    """
+    attempts = attempts or {}
+    matched = [request for request in requests if request.transfer and request.ancestor == BEST_MATCH]
     units: list[Unit] = []
-    match: Unit | None = None
     if matched:
         first = matched[0]
         key = f"match-{first.model_id}-{attempts.get(first.number, 0)}"
-        match = Unit(key, "match", tuple(request.number for request in matched))
-        units.append(match)
-    for request in fresh.values():
-        units.append(
-            Unit(
-                evaluation_key(request.model_id, attempts.get(request.number, 0)),
-                "evaluate",
-                (request.number,),
-                (match.key,) if match is not None and request in matched else (),
-                seconds,
-            )
-        )
-    return Plan(tuple(units), known, waiting)
+        units.append(Unit(key, "match", tuple(request.number for request in matched)))
+    inputs = {request.number: (units[0].key,) for request in matched}
+    for request in requests:
+        key = evaluation_key(request.model_id, attempts.get(request.number, 0))
+        units.append(Unit(key, "evaluate", (request.number,), inputs.get(request.number, ()), seconds))
+    return tuple(units)
 
 
 def evaluation_key(model_id: ModelId, attempt: int) -> str:

@@ -67,9 +67,6 @@ class AgedEvolution:
         self.sample = sample
         self.beta = float(beta)
         self.rule = rule
-        self._members: list[Member] = []
-        self._pending: dict[int, Candidate] = {}
-        self._left: list[ModelId] = []
 
     @property
     def settings(self) -> JSON:
@@ -79,6 +76,9 @@ class AgedEvolution:
         self._space = space
         self._objective = objective
         self._rng = generator(seed)
+        self._members: list[Member] = []
+        self._pending: dict[int, Candidate] = {}
+        self._left: list[ModelId] = []
 
     def ask(self, view: View) -> list[Request] | Stop:
         requests: list[Request] = []

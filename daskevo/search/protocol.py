@@ -28,7 +28,10 @@ class Strategy(Protocol):
         """All parameters that change what is asked. A run is resumed only with equal settings."""
 
     def start(self, space: Space, objective: Objective, seed: int) -> None:
-        """Bind the strategy to a run. The same space, objective, seed and reports give the same requests."""
+        """Bind the strategy to a run, with nothing left of an earlier one.
+
+        The same space, objective, seed and reports give the same requests.
+        """
 
     def ask(self, view: View) -> list[Request] | Stop:
         """Return up to `view.wanted` requests; an empty list = wait for a report; `Stop` = nothing left to ask."""

@@ -28,8 +28,6 @@ class Random:
         if keep is not None and keep < 1:
             raise InvalidInput(f"keep={keep} models: use 1 or more, or None for all")
         self.keep = keep
-        self._kept: deque[ModelId] = deque()
-        self._left: list[ModelId] = []
 
     @property
     def settings(self) -> JSON:
@@ -38,6 +36,8 @@ class Random:
     def start(self, space: Space, objective: Objective, seed: int) -> None:
         self._space = space
         self._rng = generator(seed)
+        self._kept: deque[ModelId] = deque()
+        self._left: list[ModelId] = []
 
     def ask(self, view: View) -> list[Request] | Stop:
         requests: list[Request] = []

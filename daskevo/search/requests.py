@@ -20,13 +20,16 @@ BEST_MATCH = "best match"
 """The value of `Request.ancestor` that leaves the choice to the repository (the blank keeps it apart from model
 ids)."""
 
-FailureKind = Literal["build", "flatten", "error", "not finite", "time limit", "trainer lost", "repository"]
+FailureKind = Literal[
+    "build", "flatten", "error", "not finite", "time limit", "trainer lost", "repository", "cancelled"
+]
 """Why an evaluation failed.
 
 - ``build``: the problem could not build the candidate; ``flatten``: its model has no architecture graph.
 - ``error``: compiling, training or scoring raised; ``not finite``: the quality is NaN, infinite or missing.
 - ``time limit``: the evaluation was past its limit.
 - ``trainer lost``: its trainer died under it more than once; ``repository``: it could not be inherited or stored.
+- ``cancelled``: somebody else cancelled its task.
 """
 
 OF_THE_CANDIDATE: frozenset[FailureKind] = frozenset({"build", "flatten", "error", "not finite", "time limit"})

@@ -1,0 +1,162 @@
+"""The accounts of a run: exact budgets, duplicates, failures, the best, labels."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daskevo.runs import Book, LabelChange
+from daskevo.runs.book import DUPLICATES_IN_A_ROW
+from daskevo.search import Failure, Report, Request
+from daskevo.space import Candidate
+from daskevo.types import ModelId, Objective
+
+
+def book(evaluations: int = 10, objective: str = "max q", keep_best: int = 2, requests: int = 12) -> Book:
+    made = Book(Objective.parse(objective), evaluations, "run", keep_best)
+    made.ask(Request(number, ModelId(f"m{number}"), Candidate((number,))) for number in range(requests))
+    return made
+
+
+def finished(number: int, quality: float, **fields: object) -> Report:
+    return Report(number, ModelId(f"m{number}"), "finished", quality=quality, **fields)  # type: ignore[arg-type]
+
+
+def failure(number: int, kind: str = "error") -> Report:
+    return Report(number, ModelId(f"m{number}"), "failed", failure=Failure(kind, "why"))  # type: ignore[arg-type]
+
+
+def test_pending_requests_take_up_the_budget() -> None:
+    accounts = book(evaluations=10, requests=4)
+    assert accounts.wanted == 6
+    accounts.report(finished(0, 0.5))
+    assert accounts.wanted == 6
+    accounts.report(failure(1))
+    assert accounts.wanted == 7
+    accounts.report(Report(2, ModelId("m0"), "duplicate", quality=0.5, duplicate_of=0))
+    assert accounts.wanted == 8
+    assert [request.number for request in accounts.pending] == [3]
+    assert accounts.next_number == 4
+
+
+def test_the_budget_counts_finished_evaluations_only() -> None:
+    accounts = book(evaluations=2)
+    accounts.report(finished(0, 0.5))
+    accounts.report(failure(1))
+    assert accounts.stop_reason() is None
+    accounts.report(finished(2, 0.5))
+    assert accounts.stop_reason() == ("finished", "2 evaluations finished")
+
+
+def test_a_report_twice_changes_nothing() -> None:
+    accounts = book()
+    assert accounts.report(finished(0, 0.5))
+    assert accounts.report(finished(0, 0.9)) == []
+    assert accounts.counts == {"finished": 1, "failed": 0, "duplicate": 0}
+    assert accounts.best(1)[0].quality == 0.5
+
+
+@pytest.mark.parametrize(("evaluations", "allowed"), [(5, 20), (30, 30)])
+def test_too_many_failures_end_the_run_and_say_the_last_reason(evaluations: int, allowed: int) -> None:
+    accounts = book(evaluations=evaluations, requests=40)
+    for number in range(allowed):
+        assert accounts.stop_reason() is None
+        accounts.report(failure(number))
+    stop = accounts.stop_reason()
+    assert stop is not None
+    assert stop[0] == "failures"
+    assert "why" in stop[1]
+
+
+def test_duplicates_in_a_row_end_the_run() -> None:
+    accounts = book(evaluations=10, requests=DUPLICATES_IN_A_ROW + 2)
+    accounts.report(finished(0, 0.5))
+    for number in range(1, DUPLICATES_IN_A_ROW + 1):
+        assert accounts.stop_reason() is None
+        accounts.report(accounts.duplicate(number, 0))
+    stop = accounts.stop_reason()
+    assert stop is not None
+    assert stop[0] == "exhausted"
+
+
+def test_a_duplicate_reuses_score_and_model_and_stores_nothing() -> None:
+    accounts = book()
+    accounts.report(finished(0, 0.5, own_bytes=100, full_bytes=200, step=7))
+    report = accounts.duplicate(3, 0)
+    assert (report.number, report.model_id, report.status, report.quality) == (3, "m0", "duplicate", 0.5)
+    assert (report.duplicate_of, report.own_bytes, report.step) == (0, 0, 7)
+    assert accounts.report(report) == []
+    assert len(accounts.best()) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "again"),
+    [
+        ("error", False),
+        ("not finite", False),
+        ("time limit", False),
+        ("build", False),
+        ("trainer lost", True),
+        ("repository", True),
+        ("cancelled", True),
+    ],
+)
+def test_what_failed_by_itself_is_not_tried_again(kind: str, again: bool) -> None:
+    accounts = book()
+    accounts.identify(0, "x")
+    accounts.report(failure(0, kind))
+    assert ("x" not in accounts.done) is again
+
+
+def test_labels_of_the_best_are_given_before_they_are_taken() -> None:
+    accounts = book(keep_best=2)
+    hold, release = (lambda m: LabelChange("hold", "best:run", m)), (lambda m: LabelChange("release", "best:run", m))
+    assert accounts.report(finished(0, 0.5)) == [hold("m0")]
+    assert accounts.report(finished(1, 0.7)) == [hold("m1")]
+    assert accounts.report(finished(2, 0.6)) == [hold("m2"), release("m0")]
+    assert accounts.report(finished(3, 0.1)) == []
+    assert accounts.left([ModelId("m1")]) == [LabelChange("release", "population:run", "m1")]
+
+
+def test_of_equal_qualities_the_earlier_leads() -> None:
+    accounts = book(keep_best=1)
+    accounts.report(finished(4, 0.5))
+    assert accounts.report(finished(5, 0.5)) == []
+    assert accounts.report(finished(3, 0.5)) != []
+    assert [report.number for report in accounts.best()] == [3, 4, 5]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    qualities=st.lists(
+        st.one_of(st.floats(-1, 1), st.sampled_from([math.nan, math.inf, -math.inf, None])), max_size=12
+    ),
+    direction=st.sampled_from(["max", "min"]),
+)
+def test_nan_inf_and_none_never_win_and_labels_end_up_with_the_best(
+    qualities: list[float | None], direction: str
+) -> None:
+    accounts = book(objective=f"{direction} q", keep_best=3)
+    held: set[str] = set()
+    for number, quality in enumerate(qualities):
+        for change in accounts.report(finished(number, quality)):  # type: ignore[arg-type]
+            (held.add if change.action == "hold" else held.remove)(change.model_id)
+    usable = [
+        (quality, number) for number, quality in enumerate(qualities) if quality is not None and math.isfinite(quality)
+    ]
+    sign = -1 if direction == "max" else 1
+    expected = [number for _, number in sorted((sign * quality, number) for quality, number in usable)]
+    assert [report.number for report in accounts.best()] == expected
+    assert held == {f"m{number}" for number in expected[:3]}
+
+
+def test_recent_seconds_and_frozen_share() -> None:
+    accounts = book()
+    assert accounts.recent_seconds() is None
+    accounts.report(finished(0, 0.5, started=10.0, ended=14.0, frozen_share=0.5))
+    accounts.report(finished(1, 0.5, started=10.0, ended=12.0))
+    assert accounts.recent_seconds() == 3.0
+    assert accounts.mean_frozen_share == 0.25

@@ -1,0 +1,283 @@
+"""The record of a run: one transaction per decision, resume, mismatches, unusable folders, reading beside the
+writer."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daskevo.errors import CorruptRecord, RunFolderUnusable, RunMismatch
+from daskevo.runs import LabelChange, RunRecord, RunView, plan
+from daskevo.search import Failure, Report, Request
+from daskevo.space import Candidate
+from daskevo.types import ModelId
+
+IDENTITY: dict[str, Any] = {
+    "problem": {"name": "digits", "content": "abc"},
+    "space": {"name": "s", "choices": []},
+    "objective": "max q",
+    "seed": 0,
+    "strategy": {"name": "random", "settings": {"keep": 5}},
+    "policy": {"transfer": True, "freeze": "prefix"},
+}
+
+
+def requests(count: int, first: int = 0) -> list[Request]:
+    return [Request(n, ModelId(f"m{n}"), Candidate((n, 1)), parent=ModelId("m0")) for n in range(first, first + count)]
+
+
+def report(number: int, **fields: Any) -> Report:
+    return Report(number, ModelId(f"m{number}"), "finished", quality=0.5, step=45, **fields)
+
+
+def test_everything_comes_back(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path, IDENTITY, {"scope": "x"})
+    assert not record.resumed
+    record.asked(requests(3), {"rng": 1})
+    units = plan(requests(3), seconds=2.0)
+    record.planned({0: "a", 1: "b"}, units, {units[1].key: "trainer-0"})
+    full = report(0, metrics={"q": 0.5}, seconds={"put": 0.1}, ancestor=ModelId("m9"), worker="trainer-0", started=1.0)
+    record.reported(full, {"rng": 2}, [LabelChange("hold", "best:x", ModelId("m0"))])
+    broken = Report(1, ModelId("m1"), "failed", failure=Failure("error", "ValueError: no", "Traceback ..."))
+    record.reported(broken, {"rng": 3}, [])
+    record.unit_ended(units[1].key, "done", 1.0, 2.0)
+    record.event("recycled", "trainer-0", 2, worker="trainer-0")
+    record.close("finished")
+
+    with RunView(tmp_path) as view:
+        assert view.requests() == requests(3)
+        assert view.reports() == [full, broken]
+        assert view.identities() == {0: "a", 1: "b"}
+        assert view.state("strategy") == {"rng": 3}
+        assert view.state("other") is None
+        row = view.units()[1]
+        assert (row.key, row.worker, row.state, row.started, row.ended) == (units[1].key, "trainer-0", "done", 1.0, 2.0)
+        assert row.estimated_s == 2.0
+        (event,) = view.events()
+        assert (event.kind, event.number, event.message, event.facts) == (
+            "recycled",
+            2,
+            "trainer-0",
+            {"worker": "trainer-0"},
+        )
+        assert view.events("other") == []
+        assert [session.ended for session in view.sessions()] == ["finished"]
+        assert view.info.about == {"scope": "x"}
+        assert set(view.report_times()) == {0, 1}
+
+
+def test_a_run_is_resumed_with_the_same_id(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path, IDENTITY)
+    first = record.info
+    record.close()
+    record = RunRecord(tmp_path, IDENTITY)
+    assert record.resumed
+    assert record.info == first
+    record.close()
+    assert len(RunView(tmp_path).sessions()) == 2
+
+
+def test_labels_are_carried_out_once_and_in_order(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path, IDENTITY)
+    record.asked(requests(2), None)
+    changes = [LabelChange("hold", "best:x", ModelId("m0")), LabelChange("release", "population:x", ModelId("m1"))]
+    record.reported(report(0), None, changes)
+    record.close()
+    record = RunRecord(tmp_path, IDENTITY)
+    found = record.label_changes()
+    assert [change for _, change in found] == changes
+    record.labels_changed([found[0][0]])
+    assert [change for _, change in record.label_changes()] == changes[1:]
+    record.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"seed": 1}, "seed"),
+        ({"problem": {"name": "digits", "content": "other"}}, "problem.content"),
+        ({"strategy": {"name": "random", "settings": {"keep": 6}}}, "strategy.settings"),
+        ({"objective": "min q"}, "objective"),
+        ({"policy": {"transfer": False, "freeze": "prefix"}}, "policy.transfer"),
+    ],
+)
+def test_another_run_is_refused_and_nothing_is_touched(tmp_path: Path, change: dict[str, Any], part: str) -> None:
+    record = RunRecord(tmp_path, IDENTITY)
+    record.asked(requests(1), None)
+    record.close()
+    with pytest.raises(RunMismatch) as caught:
+        RunRecord(tmp_path, IDENTITY | change)
+    assert caught.value.parts == [part]
+    assert part in str(caught.value)
+    with RunView(tmp_path) as view:
+        assert len(view.requests()) == 1
+        assert len(view.sessions()) == 1
+
+
+def test_a_refused_transaction_leaves_nothing(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path, IDENTITY)
+    record.asked(requests(1), {"state": 1})
+    with pytest.raises(sqlite3.IntegrityError):
+        record.asked([*requests(1, first=1), *requests(1)], {"state": 2})
+    assert [request.number for request in record.requests()] == [0]
+    assert record.state("strategy") == {"state": 1}
+    record.close()
+
+
+def test_two_writers(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path, IDENTITY)
+    with pytest.raises(RunFolderUnusable, match=f"process {os.getpid()}"):
+        RunRecord(tmp_path, IDENTITY)
+    record.close()
+    RunRecord(tmp_path, IDENTITY).close()
+
+
+def test_reading_while_it_is_written(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path, IDENTITY)
+    with RunView(tmp_path) as view:
+        assert view.requests() == []
+        record.asked(requests(2), None)
+        assert len(view.requests()) == 2
+        assert view.sessions()[0].ended is None
+        with pytest.raises(CorruptRecord, match="readonly"):
+            list(view._rows("DELETE FROM requests"))
+    record.close()
+
+
+_KILLED = """
+import os, sys, sqlite3
+sys.path.insert(0, {root!r})
+from tests.runs.test_record import IDENTITY, RunRecord, requests
+record = RunRecord({folder!r}, IDENTITY)
+record.asked(requests(2), {{"state": 1}})
+record._connection.execute("PRAGMA cache_size = 1")
+record._connection.execute("BEGIN IMMEDIATE")
+for n in range(2, 400):
+    record._connection.execute("INSERT INTO requests VALUES (?, ?, ?, NULL, 0)", (n, f"x{{n}}", "y" * 2000))
+os.kill(os.getpid(), 9)
+"""
+
+_READ = """
+import sys
+sys.path.insert(0, {root!r})
+from pathlib import Path
+from tests.runs.test_record import check_state_before
+check_state_before(Path({folder!r}))
+"""
+
+
+@pytest.mark.processes
+def test_killed_in_the_middle_of_a_transaction() -> None:
+    """A writer killed with half a transaction on disk: readers see the state before, with no right to write as well."""
+    with tempfile.TemporaryDirectory() as parent:
+        Path(parent).chmod(0o755)
+        folder = Path(parent) / "run"
+        root = str(Path(__file__).parents[2])
+        done = subprocess.run([sys.executable, "-c", _KILLED.format(root=root, folder=str(folder))], timeout=60)
+        assert done.returncode == -9
+        journal = folder / "run.sqlite-journal"
+        assert journal.stat().st_size > 0
+        for file in folder.iterdir():
+            file.chmod(0o444)
+        folder.chmod(0o555)
+        # Root may write anywhere, so that the reader must be somebody else.
+        nobody = {"user": 65534} if os.geteuid() == 0 else {}
+        command = [sys.executable, "-c", _READ.format(root=root, folder=str(folder))]
+        subprocess.run(command, timeout=60, check=True, cwd="/", **nobody)  # type: ignore[call-overload]
+        assert journal.exists()
+        folder.chmod(0o755)
+        for file in folder.iterdir():
+            file.chmod(0o644)
+        check_state_before(folder)
+        assert not journal.exists()
+        RunRecord(folder, IDENTITY).close()
+
+
+def check_state_before(folder: Path) -> None:
+    with RunView(folder) as view:
+        assert [request.number for request in view.requests()] == [0, 1]
+        assert view.state("strategy") == {"state": 1}
+        assert view.sessions()[0].ended is None
+
+
+def test_a_folder_that_can_not_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(RunFolderUnusable, match="can't be used"):
+        RunRecord(tmp_path / "file" / "run", IDENTITY)
+
+
+def test_a_folder_that_can_not_be_written() -> None:
+    with pytest.raises(RunFolderUnusable):
+        RunRecord("/proc/self/run", IDENTITY)
+
+
+def test_no_run_there(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderUnusable, match=r"no run\.json"):
+        RunView(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"format": "daskevo run"}',
+        '{"format": "daskevo run", "version": 2}',
+        '{"format": "x"}',
+        '{"format": "daskevo run", "version": 1, "id": "x", "name": "n", "created": 1, "identity": {}, "about": {}}',
+    ],
+)
+def test_a_run_json_of_another_make(tmp_path: Path, text: str) -> None:
+    (tmp_path / "run.json").write_text(text)
+    for attempt in (lambda: RunView(tmp_path), lambda: RunRecord(tmp_path, IDENTITY)):
+        with pytest.raises(RunFolderUnusable, match=r"run\.json"):
+            attempt()
+
+
+def test_a_record_that_is_no_database(tmp_path: Path) -> None:
+    RunRecord(tmp_path, IDENTITY).close()
+    (tmp_path / "run.sqlite").write_bytes(b"not a database at all" * 100)
+    for attempt in (lambda: RunView(tmp_path), lambda: RunRecord(tmp_path, IDENTITY)):
+        with pytest.raises(RunFolderUnusable):
+            attempt()
+
+
+def test_a_damaged_row_is_named(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path, IDENTITY)
+    record.asked(requests(1), None)
+    record._connection.execute("UPDATE requests SET request = ?", (json.dumps({"number": 0}),))
+    with pytest.raises(CorruptRecord):
+        record.requests()
+    record._connection.execute("UPDATE requests SET request = 'nonsense'")
+    with pytest.raises(CorruptRecord):
+        record.requests()
+    record.close()
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [("attn", "attn"), ("my run (2)", "my-run--2"), ("x" * 200, "x" * 60), ("...", "run"), ("ü", "run")],
+)
+def test_names_fit_for_ids(tmp_path: Path, folder: str, name: str) -> None:
+    record = RunRecord(tmp_path / folder, IDENTITY)
+    assert record.info.name == name
+    assert record.info.label == f"{name}-{record.info.id[:8]}"
+    record.close()
+
+
+def test_runtime_is_the_sum_of_the_sessions(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path, IDENTITY)
+    record._connection.execute("UPDATE sessions SET opened = 100, last = 107")
+    record._connection.execute("INSERT INTO sessions (opened, last, process) VALUES (200, 203, 'x')")
+    assert record.runtime_s == 10
+    record.close()

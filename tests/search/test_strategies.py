@@ -1,0 +1,153 @@
+"""Every strategy: numbering, no repetition, exhaustion, exact restoring, failures that never matter."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daskevo.errors import CorruptRecord, InvalidInput
+from daskevo.search import AgedEvolution, Random, Strategy
+from tests.search.driver import MAX, SPACE, TINY, Run
+
+MAKERS: list[Callable[[], Strategy]] = [
+    lambda: Random(keep=4),
+    lambda: AgedEvolution(population=6, sample=3),
+    lambda: AgedEvolution(population=6, sample=3, beta=4.0, rule="worst"),
+]
+
+
+@pytest.fixture(params=range(len(MAKERS)))
+def make(request: pytest.FixtureRequest) -> Callable[[], Strategy]:
+    return MAKERS[request.param]
+
+
+def test_same_seed_same_requests(make: Callable[[], Strategy]) -> None:
+    runs = [Run(make(), seed=3), Run(make(), seed=3), Run(make(), seed=4)]
+    for run in runs:
+        run.go(40)
+    assert runs[0].requests == runs[1].requests
+    assert runs[0].requests != runs[2].requests
+
+
+def test_a_strategy_started_again_remembers_nothing(make: Callable[[], Strategy]) -> None:
+    strategy = make()
+    first = Run(strategy, seed=1)
+    first.go(20)
+    second = Run(strategy, seed=1)
+    second.go(20)
+    assert first.requests == second.requests
+
+
+def test_no_candidate_is_asked_twice_and_an_exhausted_space_stops(make: Callable[[], Strategy]) -> None:
+    run = Run(make(), TINY)
+    run.go(30)
+    assert len(run.requests) == TINY.size == len(run.asked)
+    assert run.stop is not None
+    assert run.stop.reason == "exhausted"
+    assert "8" in run.stop.message
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    maker=st.sampled_from(MAKERS),
+    seed=st.integers(0, 1000),
+    cut=st.integers(0, 30),
+    workers=st.integers(1, 4),
+    qualities=st.lists(st.sampled_from([0.1, 0.5, 0.9, math.nan, math.inf, None]), min_size=30, max_size=30),
+)
+def test_restoring_is_exact(
+    maker: Callable[[], Strategy], seed: int, cut: int, workers: int, qualities: list[float | None]
+) -> None:
+    """Cut a run anywhere, go on from the stored state: nothing differs from the run that was not cut."""
+    whole, cut_run = Run(maker(), seed=seed), Run(maker(), seed=seed)
+    for step, quality in enumerate(qualities):
+        for run in (whole, cut_run):
+            run.ask(workers - len(run.pending))
+            usable = quality is not None and math.isfinite(quality)
+            run.tell(run.pending[0], quality, "finished" if usable else "failed")
+        if step == cut:
+            state = json.loads(json.dumps(cut_run.strategy.state(), allow_nan=False))
+            cut_run.strategy = maker()
+            cut_run.strategy.start(SPACE, MAX, seed)
+            cut_run.strategy.restore(state)
+    assert whole.requests == cut_run.requests
+    assert whole.left == cut_run.left
+    assert whole.strategy.state() == cut_run.strategy.state()
+
+
+@pytest.mark.parametrize("state", [None, {}, [], {"rng": {}}, {"rng": None, "members": [], "pending": [], "left": []}])
+def test_a_foreign_state_is_refused(make: Callable[[], Strategy], state: object) -> None:
+    strategy = make()
+    strategy.start(SPACE, MAX, 0)
+    with pytest.raises(CorruptRecord):
+        strategy.restore(state)
+
+
+@pytest.mark.parametrize("quality", [math.nan, math.inf, -math.inf, None])
+@pytest.mark.parametrize("status", ["finished", "failed"])
+def test_unusable_qualities_never_enter_and_push_nobody_out(
+    make: Callable[[], Strategy], quality: float | None, status: str
+) -> None:
+    run = Run(make())
+    run.go(3)
+    before = run.strategy.population()
+    for request in run.ask(10):
+        run.tell(request, quality, status)
+    assert run.strategy.population() == before
+    assert run.left == []
+
+
+def test_duplicates_do_not_enter_the_population(make: Callable[[], Strategy]) -> None:
+    run = Run(make())
+    run.go(3)
+    before = run.strategy.population()
+    (request,) = run.ask()
+    run.tell(request, 99.0, "duplicate")
+    assert run.strategy.population() == before
+
+
+def test_all_failing_goes_on_with_random_candidates(make: Callable[[], Strategy]) -> None:
+    run = Run(make())
+    for _ in range(30):
+        (request,) = run.ask()
+        assert request.parent is None
+        run.tell(request, None, "failed")
+
+
+def test_population_keeps_its_size_and_everyone_else_leaves_once(make: Callable[[], Strategy]) -> None:
+    run = Run(make())
+    run.go(60)
+    finished = [request.model_id for request in run.requests]
+    assert sorted([*run.strategy.population(), *run.left]) == sorted(finished)
+
+
+def test_settings_are_what_they_are_made_with() -> None:
+    assert AgedEvolution(7, 2, 3, "worst").settings == {"population": 7, "sample": 2, "beta": 3.0, "rule": "worst"}
+    assert Random(None).settings == {"keep": None}
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"population": 0}, {"sample": 0}, {"population": 3, "sample": 4}, {"beta": 0}, {"rule": "best"}]
+)
+def test_impossible_settings(arguments: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput):
+        AgedEvolution(**arguments)  # type: ignore[arg-type]
+
+
+def test_random_keeps_all_if_asked() -> None:
+    run = Run(Random(keep=None))
+    run.go(70)
+    assert run.left == []
+
+
+def test_random_draws_are_uniform() -> None:
+    run = Run(Random())
+    run.go(400)
+    counts = np.bincount([request.candidate.values[0] for request in run.requests], minlength=4)
+    assert counts.min() > 60
