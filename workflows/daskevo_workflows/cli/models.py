@@ -13,7 +13,7 @@ from daskevo_workflows.cli.places import repository_root
 
 if TYPE_CHECKING:
     from daskevo.ownership.model_record import ModelRecord
-    from daskevo.repository import Repository
+    from daskevo.repository import ModelSummary, Repository
 
 ROOT = click.argument("root", type=click.Path(path_type=Path))
 MODEL = click.argument("model_id")
@@ -37,23 +37,27 @@ def ls(root: Path, scope: str | None, limit: int | None, as_json: bool) -> None:
     """List the published models, the best of each scope first."""
     from daskevo_workflows.words import say_bytes, say_quality
 
-    records = sorted(
-        (record for record in _open(root).models() if scope is None or record.scope == scope), key=_rank_in_scope
-    )[:limit]
+    repository = _open(root)
+    found = repository.models(scope)
+    objectives = {
+        summary.scope: repository.record(summary.model_id).objective
+        for summary in {summary.scope: summary for summary in found}.values()
+    }
+    found = sorted(found, key=lambda summary: _rank_in_scope(summary, objectives[summary.scope]))[:limit]
     if as_json:
-        click.echo(json.dumps([_row(record) for record in records]))
+        click.echo(json.dumps([_summary(summary) for summary in found]))
         return
-    rows = [("MODEL", "SCOPE", "QUALITY", "STEP", "STORED", "INHERITED FROM")]
+    rows = [("MODEL", "SCOPE", "QUALITY", "STEP", "STORED", "LABELS")]
     rows += [
         (
-            record.model_id,
-            record.scope,
-            say_quality(record.quality),
-            str(record.step),
-            say_bytes(record.own_bytes),
-            record.ancestor or "–",
+            summary.model_id,
+            summary.scope,
+            say_quality(summary.quality),
+            str(summary.step),
+            say_bytes(summary.own_bytes),
+            ", ".join(sorted(summary.labels)),
         )
-        for record in records
+        for summary in found
     ]
     _print_columns(rows, right={2, 3, 4})
 
@@ -113,7 +117,7 @@ def lineage(root: Path, model_id: str, as_json: bool) -> None:
     from daskevo_workflows.words import say_bytes, say_quality, say_share
 
     repository = _open(root)
-    chain = [_entry(repository, name) for name in repository.lineage(model_id)]
+    chain = [_entry(repository, record) for record in repository.lineage(model_id)]
     shares = repository.contributors(model_id)
     whole = sum(share.nbytes for share in shares) or 1
     if as_json:
@@ -170,16 +174,28 @@ def export(root: Path, model_id: str, output: Path | None, overwrite: bool, prob
 def _open(root: Path) -> Repository:
     import daskevo
 
-    return daskevo.open(repository_root(root))
+    repository: Repository = daskevo.open(repository_root(root))
+    return repository
 
 
-def _rank_in_scope(record: ModelRecord) -> tuple[str, float, str]:
+def _rank_in_scope(summary: ModelSummary, objective: str | None) -> tuple[str, float, ModelSummary]:
     from daskevo.types import Objective
 
-    if record.quality is None:
-        return record.scope, float("inf"), record.model_id
-    rank = Objective.parse(record.objective).rank(record.quality) if record.objective else record.quality
-    return record.scope, -rank, record.model_id
+    if summary.quality is None:
+        return summary.scope, float("inf"), summary
+    rank = Objective.parse(objective).rank(summary.quality) if objective else summary.quality
+    return summary.scope, -rank, summary
+
+
+def _summary(summary: ModelSummary) -> dict[str, Any]:
+    return {
+        "model": summary.model_id,
+        "scope": summary.scope,
+        "quality": summary.quality,
+        "step": summary.step,
+        "labels": sorted(summary.labels),
+        "own_bytes": summary.own_bytes,
+    }
 
 
 def _row(record: ModelRecord) -> dict[str, Any]:
@@ -216,14 +232,12 @@ def _kind(signature: str) -> str:
     return str(name) if name else "?"
 
 
-def _entry(repository: Repository, model_id: str) -> dict[str, Any]:
-    status = repository.status(model_id)
-    record = status.record
+def _entry(repository: Repository, record: ModelRecord) -> dict[str, Any]:
     return {
-        "model": model_id,
-        "state": status.state,
-        "quality": None if record is None else record.quality,
-        "parent": None if record is None else record.parent,
+        "model": record.model_id,
+        "state": repository.status(record.model_id).state,
+        "quality": record.quality,
+        "parent": record.parent,
     }
 
 

@@ -20,29 +20,47 @@ from daskevo_workflows.cli.places import REPOSITORY, default_run_folder
 if TYPE_CHECKING:
     from distributed import Client
 
+    from daskevo.search import Strategy
+    from daskevo_workflows.result import Result
+
+FAILED = 1
+"""Exit code when the run ended because too many evaluations failed."""
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
+
+SHOWN = 5
+"""Best models that are printed at the end."""
+
+SECONDS = click.FloatRange(min=0, min_open=True)
 
 
 @click.command()
 @click.argument("problem")
 @click.option(
-    "--evaluations", type=click.IntRange(min=1), default=100, show_default=True, help="Finished evaluations in total."
+    "--evaluations",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Finished evaluations in total, those of an earlier start included.",
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Trainers of the local cluster.  [default: one per core]")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the search.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of the search.")
 @click.option(
     "--run",
     "folder",
-    type=click.Path(path_type=Path, file_okay=True),
+    metavar="DIR",
+    type=click.Path(path_type=Path),
     help="Folder of the run; a run that is there goes on.  [default: runs/PROBLEM-seedSEED]",
 )
 @click.option(
     "--repository",
     "root",
+    metavar="ROOT",
     type=click.Path(path_type=Path),
-    help="Root of the repository.  [default: in the run's folder]",
+    help="Root of the repository, to share it between runs.  [default: in the run's folder]",
 )
+@click.option("--scope", help="Models that may be inherited from.  [default: the problem's name]")
 @click.option(
     "--strategy",
     type=click.Choice(["evolution", "random"]),
@@ -51,84 +69,118 @@ INTERRUPTED = 130
     help="How candidates are chosen.",
 )
 @click.option("--population", type=click.IntRange(min=1), help="Members of the population of evolution.")
+@click.option("--sample", type=click.IntRange(min=1), help="Members that each parent is the best of.")
 @click.option("--no-transfer", is_flag=True, help="Train each candidate from scratch: the baseline.")
 @click.option(
     "--freeze",
     type=click.Choice(["prefix", "none"]),
     default="prefix",
     show_default=True,
-    help="What of the inherited prefix is frozen.",
+    help="Freeze what is inherited, or train on with it.",
 )
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="S",
-    help="Stop after so many seconds; the same command goes on.",
-)
-@click.option(
-    "--evaluation-limit",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="S",
-    help="Give an evaluation up after so many seconds.",
-)
-@click.option("--scheduler", metavar="ADDRESS", help="Use the Dask cluster of this scheduler instead of a local one.")
+@click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after so many seconds; the same command goes on.")
+@click.option("--evaluation-limit", type=SECONDS, metavar="S", help="Give an evaluation up after so many seconds.")
+@click.option("--scheduler", metavar="ADDRESS", help="Use this Dask scheduler's cluster instead of a local one.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON for programs.")
 def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> None:
-    """Search architectures for PROBLEM: a shipped one, or the path of a Python file.
+    """Search architectures for PROBLEM: one that comes with daskevo, or the path of a Python file.
 
-    Candidates inherit and freeze the longest prefix that an earlier model has trained already. The same command started
-    again goes on where it stopped.
+    Each candidate inherits and freezes the longest prefix that an earlier model has trained already, trains the
+    rest, and stores only what changed. The same command, started again, goes on where it stopped.
     """
-    transfer = not options["no_transfer"]
     if folder is None:
-        folder = default_run_folder(problem, options["seed"], transfer=transfer, freeze=options["freeze"])
+        folder = default_run_folder(
+            problem, options["seed"], transfer=not options["no_transfer"], freeze=options["freeze"]
+        )
     with _stopped_like_ctrl_c(signal.SIGTERM):
         try:
-            result = _search(problem, folder, transfer, options)
+            word = _search(problem, folder, as_json, options)
         except KeyboardInterrupt:
             click.echo(_how_to_go_on(folder), err=True)
             sys.exit(INTERRUPTED)
+    sys.exit(FAILED if word == "failures" else 0)
+
+
+def _search(problem: str, folder: Path, as_json: bool, options: dict[str, Any]) -> str:
+    """Search, say and keep what was found; return the word for why it ended."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import daskevo
+    from daskevo.runs.folder import prepare_folder
+    from daskevo.types import Objective
+    from daskevo_workflows.cli.progress import ProgressLine
+    from daskevo_workflows.nas import search
+    from daskevo_workflows.problems import refer
+
+    # What can be refused without a cluster is refused before one is started.
+    reference = refer(problem)
+    loaded = reference.load()
+    strategy = _strategy(options)
+    prepare_folder(folder)
+    line = ProgressLine(Objective.parse(loaded.objective).metric)
+    with _cluster(options["scheduler"], options["workers"]) as client:
+        click.echo(f"run: {folder}   dashboard: {client.dashboard_link}", err=True)
+        repository = daskevo.open(
+            options["root"] or folder / REPOSITORY,
+            options["scope"] or loaded.name,
+            client=client,
+            objective=loaded.objective,
+        )
+        with contextlib.closing(line):
+            result = search(
+                reference,
+                strategy,
+                repository=repository,
+                evaluations=options["evaluations"],
+                run=folder,
+                seed=options["seed"],
+                transfer=not options["no_transfer"],
+                freeze=options["freeze"],
+                time_limit_s=options["time_limit"],
+                evaluation_limit_s=options["evaluation_limit"],
+                on_progress=line,
+            )
+        _say_result(result, err=as_json)
     if as_json:
         print_json_line(NAS_KEYS, result.summary())
+    return result.stop[0]
 
 
-def _search(problem: str, folder: Path, transfer: bool, options: dict[str, Any]) -> Any:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    from daskevo.types import Objective
-    from daskevo_workflows import nas as pipeline
-    from daskevo_workflows.cli.progress import ProgressLine
-    from daskevo_workflows.problems import load_problem
+def _say_result(result: Result, *, err: bool) -> None:
+    """Say what was found, and keep it: the report, and the best model as a `.keras` file."""
+    from daskevo.errors import DaskevoError
+    from daskevo_workflows.words import plain, say_count, say_quality, say_seconds
 
-    loaded = load_problem(problem)
-    strategy = _strategy(options)
-    line = ProgressLine(Objective.parse(loaded.objective).metric)
-    with _cluster(options["scheduler"], options["workers"]) as client, contextlib.closing(line):
-        import daskevo
-
-        root = options["root"] or folder / REPOSITORY
-        repository = daskevo.open(root, client=client)
-        return pipeline.search(
-            loaded,
-            strategy,
-            repository=repository,
-            client=client,
-            evaluations=options["evaluations"],
-            seed=options["seed"],
-            run=folder,
-            transfer=transfer,
-            freeze=options["freeze"],
-            time_limit_s=options["time_limit"],
-            evaluation_limit_s=options["evaluation_limit"],
-            on_progress=line,
-        )
+    summary = result.summary()
+    apart = f", {say_count(summary['failures'], 'failure')}" if summary["failures"] else ""
+    click.echo(
+        f"{say_count(summary['evaluations'], 'evaluation')} in {say_seconds(summary['runtime_s'])}{apart}; "
+        f"{summary['transferred']} inherited a prefix. It ended because: {plain(result.stop[1])}.",
+        err=err,
+    )
+    if not summary["evaluations"]:
+        return
+    for place, found in enumerate(result.best(SHOWN), start=1):
+        click.echo(f"  {place}. {result.objective.metric} {say_quality(found.quality)}  {found.model_id}", err=err)
+    best = result.folder / "best.keras"
+    try:
+        result.best(1)[0].model.save(best)
+        click.echo(f"best model: {best}", err=err)
+        click.echo(f"report:     {result.report()}", err=err)
+    except (DaskevoError, OSError) as error:
+        # The search is over and recorded: what can't be written now can be asked for again.
+        click.echo(f"{error}; try again: daskevo models export {result.folder} MODEL, daskevo report", err=True)
 
 
-def _strategy(options: dict[str, Any]) -> Any:
+def _strategy(options: dict[str, Any]) -> Strategy:
+    from daskevo.errors import InvalidInput
     from daskevo.search import AgedEvolution, Random
 
-    if options["strategy"] == "random":
-        return Random()
-    return AgedEvolution() if options["population"] is None else AgedEvolution(population=options["population"])
+    settings = {name: options[name] for name in ("population", "sample") if options[name] is not None}
+    if options["strategy"] == "evolution":
+        return AgedEvolution(**settings)
+    if settings:
+        raise InvalidInput(f"--{' and --'.join(settings)} are for evolution: leave them out, or --strategy random")
+    return Random()
 
 
 @contextlib.contextmanager
@@ -139,24 +191,28 @@ def _cluster(scheduler: str | None, workers: int | None) -> Iterator[Client]:
     ------
     SchedulerUnreachable
         If nobody answers there.
+    InvalidInput
+        If the number of trainers of somebody else's cluster was given.
     """
-    from daskevo.cluster.local import local_cluster
+    from daskevo.errors import InvalidInput, SchedulerUnreachable
 
     if scheduler is None:
         from dask.system import CPU_COUNT
 
+        from daskevo.cluster.local import local_cluster
+
         with local_cluster(trainers=workers or CPU_COUNT) as cluster, cluster.get_client() as client:
             yield client
         return
+    if workers is not None:
+        raise InvalidInput("--workers is for a local cluster: the scheduler's cluster has the trainers that it has")
     from distributed import Client
-
-    from daskevo.errors import SchedulerUnreachable
 
     try:
         client = Client(scheduler, timeout="15s", set_as_default=False)
     except (OSError, ValueError) as error:
         raise SchedulerUnreachable(
-            f"no Dask scheduler answers at {scheduler} ({error}); look at its log for the address, "
+            f"no Dask scheduler answers at {scheduler} ({error}); see its log for the address, "
             "or leave --scheduler out to start a local cluster",
             address=scheduler,
         ) from error
