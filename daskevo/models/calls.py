@@ -12,7 +12,7 @@ import keras
 from daskevo.errors import CorruptRecord
 from daskevo.models.keras_private import Tensor, implicit_mask
 from daskevo.models.rejections import cannot_flatten, describe
-from daskevo.models.values import NotStorable, decode, encode
+from daskevo.models.values import NotStorable, decode, encode, is_variable
 from daskevo.types import JSON
 
 
@@ -188,7 +188,7 @@ def _only_tensors(value: Any) -> bool:
 
 
 def _holds_variable(value: Any) -> bool:
-    return _any(value, lambda leaf: isinstance(leaf, keras.Variable) or type(leaf).__name__.endswith("Variable"))
+    return _any(value, is_variable)
 
 
 def _is_default(operation: Any, name: str, value: Any) -> bool:

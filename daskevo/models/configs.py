@@ -78,6 +78,23 @@ def revive_floats(value: JSON) -> JSON:
 
 
 def _adapted(operation: Any) -> dict[str, Any]:
+    """Return what a layer's own configuration leaves out, or says in a way that only its own model understands."""
+    policy = getattr(operation, "dtype_policy", None)
+    if isinstance(policy, keras.dtype_policies.DTypePolicyMap) and len(with_sublayers(operation)) == 1:
+        # A map goes by paths, which hold the names of nested models; a rebuilt model has none of them.
+        return {"dtype": keras.dtype_policies.serialize(policy_of(operation))}
+    return _vocabulary(operation)
+
+
+def policy_of(layer: Any) -> Any:
+    """Return the dtype policy that counts for a layer."""
+    policy = layer.dtype_policy
+    if isinstance(policy, keras.dtype_policies.DTypePolicyMap):
+        return policy[layer.path] if layer.path else policy.default_policy
+    return policy
+
+
+def _vocabulary(operation: Any) -> dict[str, Any]:
     """Return the vocabulary that a lookup layer has, whether it was given or learnt by ``adapt``.
 
     Vocabularies are no weights, and their layers' own configuration names only those that were given.
@@ -126,7 +143,9 @@ def _check_functions(operation: Any, allow_lambda: bool) -> None:
 
 def _config_keys(layer: Any) -> frozenset[str]:
     try:
-        return frozenset(layer.get_config())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a lambda, which is refused after this
+            return frozenset(layer.get_config())
     except Exception:  # noqa: BLE001 - any error here is reported by record_config, with its reason
         return frozenset()
 

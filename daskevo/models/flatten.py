@@ -13,7 +13,6 @@ from typing import Any
 
 import keras
 
-from daskevo.errors import CorruptRecord
 from daskevo.graph import ArchitectureGraph, Edge, LayerRecord, Vertex
 from daskevo.models.calls import Call, read_call
 from daskevo.models.configs import record_config
@@ -23,7 +22,7 @@ from daskevo.models.nesting import adapt, inner_arguments
 from daskevo.models.rejections import cannot_flatten, describe
 from daskevo.models.signature import is_commutative, layer_signature, signature
 from daskevo.models.values import encode
-from daskevo.types import JSON, dtype_of
+from daskevo.types import JSON
 
 Place = tuple[int, int]
 """(vertex, output slot)."""
@@ -240,12 +239,6 @@ def _check_weights(model: keras.Model, operations: list[Any]) -> None:
     owners: dict[int, Any] = {}
     for operation in operations:
         for variable in weights_of(operation):
-            try:
-                dtype_of(spec_of(variable).dtype)
-            except CorruptRecord as error:
-                raise cannot_flatten(
-                    "dtype", f"the weight {variable.path!r} can't be stored ({error})", layer=operation.name
-                ) from error
             other = owners.setdefault(id(variable), operation)
             if other is not operation:
                 raise cannot_flatten(

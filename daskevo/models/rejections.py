@@ -24,7 +24,6 @@ REASONS: dict[str, str] = {
     "shared-variable": "share weights by calling one layer several times",
     "weights-outside-graph": "let every layer that has weights contribute to an output, and keep other variables out "
     "of the model",
-    "dtype": "use a dtype that can be stored (numpy's numbers, bfloat16, float8)",
 }
 """reason -> what to do instead."""
 

@@ -17,7 +17,7 @@ from typing import Any
 import keras
 
 from daskevo.models.calls import Call
-from daskevo.models.configs import record_config
+from daskevo.models.configs import policy_of, record_config
 from daskevo.models.keras_private import Tensor, is_registered, lookup_of, public_name, with_sublayers
 from daskevo.types import JSON
 
@@ -112,10 +112,7 @@ def _kinds(tensor: Tensor) -> list[str]:
 
 def _policy(layer: Any) -> JSON:
     # The name is the policy here ("mixed_float16", "int8_from_float32"), never a label.
-    policy = layer.dtype_policy
-    if isinstance(policy, keras.dtype_policies.DTypePolicyMap):
-        policy = policy[layer.path] if layer.path else policy.default_policy
-    return [policy.name, layer.quantization_mode]
+    return [policy_of(layer).name, layer.quantization_mode]
 
 
 def _vocabulary(layer: Any) -> JSON:

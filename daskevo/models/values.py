@@ -66,11 +66,16 @@ def encode(value: Any, tensor: Callable[[Any], JSON], *, digests: bool = False) 
             return keras.backend.standardize_dtype(part)
         if isinstance(part, (np.ndarray, np.generic)):
             return _array(np.asarray(part), "array", digests)
-        if keras.ops.is_tensor(part):
+        if keras.ops.is_tensor(part) and not is_variable(part):
             return _array(value_of(part), "tensor", digests)
         raise NotStorable(f"{type(part).__module__}.{type(part).__qualname__}")
 
     return walk(value)
+
+
+def is_variable(value: object) -> bool:
+    """Whether a value is a variable, of Keras or of the backend."""
+    return isinstance(value, keras.Variable) or (hasattr(value, "assign") and keras.ops.is_tensor(value))
 
 
 def _array(array: np.ndarray[Any, Any], kind: str, digests: bool) -> JSON:

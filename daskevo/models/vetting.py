@@ -74,8 +74,9 @@ def _check(part: dict[str, JSON], custom_objects: Mapping[str, Any], layer: str)
     if kind in _PLAIN:
         return
     if kind == "function":
-        if part.get("config") not in custom_objects and not resolves(part):
-            raise _unknown(layer, f"the function {str(part.get('config'))[:80]!r}")
+        name = part.get("config")
+        if not isinstance(name, str) or (name not in custom_objects and not resolves(part)):
+            raise _unknown(layer, f"the function {str(name)[:80]!r}")
         return
     if kind.startswith("__") or kind in _REFUSED:
         raise _refused(layer, f"a {kind}, which runs code or loads files")

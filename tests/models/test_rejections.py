@@ -1,0 +1,262 @@
+"""Every model without an architecture graph is refused with its own reason, and told what to do instead."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from daskevo.errors import CannotFlatten
+from daskevo.models import flatten
+from daskevo.models.rejections import REASONS
+from tests.models.zoo import Subclassed
+
+MODELS: list[tuple[str, Callable[[], keras.Model]]] = []
+
+
+def refused(reason: str) -> Callable[[Callable[[], keras.Model]], Callable[[], keras.Model]]:
+    def register(build: Callable[[], keras.Model]) -> Callable[[], keras.Model]:
+        MODELS.append((reason, build))
+        return build
+
+    return register
+
+
+def unregistered(x: Any) -> Any:
+    return x + 1
+
+
+def relu(x: Any) -> Any:
+    """Has the name of one of Keras' functions."""
+    return x * 3
+
+
+def on_input(build: Callable[[Any], Any]) -> keras.Model:
+    x = keras.Input((4,))
+    return keras.Model(x, build(x))
+
+
+@refused("no-graph")
+def subclassed() -> keras.Model:
+    model = Subclassed(3)
+    model.build((None, 4))
+    return model
+
+
+@refused("overridden-call")
+def functional_with_its_own_call() -> keras.Model:
+    class Doubled(keras.Model):
+        def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+            return 2 * super().call(inputs, training=training, mask=mask)
+
+    x = keras.Input((4,))
+    return Doubled(x, layers.Dense(2)(x))
+
+
+@refused("overridden-call")
+def nested_with_its_own_call() -> keras.Model:
+    inner = functional_with_its_own_call()
+    return on_input(inner)
+
+
+@refused("overridden-call")
+def sequential_with_its_own_call() -> keras.Model:
+    class Doubled(keras.Sequential):
+        def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+            return 2 * super().call(inputs)
+
+    return Doubled([keras.Input((4,)), layers.Dense(2)])
+
+
+@refused("not-built")
+def sequential_without_input() -> keras.Model:
+    return keras.Sequential([layers.Dense(2)])
+
+
+@refused("nested-keyword-tensor")
+def nested_with_a_mask_as_keyword() -> keras.Model:
+    inner_input = keras.Input((5, 4))
+    inner = keras.Model(inner_input, layers.LSTM(2)(inner_input))
+    x, mask = keras.Input((5, 4)), keras.Input((5,), dtype="bool")
+    return keras.Model([x, mask], inner(x, mask=mask))
+
+
+@refused("nested-input")
+def nested_with_another_rank() -> keras.Model:
+    inner_input = keras.Input((4, 1))
+    inner = keras.Model(inner_input, layers.Flatten()(inner_input))
+    return on_input(inner)
+
+
+@refused("free-variable")
+def variable_in_an_operation() -> keras.Model:
+    variable = keras.Variable(np.ones(4, "float32"))
+    return on_input(lambda x: keras.ops.multiply(x, variable))
+
+
+@refused("free-variable")
+def tensorflow_variable_in_an_operation() -> keras.Model:
+    variable = tf.Variable(np.ones(4, "float32"))
+    return on_input(lambda x: keras.ops.multiply(x, variable))
+
+
+@refused("config")
+def layer_without_config() -> keras.Model:
+    class Opaque(layers.Layer):
+        def __init__(self, thing: Any) -> None:
+            super().__init__()
+            self.thing = thing
+
+        def call(self, x: Any) -> Any:
+            return x
+
+    return on_input(Opaque(object()))
+
+
+@refused("config")
+def partial_as_activation() -> keras.Model:
+    return on_input(layers.Dense(2, activation=functools.partial(keras.activations.relu, max_value=6)))
+
+
+@refused("call-argument")
+def object_as_call_argument() -> keras.Model:
+    class Takes(layers.Layer):
+        def call(self, x: Any, how: Any = None) -> Any:
+            return x
+
+    return on_input(lambda x: Takes()(x, how=object()))
+
+
+@refused("lambda")
+def lambda_layer() -> keras.Model:
+    return on_input(layers.Lambda(lambda x: x + 1, output_shape=(4,)))
+
+
+@refused("lambda")
+def lambda_inside_a_wrapper() -> keras.Model:
+    x = keras.Input((5, 4))
+    return keras.Model(x, layers.TimeDistributed(layers.Lambda(lambda x: x + 1, output_shape=(4,)))(x))
+
+
+@refused("lambda")
+def lambda_activation() -> keras.Model:
+    return on_input(layers.Dense(2, activation=lambda x: x + 1))
+
+
+@refused("unregistered-function")
+def unregistered_activation() -> keras.Model:
+    return on_input(layers.Dense(2, activation=unregistered))
+
+
+@refused("unregistered-function")
+def activation_that_passes_for_one_of_keras() -> keras.Model:
+    return on_input(layers.Dense(2, activation=relu))
+
+
+@refused("unregistered-function")
+def unregistered_initializer() -> keras.Model:
+    def mine(shape: Any, dtype: Any = None) -> Any:
+        return keras.ops.ones(shape, dtype)
+
+    return on_input(layers.Dense(2, kernel_initializer=mine))
+
+
+@refused("unregistered-function")
+def unregistered_inside_a_wrapper() -> keras.Model:
+    x = keras.Input((5, 4))
+    return keras.Model(x, layers.SpectralNormalization(layers.Dense(2, activation=unregistered))(x))
+
+
+@refused("shared-variable")
+def layer_inside_a_wrapper_and_outside() -> keras.Model:
+    x = keras.Input((5, 4))
+    dense = layers.Dense(4)
+    return keras.Model(x, layers.TimeDistributed(dense)(dense(x)))
+
+
+@keras.saving.register_keras_serializable("daskevo-tests")
+class Borrows(layers.Layer):
+    def __init__(self, lender: Any = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.weight = lender.kernel if lender else None
+
+    def call(self, x: Any) -> Any:
+        return keras.ops.matmul(x, self.weight)
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config()
+
+
+@refused("shared-variable")
+def borrowed_variable() -> keras.Model:
+    lender = layers.Dense(4)
+
+    def build(x: Any) -> Any:
+        y = lender(x)
+        return Borrows(lender)(y)
+
+    return on_input(build)
+
+
+@refused("weights-outside-graph")
+def weight_of_the_model_itself() -> keras.Model:
+    model = on_input(layers.Dense(2))
+    model.temperature = layers.Dense(3)
+    model.temperature.build((None, 2))
+    return model
+
+
+@refused("weights-outside-graph")
+def nested_output_that_nobody_uses() -> keras.Model:
+    inner_input = keras.Input((4,))
+    inner = keras.Model(inner_input, [layers.Dense(2)(inner_input), layers.Dense(3)(inner_input)])
+    x = keras.Input((4,))
+    return keras.Model(x, inner(x)[0])
+
+
+@pytest.mark.parametrize(("reason", "build"), MODELS, ids=[build.__name__ for _, build in MODELS])
+@pytest.mark.filterwarnings("ignore:Layer '.*' .*was passed an input with a mask:UserWarning")
+def test_refused_with_its_reason_and_a_way_out(reason: str, build: Callable[[], keras.Model]) -> None:
+    model = build()
+
+    with pytest.raises(CannotFlatten) as caught:
+        flatten(model)
+
+    assert caught.value.reason == reason
+    assert REASONS[reason] in str(caught.value)
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - as Dask moves errors between processes
+    assert (again.reason, str(again)) == (reason, str(caught.value))
+
+
+def test_every_reason_has_a_model() -> None:
+    assert {reason for reason, _ in MODELS} == set(REASONS)
+
+
+@pytest.mark.parametrize("thing", [None, "model", object(), layers.Dense(2)])
+def test_no_model_at_all(thing: Any) -> None:
+    with pytest.raises(CannotFlatten) as caught:
+        flatten(thing)
+    assert caught.value.reason == "no-graph"
+
+
+def test_lambdas_can_be_opted_in() -> None:
+    model = lambda_layer()
+
+    flat = flatten(model, allow_lambda=True)
+
+    assert [layer.name for layer in flat.graph.layers][1:] == [model.layers[1].name]
+    assert flatten(lambda_activation(), allow_lambda=True).graph.parameters == 10
+
+
+def test_messages_name_the_layer() -> None:
+    x = keras.Input((4,))
+    model = keras.Model(x, layers.Dense(2, activation=unregistered, name="odd one")(x))
+    with pytest.raises(CannotFlatten, match=r"Dense 'odd one'.*test_rejections.unregistered.*register_keras"):
+        flatten(model)
