@@ -166,10 +166,13 @@ os.kill(os.getpid(), 9)
 """
 
 _READ = """
-import sys
+import os, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from tests.runs.test_record import check_state_before
+# Root may write anywhere, so that the reader must be somebody else.
+if os.geteuid() == 0:
+    os.setuid(65534)
 check_state_before(Path({folder!r}))
 """
 
@@ -188,10 +191,8 @@ def test_killed_in_the_middle_of_a_transaction() -> None:
         for file in folder.iterdir():
             file.chmod(0o444)
         folder.chmod(0o555)
-        # Root may write anywhere, so that the reader must be somebody else.
-        nobody = {"user": 65534} if os.geteuid() == 0 else {}
         command = [sys.executable, "-c", _READ.format(root=root, folder=str(folder))]
-        subprocess.run(command, timeout=60, check=True, cwd="/", **nobody)  # type: ignore[call-overload]
+        subprocess.run(command, timeout=60, check=True)
         assert journal.exists()
         folder.chmod(0o755)
         for file in folder.iterdir():
