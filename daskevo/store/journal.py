@@ -164,6 +164,11 @@ class Journal:
             os.close(self._handle)
             self._handle = -1
 
+    def __del__(self) -> None:
+        # A shard that was fenced, or whose opening failed, is dropped rather than closed.
+        if hasattr(self, "_handle"):
+            self.close()
+
     def _encode(self, kind: bytes, record: JSON, ahead: int) -> bytes:
         payload = dump_json(record)
         if len(payload) > MAX_RECORD_BYTES:

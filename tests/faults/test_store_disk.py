@@ -1,0 +1,291 @@
+"""Disks that are full, read-only or gone: one named error, and everything that was there stays."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from daskevo.errors import RootUnusable
+from daskevo.store.lease import Holder, take_lease
+from daskevo.store.root import Root
+from daskevo.store.segment import Segment, write_segment
+from daskevo.store.shard_folder import read_shard, segment_name
+from daskevo.store.tiers import DurableTensors, SpillingTensors, Tensors
+from daskevo.types import Attempt, ModelId, Tick
+
+DISK_BYTES = 2 << 20
+MODEL, ATTEMPT = ModelId("model"), Tick(1, 1)
+
+Full = Callable[[], AbstractContextManager[None]]
+
+
+@contextlib.contextmanager
+def _mounted(folder: Path) -> Iterator[bool]:
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
+    try:
+        mounted = subprocess.run(command, capture_output=True).returncode == 0
+    except OSError:
+        mounted = False
+    try:
+        yield mounted
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@contextlib.contextmanager
+def _limited() -> Iterator[None]:
+    """No file of this process may grow: as good as a full disk, without a mount."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextlib.contextmanager
+def _filled(folder: Path) -> Iterator[None]:
+    filler = folder / "filler"
+    with open(filler, "wb", buffering=0) as file:
+        for size in (1 << 16, 1 << 12, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    if file.write(bytes(size)) < size:
+                        break
+    try:
+        yield
+    finally:
+        filler.unlink()
+
+
+@pytest.fixture(params=["mount", "limit"])
+def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Path, Full]]:
+    """A folder, and a context manager in which nothing more can be written there."""
+    folder = tmp_path / "disk"
+    if request.param == "limit":
+        folder.mkdir()
+        yield folder, _limited
+        return
+    with _mounted(folder) as mounted:
+        if not mounted:
+            pytest.skip("this user can't mount a tmpfs; RLIMIT_FSIZE stands in for it")
+        yield folder, lambda: _filled(folder)
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[tuple[Path, Full]]:
+    """A folder, and a context manager in which it can only be read."""
+    folder = tmp_path / "disk"
+
+    @contextlib.contextmanager
+    def remounted() -> Iterator[None]:
+        subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+        try:
+            yield
+        finally:
+            subprocess.run(["mount", "-o", "remount,rw", str(folder)], check=True)
+
+    @contextlib.contextmanager
+    def forbidden() -> Iterator[None]:
+        folders = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
+        for path in folders:
+            path.chmod(0o555)
+        try:
+            yield
+        finally:
+            for path in folders:
+                path.chmod(0o755)
+
+    with _mounted(folder) as mounted:
+        if not mounted and os.geteuid() == 0:
+            pytest.skip("root may write to any folder, and can't mount here")
+        yield folder, remounted if mounted else forbidden
+
+
+def _refused(action: Callable[[], object], folder: Path, *, writes: bool = True) -> RootUnusable:
+    with pytest.raises(RootUnusable) as caught:
+        action()
+    error = caught.value
+    assert error.folder.startswith(str(folder))
+    assert error.folder in str(error)
+    if writes:
+        assert isinstance(error.needed_bytes, int)
+        assert "bytes needed" in str(error)
+        assert error.free_bytes is None or f"{error.free_bytes} free" in str(error)
+    return error
+
+
+def _tree(folder: Path) -> set[str]:
+    return {str(path) for path in folder.rglob("*") if path.name != "filler"}
+
+
+def test_a_segment_is_written_whole_or_not_at_all(disk: tuple[Path, Full]) -> None:
+    folder, full = disk
+    write_segment(folder / "a.seg", {0: np.arange(10)})
+    before = _tree(folder)
+    with full():
+        error = _refused(lambda: write_segment(folder / "b.seg", {0: np.zeros(1 << 20)}), folder)
+        assert error.needed_bytes > 8 << 20
+        assert error.errno in (errno.ENOSPC, errno.EFBIG)
+        assert "retire models" in str(error)
+        _refused(lambda: write_segment(folder / "a.seg", {0: np.zeros(1 << 20)}), folder)
+        assert _tree(folder) == before
+        assert Segment.open(folder / "a.seg").read()[0].tolist() == list(range(10))
+    write_segment(folder / "b.seg", {0: np.zeros(10)})
+
+
+def test_a_journal_goes_on_as_if_nothing_had_been(disk: tuple[Path, Full]) -> None:
+    path, full = disk
+    root = Root.create(path / "root", shards=2)
+    folder = root.shard(0)
+    folder.serve(folder.open(1).records)
+    expected = []
+    record = {"long": "x" * 5000}
+    for turn in range(3):
+        folder.append([{"turn": turn}])
+        expected.append({"turn": turn})
+        with full():
+            # The last page of a file has room for some small ones.
+            for _ in range(20):
+                try:
+                    folder.append(["small"])
+                except RootUnusable:
+                    break
+                expected.append("small")
+            _refused(lambda: folder.append([record, record]), path)
+            assert list(read_shard(root.path, 0)) == expected
+        folder.append([record])
+        expected.append(record)
+    assert list(read_shard(root.path, 0)) == expected
+    assert list(root.shard(0).open(1).records) == expected
+
+
+def test_opening_on_a_full_disk_fails_and_works_later(disk: tuple[Path, Full]) -> None:
+    path, full = disk
+    root = Root.create(path / "root", shards=2)
+    first = take_lease(root, Holder("s1", "a1", "j1"), lambda holder: None)
+    folder = root.shard(0)
+    folder.serve(folder.open(1).records)
+    records = [{"number": n, "text": "x" * 1000} for n in range(20)]
+    folder.append(records)
+    with full():
+        _refused(lambda: Root.create(path / "other"), path)
+        _refused(lambda: take_lease(root, Holder("s2", "a2", "j2"), lambda holder: None), path)
+        _refused(lambda: root.declare_scope("scope", "max val_auc"), path)
+        # Claiming a number takes no bytes, the epoch file does.
+        _refused(lambda: root.shard(0).open(1), path)
+        assert list(read_shard(root.path, 0)) == records
+        first.check()
+    second = root.shard(0)
+    opening = second.open(1)
+    with full():
+        _refused(lambda: second.serve(opening.records), path)
+    assert list(read_shard(root.path, 0)) == records
+    assert take_lease(root, Holder("s2", "a2", "j2"), lambda holder: None).generation == 2
+    third = root.shard(0)
+    opening = third.open(2)
+    assert list(opening.records) == records
+    third.serve(opening.records)
+    assert root.scopes() == {}
+
+
+def _durable(folder: Path) -> Tensors:
+    def locate(model_id: ModelId, attempt: Attempt) -> Path:
+        return folder / segment_name(model_id, attempt)
+
+    return DurableTensors(locate, 100_000)
+
+
+def _spilling(folder: Path) -> Tensors:
+    return SpillingTensors(folder / "spill", 100_000)
+
+
+@pytest.mark.parametrize("make", [_durable, _spilling])
+def test_a_tier_keeps_what_it_had_and_goes_on_when_there_is_room(
+    disk: tuple[Path, Full], make: Callable[[Path], Tensors]
+) -> None:
+    folder, full = disk
+    tier = make(folder)
+    tensors = {number: np.full(5000, number) for number in range(10)}
+    tier.put(MODEL, ATTEMPT, tensors)
+    before, files = tier.payload_bytes, _tree(folder)
+    with full():
+        other = {number: np.full(40_000, -1) for number in range(10)}
+        _refused(lambda: tier.put(MODEL, Tick(1, 2), other), folder)
+        # Neither half of the new, nor less of the old, nor another old.
+        _refused(lambda: tier.put(MODEL, ATTEMPT, other), folder)
+        for _ in range(2):
+            assert set(tier) == {(MODEL, ATTEMPT, number) for number in tensors}
+            found = tier.read(list(tier))
+            assert all((found[MODEL, ATTEMPT, number] == array).all() for number, array in tensors.items())
+        assert tier.payload_bytes == before
+    if make is _durable:
+        assert _tree(folder) == files
+    tier.put(MODEL, Tick(1, 3), tensors)
+    assert len(tier) == 20
+    tier.free(MODEL, ATTEMPT, tensors)
+    tier.free(MODEL, Tick(1, 3), tensors)
+    assert tier.payload_bytes == len(tier) == 0
+
+
+def test_a_read_only_root_can_be_read(read_only: tuple[Path, Full]) -> None:
+    path, forbidden = read_only
+    root = Root.create(path / "root", shards=2)
+    folder = root.shard(0)
+    folder.serve(folder.open(1).records)
+    folder.append(["a"])
+    folder.write_segment(MODEL, ATTEMPT, {0: np.arange(3)})
+    # Linux makes nothing read-only that is open for writing.
+    folder.close()
+    before = _tree(path)
+    with forbidden():
+        assert read_shard(root.path, 0) == ("a",)
+        assert Root.open(root.path).scopes() == {}
+        assert folder.open_segment(MODEL, ATTEMPT).read()[0].tolist() == [0, 1, 2]
+        for action in (
+            lambda: Root.create(path / "other"),
+            lambda: take_lease(root, Holder("s", "a", "j"), lambda holder: None),
+            lambda: root.declare_scope("scope", None),
+            lambda: root.shard(1).open(1),
+            lambda: folder.write_segment(MODEL, Tick(1, 2), {0: np.arange(3)}),
+            lambda: SpillingTensors(path / "spill", 0),
+            lambda: root.check_sight(root.repository_id),
+        ):
+            error = _refused(action, path)
+            assert error.errno in (errno.EROFS, errno.EACCES)
+        assert _tree(path) == before
+    folder = root.shard(0)
+    folder.serve(folder.open(1).records)
+    folder.append(["b"])
+    assert read_shard(root.path, 0) == ("a", "b")
+
+
+def test_a_scratch_folder_deleted_under_a_running_provider(tmp_path: Path) -> None:
+    tier = SpillingTensors(tmp_path / "spill", 1000)
+    tier.put(MODEL, ATTEMPT, {number: np.full(100, number) for number in range(3)})
+    assert tier.memory_bytes == 800
+    shutil.rmtree(tmp_path / "spill")
+    (kept,) = (key for key in tier if key in tier._buffer.fast)  # type: ignore[attr-defined]
+    assert tier[kept][0] == kept[2]
+    _refused(lambda: tier.put(MODEL, Tick(1, 2), {0: np.zeros(1000)}), tmp_path / "spill")
+    for key in tier:
+        if key != kept:
+            _refused(lambda key=key: tier[key], tmp_path / "spill", writes=False)  # type: ignore[misc]
+    assert len(tier) == 3
+    tier.free(MODEL, ATTEMPT, range(3))
+    assert len(tier) == 0
+    (tmp_path / "spill").mkdir()
+    tier.put(MODEL, Tick(1, 2), {0: np.zeros(1000)})
+    assert tier[MODEL, Tick(1, 2), 0].size == 1000
