@@ -18,6 +18,9 @@ from daskevo.types import JSON
 Durability = Literal["volatile", "written", "synced"]
 """What an answer promises: nothing; in the file (survives any process); fsync of file and folder (survives a host)."""
 
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The errors of a system that has no room for what was written."""
+
 # A folder on a file system without hard links (some FUSE and SMB mounts) answers link() with one of these.
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
@@ -68,7 +71,7 @@ def _bytes(free: int | None) -> str:
 
 
 def _remedy(error: OSError, needed_bytes: int | None) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if error.errno in FULL:
         return "Make room there or retire models, then try again; what was stored before is kept"
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         return "Choose a folder that this user may write to" if needed_bytes is not None else "Check its permissions"

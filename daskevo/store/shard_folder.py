@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from daskevo.errors import CorruptRecord, InvalidName, RepositoryError, ShardFenced
+from daskevo.errors import CorruptRecord, InvalidName, RepositoryError, RootUnusable, ShardFenced
 from daskevo.store.files import (
+    FULL,
     Durability,
     corrupt,
     create_file,
@@ -26,6 +27,7 @@ from daskevo.store.segment import Segment, write_segment
 from daskevo.types import JSON, Attempt, ModelId, Tick, check_name
 
 FORMAT = 1
+RESERVE_BYTES = 1 << 16
 _SEGMENT = re.compile(r"(.+)\.(\d{1,19})-(\d{1,19})\.seg(\.[0-9a-f]{8}\.tmp)?", re.ASCII)
 
 
@@ -141,6 +143,7 @@ class ShardFolder:
                 raise self._fenced
             for number in numbers[1:]:
                 remove(journal_path(self.path, number))
+        self._renew_reserve()
 
     def check(self) -> None:
         """Make sure, by reading the epoch file anew, that nobody else has opened the shard since.
@@ -167,8 +170,18 @@ class ShardFolder:
             )
             raise self._fenced
 
-    def append(self, records: Iterable[JSON], *, flush: bool = True) -> None:
+    def append(self, records: Sequence[JSON], *, flush: bool = True, frees: bool = False) -> None:
         """Append records, flush them if asked, then check; only when this returns may they be applied and answered.
+
+        Parameters
+        ----------
+        records:
+            JSON values. None of them, with `flush`: wait for what others have appended, and check.
+        flush:
+            Whether they survive what the setting promises when this returns.
+        frees:
+            Whether they give back room (a release, a drop, an abort): on a full disk these may use the reserve, or
+            nothing could be retired there.
 
         Raises
         ------
@@ -182,7 +195,14 @@ class ShardFolder:
         if self._fenced is not None:
             raise self._fenced
         journal, _ = self._owned()
-        position = journal.append(records)
+        try:
+            position = journal.append(records)
+        except RootUnusable as error:
+            if not frees or error.errno not in FULL:
+                raise
+            with usable(self.path, "use the reserve of a shard", 0):
+                remove(self.path / "reserve")
+            position = journal.append(records)
         if flush:
             journal.flush(position)
         self.check()
@@ -263,6 +283,7 @@ class ShardFolder:
                 with usable(self.segments_path, "delete a segment"):
                     remove(file.path)
                 freed += file.nbytes
+        self._renew_reserve()
         return freed
 
     # -- parts ----------------------------------------------------------------------------------------------------
@@ -272,6 +293,12 @@ class ShardFolder:
         for folder in (self.path, self.segments_path):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(folder)
+
+    def _renew_reserve(self) -> None:
+        # Random, so that it takes room on file systems that compress. Without one, a full disk is a little worse.
+        with contextlib.suppress(OSError):
+            if not (self.path / "reserve").exists():
+                create_file(self.path / "reserve", os.urandom(RESERVE_BYTES))
 
     def _read_epoch(self) -> tuple[int, int]:
         path = self.path / "epoch"

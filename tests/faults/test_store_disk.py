@@ -201,6 +201,33 @@ def test_opening_on_a_full_disk_fails_and_works_later(disk: tuple[Path, Full]) -
     assert root.scopes() == {}
 
 
+def test_on_a_full_disk_models_can_still_be_retired(tmp_path: Path) -> None:
+    with _mounted(tmp_path / "disk") as mounted:
+        if not mounted:
+            pytest.skip("this user can't mount a tmpfs")
+        root = Root.create(tmp_path / "disk" / "root", shards=1)
+        folder = root.shard(0)
+        folder.serve(folder.open(1).records)
+        models = 0
+        with contextlib.suppress(RootUnusable):
+            while models < 1000:
+                folder.write_segment(ModelId(f"m{models}"), Tick(1, models), {0: np.zeros(10_000)})
+                folder.append([{"stored": models}])
+                models += 1
+        assert 0 < models < 1000
+        with _filled(tmp_path / "disk"):
+            with pytest.raises(RootUnusable):
+                folder.append([{"stored": "x" * 5000}])
+            folder.append([{"retired": 0, "why": "x" * 5000}], frees=True)
+            assert folder.delete([(ModelId("m0"), Tick(1, 0))]) > 80_000
+        folder.write_segment(ModelId("new"), Tick(1, 1000), {0: np.zeros(5_000)})
+        folder.append([{"stored": "new"}])
+        records = read_shard(root.path, 0)
+        assert [record["stored"] for record in records if "stored" in record] == [*range(models), "new"]
+        assert [record["retired"] for record in records if "retired" in record] == [0]
+        assert (folder.path / "reserve").stat().st_size == 1 << 16
+
+
 def _durable(folder: Path) -> Tensors:
     def locate(model_id: ModelId, attempt: Attempt) -> Path:
         return folder / segment_name(model_id, attempt)
