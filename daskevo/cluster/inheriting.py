@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -108,7 +108,7 @@ async def reserve_best(
     *,
     weigh: str = "vertex",
     match: Match | None = None,
-    ancestor: ModelId | None = None,
+    ancestor: ModelId | Literal[False] | None = None,
 ) -> Reservation:
     """Reserve and read the longest prefix of the best ancestor.
 
@@ -117,7 +117,7 @@ async def reserve_best(
     match:
         Answer of an earlier query: tried first, then the next best.
     ancestor:
-        The only model to inherit from.
+        The only model to inherit from; False: none, the model gets an attempt and nothing else.
 
     Returns
     -------
@@ -138,7 +138,9 @@ async def reserve_best(
         try:
             started = perf_counter()
             record: ModelRecord | None
-            if ancestor is not None:
+            if ancestor is False:
+                record = None
+            elif ancestor is not None:
                 record = await session.open(ancestor)
             elif match is not None:
                 record = await _open_match(session, match, tried)
@@ -157,7 +159,7 @@ async def reserve_best(
             seconds["reserve_s"] += perf_counter() - started
         except Gone as gone:
             tried[record.model_id] = gone.reason  # type: ignore[union-attr]
-            if ancestor is not None:
+            if ancestor:
                 raise ModelRetired(
                     f"{ancestor!r} can't be inherited from: {gone.reason}", model_id=ancestor, reason=gone.reason
                 ) from None

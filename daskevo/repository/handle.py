@@ -7,7 +7,7 @@ inside a task the same handle works, without needing a free slot of the worker.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -106,13 +106,27 @@ class Repository:
             return connect(self.settings.key, self.timeout_s)
         return self._connection
 
+    @property
+    def client(self) -> Any:
+        """The Dask client it was opened with, or that of this process.
+
+        Raises
+        ------
+        InvalidInput
+            Inside a task, and for a look without a cluster.
+        """
+        client = getattr(self.connection, "client", None)
+        if client is None:
+            raise InvalidInput("this needs a Dask client: open the repository with client=..., outside of tasks")
+        return client
+
     # -- inheriting ------------------------------------------------------------------------------------------------
 
     def inherit(
         self,
         model: Any,
         freeze: Any = "prefix",
-        ancestor: str | None = None,
+        ancestor: str | Literal[False] | None = None,
         model_id: str | None = None,
         parent: str | None = None,
         match: Match | None = None,
@@ -127,7 +141,7 @@ class Repository:
         freeze:
             ``"prefix"`` (the paper's way), ``"none"``, a share of the prefix from 0 to 1, or a function of a layer.
         ancestor:
-            The only model to inherit from; the best match when None.
+            The only model to inherit from; the best match when None; nothing when False (a baseline, a control arm).
         model_id:
             The id to store it under; drawn when None.
         parent:
@@ -152,7 +166,7 @@ class Repository:
             self,
             model,
             freeze=freeze,
-            ancestor=None if ancestor is None else ModelId(ancestor),
+            ancestor=ancestor if ancestor is None or ancestor is False else ModelId(ancestor),
             model_id=None if model_id is None else ModelId(model_id),
             parent=None if parent is None else ModelId(parent),
             match=match,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -94,7 +94,7 @@ class Inheritance:
         model: Any,
         *,
         freeze: Any,
-        ancestor: ModelId | None,
+        ancestor: ModelId | Literal[False] | None,
         model_id: ModelId | None,
         parent: ModelId | None,
         match: Match | None,
@@ -104,7 +104,7 @@ class Inheritance:
 
         check_fresh(model)
         self._policy = check_policy(freeze)
-        self._wanted = None if ancestor is None else ModelId(check_name(ancestor))
+        self._wanted = ancestor if ancestor is None or ancestor is False else ModelId(check_name(ancestor))
         self.parent = None if parent is None else ModelId(check_name(parent))
         if match is not None and ancestor is not None:
             raise InvalidInput("give `match` (tried first, then the next best) or `ancestor` (the only one), not both")
