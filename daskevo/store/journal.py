@@ -93,6 +93,11 @@ class Journal:
         if sync:
             sync_folder(folder)
 
+    @property
+    def broken(self) -> bool:
+        """Whether a failed fsync or cut has left the file in a state that nobody knows."""
+        return self._broken is not None
+
     def write_head(self, records: Iterable[JSON], *, base: int) -> None:
         """Write the state that this journal starts from, and flush it.
 

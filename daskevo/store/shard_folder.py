@@ -186,7 +186,8 @@ class ShardFolder:
         Raises
         ------
         ShardFenced
-            If the shard has another owner: the records are as if they had never been.
+            If the shard has another owner: the records are as if they had never been. Also if they were written and it
+            can't be told whether they count (a failed fsync, an epoch that can't be read): opening the shard tells.
         RootUnusable
             If the disk is full or gone: nothing was appended, the shard may go on.
         InvalidInput
@@ -196,16 +197,17 @@ class ShardFolder:
             raise self._fenced
         journal, _ = self._owned()
         try:
-            position = journal.append(records)
+            position = self._append(journal, records, frees)
         except RootUnusable as error:
-            if not frees or error.errno not in FULL:
-                raise
-            with usable(self.path, "use the reserve of a shard", 0):
-                remove(self.path / "reserve")
-            position = journal.append(records)
-        if flush:
-            journal.flush(position)
-        self.check()
+            if journal.broken:
+                raise self._stop(error) from error
+            raise
+        try:
+            if flush:
+                journal.flush(position)
+            self.check()
+        except (RootUnusable, CorruptRecord) as error:
+            raise self._stop(error) from error
 
     def close(self) -> None:
         """Stop owning the shard. Its folder stays as it is: the next owner opens it as if this one had died."""
@@ -250,18 +252,9 @@ class ShardFolder:
 
     def segments(self) -> Iterator[SegmentFile]:
         """Yield the files of the segments folder, temporary ones included, in no order; foreign files aren't named."""
-        with usable(self.segments_path, "list segments"):
-            try:
-                entries = list(os.scandir(self.segments_path))
-            except FileNotFoundError:
-                os.stat(self.path.parent)
-                return
-            for entry in entries:
-                parsed = parse_segment_name(entry.name)
-                if parsed is None:
-                    continue
-                with contextlib.suppress(FileNotFoundError):
-                    yield SegmentFile(parsed[0], parsed[1], Path(entry.path), entry.stat().st_size, parsed[2])
+        for model_id, attempt, path, temporary in self._segment_names():
+            with usable(self.segments_path, "list segments"), contextlib.suppress(FileNotFoundError):
+                yield SegmentFile(model_id, attempt, path, path.stat().st_size, temporary)
 
     def delete(self, attempts: Iterable[tuple[ModelId, Attempt]]) -> int:
         """Delete the files of attempts, temporary ones included, after flushing what allows it and checking.
@@ -278,11 +271,13 @@ class ShardFolder:
         journal.flush()
         self.check()
         freed = 0
-        for file in self.segments():
-            if (file.model_id, file.attempt) in wanted:
-                with usable(self.segments_path, "delete a segment"):
-                    remove(file.path)
-                freed += file.nbytes
+        with usable(self.segments_path, "delete a segment"):
+            for model_id, attempt, path, _ in self._segment_names():
+                if (model_id, attempt) in wanted:
+                    with contextlib.suppress(FileNotFoundError):
+                        nbytes = path.stat().st_size
+                        os.unlink(path)
+                        freed += nbytes
         self._renew_reserve()
         return freed
 
@@ -294,11 +289,45 @@ class ShardFolder:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(folder)
 
+    def _append(self, journal: Journal, records: Sequence[JSON], frees: bool) -> int:
+        try:
+            return journal.append(records)
+        except RootUnusable as error:
+            if not frees or error.errno not in FULL or journal.broken:
+                raise
+        with usable(self.path, "use the reserve of a shard", 0):
+            remove(self.path / "reserve")
+        return journal.append(records)
+
+    def _stop(self, cause: RepositoryError) -> ShardFenced:
+        # What the state machine knows and what the journal holds may differ from here on.
+        self._fenced = ShardFenced(
+            f"whether the last records of shard {self.number} count can't be told: {cause.message}. Stop serving it, "
+            "and open it again",
+            shard=self.number,
+            epoch=self.epoch,
+            found_epoch=None,
+            found_generation=None,
+        )
+        return self._fenced
+
     def _renew_reserve(self) -> None:
         # Random, so that it takes room on file systems that compress. Without one, a full disk is a little worse.
         with contextlib.suppress(OSError):
             if not (self.path / "reserve").exists():
                 create_file(self.path / "reserve", os.urandom(RESERVE_BYTES))
+
+    def _segment_names(self) -> Iterator[tuple[ModelId, Attempt, Path, bool]]:
+        with usable(self.segments_path, "list segments"):
+            try:
+                names = os.listdir(self.segments_path)
+            except FileNotFoundError:
+                os.stat(self.path.parent)
+                return
+        for name in names:
+            if (parsed := parse_segment_name(name)) is not None:
+                model_id, attempt, temporary = parsed
+                yield model_id, attempt, self.segments_path / name, temporary
 
     def _read_epoch(self) -> tuple[int, int]:
         path = self.path / "epoch"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 from collections.abc import Callable
@@ -249,8 +250,11 @@ def test_a_damaged_epoch_stops_its_owner_and_is_mended_by_the_next(root: Root, c
     folder = _served(root, 1, "a")
     (folder.path / "epoch").write_bytes(content)
     with pytest.raises(CorruptRecord) as caught:
-        folder.append(["b"])
+        folder.check()
     assert caught.value.path == str(folder.path / "epoch")
+    for _ in range(2):
+        with pytest.raises(ShardFenced, match="open it again"):
+            folder.append(["b"])
     assert _served(root, 1, "c").epoch == 2
     assert _state(root) == ["a", "b", "c"]
 
@@ -259,7 +263,6 @@ def test_a_vanished_folder_is_named_and_not_made_again(root: Root) -> None:
     folder = _served(root, 1, "a")
     root.path.rename(root.path.with_name("elsewhere"))
     for action in (
-        lambda: folder.append(["b"]),
         folder.check,
         lambda: folder.write_segment(ModelId("m"), Tick(1, 1), {0: np.arange(3)}),
         lambda: list(folder.segments()),
@@ -269,10 +272,58 @@ def test_a_vanished_folder_is_named_and_not_made_again(root: Root) -> None:
         with pytest.raises(RootUnusable) as caught:
             action()
         assert caught.value.folder.startswith(str(root.path))
+    root.path.with_name("elsewhere").rename(root.path)
+    folder.append(["b"])
+    root.path.rename(root.path.with_name("elsewhere"))
+    with pytest.raises(ShardFenced, match=str(root.path)):
+        folder.append(["unknown"])
     assert not root.path.exists()
     root.path.with_name("elsewhere").rename(root.path)
-    folder.append(["c"])
-    assert _state(root) == ["a", "b", "c"]
+    with pytest.raises(ShardFenced):
+        folder.append(["after what nobody knows"])
+    _served(root, 1, "c")
+    assert _state(root) == ["a", "b", "unknown", "c"]
+
+
+def test_after_a_failed_fsync_the_shard_is_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Root.create(tmp_path / "root", shards=4, durability="synced")
+    folder = _served(root, 1, "a")
+
+    def failing(handle: int) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal_module.os, "fsync", failing)
+        with pytest.raises(ShardFenced, match="input/output error"):
+            folder.append(["unknown"])
+    # The system may have dropped the pages, and says so only once.
+    with pytest.raises(ShardFenced):
+        folder.append(["b"])
+    _served(root, 1, "c")
+    assert _state(root) == ["a", "unknown", "c"]
+
+
+def test_a_failed_write_that_can_not_be_cut_off_stops_the_shard(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = _served(root, 1, "a")
+
+    def half(handle: int, data: bytes) -> int:
+        os.write(handle, data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, "no space left")
+
+    def failing(handle: int, length: int) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal_module, "write_all", half)
+        with pytest.raises(RootUnusable):
+            folder.append(["cut off"])
+        patch.setattr(journal_module.os, "ftruncate", failing)
+        with pytest.raises(ShardFenced, match="open it again"):
+            folder.append(["not cut off"])
+    with pytest.raises(ShardFenced):
+        folder.append(["b"])
+    _served(root, 1, "c")
+    assert _state(root) == ["a", "c"]
 
 
 def test_not_opened_not_served(root: Root) -> None:
@@ -377,12 +428,12 @@ def test_deleting_flushes_first(root: Root, monkeypatch: pytest.MonkeyPatch) -> 
     folder.write_segment(*model, {0: np.arange(4)})
     folder.append(["dropped"], flush=False)
     order: list[str] = []
-    flush, check, remove = journal_module.Journal.flush, ShardFolder.check, module.remove
+    flush, check, unlink = journal_module.Journal.flush, ShardFolder.check, os.unlink
     monkeypatch.setattr(journal_module.Journal, "flush", lambda *args: (order.append("flush"), flush(*args))[1])
     monkeypatch.setattr(ShardFolder, "check", lambda *args: (order.append("check"), check(*args))[1])
-    monkeypatch.setattr(module, "remove", lambda *args: (order.append("remove"), remove(*args))[1])
+    monkeypatch.setattr(module.os, "unlink", lambda *args: (order.append("unlink"), unlink(*args))[1])
     folder.delete([model])
-    assert order == ["flush", "check", "remove"]
+    assert order == ["flush", "check", "unlink"]
 
 
 IDS = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
