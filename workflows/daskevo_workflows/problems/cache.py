@@ -36,7 +36,12 @@ def cached(name: str, settings: Mapping[str, Any], make: Callable[[], Arrays]) -
     """
     digest = hashlib.sha256(json.dumps(dict(settings), sort_keys=True).encode()).hexdigest()[:16]
     path = cache_folder() / f"{name}-{digest}.npz"
-    with contextlib.suppress(OSError, ValueError, zipfile.BadZipFile, KeyError), np.load(path) as file:
+    # Opened here: numpy leaves a damaged file open.
+    with (
+        contextlib.suppress(OSError, EOFError, ValueError, zipfile.BadZipFile, KeyError),
+        path.open("rb") as opened,
+        np.load(opened) as file,
+    ):
         return {key: file[key] for key in file.files}
     arrays = make()
     try:

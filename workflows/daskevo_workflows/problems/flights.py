@@ -140,8 +140,8 @@ def prepare(folder: Path, rows: int, late_minutes: int, seed: int) -> Arrays:
     numbers = np.column_stack(
         [
             drawn["hour"] + drawn["minute"] / 60,
-            day.dt.dayofyear,
-            day.dt.dayofweek,
+            day.dt.day_of_year,
+            day.dt.day_of_week,
             drawn["distance"],
         ]
     )

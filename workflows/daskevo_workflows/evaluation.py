@@ -1,0 +1,372 @@
+"""One evaluation, as it runs on a trainer: build, inherit, freeze, train, score, put.
+
+Everything it needs comes with the assignment, everything it finds goes into its report; what user code raises is a
+failed report, not a failed task. A task that is run again after its put finds its model and trains nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from daskevo.catalogue import Match
+from daskevo.errors import CannotFlatten, CannotRebuild, ClusterError, ModelExists, RepositoryError
+from daskevo.search import BEST_MATCH, Failure, FailureKind, Report, Request
+from daskevo.types import JSON, Objective
+from daskevo_workflows.problems.protocol import Problem, optional_callbacks
+from daskevo_workflows.problems.reference import ProblemReference, data_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from daskevo.repository import Repository
+
+EVENTS = "daskevo-evaluations"
+"""Dask topic on which trainers say that an evaluation has begun, or is ready to train."""
+
+Callbacks = Sequence[Any] | Callable[[], Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What a trainer is told.
+
+    Parameters
+    ----------
+    key:
+        The Dask key of the evaluation.
+    request:
+        What to evaluate.
+    problem:
+        Of the run.
+    repository:
+        Handle; it finds its cluster again on the worker.
+    seed:
+        Of this evaluation: for initial weights, shuffling and dropout. Depends on the run's seed and the request's
+        number only.
+    objective:
+        Which metric is the quality.
+    freeze:
+        Freezing policy, as `Repository.inherit` takes it.
+    labels:
+        What keeps the model alive once it is put.
+    callbacks:
+        Keras callbacks of the user, besides the problem's own: a list (copied for each evaluation), or what makes one.
+    epochs:
+        Instead of the problem's; None = those.
+    """
+
+    key: str
+    request: Request
+    problem: ProblemReference
+    repository: Repository
+    seed: int
+    objective: Objective
+    freeze: Any = "prefix"
+    labels: tuple[str, ...] = ()
+    callbacks: Callbacks = ()
+    epochs: int | None = None
+
+
+class Stopped(Exception):
+    """The task was cancelled: training ends after the current batch."""
+
+
+class Failed(Exception):
+    """An evaluation can't go on; `kind` says why."""
+
+    def __init__(self, kind: FailureKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass
+class _Progress:
+    """What is known of an evaluation so far: what its report will be made of."""
+
+    started: float = field(default_factory=time.time)
+    seconds: dict[str, float] = field(default_factory=dict)
+    fields: dict[str, Any] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun
+
+
+def evaluate(assignment: Assignment, matches: Sequence[Match | None] | None = None, index: int = 0) -> Report:
+    """Evaluate one request.
+
+    Parameters
+    ----------
+    assignment:
+        What to do.
+    matches:
+        Answers of the batch's query, or None: then the repository is asked from here.
+    index:
+        Which of them is this request's.
+
+    Returns
+    -------
+    Report
+        Finished or failed. Cancelled, the task raises :class:`Stopped`.
+    """
+    request, progress = assignment.request, _Progress()
+    try:
+        _say(assignment.key, "begun")
+        found = _evaluate(assignment, None if matches is None else matches[index], progress)
+    except Stopped:
+        raise
+    except Exception as error:  # noqa: BLE001 - user code may raise anything, and the search goes on
+        kind = _kind(error)
+        trace = "" if isinstance(error, Failed) else "".join(traceback.format_exception(error))[-8_000:]
+        failure = Failure(kind, f"{type(error).__name__}: {error}"[:2_000] if trace else str(error), trace)
+        found = {"status": "failed", "failure": failure}
+    report = {
+        "number": request.number,
+        "model_id": request.model_id,
+        "seconds": {name: round(seconds, 6) for name, seconds in progress.seconds.items()},
+        "worker": _worker_name(),
+        "started": progress.started,
+        "ended": time.time(),
+        **progress.fields,
+        **found,
+    }
+    return Report(**report)
+
+
+def _evaluate(assignment: Assignment, match: Match | None, progress: _Progress) -> Mapping[str, Any]:
+    request, repository = assignment.request, assignment.repository
+    with progress.phase("prepare"):
+        import keras
+
+        problem = assignment.problem.load()
+        data = data_of(assignment.problem)
+    _say(assignment.key, "ready")
+    # Both are thread-local, and a Dask worker's thread is not the one that imported Keras.
+    keras.utils.set_random_seed(assignment.seed)
+    model = _build(problem, request, progress)
+    ancestor: Any = False
+    if request.transfer:
+        ancestor = None if request.ancestor == BEST_MATCH else request.ancestor or False
+    with ExitStack() as stack:
+        with progress.phase("inherit"):
+            try:
+                child = stack.enter_context(
+                    repository.inherit(
+                        model,
+                        freeze=assignment.freeze,
+                        ancestor=ancestor,
+                        model_id=request.model_id,
+                        parent=request.parent,
+                        match=match,
+                    )
+                )
+            except ModelExists as error:
+                # This task was run before, and died or was lost after its put.
+                return _of_record(error.record)
+        _note(child, progress)
+        metrics, steps = train(assignment, problem, model, data, progress)
+        quality = assignment.objective.quality(metrics)
+        progress.fields.update(step=steps, metrics=finite(metrics))
+        if quality is None:
+            found = metrics.get(assignment.objective.metric)
+            raise Failed(
+                "not finite",
+                f"the quality {assignment.objective.metric!r} is {found!r:.60}, not a finite number; the metrics are "
+                f"{', '.join(sorted(metrics))}",
+            )
+        extra = {"report": _put_report(progress), "candidate": request.candidate.to_json()}
+        with progress.phase("put"):
+            child.put(metrics=finite(metrics), step=steps, labels=list(assignment.labels), extra=extra)
+        return {"status": "finished", "quality": quality, "own_bytes": _own_bytes(child.record)}
+
+
+def _build(problem: Problem, request: Request, progress: _Progress) -> Any:
+    with progress.phase("build"):
+        try:
+            return problem.build(problem.space().values(request.candidate))
+        except Exception as error:
+            raise Failed("build", f"build() raised {type(error).__name__}: {error}") from error
+
+
+def _note(child: Any, progress: _Progress) -> None:
+    """Take the query's share out of the time to inherit, and note what was inherited."""
+    query = float(child.timings.get("match_s", 0.0))
+    progress.seconds["query"] = query
+    progress.seconds["inherit"] = max(0.0, progress.seconds["inherit"] - query)
+    inherited = child.report.inherited_tensors > 0
+    progress.fields.update(
+        # A prefix without weights, such as an input, is no inheritance.
+        ancestor=child.ancestor if inherited else None,
+        prefix=len(child.prefix.vertices),
+        vertices=len(child.graph.vertices),
+        frozen_share=float(child.frozen_share),
+        parameters=int(child.graph.parameters),
+        full_bytes=int(child.graph.nbytes),
+    )
+
+
+def train(
+    assignment: Assignment, problem: Problem, model: Any, data: Any, progress: _Progress
+) -> tuple[dict[str, Any], int]:
+    """Compile, fit and score; return the metrics and the optimizer steps taken."""
+    with progress.phase("compile"):
+        problem.compile(model)
+        optimizer = getattr(model, "optimizer", None)
+        if optimizer is not None:
+            # Built inside the first step's graph, the slots would be traced there; the values are the same.
+            optimizer.build(model.trainable_variables)
+    clock = _clock(assignment.key)
+    callbacks = [*optional_callbacks(problem), *fresh(assignment.callbacks), clock]
+    begun = time.perf_counter()
+    try:
+        history = model.fit(
+            *data.train,
+            epochs=assignment.epochs or problem.epochs,
+            batch_size=problem.batch_size,
+            callbacks=callbacks,
+            verbose=0,
+        )
+    finally:
+        total = time.perf_counter() - begun
+        first = total if clock.first is None else clock.first - begun
+        progress.seconds["first_step"] = first
+        progress.seconds["training"] = total - first
+    metrics: dict[str, Any] = {name: values[-1] for name, values in history.history.items() if values}
+    with progress.phase("scoring"):
+        metrics.update(problem.score(model, data))
+    return metrics, clock.steps
+
+
+def fresh(callbacks: Callbacks) -> list[Any]:
+    """Return the user's callbacks for one evaluation: never the ones that another evaluation has used."""
+    return list(callbacks()) if callable(callbacks) else copy.deepcopy(list(callbacks))
+
+
+def _clock(key: str) -> Any:
+    """Return the callback that notes when the first batch was done, counts steps, and ends a cancelled task's
+    training."""
+    import keras
+
+    class Clock(keras.callbacks.Callback):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first: float | None = None
+            self.steps = 0
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.steps += 1
+            if self.first is None:
+                self.first = time.perf_counter()
+            if _cancelled(key):
+                raise Stopped(f"{key} was cancelled")
+
+    return Clock()
+
+
+def finite(metrics: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the metrics as JSON numbers; what is no finite number becomes None."""
+    found: dict[str, float | None] = {}
+    for name, value in metrics.items():
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            continue
+        found[str(name)] = number if math.isfinite(number) else None
+    return found
+
+
+def evaluation_seed(seed: int, number: int) -> int:
+    """Return the seed of an evaluation (31 bits): by the run's seed and the request's number, not by the worker."""
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0] >> 1)
+
+
+def in_control_arm(seed: int, number: int, share: float) -> bool:
+    """Tell whether a request belongs to the control arm, which inherits nothing: a fixed draw per request."""
+    return bool(np.random.default_rng([seed, number, 1]).random() < share)
+
+
+def report_of_record(record: Any, number: int) -> Report:
+    """Return the report of a model that was put while nobody took its report.
+
+    Seconds are those up to the put; the rest is what its record says.
+    """
+    return Report(**{"number": number, "model_id": record.model_id, **_of_record(record)})
+
+
+def _of_record(record: Any) -> dict[str, Any]:
+    extra = record.extra if isinstance(record.extra, Mapping) else {}
+    kept = dict(extra.get("report") or {})
+    return {
+        **kept,
+        "status": "finished",
+        "quality": record.quality,
+        "metrics": dict(record.metrics),
+        "step": record.step,
+        "own_bytes": _own_bytes(record),
+    }
+
+
+def _own_bytes(record: Any) -> int:
+    return sum(spec.nbytes for spec in record.own.values())
+
+
+def _put_report(progress: _Progress) -> JSON:
+    """Return what the model's record keeps of the report, in case the report itself is lost."""
+    kept = ("ancestor", "prefix", "vertices", "frozen_share", "parameters", "full_bytes")
+    return {
+        "seconds": {name: round(seconds, 6) for name, seconds in progress.seconds.items()},
+        "worker": _worker_name(),
+        "started": progress.started,
+        "ended": time.time(),
+        **{name: progress.fields[name] for name in kept},
+    }
+
+
+def _kind(error: Exception) -> FailureKind:
+    if isinstance(error, Failed):
+        return error.kind
+    if isinstance(error, (CannotFlatten, CannotRebuild)):
+        return "flatten"
+    return "repository" if isinstance(error, (RepositoryError, ClusterError)) else "error"
+
+
+def _worker() -> Any:
+    """Return the Dask worker of this task, or None outside of one."""
+    from distributed import get_worker
+
+    with suppress(ValueError):
+        return get_worker()
+    return None
+
+
+def _worker_name() -> str | None:
+    worker = _worker()
+    return None if worker is None else str(worker.name)
+
+
+def _say(key: str, what: str) -> None:
+    worker = _worker()
+    if worker is not None:
+        worker.log_event(EVENTS, {"key": key, "what": what, "time": time.time(), "worker": str(worker.name)})
+
+
+def _cancelled(key: str) -> bool:
+    """Tell whether the scheduler has taken the task back. Its thread goes on all the same, so it must look."""
+    worker = _worker()
+    if worker is None:
+        return False
+    task = worker.state.tasks.get(key)
+    return task is None or task.state not in ("executing", "long-running")

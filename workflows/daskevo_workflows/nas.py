@@ -1,0 +1,224 @@
+"""Neural architecture search with transfer learning: search, and refine what was found."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from daskevo.errors import InvalidInput, RunFailed
+from daskevo.runs import Book, RunRecord
+from daskevo.search import AgedEvolution, Random, Strategy
+from daskevo.types import JSON, Objective
+from daskevo_workflows.evaluation import Callbacks
+from daskevo_workflows.executor import Executor, Settings
+from daskevo_workflows.problems import Problem, ProblemReference, refer
+from daskevo_workflows.progress import Progress
+from daskevo_workflows.refining import refine
+from daskevo_workflows.result import Found, Result
+
+if TYPE_CHECKING:
+    from daskevo.repository import Repository
+
+__all__ = ["STRATEGIES", "Found", "Progress", "Result", "refine", "search"]
+
+STRATEGIES: Mapping[str, Callable[[], Strategy]] = {"random": Random, "evolution": AgedEvolution}
+"""Strategies by the word the command line knows them by, with their default settings."""
+
+
+def search(
+    problem: str | Path | Problem | ProblemReference,
+    strategy: Strategy | str = "evolution",
+    *,
+    repository: Repository,
+    objective: str | None = None,
+    evaluations: int = 100,
+    run: str | Path = "run",
+    seed: int = 0,
+    transfer: bool = True,
+    freeze: Any = "prefix",
+    control_share: float = 0.0,
+    time_limit_s: float | None = None,
+    evaluation_limit_s: float | None = None,
+    recycle_after: int | None = 100,
+    callbacks: Callbacks = (),
+    epochs: int | None = None,
+    keep_best: int = 5,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Search a problem's model space; resume the run if its folder holds one.
+
+    Each candidate asks the repository which earlier model shares the longest prefix with it, inherits and freezes
+    that prefix, trains the rest, and stores what changed (paper 000). What leaves the strategy's population and isn't
+    among the best is retired.
+
+    Parameters
+    ----------
+    problem:
+        Name, Python file, object or reference (see :mod:`daskevo_workflows.problems`).
+    strategy:
+        ``random``, ``evolution``, or a strategy with settings of your own.
+    repository:
+        Open on the cluster that trains (`daskevo.open`).
+    objective:
+        ``max METRIC`` or ``min METRIC``; the problem's own if None.
+    evaluations:
+        Finished evaluations in total: a resumed run goes on to this number. Failures and duplicates are counted
+        apart; after ``max(20, evaluations)`` failures, or when the space has no more, the run ends and says why.
+    run:
+        The run's folder.
+    seed:
+        With one trainer, the same seed gives the same candidates and scores. With several, what is asked depends on
+        which evaluation ends first; the record holds the order.
+    transfer:
+        False: nothing is inherited (the baseline).
+    freeze:
+        ``prefix`` (the paper's way), ``none`` (inherit, fine-tune everything), a share, or a function of a layer.
+    control_share:
+        Share of the candidates, drawn by their number, that inherit nothing: a control arm within the run.
+    time_limit_s, evaluation_limit_s:
+        Limits of this call and of one evaluation, in seconds. An evaluation past its limit is cancelled, its trainer
+        restarted.
+    recycle_after:
+        Restart an idle trainer after so many evaluations (training leaks about 8.5 MB per small model); None = never.
+    callbacks:
+        Keras callbacks, early stopping for one: a list, copied for each evaluation, or a function that makes one.
+    epochs:
+        Instead of the problem's.
+    keep_best:
+        How many of the best models are kept, labelled ``best:<run>``, whatever the population does.
+    on_progress:
+        Called after each report and about once a second; must not raise.
+
+    Raises
+    ------
+    InvalidProblem, UnknownProblem, InvalidInput
+        If the search can't be what was asked for.
+    RunMismatch, RunFolderUnusable
+        If the folder holds another run, or can't be used.
+    NoTrainer, SchedulerUnreachable
+        If the cluster can't train.
+    RunFailed
+        If the run ended with nothing finished.
+    KeyboardInterrupt
+        After a stop in good order; the same call goes on later.
+    """
+    _check(evaluations, control_share, recycle_after, keep_best, epochs, seed)
+    reference = refer(problem)  # type: ignore[arg-type]
+    loaded = reference.load()
+    goal = Objective.parse(objective or loaded.objective)
+    chosen = _strategy(strategy)
+    space = loaded.space()
+    identity: dict[str, JSON] = {
+        "problem": reference.to_json(),
+        "space": space.to_json(),
+        "objective": str(goal),
+        "seed": seed,
+        "strategy": {"name": chosen.name, "settings": chosen.settings},
+        "policy": {
+            "transfer": transfer,
+            "freeze": freeze
+            if isinstance(freeze, (str, int, float))
+            else getattr(freeze, "__qualname__", repr(freeze)),
+            "control_share": control_share,
+            "epochs": epochs or loaded.epochs,
+            "batch_size": loaded.batch_size,
+        },
+    }
+    record = RunRecord(run, identity, _about(repository))
+    ended = "error"
+    try:
+        book = Book(goal, evaluations, record.info.label, keep_best)
+        book.ask(record.requests())
+        for number, name in record.identities().items():
+            book.identify(number, name)
+        for report in record.reports():
+            book.report(report)
+        chosen.start(space, goal, seed)
+        state = record.state("strategy")
+        if state is not None:
+            chosen.restore(state)
+        settings = Settings(
+            seed=seed,
+            transfer=transfer,
+            freeze=freeze,
+            control_share=control_share,
+            time_limit_s=time_limit_s,
+            evaluation_limit_s=evaluation_limit_s,
+            recycle_after=recycle_after,
+            callbacks=callbacks,
+            epochs=epochs,
+        )
+        executor = Executor(
+            client=repository.client,
+            repository=repository,
+            reference=reference,
+            strategy=chosen,
+            record=record,
+            book=book,
+            settings=settings,
+            on_progress=on_progress,
+        )
+        stop = executor.run()
+        ended = stop[0]
+    except KeyboardInterrupt:
+        ended = "interrupted"
+        raise
+    finally:
+        record.close(ended)
+    if not book.counts["finished"] and stop[0] != "time limit":
+        raise RunFailed(
+            f"the run in {record.folder} ended with nothing finished: {stop[1]}",
+            path=str(record.folder),
+            reason=stop[0],
+        )
+    return Result(record.folder, repository, stop)
+
+
+def _check(
+    evaluations: int, control_share: float, recycle_after: int | None, keep_best: int, epochs: int | None, seed: int
+) -> None:
+    if evaluations < 1 or keep_best < 1:
+        raise InvalidInput(f"evaluations={evaluations}, keep_best={keep_best}: use 1 or more")
+    if not 0 <= control_share <= 1:
+        raise InvalidInput(f"control_share={control_share}: use a share from 0 to 1")
+    if (recycle_after is not None and recycle_after < 1) or (epochs is not None and epochs < 1):
+        raise InvalidInput(f"recycle_after={recycle_after}, epochs={epochs}: use 1 or more, or None")
+    if not 0 <= seed < 2**32:
+        raise InvalidInput(f"seed={seed}: use 0 to 4294967295")
+
+
+def _strategy(strategy: Strategy | str) -> Strategy:
+    if isinstance(strategy, str):
+        if strategy not in STRATEGIES:
+            raise InvalidInput(f"there is no strategy {strategy!r:.60}; there are {', '.join(STRATEGIES)}")
+        return STRATEGIES[strategy]()
+    if not isinstance(strategy, Strategy):
+        raise InvalidInput(f"{type(strategy).__name__} is no strategy: see daskevo.search.Strategy for its parts")
+    return strategy
+
+
+def _about(repository: Repository) -> dict[str, JSON]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    versions: dict[str, JSON] = {"python": platform.python_version()}
+    for package in ("daskevo", "dask", "distributed", "keras", "tensorflow", "tensorflow-cpu", "numpy"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    workers = repository.client.scheduler_info(n_workers=-1)["workers"]
+    return {
+        "repository": None if repository.root is None else str(repository.root),
+        "scope": repository.scope,
+        "workers": sorted(str(worker["name"]) for worker in workers.values()),
+        "machine": {
+            "host": socket.gethostname(),
+            "cores": os.cpu_count(),
+            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        },
+        "versions": versions,
+    }

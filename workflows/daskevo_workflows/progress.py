@@ -1,0 +1,57 @@
+"""How far a run is: what a progress line shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from daskevo.runs import Book
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A run at one moment.
+
+    Parameters
+    ----------
+    finished, evaluations:
+        Finished evaluations, and how many are wanted.
+    failures, duplicates:
+        Counted apart.
+    best_quality:
+        In the objective's own direction; None before the first finished evaluation.
+    mean_frozen_share:
+        Of the finished evaluations, 0 to 1.
+    stored_bytes, full_copy_bytes:
+        Payload of the living models, and what full copies of them would take; None before the first sample.
+    left_s:
+        Seconds to go, by the mean of recent evaluations and the trainers there are; None = nothing to go by.
+    """
+
+    finished: int
+    evaluations: int
+    failures: int
+    duplicates: int
+    best_quality: float | None
+    mean_frozen_share: float
+    stored_bytes: int | None
+    full_copy_bytes: int | None
+    left_s: float | None
+
+    @classmethod
+    def of(cls, book: Book, storage: Mapping[str, int], slots: int) -> Progress:
+        """Make it from a run's accounts, the last sample of the repository and the number of slots."""
+        best = book.best(1)
+        seconds = book.recent_seconds()
+        left = max(0, book.evaluations - book.counts["finished"])
+        return cls(
+            finished=book.counts["finished"],
+            evaluations=book.evaluations,
+            failures=book.counts["failed"],
+            duplicates=book.counts["duplicate"],
+            best_quality=best[0].quality if best else None,
+            mean_frozen_share=book.mean_frozen_share,
+            stored_bytes=storage.get("stored_bytes"),
+            full_copy_bytes=storage.get("full_copy_bytes"),
+            left_s=None if seconds is None or not slots else left * seconds / slots,
+        )

@@ -1,0 +1,189 @@
+"""Refining: train the winners of a search in full, nothing frozen, on the trainers, and keep the results.
+
+A search trains briefly, so its order is a guess (the better the models inherit, the more so): what counts is how the
+best few do when trained in full, from the weights they have or from scratch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from daskevo.errors import InvalidInput, NoTrainer
+from daskevo.search import Report, Request
+from daskevo.space import Space
+from daskevo.types import ModelId, Objective
+from daskevo_workflows.evaluation import Assignment, Callbacks, evaluate, evaluation_seed, fresh
+from daskevo_workflows.problems import Problem, ProblemReference, refer
+
+if TYPE_CHECKING:
+    from daskevo_workflows.result import Found, Result
+
+
+@dataclass(frozen=True)
+class Refined:
+    """A winner trained in full.
+
+    Parameters
+    ----------
+    found:
+        The winner as the search left it.
+    report:
+        Of its training; ``report.quality`` is that of the best epoch.
+    """
+
+    found: Found
+    report: Report
+
+    @property
+    def model_id(self) -> ModelId:
+        """The refined model's id in the repository."""
+        return self.report.model_id
+
+    @property
+    def quality(self) -> float | None:
+        return self.report.quality
+
+    @property
+    def model(self) -> Any:
+        """The trained keras.Model."""
+        return self.found.result.repository.load(self.report.model_id)
+
+
+def refine(
+    found: Sequence[Found],
+    problem: str | Problem | ProblemReference | None = None,
+    *,
+    epochs: int = 20,
+    patience: int = 3,
+    from_scratch: bool = False,
+    callbacks: Callbacks = (),
+    seed: int = 0,
+) -> list[Refined]:
+    """Unfreeze the winners of a search and train them, each on a trainer.
+
+    Parameters
+    ----------
+    found:
+        What ``result.best(k)`` gave.
+    problem:
+        The run's problem; found by its name if None, and needed if it was a file or an object.
+    epochs, patience:
+        At most so many epochs, ending when the objective's metric has not improved for `patience`; the best epoch's
+        weights stay.
+    from_scratch:
+        Start from fresh weights: is the architecture good, or did it inherit well?
+    callbacks:
+        Further Keras callbacks.
+    seed:
+        For shuffling, dropout and fresh weights.
+
+    Returns
+    -------
+    list[Refined]
+        In the order of their quality, best first. They are in the repository, labelled ``refined:<run>``; repeating
+        the call trains nothing again.
+
+    Raises
+    ------
+    NoTrainer
+        If the cluster has none.
+    """
+    if not found:
+        return []
+    result = found[0].result
+    reference = _reference(problem, result)
+    client = result.repository.client
+    if not any(
+        (w.get("resources") or {}).get("evaluation") for w in client.scheduler_info(n_workers=-1)["workers"].values()
+    ):
+        raise NoTrainer(
+            "no worker with the resource 'evaluation': refining needs a trainer (daskevo.local_cluster has some)"
+        )
+    space = Space.from_json(result.info.identity["space"])
+    way = "scratch" if from_scratch else "refined"
+    futures = []
+    for rank, winner in enumerate(found):
+        request = Request(
+            number=rank,
+            model_id=ModelId(f"{winner.model_id}-{way}-{epochs}-{seed}"),
+            candidate=space.candidate(dict(winner.choices)),
+            parent=winner.model_id,
+            ancestor=winner.model_id,
+            transfer=not from_scratch,
+        )
+        assignment = Assignment(
+            key=f"refine-{request.model_id}",
+            request=request,
+            problem=reference,
+            repository=result.repository,
+            seed=evaluation_seed(seed, rank),
+            objective=result.objective,
+            freeze="none",
+            labels=(f"refined:{result.info.label}",),
+            callbacks=_KeepBest(reference, result.objective, patience, callbacks),
+            epochs=epochs,
+        )
+        futures.append(client.submit(evaluate, assignment, key=assignment.key, resources={"evaluation": 1}, pure=False))
+    reports = client.gather(futures)
+    refined = [Refined(winner, report) for winner, report in zip(found, reports, strict=True)]
+    rank_of = result.objective.rank
+    return sorted(refined, key=lambda one: -float("inf") if one.quality is None else rank_of(one.quality), reverse=True)
+
+
+@dataclass(frozen=True)
+class _KeepBest:
+    """Makes the user's callbacks, and the one that scores each epoch, stops in time and puts the best weights back."""
+
+    problem: ProblemReference
+    objective: Objective
+    patience: int
+    callbacks: Callbacks
+
+    def __call__(self) -> list[Any]:
+        import keras
+
+        from daskevo_workflows.problems.reference import data_of
+
+        problem, data = self.problem.load(), data_of(self.problem)
+        objective, patience = self.objective, self.patience
+
+        class KeepBest(keras.callbacks.Callback):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.best: float | None = None
+                self.weights: list[Any] = []
+                self.waited = 0
+
+            def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+                quality = objective.quality(dict(problem.score(self.model, data)))
+                if quality is not None and (self.best is None or objective.rank(quality) > objective.rank(self.best)):
+                    self.best, self.weights, self.waited = quality, self.model.get_weights(), 0
+                    return
+                self.waited += 1
+                if self.waited >= patience:
+                    self.model.stop_training = True
+
+            def on_train_end(self, logs: Any = None) -> None:
+                if self.weights:
+                    self.model.set_weights(self.weights)
+
+        return [*fresh(self.callbacks), KeepBest()]
+
+
+def _reference(problem: str | Problem | ProblemReference | None, result: Result) -> ProblemReference:
+    recorded = result.info.identity["problem"]
+    if problem is None:
+        if recorded["kind"] != "name":
+            raise InvalidInput(
+                f"the run's problem {recorded['name']!r} was a {recorded['kind']}: pass it to refine(found, problem)"
+            )
+        return refer(recorded["name"], **recorded["settings"])
+    reference = refer(problem)  # type: ignore[arg-type]
+    if reference.to_json() != recorded:
+        raise InvalidInput(
+            f"the run in {result.folder} was of another problem ({recorded['name']!r}, content {recorded['content']}), "
+            f"not of {reference.name!r}, content {reference.content}"
+        )
+    return reference

@@ -1,0 +1,211 @@
+"""What a search hands back: the best trained models, its figures as a table, its report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from daskevo.errors import RunError
+from daskevo.runs import Book, RunView
+from daskevo.search import Report
+from daskevo.types import JSON, ModelId, Objective
+
+if TYPE_CHECKING:
+    from daskevo.repository import Repository
+
+REPOSITORY_PHASES = ("query", "inherit", "put")
+"""Phases of an evaluation that are the repository's work, not training."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One of the best models.
+
+    Parameters
+    ----------
+    model_id, quality, metrics, step:
+        As reported.
+    choices:
+        The candidate: choice name -> option.
+    result:
+        Of which run.
+    """
+
+    model_id: ModelId
+    quality: float
+    metrics: Mapping[str, float]
+    step: int
+    choices: Mapping[str, JSON]
+    result: Result
+
+    @cached_property
+    def model(self) -> Any:
+        """The trained keras.Model, weights in place, loaded at first use.
+
+        Raises
+        ------
+        ModelRetired, ModelLost
+        """
+        return self.result.repository.load(self.model_id)
+
+    @cached_property
+    def lineage(self) -> Any:
+        """Whom it inherited from, and whom those inherited from (`Repository.lineage`)."""
+        return self.result.repository.lineage(self.model_id)
+
+    def __repr__(self) -> str:
+        return f"Found({self.model_id!r}, {self.result.objective.metric}={self.quality:.4f}, step={self.step})"
+
+
+class Result:
+    """A finished, stopped or resumed search.
+
+    Parameters
+    ----------
+    folder:
+        The run's folder.
+    repository:
+        Where its models are.
+    stop:
+        Why the run ended: a word (``finished``, ``exhausted``, ``failures``, ``time limit``) and a sentence.
+    """
+
+    def __init__(self, folder: str | Path, repository: Repository, stop: tuple[str, str] = ("", "")) -> None:
+        self.folder = Path(folder)
+        self.repository = repository
+        self.stop = stop
+        self._read()
+
+    def _read(self) -> None:
+        with RunView(self.folder) as view:
+            self.info = view.info
+            self.requests = view.requests()
+            self.reports = view.reports()
+            self.runtime_s = view.runtime_s
+            self.storage = view.events("storage")
+            self._times = view.report_times()
+            self._state = view.state("strategy")
+        self.objective = Objective.parse(str(self.info.identity["objective"]))
+        self._book = Book(self.objective, len(self.requests), self.info.label)
+        self._book.ask(self.requests)
+        for report in self.reports:
+            self._book.report(report)
+
+    def best(self, k: int = 1) -> list[Found]:
+        """Return the k best finished evaluations, best first; of equal ones the earlier leads.
+
+        The run keeps the best in the repository (`keep_best` of the search); further ones may have been retired, which
+        their `.model` says when it is asked for.
+
+        Raises
+        ------
+        RunError
+            If nothing has finished.
+        """
+        reports = self._book.best(k)
+        if not reports:
+            raise RunError(
+                f"no evaluation of the run in {self.folder} has finished "
+                f"({self.stop[1] or 'it has not been carried on'})",
+                path=str(self.folder),
+            )
+        return [self._found(report) for report in reports]
+
+    def _found(self, report: Report) -> Found:
+        from daskevo.space import Space
+
+        space = Space.from_json(self.info.identity["space"])
+        choices = space.values(self._book.requests[report.number].candidate)
+        assert report.quality is not None
+        return Found(report.model_id, report.quality, report.metrics, report.step, choices, self)
+
+    def frame(self) -> Any:
+        """Return a pandas DataFrame with one row per request: candidate, outcome, lineage, seconds by phase, bytes."""
+        import pandas as pd
+
+        from daskevo.space import Space
+
+        space = Space.from_json(self.info.identity["space"])
+        reports = self._book.reports
+        rows: list[dict[str, Any]] = []
+        for request in self.requests:
+            report = reports.get(request.number)
+            row: dict[str, Any] = {
+                "number": request.number,
+                "model_id": request.model_id,
+                "status": "pending" if report is None else report.status,
+                "parent": request.parent,
+                "transfer": request.transfer,
+            }
+            if report is not None:
+                row |= {
+                    "quality": report.quality,
+                    "step": report.step,
+                    "ancestor": report.ancestor,
+                    "prefix": report.prefix,
+                    "vertices": report.vertices,
+                    "frozen_share": report.frozen_share,
+                    "parameters": report.parameters,
+                    "own_bytes": report.own_bytes,
+                    "full_bytes": report.full_bytes,
+                    "worker": report.worker,
+                    "started": report.started,
+                    "ended": report.ended,
+                    "duplicate_of": report.duplicate_of,
+                    "failure": None if report.failure is None else report.failure.kind,
+                    "reason": None if report.failure is None else report.failure.message,
+                    **{f"{phase}_s": seconds for phase, seconds in report.seconds.items()},
+                    **{f"metric:{name}": value for name, value in report.metrics.items()},
+                }
+            row |= {f"choice:{name}": option for name, option in space.values(request.candidate).items()}
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def report(self, path: str | Path | None = None, *, compare: str | Path | None = None) -> Path:
+        """Write the run's report, one HTML file readable offline; return its path.
+
+        Parameters
+        ----------
+        path:
+            In the run's folder if None.
+        compare:
+            Folder of another run to show beside this one.
+        """
+        from daskevo_workflows.reports import write_report
+
+        other = None if compare is None else Path(compare)
+        return write_report(self.folder, other, None if path is None else Path(path))
+
+    def population(self) -> list[ModelId]:
+        """Return the models of the strategy's population as last recorded."""
+        members = (self._state or {}).get("members") or (self._state or {}).get("kept") or []
+        return [ModelId(member if isinstance(member, str) else member[1]) for member in members]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the run's figures for programs.
+
+        ``repository_s`` and ``evaluation_s`` are sums over trainers, in seconds; ``stored_bytes`` the payload of the
+        living models, ``full_copy_bytes`` what full copies of them would take.
+        """
+        finished = [report for report in self.reports if report.status == "finished"]
+        best = self._book.best(1)
+        storage = self.storage[-1].facts if self.storage else {}
+        return {
+            "evaluations": len(finished),
+            "failures": self._book.counts["failed"],
+            "duplicates": self._book.counts["duplicate"],
+            "best_quality": best[0].quality if best else None,
+            "best_model": best[0].model_id if best else None,
+            "transferred": sum(report.transferred for report in finished),
+            "mean_frozen_share": self._book.mean_frozen_share,
+            "runtime_s": self.runtime_s,
+            "evaluation_s": sum((report.ended or 0) - (report.started or 0) for report in finished),
+            "repository_s": sum(report.seconds.get(phase, 0.0) for report in finished for phase in REPOSITORY_PHASES),
+            "stored_bytes": storage.get("stored_bytes"),
+            "full_copy_bytes": storage.get("full_copy_bytes"),
+            "live_models": storage.get("live_models"),
+            "population": len(self.population()),
+        }
