@@ -68,10 +68,12 @@ def to_variable(variable: Any, array: np.ndarray[Any, Any]) -> None:
         array = aligned_copy(array)
     if name in _EXCHANGED:
         tensor = tf.experimental.dlpack.from_dlpack(_Shared.of(array).__dlpack__())
+    elif name == "bfloat16":
+        # It has no form for the exchange, but its bits have.
+        bits = tf.experimental.dlpack.from_dlpack(_Shared.of(array.view(np.uint16)).__dlpack__())
+        tensor = tf.bitcast(bits, tf.bfloat16)
     else:
-        # bfloat16 and float8 have no form for the exchange: their bits do.
-        bits = array.view(f"uint{8 * array.dtype.itemsize}")
-        tensor = tf.bitcast(tf.experimental.dlpack.from_dlpack(_Shared.of(bits).__dlpack__()), tf.as_dtype(name))
+        tensor = tf.convert_to_tensor(array)
     variable.value.assign(tensor)
 
 

@@ -1,0 +1,52 @@
+"""Models built for their graph alone."""
+
+from __future__ import annotations
+
+import sys
+
+import keras
+import pytest
+from keras import layers
+
+from daskevo.models import flatten, keras_private, read_tensors, shape_only
+from tests.models import zoo
+
+
+def test_no_weight_gets_a_value_and_the_next_model_does() -> None:
+    with shape_only():
+        model = zoo.sequential()
+    assert not any(keras_private.has_value(variable) for variable in model.weights)
+
+    with keras.StatelessScope():
+        pass  # gives values to whatever Keras believes to be still without
+    assert not any(keras_private.has_value(variable) for variable in model.weights)
+    assert read_tensors(flatten(zoo.sequential()))[0].any()
+
+
+def test_scopes_nest_and_end_on_errors() -> None:
+    with shape_only(), shape_only():
+        pass
+
+    class Broken(Exception):
+        pass
+
+    with pytest.raises(Broken), shape_only():
+        raise Broken
+    assert all(keras_private.has_value(variable) for variable in zoo.sequential().weights)
+
+
+def test_models_larger_than_memory() -> None:
+    with shape_only():
+        x = keras.Input((10**6,))
+        flat = flatten(keras.Model(x, layers.Dense(10**7)(x)))
+    assert flat.graph.nbytes == 4 * (10**13 + 10**7)
+
+
+def test_without_the_private_scope_models_are_built_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> None:
+        raise TypeError("StatelessScope.__init__() got an unexpected keyword argument 'initialize_variables'")
+
+    expected = flatten(zoo.sequential()).graph.ids
+    monkeypatch.setattr(sys.modules["daskevo.models.shape_only"], "without_values", gone)
+    with shape_only():
+        assert flatten(zoo.sequential()).graph.ids == expected
