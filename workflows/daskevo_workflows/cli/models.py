@@ -153,12 +153,18 @@ def export(root: Path, model_id: str, output: Path | None, overwrite: bool, prob
     OUTPUT is MODEL_ID.keras in the current folder unless it is given.
     """
     from daskevo.errors import InvalidInput
+    from daskevo.types import check_name
+    from daskevo_workflows.quiet import import_keras
 
+    check_name(model_id)
     path = Path(f"{model_id}.keras") if output is None else output
     if path.suffix != ".keras":
         raise InvalidInput(f"{path} does not end in .keras, the format that is written: name it so", path=str(path))
+    if not path.parent.is_dir():
+        raise InvalidInput(f"{path.parent} is no folder: make it, or name another place", path=str(path))
     if path.exists() and not overwrite:
         raise InvalidInput(f"{path} is there already: name another file, or add --overwrite", path=str(path))
+    import_keras()
     if problem is not None:
         from daskevo_workflows.problems import load_problem
 
@@ -215,21 +221,14 @@ def _row(record: ModelRecord) -> dict[str, Any]:
 def _layer(graph: Any, number: int, record: ModelRecord) -> dict[str, Any]:
     layer = graph.layers[number]
     entries = [record.owner_map.entries[tensor] for tensor in graph.tensor_numbers(number)]
-    signature = next(vertex.signature for vertex in graph.vertices if vertex.layer == number)
     return {
         "name": layer.name,
-        "kind": _kind(signature),
+        "kind": str(layer.config.get("class_name", "?")) if isinstance(layer.config, dict) else "?",
         "tensors": len(layer.tensors),
         "bytes": sum(spec.nbytes for spec in layer.tensors),
         "owners": list(dict.fromkeys(entry.owner for entry in entries)),
         "steps": max((entry.steps for entry in entries), default=0),
     }
-
-
-def _kind(signature: str) -> str:
-    value = json.loads(signature)
-    name = value.get("class_name") if isinstance(value, dict) else None
-    return str(name) if name else "?"
 
 
 def _entry(repository: Repository, record: ModelRecord) -> dict[str, Any]:

@@ -103,13 +103,13 @@ def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> Non
 
 def _search(problem: str, folder: Path, as_json: bool, options: dict[str, Any]) -> str:
     """Search, say and keep what was found; return the word for why it ended."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import daskevo
     from daskevo.runs.folder import prepare_folder
     from daskevo.types import Objective
     from daskevo_workflows.cli.progress import ProgressLine
     from daskevo_workflows.nas import search
     from daskevo_workflows.problems import refer
+    from daskevo_workflows.quiet import import_keras
 
     # What can be refused without a cluster is refused before one is started.
     reference = refer(problem)
@@ -126,6 +126,7 @@ def _search(problem: str, folder: Path, as_json: bool, options: dict[str, Any]) 
             objective=loaded.objective,
         )
         with contextlib.closing(line):
+            import_keras()
             result = search(
                 reference,
                 strategy,

@@ -1,0 +1,43 @@
+"""Import Keras without what TensorFlow's libraries print while they are loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+
+_HARMLESS = (b"port.cc", b"cpu_feature_guard.cc", b"absl::InitializeLog", b"To enable the following instructions")
+"""Marks of the lines that say nothing is wrong; no setting of TensorFlow's own keeps them back."""
+
+
+def import_keras() -> None:
+    """Import Keras; lines that its backend prints are shown unless they are known to be harmless.
+
+    They are written by C++ code to the file descriptor, past `sys.stderr`, and would tear the progress line.
+    """
+    if "keras" in sys.modules:
+        return
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with _without(_HARMLESS):
+        import keras  # noqa: F401
+
+
+@contextlib.contextmanager
+def _without(marks: tuple[bytes, ...]) -> Iterator[None]:
+    """Hold back what is written to descriptor 2, and pass on the lines without any of these marks."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            held.seek(0)
+            for line in held:
+                if not any(mark in line for mark in marks):
+                    os.write(2, line)
