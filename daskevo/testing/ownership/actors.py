@@ -67,52 +67,70 @@ class Behaviour:
 
 
 def put(
-    world: World, holder: Holder, model: ModelId, ancestor: ModelId | None = None, labels: tuple[str, ...] = ("user:a",)
+    world: World,
+    holder: Holder,
+    model: ModelId,
+    ancestor: ModelId | None = None,
+    fallback: ModelId | None = None,
+    labels: tuple[str, ...] = ("user:a",),
 ) -> Script:
     """Make a model: begin, open, reserve, train, stage, publish, narrow, end. Returns put's verdict."""
-    rules = world.behaviour
     attempt = yield from _begin(world, holder, model)
     if attempt is None:
         return "not live"
-    inherited: dict[int, OwnerEntry] = {}
-    if ancestor is not None:
-        (opened,) = yield [world_send(world, ask.Open(ancestor))]
-        wanted = _wanted(opened)
-        answers = []
-        if wanted:
-            answers = yield [world_send(world, ask.Refer(o, model, attempt, n)) for o, n in wanted.items()]
-        if wanted and all(isinstance(answer, say.Reserved) for answer in answers):
-            world.promises.reserved(holder, model, attempt, wanted)
-            inherited = {number: opened.record.owner_map.entries[number] for number in (0, 1)}
-        elif wanted:
-            yield [world_send(world, ask.Drop(owner, model, attempt)) for owner in wanted]
-            if rules.new_attempt_after_gone:
-                yield [_end(world, attempt)]
-                attempt = yield from _begin(world, holder, model)
-                if attempt is None:
-                    return "not live"
-            else:
-                answers = yield [world_send(world, ask.Refer(o, model, attempt, n)) for o, n in wanted.items()]
-                if all(isinstance(answer, say.Reserved) for answer in answers):
-                    inherited = {number: opened.record.owner_map.entries[number] for number in (0, 1)}
+    inherited: dict[int, OwnerEntry] | None = {}
+    used = None
+    for candidate in (ancestor, fallback):
+        if candidate is None:
+            continue
+        inherited = yield from _reserve(world, holder, model, attempt, candidate)
+        if inherited is not None:
+            used = candidate
+            break
+        if world.behaviour.new_attempt_after_gone:
+            yield [_end(world, attempt)]
+            attempt = yield from _begin(world, holder, model)
+            if attempt is None:
+                return "not live"
+    inherited = inherited or {}
     yield []  # training
-    kept = {0: inherited[0]} if inherited else {}
-    record = make_record(model, attempt, kept, ancestor if inherited else None)
+    kept = {number: entry for number, entry in inherited.items() if number == 0}
+    record = make_record(model, attempt, kept, used if inherited else None)
     owners = sorted({entry.owner for entry in inherited.values()})
     narrow = [
-        ask.Drop(owner, model, attempt, numbers)
+        world_send(world, ask.Drop(owner, model, attempt, numbers))
         for owner in owners
         if (numbers := frozenset(e.number for e in inherited.values() if e.owner == owner and e not in kept.values()))
     ]
-    if not rules.narrow_after_publish:
-        yield [world_send(world, drop) for drop in narrow]
+    if narrow and not world.behaviour.narrow_after_publish:
+        yield list(narrow)
     tick = yield from _retry(world, Ask("tick", lambda: world.coordinator.tick()))
     answer = yield from _stage_and_publish(world, record, dict.fromkeys(labels, tick or attempt))
     if isinstance(answer, say.Verdict) and answer.attempt == attempt and answer.state != "aborted":
-        yield [world_send(world, drop) for drop in narrow]
+        if narrow:
+            yield list(narrow)
         yield [_end(world, attempt)]
         return "stored"
     return (yield from _give_up(world, model, attempt, owners, answer))
+
+
+def _reserve(
+    world: World, holder: Holder, model: ModelId, attempt: Attempt, ancestor: ModelId
+) -> Generator[Any, Any, dict[int, OwnerEntry] | None]:
+    """Return the entries of tensors 0 and 1 that are reserved now; {}: no such ancestor; None: gone, given back."""
+    (opened,) = yield [world_send(world, ask.Open(ancestor))]
+    if not isinstance(opened, say.Opened):
+        return {}
+    entries = {number: opened.record.owner_map.entries[number] for number in (0, 1)}
+    wanted: dict[ModelId, frozenset[int]] = {}
+    for entry in entries.values():
+        wanted[entry.owner] = wanted.get(entry.owner, frozenset()) | {entry.number}
+    answers = yield [world_send(world, ask.Refer(o, model, attempt, n)) for o, n in wanted.items()]
+    if all(isinstance(answer, say.Reserved) for answer in answers):
+        world.promises.reserved(holder, model, attempt, wanted)
+        return entries
+    yield [world_send(world, ask.Drop(owner, model, attempt)) for owner in wanted]
+    return None
 
 
 def _stage_and_publish(world: World, record: ModelRecord, labels: dict[str, Tick]) -> Generator[Any, Any, Any]:
@@ -286,16 +304,6 @@ def make_record(
     entries = [inherited.get(number, OwnerEntry(model, number, digest, 1)) for number in range(TENSORS)]
     own = {number: TensorSpec((2,), "float32") for number in range(TENSORS) if number not in inherited}
     return ModelRecord(model, attempt, "scope", None, OwnerMap.of(entries), own, attempt, ancestor=ancestor)
-
-
-def _wanted(opened: Any) -> dict[ModelId, frozenset[int]]:
-    if not isinstance(opened, say.Opened):
-        return {}
-    wanted: dict[ModelId, set[int]] = {}
-    for number in (0, 1):
-        entry = opened.record.owner_map.entries[number]
-        wanted.setdefault(entry.owner, set()).add(entry.number)
-    return {owner: frozenset(numbers) for owner, numbers in wanted.items()}
 
 
 def _end(world: World, attempt: Attempt, *, settled: bool = True) -> Ask:

@@ -8,7 +8,7 @@ from random import Random
 
 from daskevo.errors import DaskevoError
 from daskevo.testing.ownership import actors
-from daskevo.testing.ownership.world import Action, World
+from daskevo.testing.ownership.world import Action, Actor, World
 from daskevo.types import ModelId
 
 Scenario = Callable[[World], None]
@@ -31,9 +31,16 @@ class Finding:
         return f"{self.scenario}: {self.error!r}\n  " + "\n  ".join(self.schedule)
 
 
-def _put(world: World, model: ModelId, ancestor: ModelId | None = None, **kwargs: tuple[str, ...]) -> None:
+def _put(
+    world: World,
+    model: ModelId,
+    ancestor: ModelId | None = None,
+    fallback: ModelId | None = None,
+    labels: tuple[str, ...] = ("user:a",),
+) -> Actor:
     holder = world.new_holder(f"{model}-{len(world.actors)}")
-    world.spawn(f"put {model}", actors.put(world, holder, model, ancestor, **kwargs), holder)
+    script = actors.put(world, holder, model, ancestor, fallback, labels)
+    return world.spawn(f"put {model}", script, holder)
 
 
 def _stored(world: World, *models: tuple[ModelId, ModelId | None]) -> None:
@@ -94,8 +101,53 @@ def audited(world: World) -> None:
     world.audit()
 
 
+def next_best(world: World) -> None:
+    """A match goes between look and reservation; the next best shares an owner with it."""
+    _stored(world, (A, None), (C, A))
+    _put(world, D, C, A)
+    world.spawn("release c", actors.release(world, C, "user:a"))
+
+
+def ended_goes_on(world: World) -> None:
+    """A holder ends while it trains, and its thread goes on to put; what it inherits from is released."""
+    _stored(world, (A, None))
+    actor = _put(world, C, A)
+    world.train(actor)
+    assert actor.holder is not None
+    world.end_holder(actor.holder)
+    world.spawn("release a", actors.release(world, A, "user:a"))
+
+
+def label_ends(world: World) -> None:
+    """A run is deleted: its label goes from all models at once, beside holds and releases of single ones."""
+    _stored(world, (A, None))
+    _put(world, C, A, labels=("user:a", "best:r"))
+    world.settle_down()
+    world.spawn("hold best", actors.hold(world, A, "best:r"))
+    world.spawn("end best", actors.release_label(world, "best:r"))
+    world.spawn("release user", actors.release(world, C, "user:a"))
+
+
+def released_after_put(world: World) -> None:
+    """A model is put under two labels, and one of them is released at once."""
+    _put(world, A, labels=("user:a", "best:r"))
+    world.spawn("release best", actors.release(world, A, "best:r"))
+
+
 SCENARIOS: dict[str, Scenario] = {
-    scenario.__name__: scenario for scenario in (inherit_while_retired, lineage, twice, used_again, labels, audited)
+    scenario.__name__: scenario
+    for scenario in (
+        inherit_while_retired,
+        lineage,
+        next_best,
+        twice,
+        used_again,
+        ended_goes_on,
+        labels,
+        label_ends,
+        released_after_put,
+        audited,
+    )
 }
 
 

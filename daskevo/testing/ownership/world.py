@@ -7,7 +7,7 @@ choices, and any of them can be replayed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from daskevo.ownership.coordinator import Coordinator
@@ -39,6 +39,8 @@ class Actor:
     resting: bool = False
     done: bool = False
     outcome: str | None = None
+    stays_with: dict[int, Server] = field(default_factory=dict)
+    """Shards of which it asks the old owner, as long as that answers."""
     disturbed: bool = False
     """Something went wrong around it: it may fail with cause."""
 
@@ -100,7 +102,6 @@ class World:
         self.disks = [Disk() for _ in range(shards)]
         self.coordinator = coordinator(1, shards)
         self.servers: list[Server | None] = [None] * shards
-        self.stale: list[tuple[int, Server]] = []
         self.actors: list[Actor] = []
         self.requests: dict[int, Request] = {}
         self.responses: dict[int, Response] = {}
@@ -152,7 +153,7 @@ class World:
                 found += [
                     Action("give up", f"{actor.name}: no answer", partial(self.time_out, actor, key)) for key in lost
                 ]
-        return found
+        return found or [Action("late", f"late: {self._name(key)}", partial(self.arrive, key)) for key in self.late]
 
     def faults(self) -> list[Action]:
         """Return what could go wrong now."""
@@ -163,9 +164,6 @@ class World:
             found.append(Action("double", f"double {name}", partial(self.deliver, key, keep=True)))
             found.append(Action("delay", f"delay {name}", partial(self.delay, key)))
             found.append(Action("double", f"double {name}, once late", partial(self.delay, key, keep=True)))
-            for index, (shard, _) in enumerate(self.stale):
-                if self.requests[key].place == shard:
-                    found.append(Action("cut off", f"old owner gets {name}", partial(self.deliver, key, stale=index)))
             for records in (0, 1):
                 if self.requests[key].place >= 0:
                     words = f"crash after {records} records of {name}"
@@ -180,12 +178,22 @@ class World:
             ]
             if actor.holder is not None and not actor.done and self.is_live(actor.holder):
                 found.append(Action("end", f"end holder of {actor.name}", partial(self.end_holder, actor.holder)))
+                found.append(Action("kill", f"kill {actor.name}", partial(self.kill, actor)))
         for shard in range(self.shards):
             found.append(Action("crash", f"crash shard {shard}", partial(self.crash, shard)))
             found.append(Action("crash", f"crash shard {shard}, one record kept", partial(self.crash, shard, 1)))
             found.append(Action("cut off", f"shard {shard} gets another owner", partial(self.open, shard)))
+            for actor in self.actors:
+                if not actor.done:
+                    words = f"shard {shard} gets another owner, {actor.name} stays with the old"
+                    found.append(Action("cut off", words, partial(self.cut_off, shard, actor)))
         found.append(Action("restart", "restart the coordinator", self.restart_coordinator))
         return found
+
+    def train(self, actor: Actor) -> None:
+        """Let everything happen until an actor trains."""
+        while not actor.resting and not actor.done:
+            self.actions()[0].run()
 
     def settle_down(self, limit: int = 3000) -> None:
         """Let everything happen that happens by itself, first causes first."""
@@ -219,19 +227,10 @@ class World:
 
     # The network.
 
-    def deliver(self, key: int, *, keep: bool = False, stale: int | None = None, die_after: int | None = None) -> None:
+    def deliver(self, key: int, *, keep: bool = False, die_after: int | None = None) -> None:
         """A request arrives (and stays under way, if it is doubled)."""
         request = self.requests[key] if keep else self.requests.pop(key)
-        if isinstance(request.call, Ask):
-            answer: Answer = request.call.run()
-        else:
-            server = self.servers[request.place] if stale is None else self.stale[stale][1]
-            answer = (
-                None if server is None or not server.serving else self._serve(server, request.call.message, die_after)
-            )
-        if answer is not None:
-            self._next += 1
-            self.responses[self._next] = Response(key, request.actor, answer)
+        self._arrives(key, request, die_after)
 
     def delay(self, key: int, *, keep: bool = False) -> None:
         """A request (or a copy of it) will arrive when nobody waits for it any more."""
@@ -239,8 +238,7 @@ class World:
 
     def arrive(self, key: int) -> None:
         """A late request arrives after all."""
-        self.requests[key] = self.late.pop(key)
-        self.deliver(key)
+        self._arrives(key, self.late.pop(key))
 
     def receive(self, key: int) -> None:
         """An answer arrives."""
@@ -263,7 +261,6 @@ class World:
         """A provider opens a shard; its former owner, if it lives, is cut off from then on."""
         old = self.servers[shard]
         if old is not None and old.serving:
-            self.stale.append((shard, old))
             self._disturb_all()
         server = Server(self.disks[shard], shard, self.coordinator.generation, self.rules)
         self.servers[shard] = server
@@ -274,13 +271,19 @@ class World:
         if self.coordinator.unsettled():
             self.spawn("settle", actors.settle(self))
 
+    def cut_off(self, shard: int, actor: Actor) -> None:
+        """A shard gets another owner, while an actor still talks to the old one, which knows nothing of it."""
+        old = self.servers[shard]
+        if old is not None:
+            actor.stays_with[shard] = old
+        self.open(shard)
+
     def crash(self, shard: int, kept: int = 0) -> None:
         """A server dies; of what it had not flushed, the first `kept` records had been written."""
         server = self.servers[shard]
         if server is not None:
             server.serving = False
         self.servers[shard] = None
-        self.stale = [(number, other) for number, other in self.stale if number != shard]
         self.disks[shard].lose_unflushed(kept)
         self._disturb_all()
 
@@ -300,12 +303,32 @@ class World:
         if self.coordinator.holder_ended(holder):
             self.spawn("settle", actors.settle(self))
 
+    def kill(self, actor: Actor) -> None:
+        """An actor stops where it is, and its holder ends."""
+        actor.done, actor.outcome = True, "killed"
+        if actor.holder is not None:
+            self.end_holder(actor.holder)
+
     def audit(self) -> None:
         """Start an audit of every shard."""
         for shard in range(self.shards):
             self.spawn(f"audit {shard}", actors.audit(self, shard))
 
     # Inside.
+
+    def _arrives(self, key: int, request: Request, die_after: int | None = None) -> None:
+        answer: Answer
+        if isinstance(request.call, Ask):
+            answer = request.call.run()
+        else:
+            server = request.actor.stays_with.get(request.place)
+            if server is None or not server.serving:
+                server = self.servers[request.place]
+            up = server is not None and server.serving
+            answer = self._serve(server, request.call.message, die_after) if server is not None and up else None
+        if answer is not None:
+            self._next += 1
+            self.responses[self._next] = Response(key, request.actor, answer)
 
     def _serve(self, server: Server, message: Message, die_after: int | None) -> Reply | None:
         reply, effects = server.handle(message, die_after)
@@ -336,7 +359,7 @@ class World:
 
     def _answer(self, actor: Actor, key: int, answer: Answer) -> None:
         slot = actor.waiting.pop(key, None)
-        if slot is None:
+        if slot is None or actor.done:
             return
         actor.answers[slot] = answer
         if not actor.waiting:
