@@ -14,6 +14,7 @@ from distributed import Client, Future, get_worker
 
 from daskevo.catalogue import Match
 from daskevo.cluster.connection import provider_plugin
+from daskevo.cluster.directory import CALL_TIMEOUT_S
 from daskevo.cluster.matching import Question, best_of, match_from_wire
 from daskevo.cluster.session import Session
 from daskevo.errors import NoProvider, NotDeployed
@@ -37,10 +38,12 @@ async def query_futures(
     NoProvider
         If nobody serves shards at the moment.
     """
-    providers = sorted(await session.directory.providers())
-    if not providers:
+    names = await session.transport.coordinator("worker_names", timeout_s=CALL_TIMEOUT_S)
+    serving = await session.directory.providers()
+    if not serving:
         await session.directory.refresh()
-        providers = sorted(await session.directory.providers())
+        serving = await session.directory.providers()
+    providers = [worker for name, worker in names if name in serving]
     if not providers:
         raise NoProvider("no provider serves shards at the moment: nobody can be asked", workers=[])
     questions = [Question.of(graph, weigh).to_wire() for graph in graphs]

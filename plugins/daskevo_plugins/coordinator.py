@@ -229,6 +229,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             "join": self.join,
             "assign": self.assign,
             "table": self.table,
+            "worker_names": self.worker_names,
             "begin": self.begin,
             "end": self.end,
             "tick": self.tick,
@@ -367,6 +368,13 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     def table(self) -> JSON:
         """Return the shard table."""
         return self._core.table().to_wire()
+
+    def worker_names(self) -> list[list[Any]]:
+        """Return ``[name in the table, worker name as Dask has it]`` of all providers: Dask's may be numbers."""
+        names = {worker.address: worker.name for worker in self._scheduler.workers.values()}
+        return [
+            [name, names[place.address]] for name, place in self._core.providers().items() if place.address in names
+        ]
 
     def begin(self, holder: Any, model: str | None, key: Any = None) -> list[int] | None:
         """Give a holder a new attempt; None if it is not live."""

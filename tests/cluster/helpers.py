@@ -1,0 +1,119 @@
+"""In-process clusters with providers and trainers, and models made of plain architecture graphs (no Keras)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from distributed.utils_test import gen_cluster
+
+from daskevo.cluster.inheriting import Reservation, reserve_best
+from daskevo.cluster.putting import Stored, make_record, prepare, put
+from daskevo.graph import ArchitectureGraph
+from daskevo.repository import Repository, open_repository
+from daskevo.testing.graphs import GraphBuilder
+from daskevo.types import ModelId, dtype_of
+
+# Dask's own: a worker's event loop is blocked while many processes share two cores.
+CONFIG = {"distributed.admin.tick.limit": "10s", "distributed.worker.memory.pause": 0.8}
+
+
+def evo_cluster(providers: int = 1, trainers: int = 1, combined: int = 0, **options: Any) -> Any:
+    """Return a decorator: the test gets client, scheduler, and the workers (providers first)."""
+    provider, trainer = {"resources": {"provider": 1}}, {"resources": {"evaluation": 1}}
+    workers: list[Any] = [("127.0.0.1", 2, provider)] * providers + [("127.0.0.1", 1, trainer)] * trainers
+    workers += [("127.0.0.1", 1, {"resources": {"evaluation": 1, "provider": 1}})] * combined
+    config = {**CONFIG, **options.pop("config", {})}
+    return gen_cluster(client=True, nthreads=workers, timeout=60, config=config, **options)
+
+
+async def open_here(client: Any, root: Any, scope: str = "test", **options: Any) -> Repository:
+    """Open a repository of few shards."""
+    options = {"shards": 8, "objective": "max score", "timeout_s": 20, **options}
+    return await open_repository(root, scope, client=client, **options)  # type: ignore[no-any-return]
+
+
+def chain(*units: int) -> ArchitectureGraph:
+    """Return the graph of a chain of Dense layers."""
+    builder = GraphBuilder()
+    vertex = builder.input(4)
+    for width in units:
+        vertex = builder.dense(vertex, width)
+    return builder.graph(vertex)
+
+
+def values(graph: ArchitectureGraph, seed: int) -> dict[int, np.ndarray[Any, Any]]:
+    """Return values for all tensors of a graph."""
+    rng = np.random.default_rng(seed)
+    return {
+        number: rng.normal(size=key.spec.shape).astype(dtype_of(key.spec.dtype))
+        for number, key in enumerate(graph.tensors)
+    }
+
+
+async def reserve(repository: Repository, graph: ArchitectureGraph, model_id: str, **options: Any) -> Reservation:
+    """Inherit as a client does, without Keras."""
+    connection = repository.connection
+    return await reserve_best(
+        connection.session, connection.caller(), ModelId(model_id), graph, repository.scope, **options
+    )
+
+
+async def put_reserved(
+    repository: Repository,
+    graph: ArchitectureGraph,
+    reservation: Reservation,
+    *,
+    seed: int = 0,
+    keep: bool = True,
+    score: float = 0.5,
+    labels: Sequence[str] = (),
+    tensors: Mapping[int, Any] | None = None,
+) -> Stored:
+    """Put what a reservation became: inherited tensors unchanged if `keep`, the others made of `seed`."""
+    session = repository.connection.session
+    made = values(graph, seed)
+    if keep:
+        made.update(reservation.arrays)
+    made.update(tensors or {})
+    payload = prepare(reservation, made, 1)
+    record = make_record(
+        reservation,
+        payload,
+        graph,
+        await session.tick(),
+        scope=repository.scope,
+        objective=repository.objective,
+        metrics={"score": score},
+        step=1,
+        parent=None,
+        extra=None,
+    )
+    return await put(session, reservation, record, payload, labels)
+
+
+async def make(repository: Repository, graph: ArchitectureGraph, model_id: str, **options: Any) -> Stored:
+    """Inherit and put."""
+    return await put_reserved(repository, graph, await reserve(repository, graph, model_id), **options)
+
+
+def plugin_of(worker: Any) -> Any:
+    """Return the repository's plugin on a worker (there is one repository in a test)."""
+    (found,) = (plugin for name, plugin in worker.plugins.items() if name.startswith("daskevo-provider"))
+    return found
+
+
+def coordinator_of(scheduler: Any) -> Any:
+    """Return the repository's coordinator on a scheduler."""
+    (found,) = (plugin for name, plugin in scheduler.plugins.items() if name.startswith("daskevo-coordinator"))
+    return found
+
+
+async def at_rest(scheduler: Any, *providers: Any) -> None:
+    """Wait until nothing waits to be settled and no retirement is under way."""
+    import asyncio
+
+    core = coordinator_of(scheduler)._core
+    while core.unsettled() or any(len(plugin_of(worker).host._background) > 1 for worker in providers):
+        await asyncio.sleep(0.01)

@@ -1,0 +1,148 @@
+"""Inherit, put, read and retire between a client and providers in one process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from daskevo.cluster.reading import read_model
+from daskevo.errors import ModelExists, ModelRetired, UnknownModel
+from daskevo.types import ModelId
+from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, put_reserved, reserve, values
+
+
+@pytest.mark.parametrize("root", ["disk", "memory"])
+def test_a_child_inherits_what_its_ancestor_stored(root: str, tmp_path: Any) -> None:
+    @evo_cluster(providers=2)
+    async def run(c: Any, s: Any, *workers: Any) -> None:
+        repository = await open_here(c, tmp_path / "root" if root == "disk" else None)
+        graph, wider = chain(8, 6, 3), chain(8, 6, 5)
+        await make(repository, graph, "first", seed=1)
+        reservation = await reserve(repository, wider, "second")
+        assert reservation.ancestor is not None
+        assert reservation.ancestor.model_id == "first"
+        first = values(graph, 1)
+        assert set(reservation.arrays) == {0, 1, 2, 3}
+        for number, array in reservation.arrays.items():
+            np.testing.assert_array_equal(array, first[number])
+            assert not array.flags.writeable
+        stored = await put_reserved(repository, wider, reservation, seed=2)
+        assert [entry.owner for entry in stored.record.owner_map.entries] == ["first"] * 4 + ["second"] * 2
+        found = await read_model(repository.connection.session, repository.connection.caller(), stored.record)
+        for number, array in {**values(wider, 2), **reservation.arrays}.items():
+            np.testing.assert_array_equal(found[number], array)
+        verification = await repository.verify()
+        assert verification.clean, verification.differences
+        assert (verification.models, verification.tensors) == (2, 8)
+
+    run()
+
+
+@evo_cluster(providers=2)
+async def test_what_changed_is_stored_and_the_rest_given_back(c: Any, s: Any, a: Any, b: Any, t: Any) -> None:
+    repository = await open_here(c, None)
+    graph = chain(8, 6)
+    await make(repository, graph, "first", seed=1)
+    reservation = await reserve(repository, graph, "second")
+    bias = reservation.arrays[1] + 1
+    stored = await put_reserved(repository, graph, reservation, tensors={1: bias})
+    assert [entry.owner for entry in stored.record.owner_map.entries] == ["first", "second", "first", "first"]
+    assert [entry.steps for entry in stored.record.owner_map.entries] == [1, 2, 1, 1]
+    assert (await repository.stats())["references"] == 3  # first's own, second's own, second's at first
+    assert (await repository.verify()).clean
+
+
+@evo_cluster(providers=2)
+async def test_after_the_last_label_nothing_is_left(c: Any, s: Any, a: Any, b: Any, t: Any, tmp_path: Any) -> None:
+    repository = await open_here(c, tmp_path / "root")
+    for number in range(5):
+        await make(repository, chain(8, 6, 3 + number), f"m{number}", seed=number, labels=["population:run"])
+    released, retired = await repository.release_label("population:run")
+    assert sorted(released) == sorted(retired) == [f"m{number}" for number in range(5)]
+    await at_rest(s, a, b)
+    verification = await repository.verify()
+    assert verification.clean, verification.differences
+    assert (verification.models, verification.tensors, verification.payload_bytes) == (0, 0, 0)
+    stats = await repository.stats()
+    assert (stats["tensors"], stats["payload_bytes"], stats["references"], stats["models"]) == (0, 0, 0, 0)
+    assert not list((tmp_path / "root").rglob("*.seg"))
+    assert await repository.best_match([chain(8)]) == [None]
+
+
+@evo_cluster()
+async def test_tensors_of_a_retired_ancestor_stay_for_its_child(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
+    repository = await open_here(c, tmp_path / "root")
+    graph = chain(8, 6)
+    await make(repository, graph, "first", seed=1)
+    await make(repository, graph, "second", score=0.9)
+    assert await repository.retire("first") == ()
+    with pytest.raises(ModelRetired):
+        await repository.record("first")
+    found = await repository.read("second")
+    np.testing.assert_array_equal(found[1, 0], values(graph, 1)[0])
+    assert (await repository.stats())["retained_bytes"] == graph.nbytes
+    assert [record.model_id for record in await repository.lineage("second")] == ["second", "first"]
+    await repository.retire("second")
+    await at_rest(s, a)
+    assert (await repository.verify()).to_json() == {
+        "clean": True,
+        "differences": [],
+        "models": 0,
+        "tensors": 0,
+        "payload_bytes": 0,
+    }
+
+
+@evo_cluster(providers=2)
+async def test_an_ancestor_that_is_retired_during_inherit_gives_way_to_the_next(
+    c: Any, s: Any, a: Any, b: Any, t: Any
+) -> None:
+    repository = await open_here(c, None)
+    graph = chain(8, 6)
+    await make(repository, graph, "good", seed=1, score=0.9)
+    await make(repository, chain(8, 3), "other", seed=2, keep=False, score=0.1)
+    (match,) = await repository.best_match([graph])
+    assert match.model_id == "good"
+    await repository.retire("good")
+    await at_rest(s, a, b)
+    reservation = await reserve(repository, graph, "child", match=match)
+    assert reservation.ancestor is not None
+    assert reservation.ancestor.model_id == "other"
+    assert list(reservation.tried) == ["good"]
+    await put_reserved(repository, graph, reservation)
+    assert (await repository.verify()).clean
+
+
+@evo_cluster()
+async def test_retiring_the_ancestor_while_its_child_trains(c: Any, s: Any, a: Any, t: Any) -> None:
+    repository = await open_here(c, None)
+    graph = chain(8, 6)
+    await make(repository, graph, "first", seed=1)
+    reservation = await reserve(repository, graph, "child")
+    await repository.retire("first")
+    await at_rest(s, a)
+    assert (await repository.stats())["retained_bytes"] == graph.nbytes
+    stored = await put_reserved(repository, graph, reservation)
+    assert stored.record.owner_map.owners == {"first": frozenset(range(4))}
+    np.testing.assert_array_equal((await repository.read("child"))[2, 1], values(graph, 1)[3])
+    assert (await repository.verify()).clean
+
+
+@evo_cluster()
+async def test_ids_are_never_used_again(c: Any, s: Any, a: Any, t: Any) -> None:
+    repository = await open_here(c, None)
+    graph = chain(8)
+    await make(repository, graph, "first")
+    reservation = await reserve(repository, graph, "first")
+    with pytest.raises(UnknownModel):
+        await repository.record("second")
+    again = await put_reserved(repository, graph, reservation, seed=9, score=0.1)
+    assert again.by_other
+    assert again.record.quality == 0.5
+    await repository.retire("first")
+    with pytest.raises(ModelExists):
+        await make(repository, graph, "first")
+    assert (await repository.status(ModelId("first"))).state in ("retiring", "retired")
+    assert (await repository.verify()).clean
