@@ -117,3 +117,41 @@ async def at_rest(scheduler: Any, *providers: Any) -> None:
     core = coordinator_of(scheduler)._core
     while core.unsettled() or any(len(plugin_of(worker).host._background) > 1 for worker in providers):
         await asyncio.sleep(0.01)
+
+
+def hold_in_task(repository: Repository, graph: ArchitectureGraph, model_id: str, then: str) -> str | None:
+    """Inherit in a task, say so, wait for the event "go", then do one of several things; return who won a put."""
+    from distributed import Event, Reschedule
+
+    connection = repository.connection
+    caller = connection.caller()
+    reservation = connection.run(reserve_best, connection.session, caller, ModelId(model_id), graph, repository.scope)
+    Event(f"reserved-{model_id}").set()
+    Event("go").wait(timeout=30)
+    if then == "raise":
+        raise ValueError("the evaluation failed")
+    if then == "reschedule":
+        Event("go").clear()
+        raise Reschedule
+    if then == "put":
+        stored = connection.run(put_in_task, repository, connection, graph, reservation)
+        return "other" if stored.by_other else "mine"
+    return None
+
+
+async def put_in_task(repository: Repository, connection: Any, graph: Any, reservation: Reservation) -> Stored:
+    """Put inside a task, on the worker's event loop."""
+    payload = prepare(reservation, {**values(graph, 5), **reservation.arrays}, 1)
+    record = make_record(
+        reservation,
+        payload,
+        graph,
+        await connection.session.tick(),
+        scope=repository.scope,
+        objective=repository.objective,
+        metrics={"score": 0.7},
+        step=1,
+        parent=None,
+        extra=None,
+    )
+    return await put(connection.session, reservation, record, payload, ["population:run"])

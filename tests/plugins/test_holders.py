@@ -1,0 +1,174 @@
+"""Attempts end with their holders, however a task or client ends; what they had reserved is given back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from distributed import Client, Event, wait
+
+from daskevo.errors import AttemptOver, PutFailed
+from daskevo.ownership.holders import TaskHolder
+from tests.cluster.helpers import (
+    at_rest,
+    chain,
+    coordinator_of,
+    evo_cluster,
+    hold_in_task,
+    make,
+    open_here,
+    put_reserved,
+    reserve,
+)
+
+GRAPH, WIDER = chain(8, 6, 3), chain(8, 6, 5)
+
+
+async def reserved_in_task(c: Any, repository: Any, then: str, **options: Any) -> Any:
+    """Submit a task that inherits from "first", and wait until it has."""
+    future = c.submit(
+        hold_in_task, repository, WIDER, "child", then, pure=False, resources={"evaluation": 1}, **options
+    )
+    await Event("reserved-child").wait(timeout=30)
+    return future
+
+
+async def nothing_left(s: Any, repository: Any, *providers: Any) -> None:
+    """Wait until the task's attempt is settled, and see that it has left nothing."""
+    core = coordinator_of(s)._core
+    while core.live():
+        await asyncio.sleep(0.01)
+    await at_rest(s, *providers)
+    assert (await repository.stats())["references"] == 1  # first's own
+    verification = await repository.verify()
+    assert verification.clean, verification.differences
+
+
+@pytest.mark.parametrize("way", ["returns", "raises", "is cancelled", "is released", "loses its worker", "reschedules"])
+def test_a_task_that_ends_without_a_put_leaves_nothing(way: str) -> None:
+    @evo_cluster()
+    async def run(c: Any, s: Any, provider: Any, trainer: Any) -> None:
+        repository = await open_here(c, None)
+        await make(repository, GRAPH, "first", seed=1)
+        then = {"raises": "raise", "reschedules": "reschedule"}.get(way, "return")
+        future = await reserved_in_task(c, repository, then)
+        (holder,) = {holder for holder, _ in coordinator_of(s)._core.live().values()}
+        assert isinstance(holder, TaskHolder)
+        assert (holder.key, holder.worker) == (future.key, trainer.address)
+        assert (await repository.stats())["references"] == 2
+        if way == "is cancelled":
+            await c.cancel([future])
+        elif way == "is released":
+            future.release()
+        elif way == "loses its worker":
+            await trainer.close(executor_wait=False)
+        elif way == "reschedules":
+            await Event("reserved-child").clear()
+            await Event("go").set()
+            # The same key runs again: another run, another holder, another attempt.
+            await Event("reserved-child").wait(timeout=30)
+            (again,) = {holder for holder, _ in coordinator_of(s)._core.live().values()}
+            assert (again.key, again.run_id != holder.run_id) == (holder.key, True)
+            await c.cancel([future])
+        else:
+            await Event("go").set()
+            await wait([future])
+            assert future.status == ("error" if way == "raises" else "finished")
+        await nothing_left(s, repository, provider)
+        await Event("go").set()
+
+    run()
+
+
+@evo_cluster()
+async def test_a_cancelled_task_that_goes_on_cannot_publish(c: Any, s: Any, provider: Any, trainer: Any) -> None:
+    repository = await open_here(c, None)
+    await make(repository, GRAPH, "first", seed=1)
+    future = await reserved_in_task(c, repository, "put")
+    key = future.key
+    assert trainer.state.tasks[key].state == "executing"
+    await c.cancel([future])
+    await nothing_left(s, repository, provider)
+    await Event("go").set()
+    while trainer.active_threads:
+        await asyncio.sleep(0.01)
+    assert (await repository.status("child")).state == "unknown"
+    await nothing_left(s, repository, provider)
+
+
+@evo_cluster(trainers=2)
+async def test_a_task_that_runs_twice_stores_once(c: Any, s: Any, provider: Any, t0: Any, t1: Any) -> None:
+    repository = await open_here(c, None)
+    await make(repository, GRAPH, "first", seed=1)
+    futures = [
+        c.submit(hold_in_task, repository, WIDER, "child", "put", pure=False, resources={"evaluation": 1})
+        for _ in range(2)
+    ]
+    core = coordinator_of(s)._core
+    while len(core.live()) < 2:
+        await asyncio.sleep(0.01)
+    await Event("go").set()
+    assert sorted(await c.gather(futures)) == ["mine", "other"]
+    standing = await repository.status("child")
+    assert standing.labels == ("population:run",)
+    assert (await repository.stats())["references"] == 3  # each one's own, and child's at first
+    assert (await repository.verify()).clean
+
+
+@evo_cluster()
+async def test_a_client_that_leaves_gives_back(c: Any, s: Any, provider: Any, trainer: Any) -> None:
+    repository = await open_here(c, None)
+    await make(repository, GRAPH, "first", seed=1)
+    async with Client(s.address, asynchronous=True) as other:
+        theirs = await open_here(other, None)
+        await reserve(theirs, WIDER, "child")
+        assert (await repository.stats())["references"] == 2
+    await nothing_left(s, repository, provider)
+
+
+@evo_cluster()
+async def test_an_attempt_that_was_ended_cannot_put_but_a_new_one_can(
+    c: Any, s: Any, provider: Any, trainer: Any
+) -> None:
+    repository = await open_here(c, None)
+    await make(repository, GRAPH, "first", seed=1)
+    reservation = await reserve(repository, WIDER, "child")
+    await repository.connection.session.end(reservation.attempt, settled=False)
+    await nothing_left(s, repository, provider)
+    with pytest.raises(PutFailed):
+        await put_reserved(repository, WIDER, reservation)
+    await nothing_left(s, repository, provider)
+    await make(repository, WIDER, "child")
+
+
+def begin_as(repository: Any, holder: Any) -> bool:
+    """Try to begin an attempt as somebody else."""
+    from daskevo.cluster.session import Caller
+
+    connection = repository.connection
+    try:
+        connection.run(connection.session.begin, Caller(holder, holder.key), None)
+    except AttemptOver:
+        return False
+    return True
+
+
+@evo_cluster()
+async def test_only_the_run_that_the_scheduler_knows_can_begin(c: Any, s: Any, provider: Any, trainer: Any) -> None:
+    repository = await open_here(c, None)
+    await make(repository, GRAPH, "first", seed=1)
+    future = await reserved_in_task(c, repository, "return")
+    task = s.tasks[future.key]
+    right = TaskHolder(future.key, task.run_id, trainer.address)
+    wrong = [
+        TaskHolder(future.key, task.run_id + 1, trainer.address),
+        TaskHolder(future.key, task.run_id, provider.address),
+        TaskHolder("no such task", task.run_id, trainer.address),
+    ]
+    for holder, expected in [(right, True), *((holder, False) for holder in wrong)]:
+        assert await c.submit(begin_as, repository, holder, pure=False, workers=[provider.address]) is expected
+    await Event("go").set()
+    await future
+    assert not await c.submit(begin_as, repository, right, pure=False, workers=[provider.address])
+    await nothing_left(s, repository, provider)
