@@ -152,6 +152,14 @@ def search(
             callbacks=callbacks,
             epochs=epochs,
         )
+        record.event(
+            "session",
+            "",
+            evaluations=evaluations,
+            time_limit_s=time_limit_s,
+            evaluation_limit_s=evaluation_limit_s,
+            recycle_after=recycle_after,
+        )
         executor = Executor(
             client=repository.client,
             repository=repository,

@@ -1,8 +1,8 @@
-"""The trainers of a cluster as an executor sees them: who is there, who is free, who is being restarted.
+"""The trainers of a cluster as a run sees them: who is there, who is free, who is being restarted.
 
 Trainers are known by name; a nanny's restart keeps the name and changes the address. Dask turns a name into the
-address of that moment when a task is submitted, so a task pinned to a trainer that dies waits for ever: the executor
-watches the addresses and submits again.
+address of that moment when a task is submitted, so a task pinned to a trainer that dies waits for ever: who submits
+must watch the addresses.
 """
 
 from __future__ import annotations
@@ -21,12 +21,28 @@ RESTART_TIMEOUT_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """One trainer at this moment: its name as Dask knows it, its address, evaluations it may run at once."""
+    """One trainer at this moment.
+
+    Parameters
+    ----------
+    name:
+        As Dask knows it (text or number).
+    address:
+        Of its process.
+    slots:
+        Evaluations that it may run at once.
+    nanny:
+        Whether it can be restarted.
+    running, paused:
+        Whether it takes tasks; paused = not, for its memory.
+    """
 
     name: Any
     address: str
     slots: int
     nanny: bool
+    running: bool = True
+    paused: bool = False
 
 
 class Trainers:
@@ -37,7 +53,7 @@ class Trainers:
     client:
         A synchronous Dask client.
     restarted:
-        Called from another thread when a restart has ended: name, and an error or None.
+        Called from another thread when a restart has ended, with the name, and an error or None.
     """
 
     def __init__(self, client: Any, restarted: Callable[[str, Exception | None], None]) -> None:
@@ -57,17 +73,20 @@ class Trainers:
         """
         try:
             workers = self._client.scheduler_info(n_workers=-1)["workers"]
-        except (OSError, TimeoutError, ValueError, KeyError) as error:
+        except (OSError, TimeoutError, RuntimeError, ValueError, KeyError, AttributeError) as error:
             raise SchedulerUnreachable(
-                f"the scheduler at {self._client.scheduler_address()} does not answer: {error or type(error).__name__}"
-                if hasattr(self._client, "scheduler_address")
-                else f"the scheduler does not answer: {error or type(error).__name__}"
+                f"the scheduler does not answer any more ({error or type(error).__name__}); what was "
+                "finished is in the "
+                "run's record: start the cluster again and run the same command to go on"
             ) from error
         found: dict[str, Trainer] = {}
         for address, worker in workers.items():
             slots = int((worker.get("resources") or {}).get(EVALUATION, 0))
-            if slots and worker.get("status", "running") == "running":
-                found[str(worker["name"])] = Trainer(worker["name"], address, slots, worker.get("nanny") is not None)
+            status = worker.get("status", "running")
+            if slots and status not in ("closing", "closed", "failed"):
+                nanny = worker.get("nanny") is not None
+                running, paused = status == "running", status == "paused"
+                found[str(worker["name"])] = Trainer(worker["name"], address, slots, nanny, running, paused)
         for name, trainer in found.items():
             before = self.present.get(name)
             if before is None or before.address != trainer.address:
@@ -76,29 +95,31 @@ class Trainers:
         return found
 
     def free(self) -> list[Trainer]:
-        """Return trainers with a free slot, once per slot, the idlest first, in the order of their names."""
-        slots = [
-            (len(self.used.get(name, ())) + taken, name)
-            for name, trainer in self.present.items()
-            if name not in self.restarting
-            for taken in range(trainer.slots - len(self.used.get(name, ())))
-        ]
+        """Return trainers with a free slot, once per slot, the idlest first, then in the order of their names."""
+        slots: list[tuple[int, str]] = []
+        for name, trainer in self.present.items():
+            if trainer.running and name not in self.restarting:
+                used = len(self.used.get(name, ()))
+                slots += [(taken, name) for taken in range(used, trainer.slots)]
         return [self.present[name] for _, name in sorted(slots)]
 
     @property
     def slots(self) -> int:
+        """Evaluations that may run at once."""
         return sum(trainer.slots for trainer in self.present.values())
 
     def take(self, name: str, key: str) -> None:
+        """Note that an evaluation was sent to a trainer."""
         self.used.setdefault(name, set()).add(key)
 
     def give_back(self, name: str, key: str, *, evaluated: bool) -> None:
+        """Note that a trainer is done with an evaluation."""
         self.used.get(name, set()).discard(key)
         if evaluated:
             self.evaluations[name] = self.evaluations.get(name, 0) + 1
 
     def restart(self, name: str) -> bool:
-        """Restart a trainer's process, beside everything else; False if it has no nanny to do so."""
+        """Restart a trainer's process beside everything else; False if it has no nanny to do so."""
         trainer = self.present.get(name)
         if trainer is None or not trainer.nanny:
             return False
@@ -111,6 +132,12 @@ class Trainers:
         failure: Exception | None = None
         try:
             self._client.restart_workers([trainer.address], timeout=RESTART_TIMEOUT_S, raise_for_error=False)
-        except Exception as error:  # noqa: BLE001 - handed to the executor, which looks who is there
+        except Exception as error:  # noqa: BLE001 - handed on to the run, which looks who is there
             failure = error
         self._restarted(str(trainer.name), failure)
+
+    def has_restarted(self, name: str) -> None:
+        """Take a trainer back in after its restart."""
+        self.restarting.discard(name)
+        self.evaluations[name] = 0
+        self.refresh()

@@ -1,0 +1,324 @@
+"""Evaluations on their way: submitted as futures, watched, landed with a report, or to be submitted again.
+
+What happens on the cluster arrives in one inbox, so that a run lives in one thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from daskevo.errors import ClusterError, NoTrainer
+from daskevo.runs import RunRecord, Unit
+from daskevo.search import Failure, FailureKind, Report, Request
+from daskevo_workflows.evaluation import EVENTS, Assignment, evaluate
+from daskevo_workflows.trainers import Trainer, Trainers
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 1.0
+"""How often limits and trainers are looked at when nothing else happens."""
+SETUP_S = 180.0
+"""What a trainer may take, beyond an evaluation's limit, to import Keras and prepare the data."""
+MATCH_S = 15.0
+"""What the query of a batch may take; after that each evaluation asks for itself."""
+NO_TRAINER_S = 60.0
+"""How long to wait for a first trainer, or for another when all are gone."""
+DEATHS = 2
+"""Trainers that an evaluation may lose before it counts as failed: one loss may be the machine's fault."""
+
+
+class Landed(NamedTuple):
+    """A request that is no longer on its way: with its report, or None = submit it again."""
+
+    request: Request
+    report: Report | None
+
+
+@dataclass
+class Flight:
+    """One evaluation on its way; `submitted`, `begun` and `ready` by this process' monotonic clock."""
+
+    request: Request
+    unit: Unit
+    trainer: Trainer
+    future: Any
+    matches: Any
+    submitted: float
+    begun: float | None = None
+    ready: float | None = None
+
+    @property
+    def place(self) -> str:
+        return str(self.trainer.name)
+
+
+class Flights:
+    """All evaluations of a run that are on their way.
+
+    Parameters
+    ----------
+    client:
+        A synchronous Dask client.
+    repository:
+        To submit queries as futures.
+    record:
+        Where units and events are noted.
+    evaluation_limit_s:
+        Longest that an evaluation may take once its trainer is ready; None = no limit.
+    recycle_after:
+        Evaluations after which an idle trainer is restarted; None = never.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        repository: Any,
+        record: RunRecord,
+        evaluation_limit_s: float | None,
+        recycle_after: int | None,
+    ) -> None:
+        self.client = client
+        self.repository = repository
+        self.record = record
+        self.limit_s = evaluation_limit_s
+        self.recycle_after = recycle_after
+        self._inbox: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self._flights: dict[str, Flight] = {}
+        self._deaths: dict[int, int] = {}
+        self._watched = 0.0
+        self._alone_since: float | None = None
+        self.trainers = Trainers(client, lambda name, error: self._inbox.put(("restarted", (name, error))))
+        self.unmatched: set[int] = set()
+        client.subscribe_topic(EVENTS, lambda event: self._inbox.put(("said", event[1])))
+
+    def close(self) -> None:
+        """Cancel what is on its way and stop listening. Trainers notice after the current batch."""
+        flights, self._flights = list(self._flights.values()), {}
+        try:
+            if flights:
+                self.client.cancel([flight.future for flight in flights], force=True)
+            self.client.unsubscribe_topic(EVENTS)
+        except (OSError, TimeoutError, RuntimeError, ValueError, ClusterError) as error:
+            logger.warning("tasks on their way could not be cancelled: %s", error)
+        for flight in flights:
+            self.record.unit_ended(flight.unit.key, "cancelled")
+
+    @property
+    def requests(self) -> list[Request]:
+        return [flight.request for flight in self._flights.values()]
+
+    def __len__(self) -> int:
+        return len(self._flights)
+
+    # Submitting
+
+    def submit(
+        self,
+        units: Sequence[Unit],
+        assignments: Sequence[Assignment],
+        places: Sequence[Trainer],
+        graphs: Mapping[int, Any],
+    ) -> None:
+        """Submit a batch: futures that ask the providers, their reduction, and an evaluation per assignment.
+
+        Parameters
+        ----------
+        units:
+            The batch's plan; in the record already.
+        assignments, places:
+            One per evaluation, and the trainer it goes to.
+        graphs:
+            Architecture graphs by request number.
+        """
+        match = next((unit for unit in units if unit.kind == "match"), None)
+        matches, positions = None, {}
+        if match is not None:
+            matches = self.repository.query_futures([graphs[number] for number in match.numbers], client=self.client)
+            matches.add_done_callback(lambda done: self._inbox.put(("matched", match.key)))
+            positions = {number: position for position, number in enumerate(match.numbers)}
+        by_key = {unit.key: unit for unit in units}
+        for assignment, trainer in zip(assignments, places, strict=True):
+            position = positions.get(assignment.request.number)
+            future = self.client.submit(
+                evaluate,
+                assignment,
+                None if position is None else matches,
+                position or 0,
+                key=assignment.key,
+                workers=[trainer.name],
+                allow_other_workers=False,
+                resources={"evaluation": 1},
+                pure=False,
+            )
+            self._flights[assignment.key] = Flight(
+                request=assignment.request,
+                unit=by_key[assignment.key],
+                trainer=trainer,
+                future=future,
+                matches=None if position is None else matches,
+                submitted=time.monotonic(),
+            )
+            self.trainers.take(str(trainer.name), assignment.key)
+            future.add_done_callback(lambda done, key=assignment.key: self._inbox.put(("done", key)))
+
+    # What happens on the cluster
+
+    def wait(self, timeout_s: float) -> Iterator[Landed]:
+        """Wait for something to happen; yield what has landed, then look at limits and trainers.
+
+        Raises
+        ------
+        NoTrainer, SchedulerUnreachable
+        """
+        try:
+            kind, what = self._inbox.get(timeout=timeout_s) if timeout_s else self._inbox.get_nowait()
+            while True:
+                yield from getattr(self, f"_on_{kind}")(what)
+                kind, what = self._inbox.get_nowait()
+        except queue.Empty:
+            pass
+        yield from self._watch()
+
+    def _on_said(self, message: Mapping[str, Any]) -> Iterator[Landed]:
+        flight = self._flights.get(message["key"])
+        if flight is not None and message["what"] in ("begun", "ready"):
+            setattr(flight, message["what"], time.monotonic())
+        yield from ()
+
+    def _on_restarted(self, what: tuple[str, Exception | None]) -> Iterator[Landed]:
+        name, error = what
+        self.trainers.has_restarted(name)
+        if error is not None:
+            self._note("restart failed", f"{name}: {error}", worker=name)
+        yield from ()
+
+    def _on_matched(self, key: str) -> Iterator[Landed]:
+        self.record.unit_ended(key, "done")
+        yield from ()
+
+    def _on_done(self, key: str) -> Iterator[Landed]:
+        flight = self._flights.get(key)
+        if flight is None:
+            return
+        if flight.future.status == "finished":
+            report: Report = flight.future.result()
+            self._land(flight, "done" if report.status == "finished" else "failed", report.started, report.ended)
+        elif flight.future.status == "error":
+            error = flight.future.exception()
+            if type(error).__name__ == "KilledWorker":
+                yield self._lost(flight, f"its trainer died: {error}")
+                return
+            self._land(flight, "failed")
+            report = failed(flight.request, "error", f"{type(error).__name__}: {error}", flight.place)
+        else:
+            self.trainers.refresh()  # raises if it is the scheduler that is gone
+            self._land(flight, "cancelled")
+            report = failed(flight.request, "cancelled", "its task was cancelled by somebody else", flight.place)
+        self._recycle(flight.place)
+        yield Landed(flight.request, report)
+
+    def _land(self, flight: Flight, state: str, started: float | None = None, ended: float | None = None) -> None:
+        del self._flights[flight.unit.key]
+        self.trainers.give_back(flight.place, flight.unit.key, evaluated=state in ("done", "failed"))
+        self.record.unit_ended(flight.unit.key, state, started, ended)
+        flight.future.release()
+
+    # Limits and trainers
+
+    def _recycle(self, name: str) -> None:
+        """Restart a trainer that has trained its share of models: training leaks memory, whatever one clears."""
+        trainer = self.trainers.present.get(name)
+        evaluations = self.trainers.evaluations.get(name, 0)
+        if trainer is None or self.trainers.used.get(name) or name in self.trainers.restarting:
+            return
+        if (self.recycle_after and evaluations >= self.recycle_after) or trainer.paused:
+            why = "paused for its memory" if trainer.paused else f"after {evaluations} evaluations"
+            if self.trainers.restart(name):
+                self._note("recycled", f"{name} {why}", worker=name)
+
+    def _watch(self) -> Iterator[Landed]:
+        now = time.monotonic()
+        if now - self._watched < TICK_S:
+            return
+        self._watched = now
+        before = set(self.trainers.present)
+        present = self.trainers.refresh()
+        if set(present) != before:
+            self._note("trainers", f"{len(present)} trainers: {', '.join(sorted(present)) or 'none'}")
+        self._mind_trainers(now)
+        for flight in list(self._flights.values()):
+            there = present.get(flight.place)
+            since = flight.ready if flight.ready is not None else flight.submitted + SETUP_S
+            if there is None or there.address != flight.trainer.address:
+                yield self._lost(flight, f"trainer {flight.place} died or left")
+            elif self._unanswered(flight, now):
+                self.unmatched.add(flight.request.number)
+                yield self._withdraw(flight, "the query of its batch was not answered; it will ask for itself")
+            elif self.limit_s is not None and now - since > self.limit_s:
+                yield self._past_limit(flight, self.limit_s)
+        for name in present:
+            self._recycle(name)
+
+    def _unanswered(self, flight: Flight, now: float) -> bool:
+        """Tell whether a flight waits in vain for its match: the provider's task may be pinned to one that died."""
+        return (
+            flight.matches is not None
+            and flight.begun is None
+            and now - flight.submitted > MATCH_S
+            and not flight.matches.done()
+        )
+
+    def _mind_trainers(self, now: float) -> None:
+        if self.trainers.present or self.trainers.restarting:
+            self._alone_since = None
+            return
+        self._alone_since = self._alone_since or now
+        if now - self._alone_since > NO_TRAINER_S:
+            raise NoTrainer(
+                f"no worker with the resource 'evaluation' for {NO_TRAINER_S:g} s: start some with --resources "
+                "evaluation=1 (daskevo.local_cluster does), then run the same command again to go on"
+            )
+
+    def _past_limit(self, flight: Flight, limit_s: float) -> Landed:
+        """End an evaluation past its limit: cancel first, or the restart would make Dask run it again elsewhere."""
+        flight.future.cancel(force=True)
+        self._land(flight, "cancelled")
+        restarted = self.trainers.restart(flight.place)
+        end = f"its trainer {flight.place} " + ("was restarted" if restarted else "has no nanny and goes on with it")
+        self._note("time limit", f"past {limit_s:g} s; {end}", flight.request.number, worker=flight.place)
+        message = f"the evaluation was past its limit of {limit_s:g} s; {end}"
+        return Landed(flight.request, failed(flight.request, "time limit", message, flight.place))
+
+    def _lost(self, flight: Flight, message: str) -> Landed:
+        """Give back what was lost with its trainer, to be submitted again; twice lost, it has failed."""
+        number = flight.request.number
+        self._deaths[number] = self._deaths.get(number, 0) + 1
+        if self._deaths[number] < DEATHS:
+            return self._withdraw(flight, message)
+        flight.future.cancel(force=True)
+        self._land(flight, "lost")
+        again = f"{message}, for the {DEATHS}nd time under this evaluation"
+        return Landed(flight.request, failed(flight.request, "trainer lost", again, flight.place))
+
+    def _withdraw(self, flight: Flight, message: str) -> Landed:
+        flight.future.cancel(force=True)
+        self._land(flight, "lost")
+        self._note("again", message, flight.request.number, worker=flight.place)
+        return Landed(flight.request, None)
+
+    def _note(self, kind: str, message: str, number: int | None = None, **facts: Any) -> None:
+        logger.info("%s: %s", kind, message)
+        self.record.event(kind, message, number, **facts)
+
+
+def failed(request: Request, kind: FailureKind, message: str, worker: str | None = None) -> Report:
+    """Make the report of a request that failed without one from its trainer."""
+    report = Report(
+        request.number, request.model_id, "failed", failure=Failure(kind, message[:2_000]), ended=time.time()
+    )
+    return replace(report, worker=worker)
