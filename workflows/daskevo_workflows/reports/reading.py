@@ -15,7 +15,7 @@ from daskevo.search import Report, Request
 from daskevo.space import Space
 from daskevo.types import JSON, Objective
 from daskevo_workflows.reports.series import Evaluation, Happening, RunSeries, StorageSample
-from daskevo_workflows.words import say_count
+from daskevo_workflows.words import say_bytes, say_count
 
 SESSION = "session"
 """Kind of the events that say what a process was asked for when it took up the run."""
@@ -240,13 +240,17 @@ def _facts(view: RunView, space: Space | None, sessions: Sequence[Session]) -> d
     return facts
 
 
+def _say_part(name: str, value: JSON) -> str:
+    return say_bytes(value) if name.endswith("_bytes") and type(value) is int else _say(value)
+
+
 def _say(value: JSON) -> str:
     """Say a JSON value in a line for people: ``freeze = prefix, transfer = yes``."""
     match value:
         case dict():
-            return ", ".join(f"{name} = {_say(part)}" for name, part in value.items())
+            return ", ".join(f"{name} = {_say_part(name, part)}" for name, part in value.items()) or "none"
         case list():
-            return " ".join(_say(part) for part in value)
+            return ", ".join(_say(part) for part in value) or "none"
         case bool():
             return "yes" if value else "no"
         case None:

@@ -13,7 +13,7 @@ from daskevo.types import Objective
 
 Status = Literal["finished", "failed", "duplicate"]
 
-PHASES = ("prepare", "query", "build", "inherit", "first_step", "training", "scoring", "put")
+PHASES = ("prepare", "query", "build", "inherit", "compile", "first_step", "training", "scoring", "put")
 """The phases of an evaluation in the order in which they pass; a record may name others, shown after these."""
 
 REPOSITORY_PHASES = frozenset({"query", "inherit", "put"})
@@ -72,6 +72,11 @@ class Evaluation:
     def total_s(self) -> float:
         """Seconds of all phases on the trainer."""
         return math.fsum(self.seconds.values())
+
+    @property
+    def cost_s(self) -> float:
+        """Seconds on the trainer, without what its process prepares once: that is no one evaluation's cost."""
+        return self.total_s - self.seconds.get("prepare", 0.0)
 
 
 @dataclass(frozen=True, slots=True)

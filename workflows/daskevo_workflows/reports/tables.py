@@ -112,13 +112,13 @@ def comparison(runs: Sequence[RunSeries]) -> Table | None:
         _row("running time", [r.runtime_s for r in runs], say_seconds),
         _row(
             "mean seconds of an evaluation",
-            [mean([e.total_s for e in r.finished if e.seconds]) for r in runs],
+            [mean([e.cost_s for e in r.finished if e.seconds]) for r in runs],
             say_seconds,
         ),
-        _row("… of the last quarter", [mean([e.total_s for e in late(r) if e.seconds]) for r in runs], say_seconds),
+        _row("… of the last quarter", [mean([e.cost_s for e in late(r) if e.seconds]) for r in runs], say_seconds),
         _row(
             "deviation of evaluation seconds",
-            [deviation([e.total_s for e in r.finished if e.seconds]) for r in runs],
+            [deviation([e.cost_s for e in r.finished if e.seconds]) for r in runs],
             say_seconds,
         ),
         _row("best quality", [b[0].quality if (b := r.best(1)) else None for r in runs], say_quality, ratios=False),
@@ -183,7 +183,7 @@ def best_models(run: RunSeries) -> Table | None:
                 str(e.number),
                 f"{e.parameters:,}" if e.parameters is not None else "–",
                 say_share(e.frozen_share),
-                say_seconds(e.total_s) if e.seconds else "–",
+                say_seconds(e.cost_s) if e.seconds else "–",
                 _chain(run, e),
                 _choices(e),
             )
@@ -201,7 +201,7 @@ def transfer_summary(run: RunSeries) -> list[tuple[str, str]]:
     saved = [e.full_bytes - e.own_bytes for e in moved if e.full_bytes is not None and e.own_bytes is not None]
     roots = founders(run)
     depths = [len(run.lineage(e.model_id)) - 1 for e in run.finished]
-    first, last = mean([e.total_s for e in early(run) if e.seconds]), mean([e.total_s for e in late(run) if e.seconds])
+    first, last = mean([e.cost_s for e in early(run) if e.seconds]), mean([e.cost_s for e in late(run) if e.seconds])
     return [
         ("inherited a prefix", f"{len(moved)} of {len(able)} evaluations that were allowed to"),
         (

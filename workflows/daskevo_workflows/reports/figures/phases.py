@@ -26,6 +26,7 @@ PHASE_INKS = {
     "query": (d.BLUE, "||"),
     "build": (d.SKY, ""),
     "inherit": (d.BLUE, ""),
+    "compile": (d.SKY, "\\\\\\\\"),
     "first_step": (d.ORANGE, "////"),
     "training": (d.GREEN, ""),
     "scoring": (d.PURPLE, "\\\\\\\\"),
@@ -87,7 +88,8 @@ def phases(runs: Sequence[RunSeries]) -> Drawing | None:
             figure,
             "phases",
             "Where the time of an evaluation goes",
-            "Mean seconds per phase on the trainer; in brackets the number of evaluations.",
+            "Mean seconds per phase on the trainer; in brackets the number of evaluations. "
+            "To prepare is to import Keras and load the data, once per process.",
             words,
             say=False,
         )
