@@ -81,10 +81,12 @@ class Directory:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        found, pause, worker = "no provider serves it", _FIRST_PAUSE_S, None
+        found, pause, worker = "", _FIRST_PAUSE_S, None
         while (left := deadline - loop.time()) > 0:
             place = (await self.table()).places[shard]
-            if place is not None:
+            if place is None:
+                found = "no provider serves it"
+            else:
                 worker, address = place.name, place.address
                 try:
                     value = await self.transport.provider(

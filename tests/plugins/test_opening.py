@@ -1,0 +1,215 @@
+"""Opening: idempotent, several repositories on one cluster, and what is wrong is said with what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+import pytest
+from distributed import Client, Scheduler
+
+import daskevo
+from daskevo.cluster import settings
+from daskevo.errors import (
+    InvalidInput,
+    InvalidName,
+    NoProvider,
+    NotDeployed,
+    RepositoryTaken,
+    RootUnusable,
+    SchedulerUnreachable,
+    ScopeMismatch,
+    VersionMismatch,
+)
+from tests.cluster.helpers import chain, coordinator_of, evo_cluster, make, open_here
+
+GRAPH = chain(8, 6)
+
+
+@evo_cluster(providers=2)
+async def test_opening_again_keeps_what_is_there(c: Any, s: Any, a: Any, b: Any, t: Any) -> None:
+    first, second = await asyncio.gather(open_here(c, None), open_here(c, None))
+    await make(first, GRAPH, "first")
+    third = await open_here(c, None)
+    for repository in (second, third):
+        assert [model.model_id for model in await repository.models()] == ["first"]
+    assert len([name for name in s.plugins if name.startswith("daskevo")]) == 1
+
+
+@evo_cluster()
+async def test_repositories_on_one_cluster_are_apart(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
+    one, two = await open_here(c, tmp_path / "one"), await open_here(c, tmp_path / "two")
+    await make(one, GRAPH, "first")
+    assert await two.models() == []
+    assert await two.best_match([GRAPH]) == [None]
+
+
+@evo_cluster()
+async def test_scopes_are_apart_and_keep_their_objective(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
+    for root in (None, tmp_path / "root"):
+        one = await open_here(c, root, "one")
+        other = await open_here(c, root, "two", objective=None)
+        await make(one, GRAPH, "first")
+        assert await other.best_match([GRAPH]) == [None]
+        assert str((await open_here(c, root, "one", objective=None)).objective) == "max score"
+        with pytest.raises(ScopeMismatch):
+            await open_here(c, root, "one", objective="min loss")
+
+
+@evo_cluster(providers=0, trainers=2)
+async def test_without_a_provider(c: Any, s: Any, a: Any, b: Any) -> None:
+    with pytest.raises(NoProvider, match="resources provider=1"):
+        await open_here(c, None)
+
+
+@evo_cluster()
+async def test_another_version_on_the_cluster(c: Any, s: Any, a: Any, t: Any, monkeypatch: Any) -> None:
+    real = settings.versions()
+    monkeypatch.setattr("daskevo.repository.opening.versions", lambda: {**real, "daskevo": "99.0"})
+    monkeypatch.setattr("daskevo.cluster.deploying.versions", lambda: {**real, "daskevo": "99.0"})
+    with pytest.raises(VersionMismatch, match=r"99\.0") as caught:
+        await open_here(c, None)
+    assert caught.value.found == real
+    monkeypatch.undo()
+    # What failed leaves nothing in the way of the next try.
+    await make(await open_here(c, None), GRAPH, "first")
+
+
+@evo_cluster()
+async def test_another_version_on_a_worker(c: Any, s: Any, a: Any, t: Any, monkeypatch: Any) -> None:
+    def check(theirs: Any, where: str) -> None:
+        raise VersionMismatch(f"{where} runs daskevo 0.0", client=theirs, found={}, where=where)
+
+    monkeypatch.setattr("daskevo_plugins.provider.check_versions", check)
+    with pytest.raises(VersionMismatch, match="worker"):
+        await open_here(c, None)
+
+
+@evo_cluster()
+async def test_a_root_that_a_worker_does_not_see(
+    c: Any, s: Any, a: Any, t: Any, tmp_path: Any, monkeypatch: Any
+) -> None:
+    real = os.access
+    monkeypatch.setattr("os.access", lambda path, mode: "shards" not in str(path) and real(path, mode))
+    with pytest.raises(RootUnusable, match=r"worker .* does not see the root"):
+        await open_here(c, tmp_path / "root")
+    monkeypatch.undo()
+    await make(await open_here(c, tmp_path / "root"), GRAPH, "first")
+
+
+@evo_cluster()
+async def test_a_root_that_cannot_be_made(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(RootUnusable):
+        await open_here(c, tmp_path / "file" / "root")
+
+
+@evo_cluster()
+async def test_a_root_that_another_job_has_open(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
+    await make(await open_here(c, tmp_path / "root"), GRAPH, "first")
+    async with (
+        Scheduler(port=0, dashboard_address=":0", host="127.0.0.1") as second,
+        Client(second.address, asynchronous=True) as other,
+    ):
+        with pytest.raises(RepositoryTaken) as caught:
+            await open_here(other, tmp_path / "root")
+    assert caught.value.address == s.address
+
+
+@evo_cluster()
+async def test_the_same_root_by_another_path(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
+    await make(await open_here(c, tmp_path / "root"), GRAPH, "first")
+    (tmp_path / "link").symlink_to(tmp_path / "root")
+    with pytest.raises(RepositoryTaken, match="another path"):
+        await open_here(c, tmp_path / "link")
+
+
+@evo_cluster()
+async def test_a_memory_budget_that_would_pause_the_workers(c: Any, s: Any, a: Any, t: Any) -> None:
+    with pytest.raises(InvalidInput, match="pauses"):
+        await open_here(c, None, memory=0.9)
+
+
+@evo_cluster()
+async def test_a_scheduler_that_is_gone(c: Any, s: Any, a: Any, t: Any) -> None:
+    repository = await open_here(c, None, timeout_s=2)
+    await s.close()
+    with pytest.raises(SchedulerUnreachable):
+        await repository.connection.session.tick()
+    with pytest.raises(SchedulerUnreachable):
+        await open_here(c, None, timeout_s=2)
+
+
+@evo_cluster()
+async def test_a_cluster_without_the_plugins(c: Any, s: Any, a: Any, t: Any) -> None:
+    repository = await open_here(c, None)
+    coordinator_of(s)._give_up()
+    with pytest.raises(NotDeployed, match=r"daskevo\.open"):
+        await repository.hold("first", "user:me")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"scope": "../x"}, InvalidName),
+        ({"scope": ""}, InvalidName),
+        ({"scope": "x" * 10_000}, InvalidName),
+        ({"shards": 0}, InvalidInput),
+        ({"shards": True}, InvalidInput),
+        ({"durability": "maybe"}, InvalidInput),
+        ({"memory": -1}, InvalidInput),
+        ({"timeout_s": 0}, InvalidInput),
+        ({"objective": "more auc"}, InvalidInput),
+        ({"root": 7}, InvalidInput),
+        ({"root": None}, InvalidInput),
+    ],
+)
+def test_arguments_that_cannot_be(arguments: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        daskevo.open(**{"root": "/tmp/none", "client": None, **arguments})
+
+
+HOSTILE = ["../x", "", "x" * 10_000, "a\x00b", "a\nb", "a/b", ".hidden", 7, None, b"bytes"]
+
+
+@evo_cluster()
+async def test_hostile_ids_and_labels(c: Any, s: Any, a: Any, t: Any) -> None:
+    repository = await open_here(c, None)
+    for name in HOSTILE:
+        for call in (
+            repository.load,
+            repository.read,
+            repository.record,
+            repository.status,
+            repository.retire,
+            repository.lineage,
+            repository.contributors,
+            lambda name: repository.hold(name, "user:me"),
+            lambda name: repository.release(name, "user:me"),
+            lambda name: repository.common_ancestor(name, "first"),
+        ):
+            with pytest.raises(InvalidName):
+                await call(name)
+    for label in ["", "no kind", "user:", "x" * 500, "user:a\nb", 7, None]:
+        for call in (repository.release_label, lambda label: repository.hold("first", label)):
+            with pytest.raises(InvalidName):
+                await call(label)
+
+
+def test_get_repository_outside_a_task() -> None:
+    with pytest.raises(NotDeployed, match="inside a Dask task"):
+        daskevo.get_repository()
+
+
+def scope_of_the_task() -> list[Any]:
+    repository = daskevo.get_repository()
+    return [repository.scope, str(repository.objective), daskevo.get_repository("two").scope, repository.models()]
+
+
+@evo_cluster(combined=1, providers=0, trainers=0)
+async def test_get_repository_in_a_task(c: Any, s: Any, both: Any) -> None:
+    with pytest.raises(NotDeployed):
+        await c.submit(scope_of_the_task, pure=False)
+    await open_here(c, None, "one")
+    assert await c.submit(scope_of_the_task, pure=False) == ["one", "max score", "two", []]
