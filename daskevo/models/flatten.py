@@ -50,8 +50,8 @@ def flatten(model: keras.Model, *, allow_lambda: bool = False) -> FlatModel:
         raise cannot_flatten("no-graph", f"what {describe(model)} does when it is called isn't recorded")
     walk = _Walk(allow_lambda)
     root = _Frame()
-    for tensor in functional.inputs:
-        walk.add_input(root, tensor)
+    for key, tensor in _fed_as(functional):
+        walk.add_input(root, tensor, key)
     inputs = tuple(range(len(walk.vertices)))
     for tensor in functional.outputs:
         walk.follow(root, tensor)
@@ -104,10 +104,11 @@ class _Walk:
             for operation, config in zip(self.operations, self._configs, strict=True)
         )
 
-    def add_input(self, frame: _Frame, tensor: Tensor) -> None:
+    def add_input(self, frame: _Frame, tensor: Tensor, key: JSON) -> None:
         found = origin(tensor)
         assert found is not None, "Keras starts every functional model at Input layers"
-        frame.places[id(tensor)] = (self._add(found[0], Call((), {}, None), [], [tensor]), found[2])
+        call = Call((), {"key": key} if key else {}, None)
+        frame.places[id(tensor)] = (self._add(found[0], call, [], [tensor]), found[2])
 
     def follow(self, frame: _Frame, tensor: Tensor) -> None:
         stack = [(frame, tensor)]
@@ -233,6 +234,19 @@ def _graph_of(model: Any) -> Any:
 
 def _kind(model: Any) -> str:
     return "Sequential" if isinstance(model, keras.Sequential) else "functional"
+
+
+def _fed_as(functional: Any) -> list[tuple[JSON, Tensor]]:
+    """Return (key, tensor) of each input; the key is where it stands if inputs are fed by name, else None.
+
+    Keras sorts inputs in a dict by their names: there, the name says which is which, and the position doesn't.
+    """
+    inputs, _ = structures(functional)
+    found = []
+    for path, tensor in keras.tree.flatten_with_path(inputs):
+        by_name = any(isinstance(step, str) for step in path)
+        found.append(([step if isinstance(step, str) else int(step) for step in path] if by_name else None, tensor))
+    return found
 
 
 def _check_weights(model: keras.Model, operations: list[Any]) -> None:

@@ -1,0 +1,72 @@
+"""Pins what daskevo uses of Keras beyond its public API: if one of these fails, keras_private.py has to change."""
+
+from __future__ import annotations
+
+import keras
+from keras import layers
+
+from daskevo.models import keras_private
+
+
+def test_functional_graphs_and_their_calls() -> None:
+    x = keras.Input((4,), name="a")
+    model = keras.Model(x, layers.Dense(2)(x))
+    assert keras_private.functional_of(model) is model
+    assert keras_private.functional_of(keras.Sequential([x, layers.Dense(2)])).inputs
+    assert keras_private.functional_of(keras.Sequential([layers.Dense(2)])) is None
+    assert keras_private.functional_of(layers.Dense(2)) is None
+    assert keras_private.runs_its_graph(model)
+    assert keras_private.runs_its_graph(keras.Sequential([x]))
+    inputs, outputs = keras_private.structures(keras.Model({"a": x}, [x]))
+    assert list(inputs) == ["a"]
+    assert inputs["a"] is x
+    assert isinstance(outputs, list)
+
+
+def test_histories() -> None:
+    x = keras.Input((4,))
+    dense = layers.Dense(2)
+    y = dense(x)
+    operation, node, slot = keras_private.origin(y)
+    assert (operation, slot) == (dense, 0)
+    assert node.arguments.args == (x,)
+    assert node.outputs == [y]
+    assert not node.is_input
+    assert keras_private.origin(x)[1].is_input
+    assert keras_private.origin(keras.KerasTensor((1,))) is None
+
+
+def test_implicit_masks() -> None:
+    x = keras.Input((4,), dtype="int32")
+    assert keras_private.implicit_mask(x) is None
+    assert keras_private.implicit_mask(layers.Embedding(5, 2, mask_zero=True)(x)).dtype == "bool"
+
+
+def test_sublayers() -> None:
+    wrapper = layers.SpectralNormalization(layers.Dense(2))
+    assert keras_private.with_sublayers(wrapper) == [wrapper, wrapper.layer]
+
+
+def test_names() -> None:
+    assert keras_private.public_name(layers.Dense) == "keras.layers.Dense"
+    assert keras_private.public_name(test_names) is None
+    assert keras_private.public_symbol("keras.layers.Dense") is layers.Dense
+    assert keras_private.public_symbol("os.system") is None
+    assert not keras_private.is_registered([])
+
+
+def test_lookups() -> None:
+    table = layers.StringLookup(vocabulary=["a"])
+    assert list(keras_private.lookup_of(table)) == [table]
+    assert len(list(keras_private.lookup_of(layers.TextVectorization(vocabulary=["a"])))) == 1
+    assert list(keras_private.lookup_of(layers.Dense(2))) == []
+
+
+def test_values() -> None:
+    scope, forget = keras_private.without_values()
+    with scope:
+        variable = layers.Dense(2)
+        variable.build((None, 3))
+    forget()
+    assert not keras_private.has_value(variable.kernel)
+    assert keras_private.has_value(keras.Variable(1.0))
