@@ -223,8 +223,8 @@ class SpillingTensors(Tensors):
     def __getitem__(self, key: TensorKey) -> Array:
         with contextlib.suppress(KeyError):
             return self._buffer.fast[key]  # type: ignore[no-any-return]
-        # zict takes care of a key that is set or deleted while it is read, not of two readers that restore the same
-        # one: the second would bring back what is deleted in between.
+        # zict takes care of a key that is set or deleted while it is read. Of two readers that restore the same one, it
+        # gives the second a KeyError.
         with self._restoring[hash(key) % len(self._restoring)]:
             try:
                 return self._buffer[key]  # type: ignore[no-any-return]

@@ -6,6 +6,7 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,21 +125,27 @@ def test_of_takers_in_a_race_one_wins(root: Root) -> None:
     assert json.loads((root.path / "cluster.json").read_text())["job"] == winners[0].holder.job
 
 
-def test_a_taker_that_reads_the_cluster_file_late_does_not_win_too(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between its list of generations and its choice of a number, another takes the lease and writes cluster.json."""
+@pytest.mark.parametrize(("step", "nth"), [("_generations", 2), ("_cluster_generation", 1)])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_taker_overtaken_between_asking_and_choosing_a_number_does_not_win_too(
+    root: Root, monkeypatch: pytest.MonkeyPatch, step: str, nth: int, before: bool
+) -> None:
     take_lease(root, _holder("0"), _living())
-    generations = module._generations
-    lists = 0
+    original = getattr(module, step)
+    calls = 0
 
-    def overtaken(path: Path) -> list[int]:
-        nonlocal lists
-        lists += 1
-        found = generations(path)
-        if lists == 2:
+    def overtaken(what: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        now = calls == nth
+        if now and before:
+            take_lease(root, _holder("1"), _living())
+        found = original(what)
+        if now and not before:
             take_lease(root, _holder("1"), _living())
         return found
 
-    monkeypatch.setattr(module, "_generations", overtaken)
+    monkeypatch.setattr(module, step, overtaken)
     with pytest.raises(RepositoryTaken, match="job-1"):
         take_lease(root, _holder("2"), _living("1"))
 
@@ -160,6 +167,7 @@ def test_a_taker_that_slept_does_not_slip_in_below_the_winner(root: Root, monkey
     lease = current_lease(root)
     assert lease is not None
     assert (lease.generation, lease.holder.job) == (3, "job-2")
+    assert json.loads((root.path / "cluster.json").read_text())["job"] == "job-2"
 
 
 def test_a_taker_that_died_between_generation_and_cluster_file(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:

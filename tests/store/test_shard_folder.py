@@ -130,6 +130,21 @@ def test_an_opener_overtaken_between_claim_and_epoch_stops_at_once(root: Root, m
     assert _served(root, 1).epoch == 4
 
 
+def test_an_opener_whose_epoch_was_overwritten_by_a_slower_one_removes_nothing(root: Root) -> None:
+    _served(root, 1, "a").close()
+    slow = root.shard(1)
+    slow.open(1)
+    epoch = (slow.path / "epoch").read_bytes()
+    fast = root.shard(1)
+    opening = fast.open(1)
+    (slow.path / "epoch").write_bytes(epoch)
+    with pytest.raises(ShardFenced):
+        fast.serve(opening.records)
+    assert journal_numbers(fast.path) == [3, 2, 1]
+    _served(root, 1, "b")
+    assert _state(root) == ["a", "b"]
+
+
 def test_an_opener_of_an_older_generation_does_not_take_the_shard(root: Root) -> None:
     _served(root, 5, "a")
     with pytest.raises(ShardFenced, match="belongs to generation 5"):

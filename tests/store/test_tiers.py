@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from daskevo.errors import CorruptRecord
-from daskevo.store.segment_tier import SegmentTier
+from daskevo.store.segment import Segment
+from daskevo.store.segment_tier import SegmentTier, TensorKey
 from daskevo.store.shard_folder import segment_name
 from daskevo.store.spill_tier import SpillTier
 from daskevo.store.tiers import DurableTensors, SpillingTensors
@@ -149,6 +153,48 @@ def test_damage_is_an_error_and_the_rest_still_reads(tmp_path: Path) -> None:
         tier[MODEL, ATTEMPT, 1]
     assert caught.value.path == str(path)
     assert tier[MODEL, ATTEMPT, 0].tolist() == list(range(100))
+
+
+def test_what_was_read_before_a_replacement_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tier = DurableTensors(_In(tmp_path), 1 << 20)
+    tier.put(MODEL, ATTEMPT, {0: np.zeros(4)})
+    tier.evict()
+    read = Segment.read
+
+    def overtaken(self: Segment, *args: Any, **kwargs: Any) -> Any:
+        monkeypatch.setattr(Segment, "read", read)
+        found = read(self, *args, **kwargs)
+        tier[MODEL, ATTEMPT, 0] = np.ones(4)
+        return found
+
+    monkeypatch.setattr(Segment, "read", overtaken)
+    assert tier[MODEL, ATTEMPT, 0].tolist() == [0, 0, 0, 0]
+    assert tier[MODEL, ATTEMPT, 0].tolist() == [1, 1, 1, 1]
+
+
+def test_two_readers_of_a_spilled_tensor_both_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tier = SpillingTensors(tmp_path / "spill", 1 << 20)
+    tier.put(MODEL, ATTEMPT, {0: np.zeros(4)})
+    tier.evict()
+    read = SpillTier.__getitem__
+    entered = threading.Event()
+    turns = iter([1, 2])
+
+    def slow(self: SpillTier, which: TensorKey) -> Any:
+        if next(turns) == 1:
+            # Were the second let in, it would be here before this one is done.
+            entered.wait(0.3)
+        else:
+            entered.set()
+        return read(self, which)
+
+    monkeypatch.setattr(SpillTier, "__getitem__", slow)
+    with ThreadPoolExecutor(2) as pool:
+        readers = [pool.submit(tier.read, [(MODEL, ATTEMPT, 0)]) for _ in range(2)]
+        for reader in readers:
+            assert reader.result()[MODEL, ATTEMPT, 0].tolist() == [0, 0, 0, 0]
+    assert len(tier) == 1
+    assert tier.memory_bytes == tier.payload_bytes == 32
 
 
 def test_leftovers_of_a_dead_process_are_removed_from_the_scratch_folder(tmp_path: Path) -> None:
