@@ -70,7 +70,7 @@ def snapshot(array: Any) -> Array:
     """
     result = portable(array)
     if result.flags.writeable:
-        if result is array or np.shares_memory(result, array):
+        if np.may_share_memory(result, np.asarray(array)):
             memory = aligned_empty(result.nbytes)
             memory[:] = raw(result)
             result = view(memory, TensorSpec.of(result))
