@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -124,29 +125,24 @@ class OfflineConnection:
         with ThreadPoolExecutor(8) as threads:
             for served in threads.map(lambda number: _look_at(self.root, number, tensors), range(self.root.shards)):
                 transport.host.take(served, {m: summary_of(r) for m, r in published(served.shard).items()})
-        self._loop = LoopThread()
 
     def caller(self) -> Caller:
         return Caller(ClientHolder("no cluster"))
 
     def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> Any:
-        return self._loop.run(function(*arguments))
+        return asyncio.run_coroutine_threadsafe(function(*arguments), _loop()).result()
 
     def repair(self) -> None:
         """Take the root's lease and a generation of its own, and audit all shards."""
         repair(self.root, self.session.timeout_s)
 
 
-class LoopThread:
-    """An event loop in a thread of its own, for code that has none."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="daskevo-offline", daemon=True).start()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there and wait for it."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop that serves all looks of this process, in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="daskevo-offline", daemon=True).start()
+    return loop
 
 
 def _locator(root: Root) -> Callable[[ModelId, Attempt], Path]:

@@ -6,6 +6,7 @@ answer.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -20,8 +21,12 @@ from daskevo.cluster.session import Session
 from daskevo.errors import NoProvider, NotDeployed
 from daskevo.graph import ArchitectureGraph
 
+TASK_PREFIX = "daskevo-"
+"""Of the keys of queries: the coordinator lets them follow a provider that is started again."""
 QUERY_PRIORITY = 100
 """Queries go before evaluations that wait on the same worker."""
+_PATIENCE_S = 10.0
+_PAUSE_S = 0.02
 
 
 async def query_futures(
@@ -52,16 +57,21 @@ async def query_futures(
     options = {"pure": False, "priority": QUERY_PRIORITY, "allow_other_workers": False}
     found = [
         client.submit(
-            query_provider, key, scope, questions, key=f"daskevo-query-{batch}-{name}", workers=[name], **options
+            query_provider, key, scope, questions, key=f"{TASK_PREFIX}query-{batch}-{name}", workers=[name], **options
         )
         for name in providers
     ]
-    return client.submit(reduce_matches, found, key=f"daskevo-best-{batch}", workers=providers, **options)
+    return client.submit(reduce_matches, found, key=f"{TASK_PREFIX}best-{batch}", workers=providers, **options)
 
 
 def query_provider(key: str, scope: str, questions: list[Any]) -> list[Any]:
     """Answer a batch of queries from the models of the provider on which this task runs."""
-    host = provider_plugin(get_worker(), key).host
+    plugin = provider_plugin(get_worker(), key)
+    deadline = time.monotonic() + _PATIENCE_S
+    # A provider that was just started again is about to get its shards.
+    while plugin.is_provider and not (plugin.host and plugin.host.shards) and time.monotonic() < deadline:
+        time.sleep(_PAUSE_S)
+    host = plugin.host
     if host is None:
         raise NotDeployed("this worker holds no shards of the repository: it has no resource 'provider'")
     return host.match(scope, questions, False)["matches"]  # type: ignore[no-any-return]

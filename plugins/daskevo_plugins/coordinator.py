@@ -17,6 +17,7 @@ from typing import Any
 from distributed import SchedulerPlugin
 
 from daskevo.cluster.directory import CALL_TIMEOUT_S, Directory
+from daskevo.cluster.queries import TASK_PREFIX
 from daskevo.cluster.settings import Settings, check_versions
 from daskevo.cluster.transport import NoAnswer, PoolTransport, serve, typed_error, withdraw
 from daskevo.errors import (
@@ -83,6 +84,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._root: Root | None = None
         self._scopes: dict[str, str | None] = {}
         self._troubles: dict[int, tuple[str, str]] = {}
+        self._addresses: dict[str, str] = {}
         self._table_changed = asyncio.Event()
         self._settling = asyncio.Event()
         self._core: Coordinator
@@ -177,6 +179,22 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         """End the holders of a task that leaves the state ``processing``, however it leaves it."""
         if start == "processing" and finish != "processing" and self._started:
             self._end_holders(self._core.holders_of_key(str(key)))
+
+    def add_worker(self, scheduler: Any, worker: str) -> None:
+        """Let queries follow a provider that its nanny started again: same name, another address.
+
+        Dask turns the name that a task is pinned by into an address when the task is submitted.
+        """
+        if not self._started:
+            return
+        name = str(scheduler.workers[worker].name)
+        former = self._addresses.get(name)
+        if former is None or former == worker:
+            return
+        for task in scheduler.tasks.values():
+            pinned = task.worker_restrictions
+            if pinned and former in pinned and str(task.key).startswith(TASK_PREFIX):
+                task.worker_restrictions = (pinned - {former}) | {worker}
 
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
         """End the holders on a worker that left; open its shards elsewhere."""
@@ -275,6 +293,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     def join(self, name: str, address: str) -> dict[str, JSON]:
         """Take a provider in; it gets the shards that nobody has, if shards were given out before."""
         self._core.provider_joined(name, address)
+        self._addresses[name] = address
         self._changed()
         if self._assigned:
             self._spawn(self._assign())

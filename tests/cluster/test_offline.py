@@ -1,0 +1,126 @@
+"""A root without a cluster: the same handle, read-only; repair under a lease of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import daskevo
+from daskevo.errors import InvalidInput, ModelRetired, NotDeployed, RepositoryTaken, RootUnusable, UnknownModel
+from daskevo.ownership.messages import Refer
+from daskevo.ownership.replies import Reserved
+from daskevo.types import ModelId
+from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, reserve, values
+
+GRAPH, WIDER = chain(8, 6, 3), chain(8, 6, 5)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A root with first (retired), second (inherits from it), and bits that nobody gave back; closed."""
+
+    @evo_cluster()
+    async def fill(c: Any, s: Any, a: Any, t: Any) -> None:
+        repository = await open_here(c, tmp_path / "root")
+        await make(repository, GRAPH, "first", seed=1)
+        await make(repository, WIDER, "second", seed=2, score=0.9)
+        connection = repository.connection
+        attempt = await connection.session.begin(connection.caller(), ModelId("child"))
+        refer = Refer(ModelId("second"), ModelId("child"), attempt, frozenset({4, 5}))
+        assert isinstance(await connection.session.send(refer, Reserved), Reserved)
+        await connection.session.end(attempt, settled=True)
+        await repository.retire("first")
+        await at_rest(s, a)
+
+    fill()
+    return tmp_path / "root"
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_look_reads_everything_and_changes_nothing(root: Path) -> None:
+    before = files(root)
+    repository = daskevo.open(root, "test")
+    assert str(repository.objective) == "max score"
+    assert [(model.model_id, model.quality) for model in repository.models()] == [("second", 0.9)]
+    assert repository.best_match([WIDER, chain(3)])[0].model_id == "second"
+    np.testing.assert_array_equal(repository.read("second", [1])[1, 0], values(GRAPH, 1)[0])
+    assert [record.model_id for record in repository.lineage("second")] == ["second", "first"]
+    assert repository.common_ancestor("second", "first") == "first"
+    assert repository.status("first").state == "retired"
+    assert [share.owner for share in repository.contributors("second")] == ["first", "second"]
+    assert repository.stats()["models"] == 1
+    assert [difference.kind for difference in repository.verify().differences] == ["leftover reference"]
+    with pytest.raises(UnknownModel):
+        repository.record("third")
+    with pytest.raises(ModelRetired):
+        repository.read("first")
+    for call in (
+        lambda: repository.hold("second", "user:me"),
+        lambda: repository.release("second", "user:kept"),
+        lambda: repository.retire("second"),
+        lambda: repository.release_label("user:kept"),
+    ):
+        with pytest.raises(NotDeployed, match="client="):
+            call()
+    with pytest.raises(InvalidInput):
+        pickle.dumps(repository)
+    assert files(root) == before
+
+
+def test_repair_takes_a_generation_of_its_own(root: Path) -> None:
+    repository = daskevo.open(root, "test")
+    verification = repository.verify(repair=True)
+    assert verification.clean, verification.differences
+    assert [model.model_id for model in repository.models()] == ["second"]
+    assert {path.name for path in root.glob("generation.*")} == {"generation.2"}
+    # The next cluster goes on.
+    read = {}
+
+    @evo_cluster()
+    async def reopen(c: Any, s: Any, a: Any, t: Any) -> None:
+        again = await open_here(c, root)
+        read.update(await again.read("second"))
+        child = await reserve(again, WIDER, "child")
+        assert child.ancestor is not None
+        assert (await again.verify()).clean
+
+    reopen()
+    np.testing.assert_array_equal(read[3, 1], values(WIDER, 2)[5])
+
+
+def test_a_root_that_is_open_can_be_looked_at_but_not_repaired(tmp_path: Path) -> None:
+    @evo_cluster()
+    async def run(c: Any, s: Any, a: Any, t: Any) -> None:
+        repository = await open_here(c, tmp_path / "root")
+        await make(repository, GRAPH, "first", seed=1)
+        await reserve(repository, WIDER, "child")
+
+        def look() -> None:
+            offline = daskevo.open(tmp_path / "root", "test")
+            assert offline.verify().clean  # what is live gets no verdict
+            assert len(offline.read("first")) == 6
+            with pytest.raises(RepositoryTaken):
+                offline.verify(repair=True)
+
+        await asyncio.to_thread(look)
+
+    run()
+
+
+@pytest.mark.parametrize("what", ["missing", "empty", "file"])
+def test_no_repository_there(what: str, tmp_path: Path) -> None:
+    path = tmp_path / "root"
+    if what == "empty":
+        path.mkdir()
+    if what == "file":
+        path.write_text("")
+    with pytest.raises(RootUnusable):
+        daskevo.open(path)

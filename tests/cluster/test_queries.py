@@ -1,0 +1,98 @@
+"""Queries: direct and as futures the same answer, the maximum over all providers; partial answers say so."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from distributed import Event, Worker
+
+from daskevo.catalogue import PrefixIndex
+from daskevo.cluster.matching import Question, best_of
+from daskevo.cluster.transport import operation
+from daskevo.errors import InvalidInput
+from tests.cluster.helpers import chain, evo_cluster, make, open_here, plugin_of
+
+MODELS = {f"m{n}": (chain(8, 4 + n % 3, 3 + n % 2), n / 10) for n in range(10)}
+QUERIES = [chain(8, 4, 3), chain(8, 5), chain(8, 9), chain(3)]
+
+
+@evo_cluster(providers=3, trainers=0)
+async def test_all_ways_give_the_one_answer(c: Any, s: Any, *providers: Any) -> None:
+    repository = await open_here(c, None)
+    index = PrefixIndex()
+    for name, (graph, score) in MODELS.items():
+        stored = await make(repository, graph, name, keep=False, score=score)
+        index.insert("test", stored.record.model_id, graph.ids, score, stored.record.created)
+    for weigh in ("vertex", "bytes"):
+        expected = [
+            index.best("test", question.ids, question.weights)
+            for question in (Question.of(graph, weigh) for graph in QUERIES)
+        ]
+        found = await repository.best_match(QUERIES, weigh)
+        assert list(found) == expected
+        assert found.partial == {}
+        future = repository.query_futures(QUERIES, weigh)
+        assert list(await (await future)) == expected
+    assert expected[0] is not None
+    assert len([worker for worker in providers if len(plugin_of(worker).host.index)]) == 3
+    with pytest.raises(InvalidInput):
+        repository.best_match(QUERIES, "layers")
+
+
+@evo_cluster(providers=2)
+async def test_query_futures_are_pinned_by_name_and_need_no_trainer(c: Any, s: Any, a: Any, b: Any, t: Any) -> None:
+    repository = await open_here(c, None)
+    await make(repository, QUERIES[0], "first")
+    busy = [c.submit(lambda: Event("go").wait(timeout=30), pure=False, workers=[t.address]) for _ in range(3)]
+    while not t.state.executing_count:
+        await asyncio.sleep(0.01)
+    future = await repository.query_futures(QUERIES[:1])
+    (match,) = await future
+    assert match.model_id == "first"
+    queries = [task for key, task in s.tasks.items() if str(key).startswith("daskevo-query")]
+    assert sorted(sorted(task.worker_restrictions) for task in queries) == sorted([[a.address], [b.address]])
+    await Event("go").set()
+    await c.gather(busy)
+
+
+@evo_cluster()
+async def test_query_futures_follow_a_provider_that_is_started_again(
+    c: Any, s: Any, a: Any, t: Any, tmp_path: Any
+) -> None:
+    repository = await open_here(c, tmp_path / "root")
+    await make(repository, QUERIES[0], "first")
+    busy = [
+        c.submit(lambda: Event("go").wait(timeout=30), pure=False, workers=[a.address], priority=200) for _ in range(2)
+    ]
+    while a.state.executing_count < 2:
+        await asyncio.sleep(0.01)
+    future = await repository.query_futures(QUERIES[:1])
+    await a.close(executor_wait=False)
+    await Event("go").set()
+    async with Worker(s.address, nthreads=2, resources={"provider": 1}, name=a.name) as again:
+        assert again.address != a.address
+        (match,) = await future
+        assert match.model_id == "first"
+    del busy
+
+
+@evo_cluster(providers=2)
+async def test_a_provider_that_gives_no_answer_makes_it_partial(c: Any, s: Any, a: Any, b: Any, t: Any) -> None:
+    repository = await open_here(c, None, timeout_s=1)
+    for name, (graph, score) in MODELS.items():
+        await make(repository, graph, name, keep=False, score=score)
+    key = repository.settings.key
+
+    async def never(**arguments: Any) -> None:
+        await asyncio.sleep(60)
+
+    a.handlers[operation("provider", key, "match")] = never
+    found = await repository.best_match(QUERIES)
+    assert list(found.partial) == [str(a.name)]
+    assert found[0] == plugin_of(b).host.index.best("test", QUERIES[0].ids)
+
+
+def test_the_reduction_of_nothing() -> None:
+    assert best_of([[None, None], [None, None]]) == (None, None)

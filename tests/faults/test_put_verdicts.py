@@ -1,0 +1,242 @@
+"""Put's three verdicts when messages are lost, late or doubled, and providers are full or silent at exact points."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from daskevo.cluster.transport import operation
+from daskevo.errors import PutFailed, PutUnknown, RootUnusable
+from daskevo.ownership.messages import Abort, Put, message_from_wire
+from daskevo.types import ModelId
+from tests.cluster.helpers import (
+    at_rest,
+    chain,
+    coordinator_of,
+    evo_cluster,
+    make,
+    open_here,
+    plugin_of,
+    put_reserved,
+    reserve,
+    values,
+)
+
+GRAPH, WIDER = chain(8, 6, 3), chain(8, 6, 5)
+
+
+class Intercept:
+    """Stands before one operation of a provider.
+
+    Parameters
+    ----------
+    before, after:
+        What happens to a message before it is carried out, and to its answer: nothing, ``"lose"`` (it is never
+        answered), ``"refuse"`` (an error).
+    which:
+        Says of the arguments whether they are meant.
+    """
+
+    def __init__(
+        self,
+        worker: Any,
+        repository: Any,
+        method: str,
+        *,
+        before: str = "",
+        after: str = "",
+        which: Callable[[dict[str, Any]], bool] = lambda arguments: True,
+        times: int = 10**6,
+    ) -> None:
+        self.name = operation("provider", repository.settings.key, method)
+        self.handlers, self.real = worker.handlers, worker.handlers[self.name]
+        self.before, self.after, self.which, self.times = before, after, which, times
+        self.seen = 0
+
+        async def handler(**arguments: Any) -> Any:
+            return await self._handle(arguments)
+
+        self.handlers[self.name] = handler
+
+    async def _handle(self, arguments: dict[str, Any]) -> Any:
+        if not self.which(arguments) or self.seen >= self.times:
+            return await self.real(**arguments)
+        self.seen += 1
+        if self.before == "lose":
+            await asyncio.sleep(3600)
+        if self.before == "refuse":
+            return {"error": ["RootUnusable", "the disk is full", {}]}
+        answer = await self.real(**arguments)
+        if self.after == "lose":
+            await asyncio.sleep(3600)
+        return answer
+
+    def stop(self) -> None:
+        self.handlers[self.name] = self.real
+
+
+def is_abort(arguments: dict[str, Any]) -> bool:
+    return any(isinstance(message_from_wire(message), Abort) for message in arguments["messages"])
+
+
+async def _ready(c: Any, root: Any, timeout_s: float = 0.5) -> tuple[Any, Any]:
+    repository = await open_here(c, root)
+    await make(repository, GRAPH, "first", seed=1)
+    repository.connection.session.timeout_s = timeout_s
+    return repository, await reserve(repository, WIDER, "child")
+
+
+@evo_cluster()
+async def test_the_answer_is_lost_but_the_put_was_carried_out(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
+    repository, reservation = await _ready(c, tmp_path / "root")
+    lost = Intercept(a, repository, "put", after="lose")
+    stored = await put_reserved(repository, WIDER, reservation, labels=["population:run"])
+    assert lost.seen
+    assert not stored.by_other
+    assert (await repository.status("child")).labels == ("population:run",)
+    assert (await repository.verify()).clean
+
+
+@evo_cluster()
+async def test_the_answer_is_lost_once_and_the_put_is_sent_again(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
+    repository, reservation = await _ready(c, tmp_path / "root", 20)
+    host = plugin_of(a).host
+    real, calls = host.shards[await repository.connection.session.directory.shard_of(ModelId("child"))].put, []
+
+    async def twice(message: Put, header: Any, block: Any) -> Any:
+        calls.append(message)
+        first, second = await asyncio.gather(real(message, header, block), real(message, header, block))
+        assert first == second
+        return first
+
+    for served in host.shards.values():
+        if served.put == real:
+            served.put = twice
+    await put_reserved(repository, WIDER, reservation)
+    assert len(calls) == 1
+    verification = await repository.verify()
+    assert verification.clean, verification.differences
+    assert (verification.models, verification.tensors) == (2, 8)
+
+
+@evo_cluster()
+async def test_the_put_never_arrives(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
+    repository, reservation = await _ready(c, tmp_path / "root")
+    lost = Intercept(a, repository, "put", before="lose")
+    with pytest.raises(PutFailed, match="nothing leaks"):
+        await put_reserved(repository, WIDER, reservation)
+    assert (await repository.status("child")).state == "unknown"
+    assert (await repository.stats())["references"] == 1
+    lost.stop()
+    await make(repository, WIDER, "child")  # a new attempt
+    assert (await repository.verify()).clean
+
+
+@evo_cluster()
+async def test_a_put_that_arrives_after_its_abort(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
+    repository, reservation = await _ready(c, tmp_path / "root")
+    name = operation("provider", repository.settings.key, "put")
+    late: list[dict[str, Any]] = []
+    real = a.handlers[name]
+
+    async def keep(**arguments: Any) -> Any:
+        late.append(arguments)
+        await asyncio.sleep(3600)
+
+    a.handlers[name] = keep
+    with pytest.raises(PutFailed):
+        await put_reserved(repository, WIDER, reservation)
+    answer = await real(**late[0])
+    assert answer["value"]["reason"] == "aborted"
+    assert (await repository.status("child")).state == "unknown"
+    assert not list((tmp_path / "root").rglob("child*.seg"))
+    assert (await repository.verify()).clean
+
+
+@evo_cluster()
+async def test_neither_put_nor_abort_is_answered(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
+    repository, reservation = await _ready(c, tmp_path / "root")
+    puts = Intercept(a, repository, "put", after="lose")
+    aborts = Intercept(a, repository, "ask", before="lose", which=is_abort)
+    with pytest.raises(PutUnknown, match=r"repository\.status"):
+        await put_reserved(repository, WIDER, reservation)
+    puts.stop()
+    aborts.stop()
+    await at_rest(s, a)
+    # It had been carried out before the answer was lost.
+    assert (await repository.status("child")).state == "published"
+    assert coordinator_of(s)._core.live() == {}
+    assert (await repository.verify()).clean
+
+
+@evo_cluster()
+async def test_the_disk_is_full(c: Any, s: Any, a: Any, t: Any, tmp_path: Any, monkeypatch: Any) -> None:
+    repository, reservation = await _ready(c, tmp_path / "root", 20)
+
+    def full(*arguments: Any, **keywords: Any) -> None:
+        raise RootUnusable("no space left", folder=str(tmp_path))
+
+    monkeypatch.setattr("daskevo.store.segment_tier.write_segment", full)
+    with pytest.raises(PutFailed, match="no space left"):
+        await put_reserved(repository, WIDER, reservation)
+    monkeypatch.undo()
+    assert (await repository.stats())["references"] == 1
+    await make(repository, WIDER, "child")
+    assert (await repository.verify()).clean
+
+
+@evo_cluster()
+async def test_a_journal_that_takes_no_record(c: Any, s: Any, a: Any, t: Any, tmp_path: Any, monkeypatch: Any) -> None:
+    repository, reservation = await _ready(c, tmp_path / "root", 20)
+    home = plugin_of(a).host.shards[await repository.connection.session.directory.shard_of(ModelId("child"))]
+    real = home.folder.append
+
+    def full(records: Any, **keywords: Any) -> None:
+        if records:
+            raise RootUnusable("no space left", folder=str(tmp_path))
+        real(records, **keywords)
+
+    home.folder.append = full
+    with pytest.raises(PutUnknown):
+        await put_reserved(repository, WIDER, reservation)
+    assert not list((tmp_path / "root").rglob("child*.seg"))
+    home.folder.append = real
+    coordinator_of(s)._core.resume_settling()
+    coordinator_of(s)._settling.set()
+    await at_rest(s, a)
+    assert (await repository.status("child")).state == "unknown"
+    assert (await repository.stats())["references"] == 1
+    assert (await repository.verify()).clean
+
+
+@evo_cluster(providers=2)
+async def test_owners_may_be_down_during_a_put(c: Any, s: Any, a: Any, b: Any, t: Any, tmp_path: Any) -> None:
+    repository, reservation = await _ready(c, tmp_path / "root", 20)
+    table = await repository.connection.session.directory.table()
+    workers = {worker.address: worker for worker in (a, b)}
+    owner = workers[table.place(ModelId("first")).address]
+    name = next(f"child-{n}" for n in range(99) if table.place(ModelId(f"child-{n}")).address != owner.address)
+    reservation = await reserve(repository, WIDER, name)
+    silent = Intercept(owner, repository, "ask", before="lose")
+    changed = {0: values(WIDER, 7)[0]}
+    stored = await asyncio.wait_for(put_reserved(repository, WIDER, reservation, tensors=changed), 30)
+    silent.stop()
+    assert stored.record.owner_map.entries[0].owner == name
+    assert (await repository.verify(repair=True)).clean
+
+
+@evo_cluster()
+async def test_a_silent_owner_is_passed_over(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
+    repository, reservation = await _ready(c, tmp_path / "root")
+    silent = Intercept(a, repository, "refer", after="lose")
+    again = await reserve(repository, WIDER, "another")
+    assert again.ancestor is None
+    assert list(again.tried) == ["first"]
+    silent.stop()
+    # The refer had been carried out; what it reserved was given back, under an attempt that is over.
+    await put_reserved(repository, WIDER, again, seed=4)
+    await put_reserved(repository, WIDER, reservation)
+    assert (await repository.verify()).clean
