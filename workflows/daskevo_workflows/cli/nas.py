@@ -219,8 +219,10 @@ def _cluster(scheduler: str | None, workers: int | None) -> Iterator[Client]:
     if workers is not None:
         raise InvalidInput("--workers is for a local cluster: the scheduler's cluster has the trainers that it has")
     from distributed import Client
+    from distributed.comm.addressing import get_address_host_port
 
     try:
+        get_address_host_port(scheduler)  # a client of an address that is none tries for half a minute to be closed
         client = Client(scheduler, timeout="15s", set_as_default=False)
     except (OSError, ValueError) as error:
         raise SchedulerUnreachable(
