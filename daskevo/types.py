@@ -6,6 +6,7 @@ import functools
 import math
 import re
 from dataclasses import dataclass
+from reprlib import Repr
 from typing import Any, Literal, NamedTuple, NewType
 
 import ml_dtypes
@@ -143,9 +144,13 @@ def _check_text(text: object, what: str) -> None:
         ) from None
 
 
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+
+
 def _shorten(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:60] + f"... ({len(text)} characters)"
+    # reprlib's, because a hostile value may be too deep for repr.
+    return _SHORT.repr(value)[:160]
 
 
 class Tick(NamedTuple):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from itertools import pairwise
+from reprlib import Repr
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast, get_type_hints
 
 from daskevo.errors import CorruptRecord, InvalidInput
@@ -109,10 +110,13 @@ def decode_kind(value: object, kinds: Mapping[str, type[Wire]], what: str) -> An
     return cls.from_wire(value)
 
 
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+
+
 def shorten(value: object) -> str:
-    """Return a copy of a hostile value that is short enough for a message."""
-    text = repr(value)[:2000] if not isinstance(value, (str, bytes)) else repr(value[:2000])
-    return text if len(text) <= 80 else text[:60] + "..."
+    """Return a copy of a hostile value that is short enough for a message, however long or deep it is."""
+    return _SHORT.repr(value)[:160]
 
 
 def json_value(value: object, depth: int = 0) -> JSON:

@@ -70,6 +70,8 @@ class Shard:
         If the records don't fit each other.
     """
 
+    state_class = ShardState
+
     def __init__(
         self,
         number: int,
@@ -78,7 +80,7 @@ class Shard:
         floor: Tick = write.BEGINNING,
     ) -> None:
         self.number = number
-        self.state = ShardState()
+        self.state = self.state_class()
         for record in records:
             self.state.apply(record)
         if self.state.generation > generation:

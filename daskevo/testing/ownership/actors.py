@@ -105,6 +105,8 @@ def put(
     if narrow and not world.behaviour.narrow_after_publish:
         yield list(narrow)
     tick = yield from _retry(world, Ask("tick", lambda: world.coordinator.tick()))
+    for label in labels:
+        world.promises.issued(model, label, tick or attempt, held=True)
     answer = yield from _stage_and_publish(world, record, dict.fromkeys(labels, tick or attempt))
     if isinstance(answer, say.Verdict) and answer.attempt == attempt and answer.state != "aborted":
         if narrow:

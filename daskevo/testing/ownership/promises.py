@@ -154,9 +154,7 @@ class Promises:
 
     def _labelled_at_publish(self, model: ModelId, labels: Mapping[str, Tick]) -> None:
         for label, tick in labels.items():
-            if tick not in self._issued.get((model, label), {}):
-                self.issued(model, label, tick, held=True)
-                self._answer(model, label, tick)
+            self._answer(model, label, tick)
 
     def _answer(self, model: ModelId, label: str, tick: Tick) -> None:
         key = (model, label)

@@ -1,0 +1,214 @@
+"""The protocol with one of its rules left out at a time, to see that the exploration finds what is lost then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+
+from daskevo.ownership import messages as ask
+from daskevo.ownership import records as write
+from daskevo.ownership import replies as say
+from daskevo.ownership.coordinator import Coordinator
+from daskevo.ownership.holders import Holder
+from daskevo.ownership.model_record import ModelRecord
+from daskevo.ownership.references import numbers_in
+from daskevo.ownership.shard import Decision, Shard
+from daskevo.ownership.state import Effects, ShardState
+from daskevo.testing.ownership import Behaviour, World
+from daskevo.testing.ownership.servers import ServerRules
+from daskevo.types import Attempt, ModelId, Tick
+
+
+def _unflushed(kind: type[write.Record]) -> ServerRules:
+    def decide(shard: Shard, message: ask.Message) -> Decision:
+        decision = shard.decide(message)
+        return replace(decision, flush=False) if any(isinstance(r, kind) for r in decision.records) else decision
+
+    return ServerRules(decide=decide)
+
+
+def _refer_without_looking(shard: Shard, message: ask.Message) -> Decision:
+    decision = shard.decide(message)
+    published = shard.state.references.published
+    if not isinstance(message, ask.Refer) or message.owner not in published:
+        return decision
+    if not isinstance(decision.reply, say.Refused) or decision.reply.reason != "gone":
+        return decision
+    there = message.numbers - decision.reply.missing
+    records = (write.Referred(message.owner, message.model, message.attempt, there),) if there else ()
+    return Decision(say.Reserved(message.owner, published[message.owner]), records, flush=True)
+
+
+def _no_fence_for_unheard(shard: Shard, message: ask.Message) -> Decision:
+    decision = shard.decide(message)
+    if isinstance(message, ask.Abort) and message.attempt not in shard.state.staged.get(message.model, {}):
+        return replace(decision, records=())
+    return decision
+
+
+def _last_message_decides_label(shard: Shard, message: ask.Message) -> Decision:
+    decision = shard.decide(message)
+    if isinstance(message, (ask.Hold, ask.Release)):
+        model = shard.state.models.get(message.model)
+        if model is not None and model.state == "published":
+            if isinstance(message, ask.Hold):
+                record = write.LabelHeld(message.model, message.label, message.tick)
+                return Decision(decision.reply, (record,), flush=True)
+            return shard._release(message.model, model, {message.label: message.tick})
+    return decision
+
+
+def _late_publish_changes_labels(shard: Shard, message: ask.Message) -> Decision:
+    decision = shard.decide(message)
+    again = isinstance(decision.reply, say.Verdict) and decision.reply.state == "published" and not decision.records
+    if isinstance(message, ask.Publish) and again:
+        held = (write.LabelHeld(message.model, label, tick) for label, tick in message.labels.items())
+        return replace(decision, records=tuple(held))
+    return decision
+
+
+def _drop_own_bits_later(shard: Shard, message: ask.Message) -> Decision:
+    decision = shard.decide(message)
+    records = list(decision.records)
+    for record in decision.records:
+        if isinstance(record, write.Retiring):
+            claim = (record.model, shard.state.models[record.model].record.attempt)
+            own = shard.state.references.of(record.model, claim)
+            records += [write.Dropped(record.model, *claim, numbers_in(own))] if own else []
+    return replace(decision, records=tuple(records))
+
+
+class _Without(Shard):
+    """A shard that never refuses for one reason."""
+
+    reasons: tuple[str, ...] = ()
+
+    def _refuse_attempt(self, model_id: ModelId, attempt: Attempt) -> say.Refused | None:
+        refusal = super()._refuse_attempt(model_id, attempt)
+        return None if refusal is not None and refusal.reason in self.reasons else refusal
+
+
+class _WithoutFences(_Without):
+    reasons = ("aborted",)
+
+
+class _WithoutGenerations(_Without):
+    reasons = ("over",)
+
+
+class _SecondPublishWins(_Without):
+    reasons = ("published",)
+
+
+class _StageAfterPublish(Shard):
+    def _refuse_to_stage(self, record: ModelRecord) -> say.Refused | None:
+        refusal = super()._refuse_to_stage(record)
+        taken = refusal is not None and refusal.reason in ("published", "retiring", "retired")
+        return None if taken else refusal
+
+
+class _FencesNotInHead(Shard):
+    def head(self) -> list[write.Record]:
+        return [record for record in super().head() if not isinstance(record, write.Aborted)]
+
+
+class _RetiringKeepsOwnBits(ShardState):
+    def _retire(self, model_id: ModelId, labels: dict[str, Tick]) -> Effects:  # type: ignore[override]
+        claim = (model_id, self.models[model_id].record.attempt)
+        own = self.references.of(model_id, claim)
+        effects = super()._retire(model_id, labels)
+        if own:
+            self.references.alive.setdefault(claim, 0)
+            self.references.alive[claim] |= own
+            self.references.add(model_id, claim, own)
+        return replace(effects, freed={}, segments=())
+
+
+class _RetiringInTwoRecords(Shard):
+    state_class = _RetiringKeepsOwnBits
+
+
+class _NoTombstone(Shard):
+    def apply(self, record: write.Record) -> Effects:
+        effects = super().apply(record)
+        if isinstance(record, write.Retired):
+            del self.state.models[record.model]
+            del self.state.references.published[record.model]
+        return effects
+
+
+class _ReleasedTicksForgotten(Shard):
+    def apply(self, record: write.Record) -> Effects:
+        effects = super().apply(record)
+        for model in self.state.models.values():
+            model.released.clear()
+        return effects
+
+
+class _SharedAttempts(Coordinator):
+    def begin(self, holder: Holder, model: ModelId | None, *, live: bool) -> Attempt | None:
+        for attempt, (_, other) in self.live().items():
+            if live and model is not None and other == model:
+                return attempt
+        return super().begin(holder, model, live=live)
+
+
+class _EndedMayBegin(Coordinator):
+    def begin(self, holder: Holder, model: ModelId | None, *, live: bool) -> Attempt | None:
+        self._attempts._ended.clear()
+        return super().begin(holder, model, live=True)
+
+
+class _OldGenerationsNotOver(Coordinator):
+    def over(self, attempts: Iterable[Attempt]) -> list[bool]:
+        asked = list(attempts)
+        answers = super().over(asked)
+        return [o and p.generation == self.generation for p, o in zip(asked, answers, strict=True)]
+
+
+def _world(
+    rules: ServerRules | None = None,
+    behaviour: Behaviour | None = None,
+    coordinator: type[Coordinator] = Coordinator,
+) -> Callable[[], World]:
+    return partial(World, 2, rules, behaviour, coordinator)
+
+
+SWITCHED_OFF: dict[str, Callable[[], World]] = {
+    "refer refuses what is not there": _world(ServerRules(decide=_refer_without_looking)),
+    "refer is flushed": _world(_unflushed(write.Referred)),
+    "gone: next match under a new attempt": _world(behaviour=Behaviour(new_attempt_after_gone=False)),
+    "stage is refused if aborted": _world(ServerRules(shard=_WithoutFences)),
+    "stage is refused if over by generation": _world(ServerRules(shard=_WithoutGenerations)),
+    "stage is refused if published": _world(ServerRules(shard=_StageAfterPublish)),
+    "first publish wins": _world(ServerRules(shard=_SecondPublishWins)),
+    "published is flushed": _world(_unflushed(write.Published)),
+    "the segment is there before stage": _world(behaviour=Behaviour(segment_before_stage=False)),
+    "a late publish changes no labels": _world(ServerRules(decide=_late_publish_changes_labels)),
+    "narrow after publish": _world(behaviour=Behaviour(narrow_after_publish=False)),
+    "abort before drops": _world(behaviour=Behaviour(abort_before_drops=False, retries=1)),
+    "abort fences what home never heard of": _world(ServerRules(decide=_no_fence_for_unheard)),
+    "aborted is flushed": _world(_unflushed(write.Aborted)),
+    "fences are kept": _world(ServerRules(shard=_FencesNotInHead)),
+    "attempts are never shared": _world(coordinator=_SharedAttempts),
+    "ended is final": _world(coordinator=_EndedMayBegin),
+    "older generations are over": _world(coordinator=_OldGenerationsNotOver),
+    "the highest tick decides about a label": _world(ServerRules(decide=_last_message_decides_label)),
+    "removed labels leave their tick": _world(ServerRules(shard=_ReleasedTicksForgotten)),
+    "hold is flushed": _world(_unflushed(write.LabelHeld)),
+    "release is flushed": _world(_unflushed(write.LabelsReleased)),
+    "retiring is flushed": _world(_unflushed(write.Retiring)),
+    "a label's end is flushed": _world(_unflushed(write.LabelEnded)),
+    "retiring and the drop of own bits are one record": _world(
+        ServerRules(decide=_drop_own_bits_later, shard=_RetiringInTwoRecords)
+    ),
+    "the id is never used again": _world(ServerRules(shard=_NoTombstone)),
+    "settling aborts first": _world(behaviour=Behaviour(settle_aborts_first=False)),
+    "audit: live, no verdict": _world(behaviour=Behaviour(live_gets_no_verdict=False)),
+    "audit: no answer, no verdict": _world(behaviour=Behaviour(silence_is_no_verdict=False)),
+    "audit: published, drop what the map does not use": _world(behaviour=Behaviour(drops_unused_of_published=False)),
+    "files go only by a verdict": _world(behaviour=Behaviour(files_need_a_verdict=False)),
+    "check before the answer": _world(ServerRules(check_epoch=False)),
+    "only the highest journal is read": _world(ServerRules(read_highest_journal_only=False)),
+}
