@@ -1,0 +1,233 @@
+"""The coordinator: ticks, attempts, settling and the shard table."""
+
+from __future__ import annotations
+
+from daskevo.ownership.attempts import Settle
+from daskevo.ownership.coordinator import Coordinator
+from daskevo.ownership.hashing import shard_of
+from daskevo.ownership.holders import ClientHolder, TaskHolder
+from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
+from daskevo.ownership.table import CloseShards, OpenShards, Place, ShardTable
+from daskevo.types import ModelId, Tick
+
+M = ModelId("m")
+FIRST = TaskHolder("train-1", 1, "tcp://10.0.0.1:1")
+SECOND = TaskHolder("train-1", 2, "tcp://10.0.0.2:1")
+CLIENT = ClientHolder("Client-1")
+
+
+def coordinator(generation: int = 3, shards: int = 4, *, durable: bool = True) -> Coordinator:
+    return Coordinator(generation, shards, durable=durable)
+
+
+def begin(c: Coordinator, holder: TaskHolder | ClientHolder, model: ModelId | None = M) -> Tick:
+    attempt = c.begin(holder, model, live=True)
+    assert attempt is not None
+    return attempt
+
+
+def test_ticks_are_ordered_and_never_reused_across_generations() -> None:
+    c = coordinator()
+    ticks = [c.tick(), begin(c, FIRST), c.tick(), coordinator(generation=4).tick()]
+    assert ticks == sorted(set(ticks))
+
+
+def test_only_live_holders_begin() -> None:
+    c = coordinator()
+    assert c.begin(FIRST, M, live=False) is None
+    begin(c, FIRST)
+
+
+def test_ended_is_final_whatever_the_scheduler_says() -> None:
+    c = coordinator()
+    c.holder_ended(FIRST)
+    assert c.begin(FIRST, M, live=True) is None
+    begin(c, SECOND)
+
+
+def test_an_attempt_is_over_when_it_ends_or_its_holder_or_its_generation() -> None:
+    c = coordinator()
+    ended, held, live = begin(c, FIRST), begin(c, SECOND), begin(c, CLIENT)
+    c.end(ended)
+    c.holder_ended(SECOND)
+    assert c.over([ended, held, live, Tick(2, 999)]) == [True, True, False, True]
+
+
+def test_ticks_that_were_never_given_are_not_called_over() -> None:
+    c = coordinator()
+    assert c.over([Tick(3, 1), Tick(4, 1)]) == [False, False]
+    assert coordinator(generation=4).over([Tick(3, 1)]) == [True]
+
+
+def test_end_repeated_or_late_does_nothing() -> None:
+    c = coordinator()
+    attempt = begin(c, FIRST)
+    c.end(attempt)
+    c.end(attempt, settled=False)
+    assert c.holder_ended(FIRST) == []
+    assert c.unsettled() == 0
+
+
+def test_holders_are_found_by_key_worker_and_client() -> None:
+    c = coordinator()
+    for holder in (FIRST, SECOND, CLIENT):
+        begin(c, holder)
+    assert c.holders_of_key("train-1") == [FIRST, SECOND]
+    assert c.holders_of_worker("tcp://10.0.0.2:1") == [SECOND]
+    assert c.holders_of_client("Client-1") == [CLIENT]
+    c.holder_ended(FIRST)
+    assert c.holders_of_key("train-1") == [SECOND]
+    assert c.holders_of_client("Client-2") == []
+
+
+def test_what_ended_without_a_word_is_settled_until_home_has_answered() -> None:
+    c = coordinator()
+    attempt, reading = begin(c, FIRST), begin(c, FIRST, None)
+    due = [Settle(M, attempt), Settle(None, reading)]
+    assert c.holder_ended(FIRST) == due
+    assert c.take_settling() == due
+    assert c.take_settling() == []
+    c.settled(due[1])
+    c.postpone(due[0])
+    assert c.take_settling() == []
+    c.resume_settling()
+    assert c.take_settling() == due[:1]
+    c.settled(due[0])
+    assert c.unsettled() == 0
+
+
+def test_an_end_without_verdict_is_settled_too() -> None:
+    c = coordinator()
+    attempt = begin(c, FIRST)
+    c.end(attempt, settled=False)
+    assert c.over([attempt]) == [True]
+    assert c.take_settling() == [Settle(M, attempt)]
+
+
+def test_postponed_settling_is_due_when_its_home_opens() -> None:
+    c = coordinator()
+    attempt = begin(c, FIRST)
+    (settle,) = c.holder_ended(FIRST)
+    c.take_settling()
+    c.postpone(settle)
+    c.provider_joined("provider-0", "tcp://a")
+    c.assign()
+    home = shard_of(M, 4)
+    assert c.opened((home + 1) % 4, "provider-0")
+    assert c.take_settling() == []
+    assert c.opened(home, "provider-0")
+    assert c.take_settling() == [Settle(M, attempt)]
+
+
+# The shard table
+
+
+def serving(*names: str, durable: bool = True) -> Coordinator:
+    c = coordinator(durable=durable)
+    for name in names:
+        c.provider_joined(name, f"tcp://{name}")
+    for instruction in c.assign():
+        for shard in instruction.shards:
+            assert c.opened(shard, instruction.place.name)
+    return c
+
+
+def names(c: Coordinator) -> list[str | None]:
+    return [place and place.name for place in c.table().places.values()]
+
+
+def test_shards_are_spread_and_served_only_once_opened() -> None:
+    c = coordinator()
+    assert c.assign() == []
+    c.provider_joined("p0", "tcp://p0")
+    c.provider_joined("p1", "tcp://p1")
+    instructions = c.assign()
+    assert instructions == [
+        OpenShards(Place("p0", "tcp://p0"), (0, 2), {}),
+        OpenShards(Place("p1", "tcp://p1"), (1, 3), {}),
+    ]
+    assert c.assign() == []
+    assert names(c) == [None] * 4
+    before = c.table().version
+    assert c.opened(0, "p0")
+    assert names(c) == ["p0", None, None, None]
+    assert c.table().version > before
+    assert c.table().place(M) == c.table().places[shard_of(M, 4)]
+
+
+def test_a_provider_that_left_is_replaced_and_its_late_word_is_ignored() -> None:
+    c = serving("p0", "p1")
+    c.provider_left("p0")
+    assert names(c) == [None, "p1", None, "p1"]
+    assert [i.shards for i in c.assign()] == [(0, 2)]
+    assert not c.opened(0, "p0")
+    assert c.opened(0, "p1")
+    assert c.opened(0, "p1")
+    assert c.table().lost == {}
+
+
+def test_a_provider_that_comes_back_elsewhere_has_nothing_open() -> None:
+    c = serving("p0")
+    c.provider_joined("p0", "tcp://new")
+    assert names(c) == [None] * 4
+    assert c.assign() == [OpenShards(Place("p0", "tcp://new"), (0, 1, 2, 3), {})]
+
+
+def test_joining_again_at_the_same_address_changes_nothing() -> None:
+    c = serving("p0")
+    c.provider_joined("p0", "tcp://p0")
+    assert names(c) == ["p0"] * 4
+
+
+def test_a_fenced_or_failed_shard_is_nobodys() -> None:
+    c = serving("p0", "p1")
+    c.not_served(1, "p0")
+    assert names(c)[1] == "p1"
+    c.not_served(1, "p1")
+    assert names(c)[1] is None
+    (instruction,) = c.assign()
+    c.not_served(1, instruction.place.name)
+    assert c.assign() == [instruction]
+
+
+def test_rebalance_moves_as_few_shards_as_needed() -> None:
+    c = serving("p0")
+    c.provider_joined("p1", "tcp://p1")
+    closing, opening = c.rebalance()
+    assert closing == CloseShards(Place("p0", "tcp://p0"), (0, 1))
+    assert opening == OpenShards(Place("p1", "tcp://p1"), (0, 1), {})
+    assert names(c) == [None, None, "p0", "p0"]
+    assert c.opened(0, "p1")
+    assert c.opened(1, "p1")
+    assert c.rebalance() == []
+
+
+def test_without_a_root_shards_die_with_their_provider_and_begin_anew() -> None:
+    c = serving("p0", "p1", durable=False)
+    before = c.tick()
+    c.provider_left("p0")
+    after = c.tick()
+    lost = c.table().lost
+    assert lost.keys() == {0, 2}
+    assert all(before < floor < after for floor in lost.values())
+    (instruction,) = c.assign()
+    assert instruction.floors == lost
+    c.provider_joined("p2", "tcp://p2")
+    assert c.rebalance() == []
+
+
+def test_models_that_inherit_from_a_lost_shard_are_known() -> None:
+    c = serving("p0", "p1", durable=False)
+    in_lost, elsewhere = (next(ModelId(n) for n in "abcdefgh" if shard_of(ModelId(n), 4) == s) for s in (0, 1))
+    before = c.tick()
+    owner_map = OwnerMap(tuple(OwnerEntry(owner, 0, "0" * 32, 0) for owner in (in_lost, elsewhere)))
+    assert c.table().lost_owners(owner_map, before) == frozenset()
+    c.provider_left("p0")
+    assert c.table().lost_owners(owner_map, before) == {in_lost}
+    assert c.table().lost_owners(owner_map, c.tick()) == frozenset()
+
+
+def test_the_table_survives_the_wire() -> None:
+    table = serving("p0", durable=False).table()
+    assert ShardTable.from_wire(table.to_wire()) == table
+    assert table.shards == 4
