@@ -92,12 +92,12 @@ def dump_json(value: JSON) -> bytes:
         raise InvalidInput(f"a record must be a finite JSON value to be stored: {error}") from error
 
 
-def parse_json(data: bytes, path: str | os.PathLike[str], place: str, offset: int = 0) -> JSON:
+def parse_json(data: bytes, path: str | os.PathLike[str], place: str, offset: int = 0, *, remedy: str = "") -> JSON:
     """Read what `dump_json` wrote; raises CorruptRecord, naming file and place, on anything that isn't strict JSON."""
     try:
         return json.loads(data.decode("utf-8"), parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError) as error:
-        raise corrupt(path, f"{place} isn't JSON: {type(error).__name__}: {error}", offset) from error
+        raise corrupt(path, f"{place} isn't JSON: {type(error).__name__}: {error}", offset, remedy) from error
 
 
 def _refuse(word: str) -> Any:

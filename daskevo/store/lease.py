@@ -21,6 +21,7 @@ from daskevo.store.files import corrupt, create_file, dump_json, parse_json, rea
 from daskevo.store.root import Root
 
 FORMAT = 1
+_REMEDY = "If no job has the repository open, remove this file and try again"
 
 
 def _now() -> str:
@@ -201,19 +202,19 @@ def _generations(path: Path) -> list[int]:
 def _read_generation(root: Root, generation: int) -> Holder | None:
     path = _generation_path(root, generation)
     try:
-        value = parse_json(read_small(path), path, "the lease")
+        value = parse_json(read_small(path), path, "the lease", remedy=_REMEDY)
     except FileNotFoundError:
         return None
     match value:
         case {"format": 1, "generation": found, "holder": dict(holder)} if found == generation:
             return _holder(holder, path)
-    raise corrupt(path, f"no lease of format {FORMAT}: {str(value)[:80]}", 0)
+    raise corrupt(path, f"no lease of format {FORMAT}: {str(value)[:80]}", 0, _REMEDY)
 
 
 def _holder(value: dict[str, Any], path: Path) -> Holder:
     names = Holder.__dataclass_fields__.keys()
     if not names <= value.keys() or not all(isinstance(value[name], str) for name in names):
-        raise corrupt(path, f"no holder of a lease: {str(value)[:80]}", 0)
+        raise corrupt(path, f"no holder of a lease: {str(value)[:80]}", 0, _REMEDY)
     return Holder(**{name: value[name] for name in names})
 
 

@@ -212,6 +212,8 @@ def test_a_damaged_cluster_file_is_replaced(root: Root, content: bytes) -> None:
 def test_a_damaged_generation_file_is_named(root: Root, content: bytes) -> None:
     take_lease(root, _holder("1"), _living())
     (root.path / "generation.1").write_bytes(content)
-    with pytest.raises(CorruptRecord) as caught:
+    with pytest.raises(CorruptRecord, match="remove this file") as caught:
         take_lease(root, _holder("2"), _living())
     assert caught.value.path == str(root.path / "generation.1")
+    (root.path / "generation.1").unlink()
+    assert take_lease(root, _holder("2"), _living()).generation == 2
