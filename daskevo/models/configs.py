@@ -31,17 +31,23 @@ def record_config(operation: Any, *, allow_lambda: bool = False) -> dict[str, JS
     """
     _check_functions(operation, allow_lambda)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Keras warns of lambdas; they are refused, or were opted in
-            serialised = keras.saving.serialize_keras_object(operation)
-            serialised["config"] = {**serialised["config"], **_adapted(operation)}
-            config: dict[str, JSON] = _plain(serialised)
+        serialised = _serialise(operation, allow_lambda)
+        serialised["config"] = {**serialised["config"], **_adapted(operation)}
+        config: dict[str, JSON] = _plain(serialised)
     except Exception as error:
         raise cannot_flatten(
             "config", f"the configuration of {describe(operation)} can't be serialised ({error})", layer=operation.name
         ) from error
     _check_serialised(config, operation, allow_lambda)
     return config
+
+
+def _serialise(operation: Any, allow_lambda: bool) -> dict[str, Any]:
+    if not allow_lambda:
+        return dict(keras.saving.serialize_keras_object(operation))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Keras warns of lambdas, which were opted in
+        return dict(keras.saving.serialize_keras_object(operation))
 
 
 def _plain(value: Any) -> JSON:
@@ -123,31 +129,39 @@ def _check_functions(operation: Any, allow_lambda: bool) -> None:
     for layer in with_sublayers(operation):
         if isinstance(layer, keras.layers.Lambda) and not allow_lambda:
             raise cannot_flatten("lambda", f"{describe(layer)} runs code that no record can hold", layer=layer.name)
-        for name, function in vars(layer).items():
-            # Keras writes some functions by their bare name: a user's (or TensorFlow's) `relu` would pass for its own.
-            if isinstance(function, types.FunctionType) and not name.startswith("_") and name in _config_keys(layer):
-                if function.__name__ == "<lambda>":
-                    if not allow_lambda:
-                        raise cannot_flatten(
-                            "lambda", f"{name} of {describe(layer)} is a lambda", layer=layer.name, argument=name
-                        )
-                elif not _is_known(function):
+        functions = {
+            name: value
+            for name, value in vars(layer).items()
+            if isinstance(value, types.FunctionType) and not name.startswith("_") and not _is_known(value)
+        }
+        own = _own_config(layer) if functions else {}
+        for name, function in functions.items():
+            if name not in own:
+                continue
+            if function.__name__ == "<lambda>":
+                if not allow_lambda:
                     raise cannot_flatten(
-                        "unregistered-function",
-                        f"{name} of {describe(layer)} is the function {function.__module__}.{function.__qualname__}, "
-                        "which is neither Keras' own nor registered",
-                        layer=layer.name,
-                        argument=name,
+                        "lambda", f"{name} of {describe(layer)} is a lambda", layer=layer.name, argument=name
                     )
+            # Keras writes some functions by their bare name: a user's (or TensorFlow's) `relu` would pass for its own.
+            # Another string is the layer's own way to name the function.
+            elif not isinstance(own[name], str) or own[name] == function.__name__:
+                raise cannot_flatten(
+                    "unregistered-function",
+                    f"{name} of {describe(layer)} is the function {function.__module__}.{function.__qualname__}, "
+                    "which is neither Keras' own nor registered",
+                    layer=layer.name,
+                    argument=name,
+                )
 
 
-def _config_keys(layer: Any) -> frozenset[str]:
+def _own_config(layer: Any) -> dict[str, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a lambda, which is refused after this
-            return frozenset(layer.get_config())
+            return dict(layer.get_config())
     except Exception:  # noqa: BLE001 - any error here is reported by record_config, with its reason
-        return frozenset()
+        return {}
 
 
 def _is_known(function: Any) -> bool:

@@ -32,6 +32,13 @@ def inner_arguments(model: Any, functional: Any, node: Any) -> list[Tensor]:
                 model=model.name,
                 argument=name,
             )
+        if value:  # None, or no further keyword arguments
+            raise cannot_flatten(
+                "call-argument",
+                f"the nested {describe(model)} is called with {name!r}, which is recorded in none of its layers",
+                model=model.name,
+                argument=name,
+            )
     expected, _ = structures(functional)
     if isinstance(given, dict) and not isinstance(expected, dict):
         # As Keras does it: a dict for a model without named inputs goes by the names of its Input layers.

@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras import layers
 
 from daskevo.errors import CannotFlatten
-from daskevo.models import flatten
+from daskevo.models import flatten, rebuild
 from daskevo.models.rejections import REASONS
 from tests.models.zoo import Subclassed
 
@@ -132,6 +132,19 @@ def object_as_call_argument() -> keras.Model:
             return x
 
     return on_input(lambda x: Takes()(x, how=object()))
+
+
+@refused("call-argument")
+def nested_with_an_argument_of_its_own() -> keras.Model:
+    inner_input = keras.Input((4,))
+    inner = keras.Sequential([inner_input, TellsMode()])
+    inner._register_call_context_args("mode")
+    return on_input(lambda x: inner(x, mode=True))
+
+
+class TellsMode(layers.Layer):
+    def call(self, x: Any, mode: bool = False) -> Any:
+        return x
 
 
 @refused("lambda")
@@ -253,6 +266,24 @@ def test_lambdas_can_be_opted_in() -> None:
 
     assert [layer.name for layer in flat.graph.layers][1:] == [model.layers[1].name]
     assert flatten(lambda_activation(), allow_lambda=True).graph.parameters == 10
+
+
+def test_a_layer_may_name_its_functions_by_itself() -> None:
+    @keras.saving.register_keras_serializable("daskevo-tests")
+    class Chooses(layers.Layer):
+        def __init__(self, how: str, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.name_of_how = how
+            self.how = {"softly": unregistered, "not": lambda x: x}[how]
+
+        def call(self, x: Any) -> Any:
+            return self.how(x)
+
+        def get_config(self) -> dict[str, Any]:
+            return {**super().get_config(), "how": self.name_of_how}
+
+    soft = flatten(on_input(Chooses("softly"))).graph
+    assert soft.ids == flatten(rebuild(soft)).graph.ids
 
 
 def test_messages_name_the_layer() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -173,36 +170,6 @@ def test_names_inside_wrapped_models_are_positions() -> None:
         return ids(layers.TimeDistributed(inner, name=f"{prefix}_4"), (5, 4))
 
     assert build("x") == build("dense")
-
-
-def test_ids_are_the_same_in_another_process() -> None:
-    build = """
-        import keras
-        from keras import layers
-        x = keras.Input((5, 4))
-        y = layers.Bidirectional(layers.LSTM(3))(x)
-        y = layers.Dense(2, activation="relu")(keras.ops.concatenate([y * 2.0, y], axis=-1))
-        model = keras.Model(x, y)
-    """
-    namespace: dict[str, Any] = {}
-    exec(textwrap.dedent(build), namespace)
-    here = [vertex_id.hex() for vertex_id in flatten(namespace["model"]).graph.ids]
-
-    shift = "import keras\nfor _ in range(3): keras.layers.Dense(1), keras.Input((1,))\n"
-    there = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            shift
-            + textwrap.dedent(build)
-            + "from daskevo.models import flatten\nprint(*[i.hex() for i in flatten(model).graph.ids])",
-        ],
-        env={"PYTHONHASHSEED": "4242", "TF_CPP_MIN_LOG_LEVEL": "3", "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert there.stdout.split() == here
 
 
 def test_an_input_keeps_its_position() -> None:
