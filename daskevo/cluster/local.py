@@ -141,7 +141,8 @@ def local_cluster(
             "host": host,
             "port": 0,
             "dashboard": dashboard_address is not None,
-            "dashboard_address": dashboard_address,
+            # Without a dashboard there is still a server for health and metrics: let it take any port.
+            "dashboard_address": dashboard_address or ":0",
         },
     }
     return LocalEvoCluster(

@@ -1,0 +1,202 @@
+"""Real worker processes: killed providers, everything killed, recycled trainers; what was stored is there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client
+
+import daskevo
+from daskevo.cluster.local import local_cluster, provider_environment, trainer_environment, visible_gpus
+from daskevo.errors import InvalidInput
+from daskevo.types import ModelId
+from tests.cluster.helpers import chain, put_in_task, values
+
+GRAPH, WIDER = chain(8, 6, 3), chain(8, 6, 5)
+SCRIPT = """
+import sys, time
+import daskevo
+from tests.cluster.test_processes import GRAPH, put_plain
+if __name__ == "__main__":
+    with daskevo.local_cluster(trainers=1, dashboard_address=None) as cluster, cluster.get_client() as client:
+        repository = daskevo.open(sys.argv[1], "test", client=client, objective="max score", shards=8)
+        for name in ("one", "two", "three"):
+            client.submit(put_plain, repository, GRAPH, name, resources={"evaluation": 1}, pure=False).result()
+            print("stored", name, flush=True)
+        time.sleep(600)
+"""
+
+
+def put_plain(repository: Any, graph: Any, model_id: str, keep: bool = True) -> str:
+    """Inherit and put in a task, without Keras."""
+    from daskevo.cluster.inheriting import reserve_best
+
+    connection = repository.connection
+    reservation = connection.run(
+        reserve_best, connection.session, connection.caller(), ModelId(model_id), graph, repository.scope
+    )
+    stored = connection.run(put_in_task, repository, connection, graph, reservation)
+    return str(stored.record.model_id)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    with local_cluster(trainers=1, dashboard_address=None) as made:
+        yield made
+
+
+@pytest.fixture
+def client(cluster: Any) -> Iterator[Client]:
+    with Client(cluster) as made:
+        made.wait_for_workers(2, timeout=60)
+        yield made
+
+
+def pid_of(client: Client, name: str) -> int:
+    def pid(dask_worker: Any) -> tuple[str, int]:
+        return dask_worker.name, os.getpid()
+
+    return dict(client.run(pid).values())[name]
+
+
+@pytest.mark.processes
+def test_a_finished_put_survives_its_provider(client: Client, tmp_path: Path) -> None:
+    repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=8)
+    train = {"resources": {"evaluation": 1}, "pure": False}
+    client.submit(put_plain, repository, GRAPH, "first", **train).result(timeout=60)
+    assert client.submit(modules, workers=["provider-0"], pure=False).result(timeout=60) == []
+    os.kill(pid_of(client, "provider-0"), signal.SIGKILL)
+    # Without waiting: who asks meanwhile gets an answer as soon as the nanny has started the provider again.
+    found = repository.read("first")
+    np.testing.assert_array_equal(found[1, 0], values(GRAPH, 5)[0])
+    assert repository.best_match(WIDER)[0].model_id == "first"
+    assert repository.query_futures(WIDER).result(timeout=60)[0].model_id == "first"
+    client.submit(put_plain, repository, WIDER, "second", **train).result(timeout=60)
+    verification = repository.verify()
+    assert verification.clean, verification.differences
+    assert [record.model_id for record in repository.lineage("second")] == ["second", "first"]
+
+
+def modules() -> list[str]:
+    return [name for name in ("tensorflow", "keras") if name in sys.modules]
+
+
+@pytest.mark.processes
+def test_finished_puts_survive_the_death_of_every_process(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    script = tmp_path / "job.py"
+    script.write_text(SCRIPT)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    job = subprocess.Popen(
+        [sys.executable, str(script), str(root)], env=environment, stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert job.stdout is not None
+    try:
+        stored = [job.stdout.readline().split()[-1].decode() for _ in range(3)]
+    finally:
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+        job.stdout.close()
+    assert stored == ["one", "two", "three"]
+    wait_until_gone(job.pid)
+    before = daskevo.open(root, "test")
+    assert [model.model_id for model in before.models()] == stored
+    with local_cluster(trainers=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        repository = daskevo.open(root, "test", client=client)
+        assert str(repository.objective) == "max score"
+        assert [model.model_id for model in repository.models()] == stored
+        np.testing.assert_array_equal(repository.read("three")[1, 0], values(GRAPH, 5)[0])
+        assert repository.verify().clean
+        repository.release_label("population:run")
+        verification = repository.verify()
+        assert verification.to_json() == {
+            "clean": True,
+            "differences": [],
+            "models": 0,
+            "tensors": 0,
+            "payload_bytes": 0,
+        }
+
+
+def wait_until_gone(group: int) -> None:
+    """Wait until no process of a group is left (nannies and workers follow their parent)."""
+    while True:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.01)
+
+
+@pytest.mark.processes
+def test_a_trainer_that_dies_gives_back_and_is_replaced(client: Client, tmp_path: Path) -> None:
+    repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=8)
+    train = {"resources": {"evaluation": 1}, "pure": False}
+    client.submit(put_plain, repository, GRAPH, "first", **train).result(timeout=60)
+    flag = tmp_path / "died"
+    future = client.submit(die_once, repository, WIDER, "child", str(flag), **train)
+    assert future.result(timeout=60) == "child"  # Dask runs it again: another run, another attempt
+    assert flag.exists()
+    assert repository.stats()["live_attempts"] == 0
+    verification = repository.verify()
+    assert verification.clean, verification.differences
+
+
+def die_once(repository: Any, graph: Any, model_id: str, flag: str) -> str:
+    from daskevo.cluster.inheriting import reserve_best
+
+    connection = repository.connection
+    connection.run(reserve_best, connection.session, connection.caller(), ModelId(model_id), graph, repository.scope)
+    if not os.path.exists(flag):
+        Path(flag).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return put_plain(repository, graph, model_id)
+
+
+@pytest.mark.processes
+def test_restarting_the_workers_keeps_what_is_stored(client: Client, tmp_path: Path) -> None:
+    repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=8)
+    train = {"resources": {"evaluation": 1}, "pure": False}
+    client.submit(put_plain, repository, GRAPH, "first", **train).result(timeout=60)
+    client.restart()
+    assert len(repository.read("first")) == 6
+    client.submit(put_plain, repository, WIDER, "second", **train).result(timeout=60)
+    assert repository.verify().clean
+
+
+def test_environments() -> None:
+    assert trainer_environment(3, "1")["TF_NUM_INTRAOP_THREADS"] == "3"
+    assert trainer_environment(3, "1")["CUDA_VISIBLE_DEVICES"] == "1"
+    assert trainer_environment(3, None)["CUDA_VISIBLE_DEVICES"] == "-1"
+    assert provider_environment()["CUDA_VISIBLE_DEVICES"] == "-1"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "found"), [("0,3", ["0", "3"]), ("", []), ("-1", []), ("1,-1,2", ["1"]), ("GPU-8a", ["GPU-8a"])]
+)
+def test_gpus_that_were_chosen(chosen: str, found: list[str], monkeypatch: Any) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+    assert visible_gpus() == found
+
+
+def test_gpus_of_the_driver(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert visible_gpus(tmp_path / "none") == []
+    for name in ("0000:3b:00.0", "0000:5e:00.0"):
+        (tmp_path / name).mkdir()
+    assert visible_gpus(tmp_path) == ["0", "1"]
+
+
+@pytest.mark.parametrize("options", [{"trainers": 0}, {"providers": -1}, {"provider_threads": 0}])
+def test_clusters_that_cannot_be(options: dict[str, int]) -> None:
+    with pytest.raises(InvalidInput):
+        local_cluster(**options)
