@@ -23,6 +23,7 @@ from daskevo.search import BEST_MATCH, Failure, FailureKind, Report, Request
 from daskevo.types import JSON, Objective
 from daskevo_workflows.problems.protocol import Problem, optional_callbacks
 from daskevo_workflows.problems.reference import ProblemReference, data_of
+from daskevo_workflows.quiet import import_keras
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,6 +150,7 @@ def evaluate(assignment: Assignment, matches: Sequence[Match | None] | None = No
 def _evaluate(assignment: Assignment, match: Match | None, progress: _Progress) -> Mapping[str, Any]:
     request, repository = assignment.request, assignment.repository
     with progress.phase("prepare"):
+        import_keras()
         import keras
 
         problem = assignment.problem.load()

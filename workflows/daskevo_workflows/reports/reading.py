@@ -37,9 +37,9 @@ def read_runs(folders: Sequence[Path]) -> list[RunSeries]:
     runs = [read_run(folder) for folder in folders]
     if len(runs) < 2:
         return runs
-    policies, names = [run.facts.get("policy", "") for run in runs], [run.label for run in runs]
+    arms, names = [run.arm for run in runs], [run.label for run in runs]
     labels = next(
-        (words for words in (policies, names) if len(set(words)) == len(runs)),
+        (words for words in (arms, names) if len(set(words)) == len(runs)),
         [f"{run.label} {run.run_id[:8]}" for run in runs],
     )
     return [replace(run, label=label) for run, label in zip(runs, labels, strict=True)]
@@ -70,6 +70,7 @@ def read_run(folder: Path) -> RunSeries:
         ]
         return RunSeries(
             label=view.info.name,
+            arm=_arm(identity.get("policy")),
             run_id=view.info.id,
             objective=_objective(identity.get("objective")),
             evaluations=tuple(sorted(rows, key=lambda row: (row.ended_s or 0.0, row.number))),
@@ -197,6 +198,20 @@ def _space(value: JSON) -> Space | None:
 
 def _objective(value: JSON) -> Objective:
     return Objective.parse(value if isinstance(value, str) else "max quality")
+
+
+def _arm(policy: JSON) -> str:
+    match policy:
+        case {"transfer": False}:
+            return "no transfer"
+        case {"transfer": True, "freeze": "prefix"}:
+            return "inherit, freeze the prefix"
+        case {"transfer": True, "freeze": "none"}:
+            return "inherit, freeze nothing"
+        case {"transfer": True, "freeze": freeze}:
+            return f"inherit, freeze {freeze}"
+        case _:
+            return _say(policy)
 
 
 def _asked(events: Sequence[Event]) -> int | None:

@@ -106,7 +106,9 @@ class RunSeries:
     Parameters
     ----------
     label:
-        The run's short name in legends, e.g. ``with transfer``.
+        The run's short name in legends.
+    arm:
+        What is compared when two runs are shown, e.g. ``no transfer``.
     evaluations:
         In the order in which they ended.
     asked:
@@ -116,6 +118,7 @@ class RunSeries:
     """
 
     label: str
+    arm: str = ""
     run_id: str
     objective: Objective
     evaluations: tuple[Evaluation, ...]
