@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from daskevo.errors import CorruptRecord, InvalidName, RepositoryError, RootUnusable, ShardFenced
-from daskevo.store.files import (
-    FULL,
-    Durability,
-    corrupt,
-    create_file,
-    dump_json,
-    parse_json,
-    read_small,
-    remove,
-    replace_file,
-    usable,
-)
-from daskevo.store.journal import Journal, JournalContent, journal_numbers, journal_path, read_journal
+from daskevo.errors import CorruptRecord, RepositoryError, RootUnusable, ShardFenced
+from daskevo.store.files import FULL, Durability, corrupt, create_file, dump_json, remove, usable
+from daskevo.store.journal import Journal, journal_numbers, journal_path
 from daskevo.store.segment import Segment, write_segment
-from daskevo.types import JSON, Attempt, ModelId, Tick, check_name
+from daskevo.store.segment_names import segment_files, segment_name
+from daskevo.store.shard_state import FORMAT, newest_state, read_epoch, shard_path, write_epoch
+from daskevo.types import JSON, Attempt, ModelId
 
-FORMAT = 1
 RESERVE_BYTES = 1 << 16
-_SEGMENT = re.compile(r"(.+)\.(\d{1,19})-(\d{1,19})\.seg(\.[0-9a-f]{8}\.tmp)?", re.ASCII)
 
 
 class Opening(NamedTuple):
@@ -66,7 +54,7 @@ class ShardFolder:
 
     def __init__(self, root: str | os.PathLike[str], number: int, *, durability: Durability = "written") -> None:
         self.number = number
-        self.path = Path(root) / "shards" / f"{number:03d}"
+        self.path = shard_path(root, number)
         self.segments_path = self.path / "segments"
         self.epoch: int | None = None
         self._sync = durability == "synced"
@@ -101,15 +89,15 @@ class ShardFolder:
             self._make_folders()
             self._refuse_older(generation)
             epoch = self._claim(generation)
-            replace_file(
-                self.path / "epoch",
-                dump_json({"format": FORMAT, "epoch": epoch, "generation": generation}),
-                sync=self._sync,
-            )
+            write_epoch(self.path, epoch, generation, sync=self._sync)
             numbers = journal_numbers(self.path)
             if not numbers or numbers[0] != epoch:
                 raise self._overtaken(numbers[0] if numbers else epoch)
-            content = self._read_state(numbers[1:], epoch)
+            try:
+                content = newest_state(self.path, self.number, numbers[1:])
+            except FileNotFoundError:
+                # Only an owner that came after removes journals.
+                raise self._overtaken(epoch) from None
         self.epoch = epoch
         if content is None:
             return Opening(epoch, ())
@@ -158,7 +146,7 @@ class ShardFolder:
         if self._fenced is not None:
             raise self._fenced
         with usable(self.path, "read the epoch of a shard"):
-            epoch, generation = self._read_epoch()
+            epoch, generation = read_epoch(self.path)
         if epoch != self.epoch:
             self._fenced = ShardFenced(
                 f"shard {self.number} was opened with epoch {epoch} by generation {generation}; this owner has epoch "
@@ -252,7 +240,7 @@ class ShardFolder:
 
     def segments(self) -> Iterator[SegmentFile]:
         """Yield the files of the segments folder, temporary ones included, in no order; foreign files aren't named."""
-        for model_id, attempt, path, temporary in self._segment_names():
+        for model_id, attempt, path, temporary in segment_files(self.segments_path):
             with usable(self.segments_path, "list segments"), contextlib.suppress(FileNotFoundError):
                 yield SegmentFile(model_id, attempt, path, path.stat().st_size, temporary)
 
@@ -272,7 +260,7 @@ class ShardFolder:
         self.check()
         freed = 0
         with usable(self.segments_path, "delete a segment"):
-            for model_id, attempt, path, _ in self._segment_names():
+            for model_id, attempt, path, _ in segment_files(self.segments_path):
                 if (model_id, attempt) in wanted:
                     with contextlib.suppress(FileNotFoundError):
                         nbytes = path.stat().st_size
@@ -317,30 +305,10 @@ class ShardFolder:
             if not (self.path / "reserve").exists():
                 create_file(self.path / "reserve", os.urandom(RESERVE_BYTES))
 
-    def _segment_names(self) -> Iterator[tuple[ModelId, Attempt, Path, bool]]:
-        with usable(self.segments_path, "list segments"):
-            try:
-                names = os.listdir(self.segments_path)
-            except FileNotFoundError:
-                os.stat(self.path.parent)
-                return
-        for name in names:
-            if (parsed := parse_segment_name(name)) is not None:
-                model_id, attempt, temporary = parsed
-                yield model_id, attempt, self.segments_path / name, temporary
-
-    def _read_epoch(self) -> tuple[int, int]:
-        path = self.path / "epoch"
-        value = parse_json(read_small(path, 4096), path, "the epoch")
-        match value:
-            case {"format": 1, "epoch": int(epoch), "generation": int(generation)}:
-                return epoch, generation
-        raise corrupt(path, f"no epoch of format {FORMAT}: {str(value)[:80]}", 0)
-
     def _refuse_older(self, generation: int) -> None:
         # A damaged epoch file is no reason not to open: it is about to be replaced, the journals hold the truth.
         with contextlib.suppress(FileNotFoundError, CorruptRecord):
-            epoch, found = self._read_epoch()
+            epoch, found = read_epoch(self.path)
             if found > generation:
                 raise ShardFenced(
                     f"shard {self.number} belongs to generation {found}; generation {generation} may not open it",
@@ -353,7 +321,7 @@ class ShardFolder:
     def _claim(self, generation: int) -> int:
         epoch = 0
         with contextlib.suppress(FileNotFoundError, CorruptRecord):
-            epoch = self._read_epoch()[0]
+            epoch = read_epoch(self.path)[0]
         while True:
             epoch = max([epoch, *journal_numbers(self.path)]) + 1
             try:
@@ -361,19 +329,6 @@ class ShardFolder:
             except FileExistsError:
                 continue
             return epoch
-
-    def _read_state(self, numbers: Iterable[int], epoch: int) -> JournalContent | None:
-        for number in numbers:
-            try:
-                content = read_journal(self.path, self.number, number)
-            except FileNotFoundError:
-                # Only an owner that came after removes journals.
-                raise self._overtaken(epoch) from None
-            if content.complete:
-                return content
-        if (self.path / "served").exists():
-            raise corrupt(self.path, "the shard was served once, but no journal with a complete head is left", 0)
-        return None
 
     def _owned(self) -> tuple[Journal, int]:
         if self._journal is None or self.epoch is None:
@@ -398,7 +353,7 @@ def read_shard(root: str | os.PathLike[str], number: int) -> tuple[JSON, ...]:
     CorruptRecord, RootUnusable
         As in :meth:`ShardFolder.open`. A shard that was never served has no records.
     """
-    folder = ShardFolder(root, number).path
+    folder = shard_path(root, number)
     with usable(folder, "read a shard"):
         while True:
             try:
@@ -407,55 +362,12 @@ def read_shard(root: str | os.PathLike[str], number: int) -> tuple[JSON, ...]:
                 os.stat(folder.parent)
                 return ()
             try:
-                for journal in numbers:
-                    content = read_journal(folder, number, journal)
-                    if content.complete:
-                        return content.records
+                content = newest_state(folder, number, numbers)
             except FileNotFoundError:
                 continue  # A new owner has removed it, so there is a higher one now.
-            if (folder / "served").exists():
+            except CorruptRecord:
+                # The list may be older than the journal that its owner has served from since.
                 if journal_numbers(folder) != numbers:
                     continue
-                raise corrupt(folder, "the shard was served once, but no journal with a complete head is left", 0)
-            return ()
-
-
-def segment_name(model_id: ModelId, attempt: Attempt) -> str:
-    """Return a file name for a model's attempt, different for different ids even where case doesn't count.
-
-    Capitals are written small, and which they were follows in hexadecimal.
-
-    Examples
-    --------
-    >>> segment_name("attn-00042", Tick(3, 17))
-    'attn-00042.3-17.seg'
-    >>> segment_name("Attn-00042", Tick(3, 17))
-    'attn-00042~1.3-17.seg'
-    """
-    check_name(model_id)
-    capitals = sum(1 << place for place, letter in enumerate(model_id) if letter.isupper())
-    mark = f"~{capitals:x}" if capitals else ""
-    return f"{model_id.lower()}{mark}.{attempt.generation}-{attempt.counter}.seg"
-
-
-def parse_segment_name(name: str) -> tuple[ModelId, Attempt, bool] | None:
-    """Return model id, attempt and whether the file is temporary; None if `segment_name` makes no such name.
-
-    Examples
-    --------
-    >>> parse_segment_name("attn-00042~1.3-17.seg")
-    ('Attn-00042', Tick(generation=3, counter=17), False)
-    """
-    match = _SEGMENT.fullmatch(name)
-    if match is None:
-        return None
-    small, _, mark = match[1].partition("~")
-    if mark and not re.fullmatch(r"[1-9a-f][0-9a-f]{0,24}", mark):
-        return None
-    capitals = int(mark or "0", 16)
-    model_id = ModelId("".join(c.upper() if capitals >> place & 1 else c for place, c in enumerate(small)))
-    with contextlib.suppress(CorruptRecord, InvalidName):
-        attempt = Tick.parse([int(match[2]), int(match[3])])
-        if segment_name(model_id, attempt) == name.removesuffix(match[4] or ""):
-            return model_id, attempt, match[4] is not None
-    return None
+                raise
+            return () if content is None else content.records

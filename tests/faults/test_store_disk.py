@@ -19,7 +19,8 @@ from daskevo.errors import RootUnusable
 from daskevo.store.lease import Holder, take_lease
 from daskevo.store.root import Root
 from daskevo.store.segment import Segment, write_segment
-from daskevo.store.shard_folder import read_shard, segment_name
+from daskevo.store.segment_names import segment_name
+from daskevo.store.shard_folder import read_shard
 from daskevo.store.tiers import DurableTensors, SpillingTensors, Tensors
 from daskevo.types import Attempt, ModelId, Tick
 

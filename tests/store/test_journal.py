@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from daskevo.errors import CorruptRecord, InvalidInput
 from daskevo.store import journal as module
-from daskevo.store.journal import Journal, JournalContent, journal_numbers, journal_path, read_journal
+from daskevo.store.journal import Journal, journal_numbers, journal_path
+from daskevo.store.journal_reader import JournalContent, read_journal
 
 FILE_HEADER, RECORD_HEADER = 44, 32
 HEAD: list[Any] = [{"head": n} for n in range(3)]

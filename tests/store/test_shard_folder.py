@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 from daskevo.errors import CorruptRecord, DaskevoError, InvalidInput, RootUnusable, ShardFenced
 from daskevo.store import journal as journal_module
 from daskevo.store import shard_folder as module
+from daskevo.store import shard_state
 from daskevo.store.journal import journal_numbers, journal_path
 from daskevo.store.root import Root
-from daskevo.store.shard_folder import ShardFolder, parse_segment_name, read_shard, segment_name
+from daskevo.store.segment_names import parse_segment_name, segment_name
+from daskevo.store.shard_folder import ShardFolder, read_shard
 from daskevo.types import ModelId, Tick
 
 
@@ -112,7 +114,7 @@ def test_of_openers_that_overtake_each_other_one_serves(root: Root) -> None:
 def test_an_opener_overtaken_between_claim_and_epoch_stops_at_once(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
     _served(root, 1, "a").close()
     slow = root.shard(1)
-    replace_file = module.replace_file
+    replace_file = shard_state.replace_file
     overtaking: list[ShardFolder] = []
 
     def overtaken(path: Path, data: bytes, *, sync: bool = False) -> None:
@@ -121,7 +123,7 @@ def test_an_opener_overtaken_between_claim_and_epoch_stops_at_once(root: Root, m
             overtaking[0].serve(overtaking[0].open(1).records)
         replace_file(path, data, sync=sync)
 
-    monkeypatch.setattr(module, "replace_file", overtaken)
+    monkeypatch.setattr(shard_state, "replace_file", overtaken)
     with pytest.raises(ShardFenced, match="overtaken"):
         slow.open(1)
     # The slow one's number stands in the epoch file now: the fast one stops too, and either opens again.
@@ -161,9 +163,9 @@ class Crash(BaseException):
 # The steps of opening and serving, each as the call after which nothing more happens.
 STEPS = [
     (journal_module.Journal, "__init__"),
-    (module, "replace_file"),
+    (shard_state, "replace_file"),
     (module, "journal_numbers"),
-    (module, "read_journal"),
+    (shard_state, "read_journal"),
     (journal_module.Journal, "_write"),
     (journal_module.Journal, "flush"),
     (module, "create_file"),

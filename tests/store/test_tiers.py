@@ -13,8 +13,8 @@ import pytest
 
 from daskevo.errors import CorruptRecord
 from daskevo.store.segment import Segment
+from daskevo.store.segment_names import segment_name
 from daskevo.store.segment_tier import SegmentTier, TensorKey
-from daskevo.store.shard_folder import segment_name
 from daskevo.store.spill_tier import SpillTier
 from daskevo.store.tiers import DurableTensors, SpillingTensors
 from daskevo.testing.arrays import awkward_arrays, same_tensor

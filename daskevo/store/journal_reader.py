@@ -1,0 +1,189 @@
+"""Reading journals: a torn tail (the writer died in its last write) is cut off, damage is an error."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from daskevo.store.files import corrupt, parse_json
+from daskevo.store.journal import (
+    EVENT,
+    FILE_HEADER,
+    HEAD,
+    HEAD_END,
+    MAGIC,
+    MARKER,
+    MAX_RECORD_BYTES,
+    RECORD_HEADER,
+    VERSION,
+    journal_path,
+)
+from daskevo.types import JSON
+
+# What a disk writes whole.
+_SECTOR = 512
+
+
+@dataclass(frozen=True)
+class JournalContent:
+    """What a journal holds.
+
+    Attributes
+    ----------
+    number, generation, base:
+        The journal's number, the coordinator's generation that its owner belonged to, and the number of the journal
+        that its head was made from (0: none). All 0 if the writer died before it had written them.
+    complete:
+        Whether the head was written to its end. If not, nobody has ever served from this journal.
+    records:
+        Head and what came after, oldest first.
+    torn_bytes:
+        Length of the torn tail that was left out.
+    """
+
+    number: int
+    generation: int
+    base: int
+    complete: bool
+    records: tuple[JSON, ...]
+    torn_bytes: int
+
+
+def read_journal(folder: Path, shard: int, number: int) -> JournalContent:
+    """Read a journal.
+
+    Raises
+    ------
+    CorruptRecord
+        If what had been written whole is different now, or the file is of another shard or a later version.
+    FileNotFoundError
+        If it isn't there (any more).
+    """
+    path = journal_path(folder, number)
+    with open(path, "rb", buffering=1 << 20) as file:
+        size = os.fstat(file.fileno()).st_size
+        front = file.read(FILE_HEADER.size)
+        if len(front) < FILE_HEADER.size or not any(front):
+            if any(front) and not MAGIC.startswith(front[: len(MAGIC)]):
+                raise corrupt(path, f"no journal starts with {front[: len(MAGIC)]!r}", 0)
+            return JournalContent(0, 0, 0, False, (), size)
+        magic, version, its_shard, its_number, generation, base, crc = FILE_HEADER.unpack(front)
+        if magic != MAGIC:
+            raise corrupt(path, f"no journal starts with {magic!r}", 0)
+        if version != VERSION:
+            raise corrupt(path, f"format version {version}; this daskevo reads {VERSION}", 8, "Use one that reads it")
+        if zlib.crc32(front[:-4]) != crc:
+            raise corrupt(path, "the file's first bytes aren't what was written (CRC-32 differs)", 0)
+        if (its_shard, its_number) != (shard, number):
+            raise corrupt(path, f"this is journal {its_number} of shard {its_shard}", 12)
+        reader = _Reader(path, file, size, crc)
+        records, complete = reader.records()
+        return JournalContent(number, generation, base, complete, records, size - reader.offset)
+
+
+class _Reader:
+    """Reads the records of one journal, up to its end or torn tail; `offset` is where the next one would start."""
+
+    def __init__(self, path: Path, file: BinaryIO, size: int, seed: int) -> None:
+        self.path = path
+        self.file = file
+        self.size = size
+        self.seed = seed
+        self.offset = FILE_HEADER.size
+        self.sequence = 0
+
+    def records(self) -> tuple[tuple[JSON, ...], bool]:
+        records: list[JSON] = []
+        complete = False
+        while (found := self._next()) is not None:
+            kind, payload = found
+            record = parse_json(payload, self.path, "a record", self.offset + RECORD_HEADER.size)
+            if complete != (kind == EVENT) or kind not in (HEAD, HEAD_END, EVENT):
+                raise corrupt(self.path, f"a record of kind {kind!r} out of place", self.offset)
+            if kind == HEAD_END:
+                if record != {"records": len(records)}:
+                    raise corrupt(
+                        self.path, f"the head's end says {record}, its records are {len(records)}", self.offset
+                    )
+                complete = True
+            else:
+                records.append(record)
+            self.offset += RECORD_HEADER.size + len(payload)
+            self.sequence += 1
+        return tuple(records), complete
+
+    def _next(self) -> tuple[bytes, bytes] | None:
+        header = self.file.read(RECORD_HEADER.size)
+        if not header:
+            return None
+        if len(header) < RECORD_HEADER.size:
+            if any(header) and not MARKER.startswith(header[: len(MARKER)]):
+                raise corrupt(self.path, "these bytes start no record", self.offset)
+            self._refuse_if_flushed(header)
+            return None
+        if (parsed := _parse(header, self.seed)) is None:
+            tail = header + self.file.read(_SECTOR)
+            if not _hole_in_header(tail, self.offset):
+                raise corrupt(self.path, "a record's header isn't what was written (CRC-32 differs)", self.offset)
+            self._refuse_if_flushed(tail)
+            return None
+        kind, length, sequence, _, crc = parsed
+        if sequence != self.sequence:
+            raise corrupt(self.path, f"record {sequence} where record {self.sequence} belongs", self.offset)
+        payload = self.file.read(min(length, self.size - self.offset))
+        if len(payload) == length:
+            if zlib.crc32(payload, self.seed) == crc:
+                return kind, payload
+            if not _hole_in_payload(payload, self.offset + RECORD_HEADER.size):
+                raise corrupt(self.path, f"record {sequence} isn't what was written (CRC-32 differs)", self.offset)
+        self._refuse_if_flushed(header + payload)
+        return None
+
+    def _refuse_if_flushed(self, start: bytes) -> None:
+        """Make sure that nothing after `start`, the torn record, says that it had once been flushed."""
+        tail = start + self.file.read()
+        place = tail.find(MARKER, 1)
+        while place >= 0:
+            parsed = _parse(tail[place : place + RECORD_HEADER.size], self.seed)
+            if parsed is not None and parsed[3] > self.sequence:
+                raise corrupt(
+                    self.path,
+                    f"record {self.sequence} is gone, though record {parsed[2]}, at byte {self.offset + place}, "
+                    "was written after it had been flushed",
+                    self.offset,
+                )
+            place = tail.find(MARKER, place + 1)
+
+
+def _hole_in_header(data: bytes, offset: int) -> bool:
+    """Return whether `data`, a header at `offset` and what follows, has zeros for a sector that never was written.
+
+    Headers have zeros of their own: a hole reaches over the first byte, which is never zero, or over the last and all
+    that follows up to a sector's end.
+    """
+    size = RECORD_HEADER.size
+    ahead = -offset % _SECTOR or _SECTOR
+    after = -(offset + size) % _SECTOR
+    return not any(data[: min(ahead, size)]) or not any(data[size - 1 : size + after])
+
+
+def _hole_in_payload(payload: bytes, offset: int) -> bool:
+    """Return whether a payload at `offset` has a zero at the end of a sector, or at its own end.
+
+    A hole has. Payloads have no zeros, and one damaged byte is rarely the last of a sector.
+    """
+    first = -offset % _SECTOR or _SECTOR
+    return 0 in payload[first - 1 :: _SECTOR] or payload[-1:] == b"\0"
+
+
+def _parse(header: bytes, seed: int) -> tuple[bytes, int, int, int, int] | None:
+    """Return kind, length, sequence, flushed, payload CRC of a record's header; None if it is none."""
+    if len(header) < RECORD_HEADER.size:
+        return None
+    marker, kind, length, sequence, flushed, crc, header_crc = RECORD_HEADER.unpack(header)
+    if marker != MARKER or length > MAX_RECORD_BYTES or zlib.crc32(header[:-4], seed) != header_crc:
+        return None
+    return kind, length, sequence, flushed, crc

@@ -1,0 +1,60 @@
+"""Which journal holds a shard's state, and who owns the shard: the parts of its folder that anyone may read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from daskevo.store.files import corrupt, dump_json, parse_json, read_small, replace_file
+from daskevo.store.journal_reader import JournalContent, read_journal
+
+FORMAT = 1
+
+
+class Epoch(NamedTuple):
+    """What the epoch file says: the owner's number, and the coordinator's generation that it belongs to."""
+
+    epoch: int
+    generation: int
+
+
+def shard_path(root: str | os.PathLike[str], number: int) -> Path:
+    """Return the folder of a shard."""
+    return Path(root) / "shards" / f"{number:03d}"
+
+
+def read_epoch(folder: Path) -> Epoch:
+    """Read a shard's epoch file anew; raises CorruptRecord if it is damaged, OSError if it can't be read."""
+    path = folder / "epoch"
+    value = parse_json(read_small(path, 4096), path, "the epoch")
+    match value:
+        case {"format": 1, "epoch": int(epoch), "generation": int(generation)}:
+            return Epoch(epoch, generation)
+    raise corrupt(path, f"no epoch of format {FORMAT}: {str(value)[:80]}", 0)
+
+
+def write_epoch(folder: Path, epoch: int, generation: int, *, sync: bool) -> None:
+    """Replace a shard's epoch file."""
+    value = {"format": FORMAT, "epoch": epoch, "generation": generation}
+    replace_file(folder / "epoch", dump_json(value), sync=sync)
+
+
+def newest_state(folder: Path, shard: int, numbers: Iterable[int]) -> JournalContent | None:
+    """Return the first complete journal of `numbers`, which are highest first; None if the shard is new.
+
+    Raises
+    ------
+    CorruptRecord
+        If it is damaged, or there is none although the shard was served once.
+    FileNotFoundError
+        If one has been removed meanwhile: there is a newer owner.
+    """
+    for number in numbers:
+        content = read_journal(folder, shard, number)
+        if content.complete:
+            return content
+    if (folder / "served").exists():
+        raise corrupt(folder, "the shard was served once, but no journal with a complete head is left", 0)
+    return None
