@@ -128,6 +128,22 @@ def label_ends(world: World) -> None:
     world.spawn("release user", actors.release(world, C, "user:a"))
 
 
+def ended_early(world: World) -> None:
+    """A holder ends before its first message arrives, and its thread goes on."""
+    _stored(world, (A, None))
+    actor = _put(world, C, A)
+    assert actor.holder is not None
+    world.end_holder(actor.holder)
+
+
+def restarted(world: World) -> None:
+    """The coordinator restarts while a child trains, and its thread goes on to put."""
+    _stored(world, (A, None))
+    world.train(_put(world, C, A))
+    world.restart_coordinator()
+    world.spawn("release a", actors.release(world, A, "user:a"))
+
+
 def released_after_put(world: World) -> None:
     """A model is put under two labels, and one of them is released at once."""
     _put(world, A, labels=("user:a", "best:r"))
@@ -142,7 +158,9 @@ SCENARIOS: dict[str, Scenario] = {
         next_best,
         twice,
         used_again,
+        ended_early,
         ended_goes_on,
+        restarted,
         labels,
         label_ends,
         released_after_put,
@@ -151,19 +169,25 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
-def single_faults(make_world: MakeWorld, scenario: Scenario) -> Iterator[Finding | None]:
-    """Run a scenario once for each fault at each of its steps; yield what each run found."""
-    step = choice = 0
+def single_faults(
+    make_world: MakeWorld, scenario: Scenario, start: int = 0, stride: int = 1
+) -> Iterator[Finding | None]:
+    """Run a scenario once for each fault at each of its steps; yield what each run found.
+
+    With a stride, only every so many-th fault of a step, from a place that moves on with the steps.
+    """
+    step, choice = 0, start % stride
     while True:
         chooser = _OneFault(step, choice)
         finding = run(make_world, scenario, chooser)
         if chooser.injected:
-            choice += 1
+            choice += stride
             yield finding
-        elif choice:
-            step, choice = step + 1, 0
-        else:
+        elif chooser.ended:
             return
+        else:
+            step += 1
+            choice = (start + step) % stride
 
 
 def random_faults(make_world: MakeWorld, scenario: Scenario, seed: int, faults: int = 3) -> Finding | None:
@@ -182,8 +206,7 @@ def run(make_world: MakeWorld, scenario: Scenario, choose: Chooser, limit: int =
             if action is None:
                 break
             schedule.append(action.words)
-            action.run()
-            world.promises.check()
+            world.act(action)
         schedule.append("everything ends")
         world.finish()
     except (AssertionError, DaskevoError, KeyError) as error:
@@ -197,10 +220,12 @@ class _OneFault:
     def __init__(self, step: int, choice: int) -> None:
         self.step, self.choice = step, choice
         self.injected = False
+        self.ended = True
 
     def __call__(self, world: World, step: int) -> Action | None:
         actions = world.actions()
         if step == self.step and actions:
+            self.ended = False
             faults = world.faults()
             if self.choice >= len(faults):
                 return None

@@ -1,7 +1,7 @@
 """The world of the protocol in memory: network, shard servers, coordinator, actors, and every fault as a method.
 
-Nothing happens by itself: `actions` names what could happen next, `act` makes it happen. So a schedule is a list of
-choices, and any of them can be replayed.
+Nothing happens by itself: `actions` and `faults` name what could happen next, `act` makes it happen. So a schedule is a
+list of choices, and any of them can be replayed.
 """
 
 from __future__ import annotations
@@ -107,6 +107,7 @@ class World:
         self.responses: dict[int, Response] = {}
         self.late: dict[int, Request] = {}
         self._next = 0
+        self._homes: dict[ModelId, int] = {}
         self._ended: set[Holder] = set()
         self.promises = Promises(self)
         for shard in range(shards):
@@ -132,7 +133,9 @@ class World:
 
     def home(self, model: ModelId) -> int:
         """Return the shard of a model."""
-        return shard_of(model, self.shards)
+        if model not in self._homes:
+            self._homes[model] = shard_of(model, self.shards)
+        return self._homes[model]
 
     def actions(self) -> list[Action]:
         """Return what happens next if nothing goes wrong, in the order of its causes."""
@@ -178,6 +181,7 @@ class World:
             ]
             if actor.holder is not None and not actor.done and self.is_live(actor.holder):
                 found.append(Action("end", f"end holder of {actor.name}", partial(self.end_holder, actor.holder)))
+            if actor.holder is not None and not actor.done:
                 found.append(Action("kill", f"kill {actor.name}", partial(self.kill, actor)))
         for shard in range(self.shards):
             found.append(Action("crash", f"crash shard {shard}", partial(self.crash, shard)))
@@ -190,10 +194,16 @@ class World:
         found.append(Action("restart", "restart the coordinator", self.restart_coordinator))
         return found
 
+    def act(self, action: Action) -> None:
+        """Let an action happen, and check the promises where it can have touched what is stored."""
+        action.run()
+        if action.kind not in ("answer", "give up"):
+            self.promises.check()
+
     def train(self, actor: Actor) -> None:
         """Let everything happen until an actor trains."""
         while not actor.resting and not actor.done:
-            self.actions()[0].run()
+            self.act(self.actions()[0])
 
     def settle_down(self, limit: int = 3000) -> None:
         """Let everything happen that happens by itself, first causes first."""
@@ -201,8 +211,7 @@ class World:
             actions = self.actions()
             if not actions:
                 return
-            actions[0].run()
-            self.promises.check()
+            self.act(actions[0])
         raise AssertionError(f"still busy after {limit} steps: {[action.words for action in self.actions()]}")
 
     def finish(self) -> None:
