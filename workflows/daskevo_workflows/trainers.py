@@ -72,7 +72,9 @@ class Trainers:
         SchedulerUnreachable
         """
         try:
-            workers = self._client.scheduler_info(n_workers=-1)["workers"]
+            # Not `client.scheduler_info`: its answer may be overwritten, before it is read, by the client's own regular
+            # look at the scheduler, which asks for no workers; all trainers would seem to be gone.
+            workers = self._client.sync(self._client.scheduler.identity, n_workers=-1)["workers"]
         except (OSError, TimeoutError, RuntimeError, ValueError, KeyError, AttributeError) as error:
             raise SchedulerUnreachable(
                 f"the scheduler does not answer any more ({error or type(error).__name__}); what was "
