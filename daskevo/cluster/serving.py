@@ -17,7 +17,18 @@ import numpy as np
 
 from daskevo.errors import CorruptRecord, NotDeployed, RepositoryError, ShardFenced
 from daskevo.graph import ArchitectureGraph
-from daskevo.ownership.messages import Message, Put, Refer
+from daskevo.ownership.messages import (
+    Abort,
+    Drop,
+    DropAttempt,
+    FinishRetirement,
+    Message,
+    Put,
+    Refer,
+    Release,
+    ReleaseLabel,
+    Retire,
+)
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.records import record_from_json
 from daskevo.ownership.references import numbers_in
@@ -30,6 +41,9 @@ from daskevo.store.tiers import DurableTensors, Tensors
 from daskevo.types import Attempt, ModelId, TensorSpec, Tick, VertexId
 
 Array = np.ndarray[Any, Any]
+
+_FREEING = (Abort, Drop, DropAttempt, FinishRetirement, Release, ReleaseLabel, Retire)
+"""What gives back room: on a full disk too, or nothing could be retired there."""
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +109,8 @@ class ServedShard:
             if self.folder is not None:
                 if decision.records:
                     rows = [record.to_json() for record in decision.records]
-                    await asyncio.to_thread(self.folder.append, rows, flush=decision.flush)
+                    frees = isinstance(message, _FREEING)
+                    await asyncio.to_thread(self.folder.append, rows, flush=decision.flush, frees=frees)
                 elif decision.check:
                     await asyncio.to_thread(self.folder.append, (), flush=decision.flush)
             effects = [self.shard.apply(record) for record in decision.records]

@@ -16,8 +16,9 @@ import numpy as np
 from daskevo.catalogue import Match
 from daskevo.cluster.inheriting import Reservation, check_id_is_free, give_back, renew, reserve_best
 from daskevo.cluster.putting import Payload, Stored, make_record, prepare, put
-from daskevo.errors import InvalidInput
+from daskevo.errors import CorruptRecord, InvalidInput
 from daskevo.graph import ArchitectureGraph, Prefix
+from daskevo.ownership.codec import json_value
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.types import JSON, ModelId, check_label, check_name
 
@@ -276,6 +277,7 @@ class Inheritance:
         ModelExists
             Another run of this task had put it, and it has been retired since.
         """
+        extra = _checked(extra)
         made = self._prepare(dict(metrics or {}), step, labels, trained_steps)
         return self._connection.run(self._put, self._connection.caller(), made, step, tuple(labels), extra)
 
@@ -361,6 +363,13 @@ def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, JSON]:
     {'val_auc': 0.5, 'loss': None}
     """
     return {str(name): _plain(value, str(name)) for name, value in metrics.items()}
+
+
+def _checked(extra: JSON) -> JSON:
+    try:
+        return json_value(extra)
+    except CorruptRecord as error:
+        raise InvalidInput(f"what is attached as `extra` must be JSON: {error.message}") from error
 
 
 def _plain(value: Any, name: str) -> JSON:

@@ -1,0 +1,231 @@
+"""The facade with Keras models: inherit, train, put, load; what is refused; the same handle in client and task."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import uuid
+from typing import Any
+
+import numpy as np
+import pytest
+
+import daskevo
+from daskevo.errors import (
+    CannotFlatten,
+    InvalidInput,
+    InvalidName,
+    ModelExists,
+    ModelNotFresh,
+    ModelRetired,
+    UnknownModel,
+)
+from daskevo.repository import Repository
+
+
+@pytest.fixture
+def repository(client: Any) -> Any:
+    made = daskevo.open(None, f"s-{uuid.uuid4().hex[:8]}", client=client, objective="max score", shards=8)
+    yield made
+    for model in made.models(made.scope):
+        made.retire(model.model_id)
+
+
+def build(units: int = 3, hidden: int = 6) -> Any:
+    import keras
+
+    return keras.Sequential(
+        [
+            keras.Input((4,)),
+            keras.layers.Dense(hidden, activation="relu"),
+            keras.layers.BatchNormalization(),
+            keras.layers.Dense(5),
+            keras.layers.Dense(units),
+        ]
+    )
+
+
+def train(model: Any, units: int) -> None:
+    rng = np.random.default_rng(0)
+    model.compile(optimizer="adam", loss="mse")
+    model.fit(rng.normal(size=(16, 4)), rng.normal(size=(16, units)), verbose=0, epochs=1)
+
+
+def test_inherit_train_put_load(repository: Repository) -> None:
+    parent = build()
+    with repository.inherit(parent) as first:
+        assert first.ancestor is None
+        assert (first.frozen_share, len(first.prefix)) == (0.0, 0)
+        assert str(first.report).startswith("nothing inherited")
+        train(parent, 3)
+        assert first.put(metrics={"score": np.float32(0.5), "loss": float("nan")}) == first.model_id
+    child = build(units=2)
+    with repository.inherit(child, parent=first.model_id) as second:
+        assert second.ancestor == first.model_id
+        assert len(second.prefix) == 4
+        assert second.report.inherited_tensors == 8
+        assert len(second.report.frozen) == 3
+        assert "inherited 3 of 4 layers" in str(second.report)
+        for layer, source in zip(child.layers[:3], parent.layers[:3], strict=True):
+            assert not layer.trainable
+            for mine, theirs in zip(layer.get_weights(), source.get_weights(), strict=True):
+                np.testing.assert_array_equal(mine, theirs)
+        train(child, 2)
+        second.put(metrics={"score": 0.7}, step=2, labels=["best:run"])
+    record = repository.record(second.model_id)
+    assert (record.parent, record.ancestor, record.quality, record.step) == (first.model_id, first.model_id, 0.7, 2)
+    assert record.metrics == {"score": 0.7}
+    assert repository.record(first.model_id).metrics == {"score": 0.5, "loss": None}
+    assert sorted(record.own) == [8, 9]
+    assert [entry.steps for entry in record.owner_map.entries] == [1] * 8 + [2] * 2
+    loaded = repository.load(second.model_id)
+    inputs = np.random.default_rng(1).normal(size=(7, 4)).astype("float32")
+    np.testing.assert_array_equal(loaded.predict(inputs, verbose=0), child.predict(inputs, verbose=0))
+    assert set(second.timings) >= {"flatten_s", "match_s", "reserve_s", "load_s", "read_s", "put_s"}
+
+
+def test_statistics_that_training_moved_are_stored_though_not_trainable(repository: Repository) -> None:
+    parent = build()
+    with repository.inherit(parent) as first:
+        train(parent, 3)
+        first.put(metrics={"score": 0.5})
+    child = build()
+    with repository.inherit(child, freeze="none") as second:
+        assert second.frozen_share == 0
+        train(child, 3)
+        second.put(metrics={"score": 0.6})
+    owners = {entry.owner for entry in repository.record(second.model_id).owner_map.entries}
+    assert owners == {second.model_id}
+
+
+@pytest.mark.parametrize(
+    ("policy", "frozen"), [("prefix", 3), ("none", 0), (0.5, 1), (lambda layer: "batch" in layer.name, 1)]
+)
+def test_policies_of_freezing(repository: Repository, policy: Any, frozen: int) -> None:
+    with repository.inherit(build()) as first:
+        first.put(metrics={"score": 0.5})
+    with repository.inherit(build(units=2), freeze=policy) as second:
+        assert len(second.report.frozen) == frozen
+
+
+def test_leaving_without_a_put_gives_back(repository: Repository) -> None:
+    with repository.inherit(build()) as first:
+        first.put(metrics={"score": 0.5})
+    before = repository.stats()
+    with repository.inherit(build(), model_id="left"):
+        assert repository.stats()["references"] > before["references"]
+    assert repository.stats()["references"] == before["references"]
+    with pytest.raises(ZeroDivisionError), repository.inherit(build()):
+        raise ZeroDivisionError
+    assert repository.stats()["references"] == before["references"]
+    assert repository.stats()["live_attempts"] == 0
+    assert repository.verify().clean
+
+
+def test_an_id_that_is_taken_gives_its_record(repository: Repository) -> None:
+    name = f"m-{uuid.uuid4().hex[:8]}"
+    with repository.inherit(build(), model_id=name) as first:
+        first.put(metrics={"score": 0.5})
+    with pytest.raises(ModelExists) as caught, repository.inherit(build(), model_id=name):
+        pass
+    assert caught.value.record.quality == 0.5
+    repository.retire(name)
+    with pytest.raises(ModelExists), repository.inherit(build(), model_id=name):
+        pass
+    with pytest.raises(ModelRetired):
+        repository.load(name)
+
+
+def test_what_inherit_refuses(repository: Repository) -> None:
+    import keras
+
+    compiled = build()
+    compiled.compile(loss="mse")
+    with pytest.raises(ModelNotFresh):
+        repository.inherit(compiled)
+    with pytest.raises(CannotFlatten):
+        repository.inherit(keras.Sequential([keras.layers.Dense(3)]))
+    for name in ("../x", "", "x" * 10_000, "a\x00b"):
+        for argument in ("model_id", "ancestor", "parent"):
+            with pytest.raises(InvalidName):
+                repository.inherit(build(), **{argument: name})
+    with pytest.raises(InvalidInput):
+        repository.inherit(build(), freeze="all")
+    with pytest.raises(UnknownModel), repository.inherit(build(), ancestor="nobody"):
+        pass
+    with pytest.raises(InvalidInput, match="with block"):
+        _ = repository.inherit(build()).ancestor
+
+
+def test_what_put_refuses(repository: Repository) -> None:
+    with repository.inherit(build()) as child:
+        for arguments in (
+            {"labels": "user:one"},
+            {"labels": ["no kind"]},
+            {"step": -1},
+            {"step": 1.5},
+            {"metrics": {"score": object()}},
+            {"extra": object()},
+        ):
+            with pytest.raises(InvalidInput):
+                child.put(**arguments)
+        # None of it ended the attempt.
+        child.put(metrics={"score": 0.1}, extra={"note": [1, None]})
+        with pytest.raises(InvalidInput, match="stored already"):
+            child.put()
+    assert repository.record(child.model_id).extra == {"note": [1, None]}
+
+
+def evaluate(repository: Repository, model_id: str) -> tuple[str | None, str]:
+    """What an evaluation does, in a task."""
+    model = build()
+    with repository.inherit(model, model_id=model_id) as child:
+        train(model, 3)
+        child.put(metrics={"score": 0.6})
+    again = daskevo.get_repository(repository.scope)
+    assert again.record(model_id).quality == 0.6
+    return child.ancestor, model_id
+
+
+def test_in_a_task_on_a_full_worker(repository: Repository, client: Any) -> None:
+    one, two = f"m-{uuid.uuid4().hex[:8]}", f"m-{uuid.uuid4().hex[:8]}"
+    options = {"resources": {"evaluation": 1}, "pure": False}
+    assert client.submit(evaluate, repository, one, **options).result(timeout=60) == (None, one)
+    assert client.submit(evaluate, repository, two, **options).result(timeout=60) == (one, two)
+    assert pickle.loads(pickle.dumps(repository)).scope == repository.scope  # noqa: S301
+    assert repository.verify().clean
+
+
+def test_an_asynchronous_client_gets_awaitables(client: Any) -> None:
+    from distributed import Client
+
+    async def run() -> None:
+        async with Client(client.scheduler.address, asynchronous=True) as other:
+            repository = await daskevo.open(None, "async", client=other, objective="max score")
+            model = build()
+            async with repository.inherit(model) as child:
+                model_id = await child.put(metrics={"score": 0.1})
+            assert (await repository.load(model_id)).count_params() == model.count_params()
+            assert await repository.retire(model_id) == ()
+
+    asyncio.run(run())
+
+
+def test_reading_some_layers(repository: Repository) -> None:
+    model = build()
+    with repository.inherit(model) as child:
+        child.put()
+    found = repository.read(child.model_id, layers=[1, model.layers[3].name])
+    assert sorted(found) == [(1, 0), (1, 1), (4, 0), (4, 1)]
+    np.testing.assert_array_equal(found[4, 1], model.layers[3].get_weights()[1])
+    with pytest.raises(InvalidInput, match="no layer"):
+        repository.read(child.model_id, layers=["nothing"])
+
+
+def test_importing_daskevo_imports_neither_keras_nor_distributed() -> None:
+    import subprocess
+    import sys
+
+    heavy = "('keras', 'tensorflow', 'distributed')"
+    code = f"import sys, daskevo; daskevo.errors; print([name for name in {heavy} if name in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
