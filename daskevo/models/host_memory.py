@@ -57,24 +57,30 @@ def to_variable(variable: Any, array: np.ndarray[Any, Any]) -> None:
     A read-only, aligned array is shared where possible; nobody may write to its memory from then on. Any other is
     copied first, so that its owner may.
     """
+    tensor = to_tensor(array)
+    if keras.backend.backend() == "tensorflow":
+        variable.value.assign(tensor)
+    else:
+        variable.assign(tensor)
+
+
+def to_tensor(array: np.ndarray[Any, Any]) -> Any:
+    """Return a backend tensor with the values of an array, which shares its memory or a copy as `to_variable` says."""
     array = np.asarray(array, dtype=array.dtype.newbyteorder("="))
     if keras.backend.backend() != "tensorflow":
-        variable.assign(np.array(array))
-        return
+        return keras.ops.convert_to_tensor(np.array(array))
     import tensorflow as tf
 
     name = array.dtype.name
     if not is_shareable(array):
         array = aligned_copy(array)
     if name in _EXCHANGED:
-        tensor = tf.experimental.dlpack.from_dlpack(_Shared.of(array).__dlpack__())
-    elif name == "bfloat16":
+        return tf.experimental.dlpack.from_dlpack(_Shared.of(array).__dlpack__())
+    if name == "bfloat16":
         # It has no form for the exchange, but its bits have.
         bits = tf.experimental.dlpack.from_dlpack(_Shared.of(array.view(np.uint16)).__dlpack__())
-        tensor = tf.bitcast(bits, tf.bfloat16)
-    else:
-        tensor = tf.convert_to_tensor(array)
-    variable.value.assign(tensor)
+        return tf.bitcast(bits, tf.bfloat16)
+    return tf.convert_to_tensor(array)
 
 
 def is_shareable(array: np.ndarray[Any, Any]) -> bool:

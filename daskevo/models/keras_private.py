@@ -6,15 +6,20 @@ everything else in :mod:`daskevo.models` goes through the functions below.
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 from keras.src.api_export import get_name_from_symbol, get_symbol_from_name
 from keras.src.backend.common import global_state
+from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.models.functional import Functional
 from keras.src.ops.node import Node
 from keras.src.saving.object_registration import GLOBAL_CUSTOM_NAMES
+
+_PENDING = "uninitialized_variables"
 
 Tensor = Any
 """A keras.KerasTensor: the shape and dtype that flow along an edge."""
@@ -78,22 +83,32 @@ def is_registered(symbol: object) -> bool:
         return False
 
 
-def without_values() -> tuple[Any, Callable[[], None]]:
-    """Return a scope in which variables get no values, and a function to call after it.
+def can_do_without_values() -> bool:
+    """Whether this version of Keras has `without_values`, and no such scope is open."""
+    parameters = inspect.signature(keras.StatelessScope.__init__).parameters
+    return "initialize_variables" in parameters and not in_stateless_scope()
 
-    Raises
-    ------
-    TypeError
-        If this version of Keras has no such scope.
-    """
-    before = list(global_state.get_global_attribute("uninitialized_variables") or ())
-    scope = keras.StatelessScope(initialize_variables=False)
 
-    def forget() -> None:
+@contextlib.contextmanager
+def without_values() -> Iterator[Callable[[], list[Any]]]:
+    """Build layers whose variables get no values; yields a function that lists the variables built so far."""
+    before = list(global_state.get_global_attribute(_PENDING) or ())
+    known = set(map(id, before))
+    try:
+        with keras.StatelessScope(initialize_variables=False):
+            yield lambda: [
+                variable for variable in global_state.get_global_attribute(_PENDING) or () if id(variable) not in known
+            ]
+    finally:
         # Otherwise the next plain StatelessScope would give values to all that were built here.
-        global_state.set_global_attribute("uninitialized_variables", before)
+        global_state.set_global_attribute(_PENDING, before)
 
-    return scope, forget
+
+def give_value(variable: Any, initializer: Callable[..., Any] | None = None) -> None:
+    """Give a variable built in `without_values` its first value, by its own initializer if none is passed."""
+    if initializer is not None:
+        variable._initializer = initializer
+    variable._deferred_initialize()
 
 
 def has_value(variable: Any) -> bool:

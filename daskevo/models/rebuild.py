@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
+import numpy as np
 
 from daskevo.errors import CannotFlatten, CannotRebuild, CorruptRecord
 from daskevo.graph import ArchitectureGraph, Vertex
@@ -15,7 +16,9 @@ from daskevo.models.calls import call_again
 from daskevo.models.configs import revive_floats
 from daskevo.models.flat import FlatModel, spec_of, weights_of
 from daskevo.models.flatten import flatten
-from daskevo.models.keras_private import Tensor
+from daskevo.models.host_memory import to_tensor
+from daskevo.models.keras_private import Tensor, can_do_without_values, give_value, without_values
+from daskevo.models.tensors import check_tensors, finalize, write_tensors
 from daskevo.models.values import decode
 from daskevo.models.vetting import vet
 from daskevo.types import JSON, TensorSpec
@@ -24,7 +27,8 @@ from daskevo.types import JSON, TensorSpec
 def rebuild(graph: ArchitectureGraph, *, custom_objects: Mapping[str, Any] | None = None) -> keras.Model:
     """Return a functional model with this architecture and fresh weights.
 
-    Nested models come back inlined, shared layers shared; names are kept where they are unique. The model is flattened
+    Nested models come back inlined, shared layers shared; names are kept where they are unique. What a subclass of
+    keras.Model adds to training (its ``train_step``) isn't architecture, and doesn't come back. The model is flattened
     again and its vertex ids are compared: they are equal, or there is no model.
 
     Parameters
@@ -43,20 +47,79 @@ def rebuild(graph: ArchitectureGraph, *, custom_objects: Mapping[str, Any] | Non
     return rebuild_flat(graph, custom_objects=custom_objects).model
 
 
-def rebuild_flat(graph: ArchitectureGraph, *, custom_objects: Mapping[str, Any] | None = None) -> Rebuilt:
-    """Return the model as `rebuild` does, with its `FlatModel`, whose tensors are numbered as the graph's are."""
+def rebuild_flat(
+    graph: ArchitectureGraph,
+    *,
+    custom_objects: Mapping[str, Any] | None = None,
+    tensors: Mapping[int, np.ndarray[Any, Any]] | None = None,
+) -> Rebuilt:
+    """Return the model as `rebuild` does, with its `FlatModel`, whose tensors are numbered as the graph's are.
+
+    Parameters
+    ----------
+    graph, custom_objects:
+        As for `rebuild`.
+    tensors:
+        Tensor number -> values to begin with, as for :func:`~daskevo.models.write_tensors`; the others are
+        initialised. A tensor that is given here is never initialised at all, which takes most of the time else.
+
+    Raises
+    ------
+    CannotRebuild
+        As `rebuild`.
+    InvalidInput
+        If a tensor doesn't fit.
+    """
+    tensors = tensors or {}
+    check_tensors(graph, tensors)
     custom = dict(custom_objects or {})
     for record in graph.layers:
         vet(record.config, custom, record.name)
     with warnings.catch_warnings(), keras.saving.custom_object_scope(custom):
         warnings.simplefilter("ignore")  # such as those on names and masks that the model's author saw already
-        model = _Builder(graph).model()
+        if can_do_without_values():
+            # First the shapes, then the comparison, then the memory: not the other way round.
+            try:
+                return _rebuild_without_values(graph, tensors)
+            except _NeedsValues:
+                pass
+        rebuilt = _flattened(_Builder(graph).model())
+    _compare(graph, rebuilt.flat.graph)
+    if tensors:
+        write_tensors(rebuilt.flat, tensors)
+    return rebuilt
+
+
+def _flattened(model: keras.Model) -> Rebuilt:
+    try:
+        return Rebuilt(model, flatten(model))
+    except CannotFlatten as error:
+        raise CannotRebuild(f"the rebuilt model can't be flattened again: {error}") from error
+
+
+def _rebuild_without_values(graph: ArchitectureGraph, tensors: Mapping[int, np.ndarray[Any, Any]]) -> Rebuilt:
+    with without_values() as pending:
         try:
-            flat = flatten(model)
-        except CannotFlatten as error:
-            raise CannotRebuild(f"the rebuilt model can't be flattened again: {error}") from error
-    _compare(graph, flat.graph)
-    return Rebuilt(model, flat)
+            rebuilt = _flattened(_Builder(graph, values=False).model())
+        except CannotRebuild as error:
+            raise _NeedsValues from error
+        _compare(graph, rebuilt.flat.graph)
+        variables = pending()
+    weights = enumerate(rebuilt.flat.variables())
+    given = {id(variable): tensors[number] for number, variable in weights if number in tensors}
+    for variable in variables:
+        array = given.get(id(variable))
+        give_value(variable, None if array is None else _initializer(array))
+    finalize(rebuilt.flat, tensors)
+    return rebuilt
+
+
+class _NeedsValues(Exception):
+    """The model can't be built without values: some layers make variables of arrays, or are quantised once built."""
+
+
+def _initializer(array: np.ndarray[Any, Any]) -> Callable[..., Any]:
+    return lambda *_, **__: to_tensor(array)
 
 
 class Rebuilt:
@@ -70,8 +133,9 @@ class Rebuilt:
 class _Builder:
     """Makes the layers and calls them, vertex by vertex."""
 
-    def __init__(self, graph: ArchitectureGraph) -> None:
+    def __init__(self, graph: ArchitectureGraph, *, values: bool = True) -> None:
         self.graph = graph
+        self.values = values
         self.layers: dict[int, Any] = {}
         self.outputs: list[list[Tensor]] = []
         self.names: set[str] = set()
@@ -115,6 +179,8 @@ class _Builder:
         outputs = call_again(layer, vertex.call, self._sources(vertex))
         if getattr(layer, "quantization_mode", None) is not None and _specs(layer) != record.tensors:
             # It was quantised after it was built, which gives its weights another order.
+            if not self.values:
+                raise _NeedsValues
             config = copy.deepcopy(record.config)
             policy = config["config"]["dtype"]["config"]
             config["config"]["dtype"] = policy["source_name"]

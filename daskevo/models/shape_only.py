@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from daskevo.models.keras_private import without_values
+from daskevo.models.keras_private import can_do_without_values, without_values
 
 
 @contextlib.contextmanager
 def shape_only() -> Iterator[None]:
     """Build models without giving their weights values: no memory, no time for initializers.
 
-    Such a model can be flattened, and nothing else. Under a version of Keras without the scope that this needs,
-    models are built in full, which gives the same graph.
+    Such a model can be flattened or rebuilt, and nothing else. Under a version of Keras without the scope that this
+    needs, models are built in full, which gives the same graph.
 
     Examples
     --------
@@ -24,13 +24,8 @@ def shape_only() -> Iterator[None]:
     >>> flatten(model).graph.nbytes
     4000004000000
     """
-    try:
-        scope, forget = without_values()
-    except (TypeError, AttributeError):
-        yield
-        return
-    try:
-        with scope:
+    if can_do_without_values():
+        with without_values():
             yield
-    finally:
-        forget()
+    else:
+        yield

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from daskevo.errors import InvalidInput
+from daskevo.graph import ArchitectureGraph
 from daskevo.models.flat import FlatModel
 from daskevo.models.host_memory import to_host, to_variable
 from daskevo.models.keras_private import has_value
@@ -57,39 +58,54 @@ def write_tensors(flat: FlatModel, arrays: Mapping[int, np.ndarray[Any, Any]]) -
         values.
     """
     variables = flat.variables()
-    for number, array in arrays.items():
+    check_tensors(flat.graph, arrays)
+    for number in arrays:
         _variable(flat, variables, number)
-        expected = flat.graph.tensors[number].spec
+    for number, array in arrays.items():
+        to_variable(variables[number], array)
+    finalize(flat, arrays)
+
+
+def check_tensors(graph: ArchitectureGraph, arrays: Mapping[int, np.ndarray[Any, Any]]) -> None:
+    """Raise InvalidInput unless each array has the shape and dtype of the tensor of its number."""
+    for number, array in arrays.items():
+        _check_number(number, len(graph.tensors))
+        expected = graph.tensors[number].spec
         # Keras itself would cast without a word.
         if not isinstance(array, np.ndarray) or TensorSpec.of(array) != expected:
             found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
             raise InvalidInput(
-                f"tensor {number} ({_label(flat, number)}) is {expected.dtype} {expected.shape}; found {found}: "
+                f"tensor {number} ({_label(graph, number)}) is {expected.dtype} {expected.shape}; found {found}: "
                 "pass an array of exactly that shape and dtype",
                 number=number,
             )
-    for number, array in arrays.items():
-        to_variable(variables[number], array)
-    for index in {flat.graph.tensors[number].layer for number in arrays}:
-        # Normalization computes with values that it derives from its weights once.
-        finalize = getattr(flat.layers[index], "finalize_state", None)
-        if finalize is not None:
-            finalize()
+
+
+def finalize(flat: FlatModel, numbers: Iterable[int]) -> None:
+    """Let layers that got other weights work out anew what they derive from them (Normalization does, once)."""
+    for index in {flat.graph.tensors[number].layer for number in numbers}:
+        derive = getattr(flat.layers[index], "finalize_state", None)
+        if derive is not None:
+            derive()
+
+
+def _check_number(number: object, count: int) -> None:
+    if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or not 0 <= number < count:
+        raise InvalidInput(f"the model has tensors 0 to {count - 1}; asked for {number!r}", number=number)
 
 
 def _variable(flat: FlatModel, variables: list[Any], number: int) -> Any:
-    if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or not 0 <= number < len(variables):
-        raise InvalidInput(f"the model has tensors 0 to {len(variables) - 1}; asked for {number!r}", number=number)
+    _check_number(number, len(variables))
     variable = variables[number]
     if not has_value(variable):
         raise InvalidInput(
-            f"tensor {number} ({_label(flat, number)}) has no value: the model was built in shape_only(), which is "
-            "for graphs alone; build it again outside",
+            f"tensor {number} ({_label(flat.graph, number)}) has no value: the model was built in shape_only(), which "
+            "is for graphs alone; build it again outside",
             number=number,
         )
     return variable
 
 
-def _label(flat: FlatModel, number: int) -> str:
-    key = flat.graph.tensors[number]
-    return f"weight {key.index} of layer {flat.graph.layers[key.layer].name!r}"
+def _label(graph: ArchitectureGraph, number: int) -> str:
+    key = graph.tensors[number]
+    return f"weight {key.index} of layer {graph.layers[key.layer].name!r}"

@@ -63,10 +63,16 @@ def test_lookups() -> None:
 
 
 def test_values() -> None:
-    scope, forget = keras_private.without_values()
-    with scope:
-        variable = layers.Dense(2)
-        variable.build((None, 3))
-    forget()
-    assert not keras_private.has_value(variable.kernel)
+    assert keras_private.can_do_without_values()
+    with keras_private.without_values() as pending:
+        assert not keras_private.can_do_without_values()
+        dense = layers.Dense(2)
+        dense.build((None, 3))
+        assert list(map(id, pending())) == [id(dense.kernel), id(dense.bias)]
+    assert not keras_private.has_value(dense.kernel)
+
+    keras_private.give_value(dense.bias)
+    keras_private.give_value(dense.kernel, lambda *_, **__: keras.ops.full((3, 2), 7.0))
+    assert keras_private.has_value(dense.bias)
+    assert dense.kernel.numpy().min() == 7
     assert keras_private.has_value(keras.Variable(1.0))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 
 import keras
+import numpy as np
 import pytest
 from keras import layers
 
-from daskevo.models import flatten, keras_private, read_tensors, shape_only
+from daskevo.models import flatten, keras_private, read_tensors, rebuild_flat, shape_only
 from tests.models import zoo
 
 
@@ -43,10 +44,13 @@ def test_models_larger_than_memory() -> None:
 
 
 def test_without_the_private_scope_models_are_built_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    def gone() -> None:
-        raise TypeError("StatelessScope.__init__() got an unexpected keyword argument 'initialize_variables'")
-
     expected = flatten(zoo.sequential()).graph.ids
-    monkeypatch.setattr(sys.modules["daskevo.models.shape_only"], "without_values", gone)
+    values = [np.full(key.spec.shape, 3, key.spec.dtype) for key in flatten(zoo.sequential()).graph.tensors]
+    for module in ("shape_only", "rebuild"):
+        monkeypatch.setattr(sys.modules[f"daskevo.models.{module}"], "can_do_without_values", lambda: False)
     with shape_only():
-        assert flatten(zoo.sequential()).graph.ids == expected
+        model = zoo.sequential()
+    assert flatten(model).graph.ids == expected
+    assert keras_private.has_value(model.weights[0])
+    rebuilt = rebuild_flat(flatten(model).graph, tensors=dict(enumerate(values)))
+    assert all((array == 3).all() for array in read_tensors(rebuilt.flat))

@@ -28,6 +28,7 @@ SAME: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "regularizers": (layers.Dense(3), layers.Dense(3, kernel_regularizer="l2", activity_regularizer="l1")),
     "constraints": (layers.Dense(3), layers.Dense(3, bias_constraint="non_neg")),
     "training": (lambda x: layers.Dropout(0.5)(x), lambda x: layers.Dropout(0.5)(x, training=True)),
+    "training for a layer without it": (lambda x: layers.ReLU()(x), lambda x: layers.ReLU()(x, training=True)),
     "default argument written out": (
         lambda x: layers.BatchNormalization()(x),
         lambda x: layers.BatchNormalization()(x, mask=None),
@@ -71,6 +72,7 @@ DIFFERENT: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "custom argument": (Scale(1.0), Scale(2.0)),
     "dtype policy": (layers.Dense(3), layers.Dense(3, dtype="mixed_float16")),
     "dtype policy of the same dtypes": (layers.Dense(3, dtype="float16"), layers.Dense(3, dtype="mixed_float16")),
+    "dtype policy of a layer without weights": (layers.ReLU(dtype="float16"), layers.ReLU(dtype="mixed_float16")),
     "policy inside a wrapper": (
         layers.SpectralNormalization(layers.Dense(3)),
         layers.SpectralNormalization(layers.Dense(3, dtype="mixed_bfloat16")),
