@@ -11,6 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.reports.figures.chart import from_zero
 
 DATA = ("blue", "orange", "green", "vermilion", "purple", "sky")
 
@@ -86,6 +87,17 @@ def test_any_name_is_drawn_as_it_is(text: str) -> None:
     space = "{http://www.w3.org/2000/svg}"
     assert root.findtext(f"{space}title") == text
     assert text in ["".join(element.itertext()) for element in root.iter(f"{space}text")]
+
+
+def test_the_longer_of_two_runs_is_shown_to_its_end() -> None:
+    with d.settings():
+        first, second = Figure().subplots(1, 2, sharex=True)
+        first.plot([5, 150], [1, 2])
+        second.plot([5, 100], [1, 2])
+        from_zero([first, second])
+        assert first.get_xlim() == second.get_xlim()
+        assert first.get_xlim()[0] == 0
+        assert first.get_xlim()[1] > 150
 
 
 def test_a_users_own_settings_change_nothing() -> None:

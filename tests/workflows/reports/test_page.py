@@ -15,6 +15,7 @@ import pytest
 from daskevo.errors import InvalidInput, RunFolderUnusable
 from daskevo.types import Objective
 from daskevo_workflows.reports.page import render, write
+from daskevo_workflows.reports.series import Happening
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 SHAPES = {"path", "use", "circle", "rect", "image", "line", "polygon"}
@@ -149,6 +150,7 @@ def test_words_of_users_and_exceptions_stay_words(make_run: Any) -> None:
         state=ATTACK,
         objective=Objective("max", ATTACK),
         facts={"problem": ATTACK, ATTACK: ATTACK},
+        happenings=(Happening(1.0, ATTACK, 3, ATTACK),),
     )
     for runs in ([hostile], [hostile, replace(hostile, label=ATTACK + "2")]):
         text = render(runs, version="1")

@@ -311,7 +311,7 @@ def _row(
 ) -> tuple[str, ...]:
     words = [say(value) if value is not None else ("never" if never else "–") for value in values]
     quotient = ratio(values[1], values[0]) if ratios else None
-    return name, *words, f"{quotient:.2f}" if quotient is not None else ""
+    return name, *words, "" if quotient is None else f"{quotient:.2f}" if quotient < 10 else f"{quotient:.0f}"
 
 
 def _chain(run: RunSeries, evaluation: Evaluation) -> str | tuple[str, ...]:

@@ -58,9 +58,11 @@ def title_panel(panel: Any, run: RunSeries, runs: Sequence[RunSeries]) -> None:
         panel.set_title(label_of(run))
 
 
-def from_zero(panel: Any) -> None:
-    """Let a time axis begin with the run, so that figures compare; to be called when all is drawn."""
-    panel.set_xlim(0, panel.dataLim.x1 * 1.03 if panel.dataLim.x1 > 0 else 1.0)
+def from_zero(panels: Sequence[Any]) -> None:
+    """Let time axes begin with the run and end after the longest one, so that they compare; when all is drawn."""
+    end = max(panel.dataLim.x1 for panel in panels)
+    for panel in panels:
+        panel.set_xlim(0, end * 1.03 if 0 < end < float("inf") else 1.0)
 
 
 def mark_size(count: int) -> float:

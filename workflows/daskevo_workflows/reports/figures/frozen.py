@@ -64,7 +64,7 @@ def frozen_share(runs: Sequence[RunSeries]) -> Drawing | None:
         panel.yaxis.set_major_formatter(PercentFormatter(xmax=1, symbol=" %"))
         panel.set_ylabel("frozen vertices (% of the model's)")
         panel.set_xlabel(f"running time ({unit})")
-        from_zero(panel)
+        from_zero([panel])
         legend_below(figure, [panel])
         words = " ".join(_words(run) for run in chosen)
         return finish(

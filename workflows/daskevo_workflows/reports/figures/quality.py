@@ -83,8 +83,8 @@ def quality_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
                         label="best so far of the other run",
                     )
             panel.set_xlabel(f"running time ({unit})")
-            from_zero(panel)
             title_panel(panel, run, runs)
+        from_zero(panels)
         panels[0].set_ylabel(f"{metric} ({'larger' if runs[0].objective.direction == 'max' else 'smaller'} is better)")
         _clip_outliers(panels[0], [e.quality or 0.0 for run in runs for e in run.scored])
         legend_below(figure, panels)

@@ -64,8 +64,8 @@ def bytes_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
             else:
                 panel.set_ylim(bottom=0)
             panel.set_xlabel(f"running time ({time_name})")
-            from_zero(panel)
             title_panel(panel, run, runs)
+        from_zero(panels)
         panels[0].set_ylabel(f"tensor bytes ({unit}{', logarithmic' if logarithmic else ''})")
         legend_below(figure, panels)
         return finish(
