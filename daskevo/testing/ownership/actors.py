@@ -221,6 +221,14 @@ def release_label(world: World, label: str) -> Script:
     return "released"
 
 
+def in_turn(*scripts: Script) -> Script:
+    """One script after the other."""
+    outcome = None
+    for script in scripts:
+        outcome = yield from script
+    return outcome
+
+
 def retire(world: World, server: Server, retirement: Retirement) -> Script:
     """Home's provider carries a retirement out: drops at all other owners, then the tombstone."""
     for owner in retirement.uses if world.behaviour.retirement_drops else ():

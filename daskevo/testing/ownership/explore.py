@@ -145,9 +145,10 @@ def restarted(world: World) -> None:
 
 
 def released_after_put(world: World) -> None:
-    """A model is put under two labels, and one of them is released at once."""
-    _put(world, A, labels=("user:a", "best:r"))
-    world.spawn("release best", actors.release(world, A, "best:r"))
+    """A model is put under two labels, and one of them is released as soon as it is stored."""
+    holder = world.new_holder("task")
+    put = actors.put(world, holder, A, labels=("user:a", "best:r"))
+    world.spawn("put a, release", actors.in_turn(put, actors.release(world, A, "best:r")), holder)
 
 
 SCENARIOS: dict[str, Scenario] = {
