@@ -7,6 +7,7 @@ from daskevo.models.flatten import flatten
 from daskevo.models.freezing import Freezing, check_policy, freeze, unfreeze
 from daskevo.models.freshness import check_fresh, is_fresh
 from daskevo.models.rebuild import Rebuilt, rebuild, rebuild_flat
+from daskevo.models.seeding import seeded
 from daskevo.models.shape_only import shape_only
 from daskevo.models.tensors import read_tensors, write_tensors
 
@@ -22,6 +23,7 @@ __all__ = [
     "read_tensors",
     "rebuild",
     "rebuild_flat",
+    "seeded",
     "shape_only",
     "unfreeze",
     "write_tensors",

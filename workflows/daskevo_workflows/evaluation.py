@@ -148,16 +148,21 @@ def evaluate(assignment: Assignment, matches: Sequence[Match | None] | None = No
 
 
 def _evaluate(assignment: Assignment, match: Match | None, progress: _Progress) -> Mapping[str, Any]:
-    request, repository = assignment.request, assignment.repository
     with progress.phase("prepare"):
         import_keras()
-        import keras
+        from daskevo.models import seeded
 
         problem = assignment.problem.load()
         data = data_of(assignment.problem)
     _say(assignment.key, "ready")
-    # Both are thread-local, and a Dask worker's thread is not the one that imported Keras.
-    keras.utils.set_random_seed(assignment.seed)
+    with seeded(assignment.seed):
+        return _trained(assignment, problem, data, match, progress)
+
+
+def _trained(
+    assignment: Assignment, problem: Problem, data: Any, match: Match | None, progress: _Progress
+) -> Mapping[str, Any]:
+    request, repository = assignment.request, assignment.repository
     model = _build(problem, request, progress)
     ancestor: Any = False
     if request.transfer:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import daskevo
 from daskevo.errors import InvalidInput, RunFailed
 from daskevo.runs import Book, RunRecord
 from daskevo.search import AgedEvolution, Random, Strategy
@@ -106,11 +107,15 @@ def search(
     KeyboardInterrupt
         After a stop in good order; the same call goes on later.
     """
+    from daskevo.models import check_policy
+
     _check(evaluations, control_share, recycle_after, keep_best, epochs, seed)
+    check_policy(freeze)
     reference = refer(problem)  # type: ignore[arg-type]
     loaded = reference.load()
     goal = Objective.parse(objective or loaded.objective)
     chosen = _strategy(strategy)
+    repository = _with_objective(repository, goal)
     space = loaded.space()
     identity: dict[str, JSON] = {
         "problem": reference.to_json(),
@@ -204,6 +209,30 @@ def _check(
         raise InvalidInput(f"recycle_after={recycle_after}, epochs={epochs}: use 1 or more, or None")
     if not 0 <= seed < 2**32:
         raise InvalidInput(f"seed={seed}: use 0 to 4294967295")
+
+
+def _with_objective(repository: Repository, goal: Objective) -> Repository:
+    """Return a handle whose scope has this objective, declared if it had none.
+
+    Raises
+    ------
+    ScopeMismatch
+        If it has another.
+    """
+    if repository.objective == goal:
+        return repository
+    settings = repository.settings
+    handle: Repository = daskevo.open(
+        repository.root,
+        repository.scope,
+        client=repository.client,
+        objective=str(goal),
+        memory=settings.memory,
+        shards=settings.shards,
+        durability=settings.durability,
+        timeout_s=repository.timeout_s,
+    )
+    return handle
 
 
 def _strategy(strategy: Strategy | str) -> Strategy:

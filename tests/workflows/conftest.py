@@ -1,0 +1,43 @@
+"""A local cluster for the searches of these tests, and problems that take a tenth of a second."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def client() -> Iterator[Any]:
+    """A client of a cluster with one provider and two trainers."""
+    import daskevo
+
+    with daskevo.local_cluster(trainers=2, dashboard_address=None) as cluster, cluster.get_client() as found:
+        yield found
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Callable[..., Path]:
+    """Writes the tiny problem's file with other constants."""
+
+    def write(**constants: Any) -> Path:
+        text = (Path(__file__).parent / "tiny.py").read_text()
+        path = tmp_path / f"tiny{next(_numbers)}.py"
+        set_here = "".join(f"{name} = {value!r}\n" for name, value in constants.items())
+        path.write_text(text.replace("\n\ndef space()", f"\n\n{set_here}\n\ndef space()", 1))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def repository(client: Any, tmp_path: Path) -> Any:
+    """A repository of its own for each test."""
+    import daskevo
+
+    return daskevo.open(tmp_path / "repository", "tiny", client=client, objective="max val_accuracy", shards=8)

@@ -1,0 +1,366 @@
+"""Searches on a real local cluster: budgets, transfer, labels, duplicates, failures, limits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from daskevo.errors import InvalidInput, RunError, RunFailed, RunMismatch, ScopeMismatch
+from daskevo.runs import RunView
+from daskevo.search import AgedEvolution, Random
+from daskevo_workflows import nas
+from daskevo_workflows.problems import refer
+from daskevo_workflows.progress import Progress
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+WIDE = {"FIRST": (4, 8, 12, 16, 20), "SECOND": (3, 6, 9, 12)}
+
+
+def search(problem: Any, repository: Any, folder: Path, evaluations: int, **options: Any) -> nas.Result:
+    strategy = options.pop("strategy", None) or AgedEvolution(4, 2)
+    return nas.search(problem, strategy, repository=repository, evaluations=evaluations, run=folder / "run", **options)
+
+
+def labels(repository: Any) -> dict[str, set[str]]:
+    return {model.model_id: set(model.labels) for model in repository.models()}
+
+
+def test_digits_from_beginning_to_end(client: Any, tmp_path: Path) -> None:
+    """The main job, small: everything that is promised of a run holds for a real one."""
+    import daskevo
+
+    repository = daskevo.open(tmp_path / "root", "digits", client=client, objective="max val_accuracy", shards=8)
+    seen: list[Progress] = []
+    result = search("digits", repository, tmp_path, 10, seed=1, on_progress=seen.append, keep_best=2)
+
+    assert result.stop == ("finished", "10 evaluations finished")
+    finished = [report for report in result.reports if report.status == "finished"]
+    assert len(finished) == 10
+    assert [progress.finished for progress in seen] == sorted(progress.finished for progress in seen)
+    assert seen[-1].finished == 10
+    assert seen[-1].best_quality == result.best(1)[0].quality == max(report.quality for report in finished)
+
+    # Who inherited froze something; what was inherited was not stored again.
+    heirs = [report for report in finished if report.transferred]
+    assert heirs
+    for report in heirs:
+        assert report.ancestor in {other.model_id for other in finished}
+        assert 0 < report.own_bytes < report.full_bytes
+        assert 0 < report.frozen_share < 1
+        assert 0 < report.prefix < report.vertices
+    phases = {"prepare", "build", "query", "inherit", "compile", "first_step", "training", "scoring", "put"}
+    assert all(set(report.seconds) == phases for report in finished)
+    assert all(report.step == 45 for report in finished)
+
+    # The best trained model, with its score.
+    best = result.best(3)
+    assert [found.quality for found in best] == sorted((found.quality for found in best), reverse=True)
+    x, y = refer("digits").load().data().validation
+    for found in best[:2]:
+        assert np.mean(np.asarray(found.model(x)).argmax(1) == y) == pytest.approx(found.quality)
+        assert found.lineage[0].model_id == found.model_id
+
+    # The living are the population and the best, labelled so; everything else is retired.
+    run = result.info.label
+    population = result.population()
+    assert len(population) == 4
+    expected = {name: {f"population:{run}"} for name in population}
+    for found in best[:2]:
+        expected.setdefault(found.model_id, set()).add(f"best:{run}")
+    assert labels(repository) == expected
+    verification = repository.verify()
+    assert verification.clean
+    assert verification.models == len(expected)
+
+    # Figures agree with the repository.
+    summary = json.loads(json.dumps(result.summary()))
+    assert summary["evaluations"] == 10
+    assert summary["failures"] == 0
+    assert summary["transferred"] == len(heirs)
+    assert summary["live_models"] == len(expected)
+    assert summary["stored_bytes"] == verification.payload_bytes
+    assert summary["full_copy_bytes"] >= summary["stored_bytes"]
+    assert summary["population"] == 4
+    assert 0 < summary["repository_s"] < summary["evaluation_s"]
+    frame = result.frame()
+    assert len(frame) == len(result.requests)
+    assert (frame["status"] == "finished").sum() == 10
+    with RunView(result.folder) as view:
+        units = [unit for unit in view.units() if unit.kind == "evaluate"]
+        assert len(units) == 10
+        assert all(unit.state == "done" and unit.started and unit.ended and unit.worker for unit in units)
+        assert view.sessions()[-1].ended == "finished"
+
+    # The same call again finds it finished; nothing is evaluated.
+    again = search("digits", repository, tmp_path, 10, seed=1, keep_best=2)
+    assert [report.number for report in again.reports] == [report.number for report in result.reports]
+
+    # After the last label nothing is left.
+    repository.release_label(f"population:{run}")
+    repository.release_label(f"best:{run}")
+    assert repository.stats()["payload_bytes"] == 0
+    assert repository.stats()["tensors"] == 0
+    assert repository.verify().clean
+
+
+def test_without_transfer_nothing_is_inherited(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    result = search(tiny(**WIDE), repository, tmp_path, 8, transfer=False)
+    assert all(report.ancestor is None and report.frozen_share == 0 for report in result.reports)
+    assert all(report.own_bytes == report.full_bytes for report in result.reports)
+
+
+def test_fine_tuning_inherits_and_freezes_nothing(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    result = search(tiny(**WIDE), repository, tmp_path, 12, freeze="none")
+    heirs = [report for report in result.reports if report.transferred]
+    assert heirs
+    assert all(report.frozen_share == 0 and report.prefix > 0 for report in heirs)
+
+
+def test_a_control_arm_within_the_run(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    result = search(tiny(**WIDE), repository, tmp_path, 16, control_share=0.5)
+    control = {request.number for request in result.requests if not request.transfer}
+    assert 3 <= len(control) <= 13
+    assert all(not report.transferred for report in result.reports if report.number in control)
+    assert any(report.transferred for report in result.reports if report.number not in control)
+
+
+def test_bytes_stay_bounded_over_many_evaluations(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    """The number of living models is bounded by population and best, however long the run."""
+    wide = {"FIRST": tuple(range(2, 30)), "SECOND": tuple(range(2, 20))}
+    result = search(tiny(**wide), repository, tmp_path, 60, keep_best=2)
+    assert repository.stats()["models"] <= 4 + 2
+    assert repository.verify().clean
+    assert len(result.reports) == 60
+
+
+def test_one_trainer_and_the_same_seed_give_the_same_run(tiny: Callable[..., Path], tmp_path: Path) -> None:
+    import daskevo
+
+    problem = tiny(**WIDE)
+    found = []
+    with daskevo.local_cluster(trainers=1, dashboard_address=None) as cluster, cluster.get_client() as client:
+        for name, seed in (("a", 7), ("b", 7), ("c", 8)):
+            repository = daskevo.open(tmp_path / f"root-{name}", "tiny", client=client, shards=4)
+            result = search(problem, repository, tmp_path / name, 12, seed=seed)
+            number = {report.model_id: report.number for report in result.reports}
+            found.append(
+                [
+                    (report.number, request.candidate, report.quality, number.get(report.ancestor))
+                    for report, request in zip(result.reports, result.requests, strict=True)
+                ]
+            )
+    assert found[0] == found[1]
+    assert found[0] != found[2]
+
+
+def test_duplicates_reuse_the_score_and_an_exhausted_space_ends_the_run(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    problem = tiny(IDLE=(0, 1, 2), MARKS=str(marks))
+    result = search(problem, repository, tmp_path, 100)
+    assert result.stop[0] == "exhausted"
+    assert "24" in result.stop[1]
+    counts = result.frame()["status"].value_counts().to_dict()
+    assert counts == {"finished": 8, "duplicate": 16}
+    assert len(list(marks.iterdir())) == 8
+    by_number = {report.number: report for report in result.reports}
+    for report in result.reports:
+        if report.status == "duplicate":
+            original = by_number[report.duplicate_of]
+            assert (report.quality, report.model_id) == (original.quality, original.model_id)
+            assert original.status == "finished"
+    assert result.summary()["evaluations"] == 8
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "said"),
+    [
+        ("raise", "error", "ValueError: does not train"),
+        ("nan", "not finite", "nan"),
+        ("inf", "not finite", "inf"),
+        ("missing", "not finite", "None"),
+        ("build", "build", "ArithmeticError: no such model"),
+        ("lambda", "flatten", "Lambda"),
+    ],
+)
+def test_failures_are_recorded_and_survived(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path, fault: str, kind: str, said: str
+) -> None:
+    result = search(tiny(SECOND=(3, 6, 9), FAULTS={6: fault}), repository, tmp_path, 8)
+    failures = [report for report in result.reports if report.status == "failed"]
+    assert {report.failure.kind for report in failures} == {kind}
+    assert all(said in report.failure.message for report in failures)
+    assert len([report for report in result.reports if report.status == "finished"]) == 8
+    # They never win, never are parents, never inherited from; nothing of them stays.
+    failed = {report.model_id for report in failures}
+    assert not failed & {found.model_id for found in result.best(8)}
+    assert not failed & {request.parent for request in result.requests}
+    assert not failed & {report.ancestor for report in result.reports}
+    assert not failed & set(labels(repository))
+    assert repository.verify().clean
+
+
+def test_all_failing_ends_with_a_clear_message(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    problem = tiny(FIRST=tuple(range(1, 20)), FAULTS={3: "raise", 6: "nan"})
+    with pytest.raises(RunFailed, match="20 evaluations failed") as caught:
+        search(problem, repository, tmp_path, 5)
+    assert caught.value.reason == "failures"
+    assert repository.stats()["payload_bytes"] == 0
+    result = nas.Result(tmp_path / "run", repository)
+    with pytest.raises(RunError, match="no evaluation"):
+        result.best()
+
+
+def test_a_hanging_evaluation_is_ended_and_its_trainer_restarted(
+    client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    problem = tiny(SECOND=(3, 6, 9), FAULTS={9: "hang"})
+    result = search(problem, repository, tmp_path, 8, evaluation_limit_s=3, strategy=Random())
+    failures = [report for report in result.reports if report.status == "failed"]
+    assert failures
+    assert {report.failure.kind for report in failures} == {"time limit"}
+    assert len(result.best(8)) == 8
+    with RunView(result.folder) as view:
+        assert len(view.events("time limit")) == len(failures)
+    assert repository.verify().clean
+    # Its slot can be used again.
+    client.wait_for_workers(3, timeout=60)
+    assert sorted(str(w["name"]) for w in client.scheduler_info(n_workers=-1)["workers"].values()) == [
+        "provider-0",
+        "trainer-0",
+        "trainer-1",
+    ]
+
+
+def test_a_dying_trainer_is_survived_and_its_evaluation_not_repeated_for_ever(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    problem = tiny(FIRST=(4,), SECOND=(3, 9), FAULTS={9: "die"}, MARKS=str(marks))
+    result = search(problem, repository, tmp_path, 4, strategy=Random())
+    assert result.stop[0] == "exhausted"
+    failures = [report for report in result.reports if report.status == "failed"]
+    assert [report.failure.kind for report in failures] == ["trainer lost"] * 2
+    tried = [mark.read_text() for mark in marks.iterdir()]
+    assert sorted(tried) == ["4 3 relu", "4 3 tanh"] + ["4 9 relu"] * 2 + ["4 9 tanh"] * 2
+    assert repository.verify().clean
+
+
+def test_a_trainer_that_dies_once_costs_no_evaluation(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    problem = tiny(FIRST=(4,), SECOND=(9,), FAULTS={9: "die once"}, MARKS=str(marks))
+    result = search(problem, repository, tmp_path, 2, strategy=Random())
+    assert [report.status for report in result.reports] == ["finished"] * 2
+    with RunView(result.folder) as view:
+        assert len(view.events("again")) >= 1
+
+
+def test_the_searchs_time_limit(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    problem = tiny(**WIDE, FAULTS=dict.fromkeys(WIDE["SECOND"], "slow"))
+    result = search(problem, repository, tmp_path, 40, time_limit_s=4)
+    assert result.stop[0] == "time limit"
+    assert len(result.reports) < 20
+    again = search(problem, repository, tmp_path, len(result.reports) + 2, time_limit_s=60)
+    assert again.stop[0] == "finished"
+    assert repository.verify().clean
+
+
+def test_trainers_are_recycled(client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    def addresses() -> set[str]:
+        workers = client.scheduler_info(n_workers=-1)["workers"]
+        return {address for address, worker in workers.items() if "trainer" in str(worker["name"])}
+
+    before = addresses()
+    result = search(tiny(**WIDE), repository, tmp_path, 12, recycle_after=3)
+    assert result.stop[0] == "finished"
+    assert not before & addresses()
+    with RunView(result.folder) as view:
+        assert len(view.events("recycled")) >= 2
+
+
+def test_callbacks_pass_through(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    """Early stopping, given as a list and as a function: fresh for every evaluation."""
+    import keras
+
+    stopper = keras.callbacks.EarlyStopping("loss", min_delta=1e6, patience=2)
+    result = search(tiny(), repository, tmp_path, 3, callbacks=[stopper], epochs=50)
+    assert [report.step for report in result.reports] == [4 * 3] * 3
+    made = search(tiny(), repository, tmp_path / "other", 3, callbacks=lambda: [stopper], epochs=50)
+    assert [report.step for report in made.reports] == [4 * 3] * 3
+
+
+def test_another_run_in_the_folder(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    problem = tiny()
+    search(problem, repository, tmp_path, 2)
+    for options in ({"seed": 5}, {"transfer": False}, {"strategy": Random()}, {"freeze": "none"}, {"epochs": 3}):
+        with pytest.raises(RunMismatch):
+            search(problem, repository, tmp_path, 2, **options)
+    with pytest.raises(RunMismatch, match=r"problem\.content"):
+        search(tiny(FIRST=(4, 8, 12)), repository, tmp_path, 2)
+    # A larger budget is the same run.
+    assert len(search(problem, repository, tmp_path, 4).reports) == 4
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"evaluations": 0},
+        {"control_share": 2},
+        {"recycle_after": 0},
+        {"keep_best": 0},
+        {"epochs": 0},
+        {"seed": -1},
+        {"strategy": "evolutoin"},
+        {"strategy": object()},
+        {"objective": "val_accuracy"},
+        {"freeze": "everything"},
+    ],
+)
+def test_impossible_searches(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path, options: dict[str, Any]
+) -> None:
+    arguments = {"strategy": "random", "evaluations": 2} | options
+    with pytest.raises(InvalidInput):
+        nas.search(tiny(), repository=repository, run=tmp_path / "run", **arguments)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_objective_that_the_scope_has_not(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    with pytest.raises(ScopeMismatch):
+        search(tiny(), repository, tmp_path, 2, objective="min loss")
+
+
+def test_refining_trains_the_winners_in_full(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    problem = tiny(**WIDE)
+    result = search(problem, repository, tmp_path, 8)
+    best = result.best(2)
+    with pytest.raises(InvalidInput, match="pass it"):
+        nas.refine(best)
+    with pytest.raises(InvalidInput, match="another problem"):
+        nas.refine(best, tiny())
+    refined = nas.refine(best, problem, epochs=6, patience=6)
+    assert {one.found.model_id for one in refined} == {found.model_id for found in best}
+    for one in refined:
+        assert one.report.status == "finished"
+        assert one.report.step == 24
+        assert one.report.frozen_share == 0
+        assert one.report.ancestor == one.found.model_id
+        assert one.quality >= one.found.quality - 0.2
+        assert all(layer.trainable for layer in one.model.layers)
+    again = nas.refine(best, problem, epochs=6, patience=6)
+    assert {one.model_id: one.quality for one in again} == {one.model_id: one.quality for one in refined}
+    scratch = nas.refine(best, problem, epochs=2, from_scratch=True)
+    assert all(one.report.ancestor is None and one.report.step == 8 for one in scratch)
+    assert repository.verify().clean

@@ -1,0 +1,86 @@
+"""A problem that takes a tenth of a second, and misbehaves on request: tests write it with other constants."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+
+from daskevo.space import Choice, Space
+from daskevo_workflows.problems import Data
+
+name = "tiny"
+objective = "max val_accuracy"
+epochs, batch_size = 1, 16
+
+FIRST: tuple[int, ...] = (4, 8)
+SECOND: tuple[int, ...] = (3, 6)
+IDLE: tuple[int, ...] = (0,)
+FAULTS: dict[int, str] = {}
+"""Units of the second layer -> what goes wrong."""
+MARKS = ""
+"""A folder where each evaluation leaves a file, to count them."""
+
+
+def space() -> Space:
+    return Space(
+        "tiny",
+        (
+            Choice("first", FIRST),
+            Choice("activation", ("relu", "tanh")),
+            Choice("second", SECOND),
+            Choice("idle", IDLE),
+        ),
+    )
+
+
+def build(choices):
+    import keras
+
+    if FAULTS.get(choices["second"]) == "build":
+        raise ArithmeticError("no such model")
+    inputs = keras.Input((8,))
+    tensor = keras.layers.Dense(choices["first"], choices["activation"])(inputs)
+    if FAULTS.get(choices["second"]) == "lambda":
+        tensor = keras.layers.Lambda(lambda x: x)(tensor)
+    tensor = keras.layers.Dense(choices["second"])(tensor)
+    return keras.Model(inputs, keras.layers.Dense(2, "softmax")(tensor))
+
+
+def data() -> Data:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((96, 8)).astype(np.float32)
+    y = (x[:, 0] * x[:, 1] > 0).astype(np.int32)
+    return Data((x[:64], y[:64]), (x[64:], y[64:]))
+
+
+def compile(model) -> None:
+    import keras
+
+    fault = FAULTS.get(model.layers[-2].units, "")
+    if MARKS:
+        with (Path(MARKS) / f"{os.getpid()}-{time.time_ns()}").open("w") as file:
+            file.write(f"{model.layers[1].units} {model.layers[-2].units} {model.layers[1].activation.__name__}")
+    if fault == "raise":
+        raise ValueError("does not train")
+    if fault == "hang":
+        while True:
+            time.sleep(0.1)
+    if fault == "die" or (fault == "die once" and len(list(Path(MARKS).iterdir())) == 1):
+        os._exit(3)
+    if fault == "slow":
+        time.sleep(1.0)
+    # Eager: tracing a graph would take longer than training.
+    model.compile(keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy", run_eagerly=True)
+
+
+def score(model, data: Data) -> dict[str, float]:
+    fault = FAULTS.get(model.layers[-2].units, "")
+    if fault in ("nan", "inf"):
+        return {"val_accuracy": float(fault)}
+    if fault == "missing":
+        return {}
+    x, y = data.validation
+    return {"val_accuracy": float(np.mean(np.asarray(model(x)).argmax(1) == y))}
