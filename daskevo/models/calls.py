@@ -11,7 +11,8 @@ from weakref import WeakKeyDictionary
 import keras
 
 from daskevo.errors import CorruptRecord
-from daskevo.models.keras_private import Tensor, implicit_mask
+from daskevo.models.keras_private import Tensor
+from daskevo.models.masks import implicit_masks
 from daskevo.models.rejections import cannot_flatten, describe
 from daskevo.models.values import NotStorable, decode, encode, is_variable
 from daskevo.types import JSON
@@ -128,31 +129,6 @@ def bind(operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[st
             layer=operation.name,
         ) from error
     return dict(bound.arguments)
-
-
-def implicit_masks(arguments: dict[str, Any]) -> list[str]:
-    """Return the mask arguments for which Keras passed (and will pass) the mask that the tensors carry.
-
-    Keras fills in `mask` where one argument holds tensors, and `<argument>_mask` where several do. It records what it
-    filled in for some calls and not for others.
-    """
-    found = []
-    with_tensors = [name for name, value in arguments.items() if not name.endswith("mask") and _holds_tensor(value)]
-    for name, mask in arguments.items():
-        if name == "mask" and len(with_tensors) == 1:
-            owner = with_tensors[0]
-        elif name.endswith("_mask") and len(with_tensors) > 1 and name.removesuffix("_mask") in arguments:
-            owner = name.removesuffix("_mask")
-        else:
-            continue
-        if mask is None:
-            found.append(name)
-            continue
-        carried = keras.tree.flatten(keras.tree.map_structure(implicit_mask, arguments[owner]))
-        passed = keras.tree.flatten(mask)
-        if len(carried) == len(passed) and all(one is other for one, other in zip(carried, passed, strict=True)):
-            found.append(name)
-    return found
 
 
 def _tensors(path: str, value: Any) -> Iterator[tuple[str, Tensor]]:

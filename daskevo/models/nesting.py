@@ -6,8 +6,9 @@ from typing import Any
 
 import keras
 
-from daskevo.models.calls import bind, implicit_masks
+from daskevo.models.calls import bind
 from daskevo.models.keras_private import Tensor, origin, structures
+from daskevo.models.masks import implicit_masks
 from daskevo.models.rejections import cannot_flatten, describe
 
 

@@ -34,7 +34,8 @@ def encode(value: Any, tensor: Callable[[Any], JSON], *, digests: bool = False) 
     tensor:
         Gives what stands for a KerasTensor.
     digests:
-        Write a digest of each array instead of its bytes (enough to compare, not to rebuild).
+        Write a digest of each array instead of its bytes, and tuples as lists (which is what Keras' files make of
+        them): enough to compare, not to rebuild.
 
     Raises
     ------
@@ -49,7 +50,7 @@ def encode(value: Any, tensor: Callable[[Any], JSON], *, digests: bool = False) 
             return tensor(part)
         if isinstance(part, (list, tuple)):
             items = [walk(item) for item in part]
-            return {"$": "tuple", "items": items} if isinstance(part, tuple) else items
+            return {"$": "tuple", "items": items} if isinstance(part, tuple) and not digests else items
         if isinstance(part, dict):
             if all(isinstance(key, str) and key != "$" for key in part):
                 return {key: walk(item) for key, item in part.items()}

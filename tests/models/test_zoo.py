@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -63,3 +64,28 @@ def test_flattening_leaves_the_model_as_it_was(name: str) -> None:
 
     assert [len(layer._inbound_nodes) for layer in model._flatten_layers()] == before
     assert json.dumps(model.get_config(), default=str) == config
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of Keras' own saving
+@pytest.mark.filterwarnings("ignore:Layer '.*' .*was passed an input with a mask:UserWarning")
+@pytest.mark.parametrize(
+    "name",
+    ["nested", "wrappers", "implicit_masks", "masks_into_nested", "operations", "custom", "dict_inputs", "lookups"],
+)
+def test_saved_and_loaded_by_keras_it_is_the_same(name: str, tmp_path: Path) -> None:
+    model = ZOO[name]()
+    model.save(tmp_path / "model.keras")
+    assert flatten(keras.models.load_model(tmp_path / "model.keras")).graph.ids == flatten(model).graph.ids
+
+
+@pytest.mark.filterwarnings("ignore:Layer '.*' .*was passed an input with a mask:UserWarning")
+@pytest.mark.parametrize("name", ["implicit_masks", "masks_into_nested", "keyword_masks"])
+def test_padding_makes_no_difference_after_a_rebuild(name: str) -> None:
+    model = ZOO[name]()
+    flat = flatten(model)
+    again = rebuild_flat(flat.graph, tensors=dict(enumerate(read_tensors(flat)))).model
+    ids = np.array([[1, 2, 3, 0, 0], [4, 0, 0, 0, 0]])
+    inputs = ids if len(model.inputs) == 1 else [np.random.default_rng(0).normal(size=(2, 5, 4)), ids > 0]
+    whole = ids + 1 if len(model.inputs) == 1 else [inputs[0], ids >= 0]
+    np.testing.assert_array_equal(again(inputs), model(inputs))
+    assert not np.allclose(model(inputs), model(whole))
