@@ -152,3 +152,24 @@ class Directory:
         if silent:
             await self.refresh()
         return answers, silent
+
+    async def all(self, method: str, *, timeout_s: float, **arguments: Any) -> list[Any]:
+        """Call every provider; all shards must be served and all must answer.
+
+        Raises
+        ------
+        ShardUnavailable
+            Otherwise.
+        """
+        table = await self.refresh()
+        missing = [shard for shard, place in table.places.items() if place is None]
+        answers, silent = await self.everywhere(method, timeout_s=timeout_s, **arguments)
+        if missing or silent:
+            raise ShardUnavailable(
+                f"{method!r} needs all shards, but nobody serves {missing[:5]} and there is no answer from {silent}: "
+                "try again when the providers are back",
+                shard=missing[0] if missing else None,
+                worker=next(iter(silent), None),
+                method=method,
+            )
+        return list(answers.values())

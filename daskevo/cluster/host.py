@@ -116,6 +116,7 @@ class ShardHost:
                     failed.append([number, type(error).__name__, error.message])
 
         await asyncio.gather(*map(one, shards))
+        self._spawn(self._audit_opened([number for number, _ in opened]))
         return {"opened": opened, "failed": failed}
 
     def close_shards(self, shards: Sequence[int]) -> None:
@@ -217,6 +218,11 @@ class ShardHost:
         async with asyncio.timeout(timeout_s):
             while self._background:
                 await asyncio.wait(list(self._background))
+
+    async def _audit_opened(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            if number in self.shards:
+                await self._audit(self.shards[number])
 
     def start_audits(self) -> None:
         """Audit all shards every ten minutes, beside all other work."""
@@ -411,13 +417,14 @@ class ShardHost:
 
     async def audit(self) -> int:
         """Audit my shards now; return how many drops and files that took."""
-        taken = 0
-        for served in self._chosen(None):
-            try:
-                taken += await audit_shard(served, self.session)
-            except ShardFenced as error:
-                self._fenced(served, error)
-        return taken
+        return sum([await self._audit(served) for served in self._chosen(None)])
+
+    async def _audit(self, served: ServedShard) -> int:
+        try:
+            return await audit_shard(served, self.session)
+        except ShardFenced as error:
+            self._fenced(served, error)
+            return 0
 
     async def check_segments(self) -> list[list[Any]]:
         """Read every live tensor and compare it with its checksum: ``[model, what is wrong]`` of the damaged ones."""

@@ -17,7 +17,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 from distributed.core import send_recv
+from distributed.protocol import to_serialize
 
 from daskevo import errors
 
@@ -105,7 +107,9 @@ def withdraw(handlers: dict[str, Handler], role: str, key: str) -> None:
 
 def _answering(method: str, function: Handler) -> Handler:
     async def handler(**arguments: Any) -> dict[str, Any]:
-        return await answer(method, function, arguments)
+        reply = await answer(method, function, arguments)
+        value = reply.get("value")
+        return {"value": _shippable(value)} if isinstance(value, dict) else reply
 
     handler.__name__ = method
     return handler
@@ -123,6 +127,11 @@ async def answer(method: str, function: Handler, arguments: Mapping[str, Any]) -
         logger.exception("daskevo: %s failed", method)
         return {"error": ["ClusterError", f"{method} failed: {type(error).__name__}: {error}", {}]}
     return {"value": value}
+
+
+def _shippable(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Mark arrays to be sent as they lie in memory: unmarked, Dask would pickle the whole message."""
+    return {name: to_serialize(value) if isinstance(value, np.ndarray) else value for name, value in values.items()}
 
 
 def value_of(reply: Any) -> Any:
@@ -215,7 +224,10 @@ class PoolTransport:
         )
         try:
             return await _within(
-                max(deadline - loop.time(), 0.001), send_recv(comm=comm, op=name, **arguments), address, name
+                max(deadline - loop.time(), 0.001),
+                send_recv(comm=comm, op=name, **_shippable(arguments)),
+                address,
+                name,
             )
         finally:
             self.pool.reuse(address, comm)

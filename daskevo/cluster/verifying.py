@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from daskevo.cluster.auditing import over_among
 from daskevo.cluster.session import Session
-from daskevo.errors import ShardUnavailable
 from daskevo.ownership.audit import Difference, claims_of, differences
 from daskevo.ownership.snapshot import ShardSnapshot
 from daskevo.types import ModelId
@@ -70,7 +68,7 @@ async def verify(session: Session, *, repair: bool, read_tensors: bool = True) -
         If a provider gives no answer: no verdict without all shards.
     """
     if repair:
-        await _all(session, "audit", CHECK_TIMEOUT_S)
+        await session.directory.all("audit", timeout_s=CHECK_TIMEOUT_S)
     pause_s = _FIRST_PAUSE_S
     snapshots, found = await _look(session)
     for _ in range(_LOOKS):
@@ -82,7 +80,7 @@ async def verify(session: Session, *, repair: bool, read_tensors: bool = True) -
         snapshots, again = await _look(session)
         found = [difference for difference in found if difference in again]
     if read_tensors:
-        for answer in await _all(session, "check_segments", CHECK_TIMEOUT_S):
+        for answer in await session.directory.all("check_segments", timeout_s=CHECK_TIMEOUT_S):
             found += [Difference("damaged tensor", ModelId(model), words) for model, words in answer]  # type: ignore[arg-type]
     views = [view for snapshot in snapshots for view in snapshot.models]
     return Verification(
@@ -96,25 +94,9 @@ async def verify(session: Session, *, repair: bool, read_tensors: bool = True) -
 async def _look(session: Session) -> tuple[list[ShardSnapshot], list[Difference]]:
     snapshots = [
         ShardSnapshot.from_wire(value)
-        for answer in await _all(session, "snapshots", session.timeout_s)
+        for answer in await session.directory.all("snapshots", timeout_s=session.timeout_s)
         for value in answer
     ]
     attempts = sorted({attempt for snapshot in snapshots for _, attempt in claims_of(snapshot)})
     over = await over_among(session, attempts)
     return snapshots, differences(snapshots, over)
-
-
-async def _all(session: Session, method: str, timeout_s: float) -> Sequence[list[list[object]]]:
-    """Ask every provider; all shards must be served."""
-    table = await session.directory.refresh()
-    missing = [shard for shard, place in table.places.items() if place is None]
-    answers, silent = await session.directory.everywhere(method, timeout_s=timeout_s)
-    if missing or silent:
-        raise ShardUnavailable(
-            f"{method} needs all shards; nobody serves {missing[:5]}, no answer from {dict(silent)}: try again when "
-            "the providers are back",
-            shard=missing[0] if missing else None,
-            worker=next(iter(silent), None),
-            method=method,
-        )
-    return list(answers.values())

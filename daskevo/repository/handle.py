@@ -285,10 +285,10 @@ class Repository:
             check_name(scope, "scope")
 
         async def ask(session: Session) -> list[ModelSummary]:
-            answers, _ = await session.directory.everywhere("models", timeout_s=self.timeout_s, scope=scope)
+            answers = await session.directory.all("models", timeout_s=self.timeout_s, scope=scope)
             found = [
                 ModelSummary(ModelId(row[0]), row[1], row[2], row[3], Tick.parse(row[4]), tuple(row[5]), row[6])
-                for answer in answers.values()
+                for answer in answers
                 for row in answer
             ]
             return sorted(found, key=lambda summary: (summary.created, summary.model_id))

@@ -85,6 +85,8 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._scopes: dict[str, str | None] = {}
         self._troubles: dict[int, tuple[str, str]] = {}
         self._addresses: dict[str, str] = {}
+        # Of tasks that have begun attempts: a scheduler makes thousands of transitions a second, most of other tasks.
+        self._keys: set[Any] = set()
         self._table_changed = asyncio.Event()
         self._settling = asyncio.Event()
         self._core: Coordinator
@@ -177,7 +179,8 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """End the holders of a task that leaves the state ``processing``, however it leaves it."""
-        if start == "processing" and finish != "processing" and self._started:
+        if start == "processing" and finish != "processing" and key in self._keys and self._started:
+            self._keys.discard(key)
             self._end_holders(self._core.holders_of_key(str(key)))
 
     def add_worker(self, scheduler: Any, worker: str) -> None:
@@ -399,7 +402,10 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         """Give a holder a new attempt; None if it is not live."""
         found = holder_from_wire(holder)
         attempt = self._core.begin(found, None if model is None else ModelId(model), live=self._is_live(found, key))
-        return None if attempt is None else list(attempt)
+        if attempt is None:
+            return None
+        self._keys.add(key)
+        return list(attempt)
 
     def end(self, attempt: Any, settled: bool) -> bool:
         """A holder says that its attempt is over."""
@@ -467,7 +473,13 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             except TimeoutError:
                 self._core.resume_settling()
             self._settling.clear()
-            await asyncio.gather(*map(self._settle, self._core.take_settling()))
+            due = self._core.take_settling()
+            for settle, error in zip(
+                due, await asyncio.gather(*map(self._settle, due), return_exceptions=True), strict=True
+            ):
+                if isinstance(error, Exception):
+                    logger.error("daskevo: settling %s failed", settle, exc_info=error)
+                    self._core.postpone(settle)
 
     async def _settle(self, settle: Settle) -> None:
         """Abort at home first; then, if it says so, drop everywhere."""
