@@ -69,6 +69,8 @@ async def test_query_futures_follow_a_provider_that_is_started_again(
     while a.state.executing_count < 2:
         await asyncio.sleep(0.01)
     future = await repository.query_futures(QUERIES[:1])
+    while not any(str(key).startswith("daskevo-query") for key in s.tasks):
+        await asyncio.sleep(0.01)
     await a.close(executor_wait=False)
     await Event("go").set()
     async with Worker(s.address, nthreads=2, resources={"provider": 1}, name=a.name) as again:
