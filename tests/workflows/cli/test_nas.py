@@ -89,6 +89,16 @@ def test_the_same_command_goes_on_to_exactly_the_budget(stopped: tuple[Path, Any
     assert "What was inherited" in page
     assert (folder / "best.keras").stat().st_size > 0
 
+    verified = subprocess.run(
+        [sys.executable, "-c", "from daskevo_workflows.cli import main; main()", "verify", str(folder), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert json.loads(verified.stdout.splitlines()[-1])["differences"] == []
+    assert verified.returncode == 0
+
     again = nas("digits", "--evaluations", EVALUATIONS, "--workers", 1, "--seed", 3, "--run", folder, "--json")
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["best_model"] == line["best_model"]
