@@ -72,10 +72,15 @@ def _drop_own_bits_later(shard: Shard, message: ask.Message) -> Decision:
     decision = shard.decide(message)
     records = list(decision.records)
     for record in decision.records:
+        retiring: list[ModelId] = []
         if isinstance(record, write.Retiring):
-            claim = (record.model, shard.state.models[record.model].record.attempt)
-            own = shard.state.references.of(record.model, claim)
-            records += [write.Dropped(record.model, *claim, numbers_in(own))] if own else []
+            retiring = [record.model]
+        elif isinstance(record, write.LabelEnded):
+            retiring = [model for model, last in shard.state.holders(record.label, record.tick).items() if last]
+        for model in retiring:
+            claim = (model, shard.state.models[model].record.attempt)
+            own = shard.state.references.of(model, claim)
+            records += [write.Dropped(model, *claim, numbers_in(own))] if own else []
     return replace(decision, records=tuple(records))
 
 
@@ -210,5 +215,42 @@ SWITCHED_OFF: dict[str, Callable[[], World]] = {
     "audit: published, drop what the map does not use": _world(behaviour=Behaviour(drops_unused_of_published=False)),
     "files go only by a verdict": _world(behaviour=Behaviour(files_need_a_verdict=False)),
     "check before the answer": _world(ServerRules(check_epoch=False)),
-    "only the highest journal is read": _world(ServerRules(read_highest_journal_only=False)),
+    "only the highest journal is read": _world(ServerRules(read_highest_journal_only=False), Behaviour(retries=1)),
 }
+
+FOUND_BY: dict[str, str] = {
+    "refer refuses what is not there": "twice",
+    "refer is flushed": "restarted",
+    "gone: next match under a new attempt": "next_best",
+    "stage is refused if aborted": "ended_goes_on",
+    "stage is refused if over by generation": "restarted",
+    "stage is refused if published": "used_again",
+    "first publish wins": "twice",
+    "published is flushed": "ended_early",
+    "the segment is there before stage": "released_after_put",
+    "a late publish changes no labels": "released_after_put",
+    "narrow after publish": "next_best",
+    "abort before drops": "restarted",
+    "abort fences what home never heard of": "ended_goes_on",
+    "aborted is flushed": "ended_goes_on",
+    "fences are kept": "ended_goes_on",
+    "attempts are never shared": "twice",
+    "ended is final": "ended_early",
+    "older generations are over": "restarted",
+    "the highest tick decides about a label": "labels",
+    "removed labels leave their tick": "released_after_put",
+    "hold is flushed": "label_ends",
+    "release is flushed": "label_ends",
+    "retiring is flushed": "lineage",
+    "a label's end is flushed": "label_ends",
+    "retiring and the drop of own bits are one record": "restarted",
+    "the id is never used again": "released_after_put",
+    "settling aborts first": "ended_goes_on",
+    "audit: live, no verdict": "audited_in_training",
+    "audit: no answer, no verdict": "audited",
+    "audit: published, drop what the map does not use": "restarted",
+    "files go only by a verdict": "audited_in_training",
+    "check before the answer": "restarted",
+    "only the highest journal is read": "moved",
+}
+"""The scenario in which some single fault (or none at all) shows what is lost without the rule."""

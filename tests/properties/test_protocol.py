@@ -23,8 +23,10 @@ class Protocol(RuleBasedStateMachine):
     @initialize(shards=st.integers(2, 3), retries=st.integers(1, 2), separate=st.booleans())
     def begin(self, shards: int, retries: int, separate: bool) -> None:
         self.world = World(shards, behaviour=Behaviour(retries=retries, separate_publish=separate))
+        self.put(ModelId("a"), None, None, "user:a")
+        self.world.settle_down()
 
-    @rule(model=MODELS, ancestor=st.none() | MODELS, fallback=st.none() | MODELS, label=LABELS)
+    @rule(model=MODELS, ancestor=MODELS, fallback=st.none() | MODELS, label=LABELS)
     def put(self, model: ModelId, ancestor: ModelId | None, fallback: ModelId | None, label: str) -> None:
         holder = self.world.new_holder(f"{model}-{len(self.world.actors)}")
         script = actors.put(

@@ -140,6 +140,7 @@ def _stage_and_publish(world: World, record: ModelRecord, labels: dict[str, Tick
     segment = (record.model_id, record.attempt)
     if world.behaviour.segment_before_stage:
         world.disks[home].files.add(segment)
+        yield []  # written, and not yet staged
     if not world.behaviour.separate_publish:
         answer = yield from _retry(world, Send(home, ask.Put(record, labels, 1)))
     else:
@@ -297,6 +298,13 @@ def reopen(world: World, shard: int) -> Script:
     server = world.servers[shard]
     if server is None or server.shard.state.generation < world.coordinator.generation:
         world.open(shard)
+    return None
+
+
+def move(world: World, shard: int) -> Script:
+    """A shard gets another owner, some time."""
+    yield []
+    world.open(shard)
     return None
 
 

@@ -151,6 +151,26 @@ def released_after_put(world: World) -> None:
     world.spawn("put a, release", actors.in_turn(put, actors.release(world, A, "best:r")), holder)
 
 
+def audited_in_training(world: World) -> None:
+    """The audit runs while a child trains, and while another one has written its segment, but not staged it."""
+    _stored(world, (A, None))
+    world.train(_put(world, C, A))
+    writing = _put(world, D, A)
+    world.train(writing)
+    world.resume(writing)
+    world.train(writing)
+    world.spawn("release a", actors.release(world, A, "user:a"))
+    world.audit()
+
+
+def moved(world: World) -> None:
+    """All shards move after a child was put."""
+    _stored(world, (A, None))
+    world.train(_put(world, C, A))
+    for shard in range(world.shards):
+        world.spawn(f"move {shard}", actors.move(world, shard))
+
+
 SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
@@ -162,10 +182,12 @@ SCENARIOS: dict[str, Scenario] = {
         ended_early,
         ended_goes_on,
         restarted,
+        moved,
         labels,
         label_ends,
         released_after_put,
         audited,
+        audited_in_training,
     )
 }
 
@@ -185,6 +207,9 @@ def single_faults(
             choice += stride
             yield finding
         elif chooser.ended:
+            # Without any fault: what broke here broke by itself.
+            if finding is not None:
+                yield finding
             return
         else:
             step += 1

@@ -8,7 +8,6 @@ from daskevo.ownership import messages as ask
 from daskevo.ownership import replies as say
 from daskevo.ownership.audit import differences
 from daskevo.ownership.references import mask_of, numbers_in
-from daskevo.ownership.shard import Shard
 from daskevo.ownership.snapshot import FileView
 from daskevo.types import Attempt, ModelId, Tick
 
@@ -76,11 +75,14 @@ class Promises:
             if not isinstance(message, ask.Retire):
                 self._answer(message.model, message.label, message.tick)
         elif isinstance(reply, say.LabelGone):
+            assert isinstance(message, ask.ReleaseLabel)
             self._retiring.update(reply.retiring)
+            for model in reply.released:
+                self._answer(model, message.label, message.tick)
 
     def opened(self, server: Server) -> None:
         """A shard was opened: its head must recreate its state exactly."""
-        again = Shard(server.number, server.shard.state.generation, server.shard.head())
+        again = server.rules.shard(server.number, server.shard.state.generation, server.shard.head())
         if again.state != server.shard.state:
             raise BrokenPromise(f"head of shard {server.number} recreates another state")
 

@@ -315,7 +315,7 @@ class World:
     def kill(self, actor: Actor) -> None:
         """An actor stops where it is, and its holder ends."""
         actor.done, actor.outcome = True, "killed"
-        if actor.holder is not None:
+        if actor.holder is not None and self.is_live(actor.holder):
             self.end_holder(actor.holder)
 
     def audit(self) -> None:
