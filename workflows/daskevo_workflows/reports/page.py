@@ -13,6 +13,7 @@ from jinja2 import Environment, StrictUndefined
 import daskevo_workflows.reports
 from daskevo.errors import InvalidInput, RunFolderUnusable
 from daskevo_workflows.reports import drawing, figures, tables
+from daskevo_workflows.reports.comparison import comparison
 from daskevo_workflows.reports.series import RunSeries
 from daskevo_workflows.words import plain
 
@@ -43,7 +44,7 @@ def render(runs: Sequence[RunSeries], *, version: str) -> str:
         version=version,
         colours=drawing.style_variables(),
         runs=[_run_parts(run) for run in runs],
-        comparison=tables.comparison(runs),
+        comparison=comparison(runs),
         figures=figures.all_figures(runs),
         facts=tables.facts(runs),
     )

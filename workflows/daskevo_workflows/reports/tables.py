@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from daskevo_workflows.reports.series import (
     Evaluation,
     RunSeries,
-    cumulative_bytes,
     early,
-    first_reaching,
     founders,
-    high_quality,
     late,
     mean,
     median,
@@ -93,67 +89,6 @@ def cards(run: RunSeries) -> list[Card]:
 def ratio(part: float | None, whole: float | None) -> float | None:
     """Return part / whole, or None where that says nothing."""
     return part / whole if part is not None and whole else None
-
-
-def comparison(runs: Sequence[RunSeries]) -> Table | None:
-    """Compare two runs as paper 000 does in section 5; the targets are those of the run that inherited less."""
-    if len(runs) < 2:
-        return None
-    first, second = runs[0], runs[1]
-    baseline = min((first, second), key=lambda run: len(run.transferred))
-    best = baseline.best(1)
-    target, top = high_quality(baseline), best[0].quality if best else None
-
-    def reach(goal: float | None) -> list[tuple[int, float] | None]:
-        return [first_reaching(run, goal) if goal is not None else None for run in (first, second)]
-
-    rows: list[tuple[str, ...]] = [
-        _row("evaluations", [len(r.finished) for r in runs], lambda x: f"{x:.0f}", ratios=False),
-        _row("running time", [r.runtime_s for r in runs], say_seconds),
-        _row(
-            "mean seconds of an evaluation",
-            [mean([e.cost_s for e in r.finished if e.seconds]) for r in runs],
-            say_seconds,
-        ),
-        _row("… of the last quarter", [mean([e.cost_s for e in late(r) if e.seconds]) for r in runs], say_seconds),
-        _row(
-            "deviation of evaluation seconds",
-            [deviation([e.cost_s for e in r.finished if e.seconds]) for r in runs],
-            say_seconds,
-        ),
-        _row("best quality", [b[0].quality if (b := r.best(1)) else None for r in runs], say_quality, ratios=False),
-        _row("mean quality", [mean([e.quality or 0.0 for e in r.scored]) for r in runs], say_quality, ratios=False),
-    ]
-    for name, goal in ((f"{_name(baseline)}'s high quality", target), (f"{_name(baseline)}'s best", top)):
-        hits = reach(goal)
-        words = f"{name} ({say_quality(goal)})"
-        rows.append(
-            _row(f"evaluations to {words}", [hit[0] if hit else None for hit in hits], lambda x: f"{x:.0f}", never=True)
-        )
-        rows.append(_row(f"time to {words}", [hit[1] if hit else None for hit in hits], say_seconds, never=True))
-    rows += [
-        _row("mean share of frozen vertices", [r.mean_frozen_share for r in runs], say_share, ratios=False),
-        _row(
-            "stored bytes, nothing retired", [c[-1][1] if (c := cumulative_bytes(r)) else None for r in runs], say_bytes
-        ),
-        _row("stored bytes", [r.storage[-1].stored_bytes if r.storage else None for r in runs], say_bytes),
-        _row(
-            "repository / evaluation time",
-            [ratio(r.repository_s, r.evaluation_s) for r in runs],
-            say_share,
-            ratios=False,
-        ),
-    ]
-    heads = ("", *(_name(run) for run in runs), f"{_name(second)} / {_name(first)}")
-    return Table(heads, tuple(rows), frozenset({1, 2, 3}))
-
-
-def deviation(values: Sequence[float]) -> float | None:
-    """Return the standard deviation of a sample, None of fewer than two."""
-    centre = mean(values)
-    if centre is None or len(values) < 2:
-        return None
-    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
 
 
 def best_models(run: RunSeries) -> Table | None:
@@ -294,24 +229,12 @@ def facts(runs: Sequence[RunSeries]) -> Table:
     """Return what the runs were, a column per run."""
     names = list(dict.fromkeys(name for run in runs for name in run.facts))
     rows = tuple((plain(name, 80), *(plain(run.facts.get(name, "–"), 400) for run in runs)) for name in names)
-    return Table(("", *(_name(run) for run in runs)), rows)
+    return Table(("", *(name_of(run) for run in runs)), rows)
 
 
-def _name(run: RunSeries) -> str:
+def name_of(run: RunSeries) -> str:
+    """Return the run's label as it stands in headings."""
     return plain(run.label, 60)
-
-
-def _row(
-    name: str,
-    values: Sequence[float | None],
-    say: Callable[[float], str],
-    *,
-    ratios: bool = True,
-    never: bool = False,
-) -> tuple[str, ...]:
-    words = [say(value) if value is not None else ("never" if never else "–") for value in values]
-    quotient = ratio(values[1], values[0]) if ratios else None
-    return name, *words, "" if quotient is None else f"{quotient:.2f}" if quotient < 10 else f"{quotient:.0f}"
 
 
 def _chain(run: RunSeries, evaluation: Evaluation) -> str | tuple[str, ...]:
