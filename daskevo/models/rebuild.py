@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -122,12 +123,12 @@ def _initializer(array: np.ndarray[Any, Any]) -> Callable[..., Any]:
     return lambda *_, **__: to_tensor(array)
 
 
+@dataclass(frozen=True, slots=True)
 class Rebuilt:
     """A rebuilt model beside its `FlatModel`."""
 
-    def __init__(self, model: keras.Model, flat: FlatModel) -> None:
-        self.model = model
-        self.flat = flat
+    model: keras.Model
+    flat: FlatModel
 
 
 class _Builder:

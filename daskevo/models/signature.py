@@ -70,8 +70,8 @@ def layer_signature(operation: Any, config: dict[str, JSON]) -> JSON:
     """
     own = config["config"]
     if isinstance(operation, keras.layers.InputLayer):
-        kept = {key: own[key] for key in ("dtype", "sparse", "ragged", "optional") if key in own}
-        return {"class": class_name(operation), "config": kept}
+        kinds = [key for key in ("optional", "ragged", "sparse") if own.get(key)]
+        return {"class": class_name(operation), "dtype": own["dtype"], "kinds": kinds}
     kept = _layer_config(own)
     found: dict[str, JSON] = {"class": class_name(operation), "config": kept}
     if isinstance(operation, keras.layers.Layer):
@@ -127,8 +127,12 @@ def _layer_config(config: dict[str, JSON]) -> dict[str, JSON]:
     return {
         key: _digest(value) if key in _DIGESTED else _canonical(value)
         for key, value in config.items()
-        # The size of a vocabulary is recorded by some layers when they are first called.
-        if key not in _LEFT_OUT and not key.endswith(_LEFT_OUT_ENDINGS) and key != "vocabulary_size"
+        # A version of Keras adds an argument, and None is what its older self did. The size of a vocabulary is recorded
+        # by some layers when they are first called.
+        if value is not None
+        and key not in _LEFT_OUT
+        and not key.endswith(_LEFT_OUT_ENDINGS)
+        and key != "vocabulary_size"
     }
 
 

@@ -32,8 +32,9 @@ _KINDS: tuple[type, ...] = (
     keras.dtype_policies.DTypePolicy,
     keras.dtype_policies.DTypePolicyMap,
     keras.quantizers.Quantizer,
-    keras.quantizers.QuantizationConfig,
     keras.random.SeedGenerator,
+    # Not in every version.
+    *filter(None, (getattr(keras.quantizers, "QuantizationConfig", None),)),
 )
 
 
