@@ -47,6 +47,7 @@ class RunRecord(RunView):
         self, folder: str | Path, identity: Mapping[str, JSON], about: Mapping[str, JSON] | None = None
     ) -> None:
         path = Path(folder)
+        self._unit_ends: list[tuple[str, float | None, float, str]] = []
         with contextlib.ExitStack() as stack:
             prepare_folder(path)
             stack.enter_context(locked(path))
@@ -70,6 +71,7 @@ class RunRecord(RunView):
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.folder / FILE, timeout=30, isolation_level=None)
+        connection.execute("PRAGMA journal_mode = TRUNCATE")
         connection.execute("PRAGMA synchronous = FULL")
         return connection
 
@@ -84,6 +86,7 @@ class RunRecord(RunView):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection.execute
+                self._write_unit_ends()
                 if hasattr(self, "_session"):
                     self._connection.execute("UPDATE sessions SET last = ? WHERE id = ?", (time.time(), self._session))
             except BaseException:
@@ -121,12 +124,16 @@ class RunRecord(RunView):
                 )
 
     def unit_ended(self, key: str, state: str, started: float | None = None, ended: float | None = None) -> None:
-        """Store how a unit ended: ``done``, ``failed``, ``cancelled`` or ``lost``."""
-        with self._transaction() as execute:
-            execute(
-                "UPDATE units SET state = ?, started = ?, ended = ? WHERE key = ?",
-                (state, started, time.time() if ended is None else ended, key),
-            )
+        """Note how a unit ended: ``done``, ``failed``, ``cancelled`` or ``lost``; stored with the next transaction.
+
+        A transaction of its own would wait for the disk once more per unit, for something that decides nothing.
+        """
+        self._unit_ends.append((state, started, time.time() if ended is None else ended, key))
+
+    def _write_unit_ends(self) -> None:
+        for row in self._unit_ends:
+            self._connection.execute("UPDATE units SET state = ?, started = ?, ended = ? WHERE key = ?", row)
+        self._unit_ends.clear()
 
     def reported(self, report: Report, strategy_state: JSON, labels: Sequence[LabelChange]) -> None:
         """Store a report, the state of the strategy that was told, and the label changes that follow, in one
@@ -176,7 +183,6 @@ def _make_tables(folder: Path) -> None:
                     "daskevo that wrote it",
                     path=str(folder),
                 )
-            connection.execute("PRAGMA journal_mode = DELETE")
             connection.executescript(TABLES)
             connection.execute(f"PRAGMA user_version = {VERSION}")
     except sqlite3.DatabaseError as error:

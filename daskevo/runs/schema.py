@@ -1,8 +1,8 @@
 """The tables of a run's record.
 
 One transaction per decision: a strategy's requests with its state, a report with the strategy's state and the labels
-it changes. The rollback journal, not WAL: WAL needs memory shared between processes, which network file systems don't
-have.
+it changes. The rollback journal (emptied, not deleted: a wait for the disk less), not WAL: WAL needs memory shared
+between processes, which network file systems don't have.
 """
 
 from __future__ import annotations

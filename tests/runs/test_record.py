@@ -193,12 +193,12 @@ def test_killed_in_the_middle_of_a_transaction() -> None:
         folder.chmod(0o555)
         command = [sys.executable, "-c", _READ.format(root=root, folder=str(folder))]
         subprocess.run(command, timeout=60, check=True)
-        assert journal.exists()
+        assert journal.stat().st_size > 0
         folder.chmod(0o755)
         for file in folder.iterdir():
             file.chmod(0o644)
         check_state_before(folder)
-        assert not journal.exists()
+        assert not journal.exists()  # a reader's rollback deletes it
         RunRecord(folder, IDENTITY).close()
 
 

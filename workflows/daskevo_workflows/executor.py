@@ -292,6 +292,7 @@ class Executor:
 
     def _change_labels(self) -> None:
         """Carry out the label changes in the record, in order: what is given comes before what is taken."""
+        carried_out: list[int] = []
         for number, change in self.record.label_changes():
             try:
                 getattr(self.repository, change.action)(change.model_id, change.label)
@@ -302,8 +303,10 @@ class Executor:
             except ClusterError as error:
                 # Home is being opened elsewhere; the change stays in the record and is tried again with the next.
                 logger.info("label changes are put off: %s", error)
-                return
-            self.record.labels_changed([number])
+                break
+            carried_out.append(number)
+        if carried_out:
+            self.record.labels_changed(carried_out)
 
     def _sample_storage(self, *, at_once: bool = False) -> None:
         now = time.monotonic()

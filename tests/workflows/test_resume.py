@@ -1,0 +1,199 @@
+"""Stopping and going on: killed, interrupted, with reports or models lost; nothing is repeated, nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daskevo.errors import RunFolderUnusable
+from daskevo.runs import RunRecord, RunView
+from daskevo.search import AgedEvolution
+from daskevo_workflows import nas
+from daskevo_workflows.progress import Progress
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+WIDE = {"FIRST": (4, 8, 12, 16, 20), "SECOND": (3, 6, 9, 12)}
+
+
+def start(problem: Path, folder: Path, evaluations: int, log: Path) -> subprocess.Popen[str]:
+    script = Path(__file__).parent / "search_script.py"
+    with log.open("w") as errors:
+        return subprocess.Popen(
+            [sys.executable, str(script), str(problem), str(folder), str(evaluations)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        )
+
+
+def wait_for_reports(folder: Path, count: int, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        if (folder / "run" / "run.json").exists():
+            with RunView(folder / "run") as view:
+                if len(view.reports()) >= count:
+                    return
+        time.sleep(0.05)
+    raise AssertionError(f"the search did not get to {count} reports")
+
+
+def check_whole(folder: Path, found: dict[str, Any], evaluations: int) -> None:
+    """The promises of a resumed run, from its record and what its last process found."""
+    with RunView(folder / "run") as view:
+        reports, requests = view.reports(), view.requests()
+        assert len({report.number for report in reports}) == len(reports)
+        assert sum(report.status == "finished" for report in reports) == evaluations
+        assert {request.number for request in requests} == set(range(len(requests)))
+        label = view.info.label
+    assert found["summary"]["evaluations"] == evaluations
+    assert found["clean"]
+    expected: dict[str, list[str]] = {name: [f"population:{label}"] for name in found["population"]}
+    for name in found["best"]:
+        expected[name] = sorted([*expected.get(name, []), f"best:{label}"])
+    assert found["labels"] == expected
+
+
+@pytest.mark.parametrize("whole_job", [True, False], ids=["every process", "the controlling process"])
+def test_killed_and_started_again(tiny: Callable[..., Path], tmp_path: Path, whole_job: bool) -> None:
+    """SIGKILL in the middle, twice; the same command ends with exactly N evaluations, each trained once, all clean."""
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    problem, log = tiny(**WIDE, MARKS=str(marks)), tmp_path / "log"
+    for reports in (3, 6):
+        process = start(problem, tmp_path, 10, log)
+        try:
+            wait_for_reports(tmp_path, reports, process)
+        finally:
+            if whole_job:
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+            process.communicate()
+    if not whole_job:
+        # The workers of the dead process notice and end themselves; until then they have the repository's shards.
+        time.sleep(1)
+    process = start(problem, tmp_path, 10, log)
+    out, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, log.read_text()[-3000:]
+    check_whole(tmp_path, json.loads(out.splitlines()[-1]), 10)
+    with RunView(tmp_path / "run") as view:
+        assert [session.ended for session in view.sessions()] == [None, None, "finished"]
+    # What had been finished was not trained again: at most what was under way at each kill.
+    assert len(list(marks.iterdir())) <= 10 + 2
+
+
+def test_interrupted_by_hand(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    """Ctrl-C (here at a report) ends in good order; nothing is left of what was on its way; the same call goes on."""
+    problem = tiny(**WIDE)
+
+    def interrupt(progress: Progress) -> None:
+        if progress.finished == 3:
+            raise KeyboardInterrupt
+
+    arguments: dict[str, Any] = {"repository": repository, "evaluations": 8, "run": tmp_path / "run"}
+    with pytest.raises(KeyboardInterrupt):
+        nas.search(problem, AgedEvolution(4, 2), on_progress=interrupt, **arguments)
+    with RunView(tmp_path / "run") as view:
+        assert view.sessions()[-1].ended == "interrupted"
+        assert sum(report.status == "finished" for report in view.reports()) == 3
+        assert {unit.state for unit in view.units() if unit.kind == "evaluate"} <= {"done", "cancelled"}
+    assert repository.verify().clean
+    result = nas.search(problem, AgedEvolution(4, 2), **arguments)
+    assert result.summary()["evaluations"] == 8
+    assert repository.verify().clean
+
+
+@pytest.mark.filterwarnings("ignore:.*:ResourceWarning")
+def test_a_put_without_its_report_is_found_and_counted(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    """As if the process had died between the put and the report: the record of the run knows less than the
+    repository."""
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    problem = tiny(**WIDE, MARKS=str(marks))
+    arguments: dict[str, Any] = {"repository": repository, "run": tmp_path / "run"}
+    result = nas.search(problem, AgedEvolution(4, 2), evaluations=3, **arguments)
+    lost = result.reports[-1]
+    identity = result.info.identity
+    record = RunRecord(tmp_path / "run", identity)
+    state = record.state("strategy")
+    state["members"] = [member for member in state["members"] if member[0] != lost.number]
+    state["pending"] = [[lost.number, result.requests[lost.number].candidate.to_json()]]
+    with record._transaction() as execute:
+        execute("DELETE FROM reports WHERE number = ?", (lost.number,))
+        execute("UPDATE state SET value = ?", (json.dumps(state),))
+    record.close()
+
+    again = nas.search(problem, AgedEvolution(4, 2), evaluations=4, **arguments)
+    assert len(list(marks.iterdir())) == 4
+    found = next(report for report in again.reports if report.number == lost.number)
+    for name in ("model_id", "quality", "metrics", "step", "ancestor", "prefix", "vertices", "frozen_share", "worker"):
+        assert getattr(found, name) == getattr(lost, name), name
+    assert found.own_bytes == lost.own_bytes
+    assert found.full_bytes == lost.full_bytes
+    with RunView(tmp_path / "run") as view:
+        assert [event.number for event in view.events("found")] == [lost.number]
+    assert again.summary()["evaluations"] == 4
+    assert repository.verify().clean
+
+
+def test_a_report_without_its_model_is_said(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    problem = tiny(**WIDE)
+    arguments: dict[str, Any] = {"repository": repository, "run": tmp_path / "run"}
+    result = nas.search(problem, AgedEvolution(4, 2), evaluations=4, **arguments)
+    gone = result.best(1)[0].model_id
+    repository.retire(gone)
+    again = nas.search(problem, AgedEvolution(4, 2), evaluations=6, **arguments)
+    with RunView(tmp_path / "run") as view:
+        (event,) = view.events("model missing")
+    assert gone in event.message
+    assert "retir" in event.message
+    assert again.summary()["evaluations"] == 6
+    assert repository.verify().clean
+
+
+def test_label_changes_that_were_decided_are_carried_out_on_resume(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Killed between the report's transaction and the labels: the record knows what is still to be done."""
+    problem = tiny(**WIDE)
+    arguments: dict[str, Any] = {"repository": repository, "run": tmp_path / "run"}
+    result = nas.search(problem, AgedEvolution(2, 2), evaluations=6, keep_best=1, **arguments)
+    label = f"best:{result.info.label}"
+    (best,) = (model.model_id for model in repository.models() if label in model.labels)
+    other = next(model.model_id for model in repository.models() if label not in model.labels)
+    repository.hold(other, label)
+    record = RunRecord(tmp_path / "run", result.info.identity)
+    with record._transaction() as execute:
+        execute("INSERT INTO labels (action, label, model_id) VALUES ('release', ?, ?)", (label, other))
+    record.close()
+    nas.search(problem, AgedEvolution(2, 2), evaluations=6, keep_best=1, **arguments)
+    assert [model.model_id for model in repository.models() if label in model.labels] == [best]
+
+
+def test_two_at_once(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    problem = tiny(**WIDE)
+    caught: list[RunFolderUnusable] = []
+
+    def second(progress: Progress) -> None:
+        if progress.finished == 1 and not caught:
+            with pytest.raises(RunFolderUnusable, match="carried on by process") as info:
+                nas.search(problem, AgedEvolution(4, 2), repository=repository, evaluations=2, run=tmp_path / "run")
+            caught.append(info.value)
+
+    nas.search(
+        problem, AgedEvolution(4, 2), repository=repository, evaluations=2, run=tmp_path / "run", on_progress=second
+    )
+    assert caught
