@@ -60,7 +60,7 @@ class ShardHost:
         self.index_bytes: dict[ModelId, int] = {}
         """Published model -> bytes of all its tensors, inherited ones included."""
         self.shards: dict[int, ServedShard] = {}
-        self._opening: dict[int, asyncio.Future[None]] = {}
+        self._openings = 0
         self._background: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -115,9 +115,18 @@ class ShardHost:
                     logger.warning("daskevo: %s can't open shard %d: %s", self.name, number, error)
                     failed.append([number, type(error).__name__, error.message])
 
-        await asyncio.gather(*map(one, shards))
+        self._openings += 1
+        try:
+            await asyncio.gather(*map(one, shards))
+        finally:
+            self._openings -= 1
         self._spawn(self._audit_opened([number for number, _ in opened]))
         return {"opened": opened, "failed": failed}
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there are shards, and none are being opened."""
+        return bool(self.shards) and not self._openings
 
     def close_shards(self, shards: Sequence[int]) -> None:
         """Stop serving shards that were given to another provider."""

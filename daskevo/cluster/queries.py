@@ -69,7 +69,7 @@ def query_provider(key: str, scope: str, questions: list[Any]) -> list[Any]:
     plugin = provider_plugin(get_worker(), key)
     deadline = time.monotonic() + _PATIENCE_S
     # A provider that was just started again is about to get its shards.
-    while plugin.is_provider and not (plugin.host and plugin.host.shards) and time.monotonic() < deadline:
+    while plugin.is_provider and not (plugin.host and plugin.host.is_settled) and time.monotonic() < deadline:
         time.sleep(_PAUSE_S)
     host = plugin.host
     if host is None:

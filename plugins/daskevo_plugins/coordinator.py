@@ -200,10 +200,9 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
                 task.worker_restrictions = (pinned - {former}) | {worker}
 
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
-        """End the holders on a worker that left; open its shards elsewhere."""
+        """Open the shards of a provider that left elsewhere (its tasks have left ``processing`` before)."""
         if not self._started:
             return
-        self._end_holders(self._core.holders_of_worker(worker))
         for name, place in self._core.providers().items():
             if place.address == worker:
                 self._core.provider_left(name)
