@@ -34,7 +34,7 @@ ROOMS = {
     "__init__": BASE | {"cluster", "repository"},
 }
 # Package of somebody else -> where it may be imported.
-KERAS = {"daskevo.models", "daskevo_workflows.problems", "daskevo_workflows.evaluation"}
+KERAS = {"daskevo.models", *(f"daskevo_workflows.{name}" for name in ("problems", "evaluation", "refining"))}
 DISTRIBUTED = {"daskevo.cluster", "daskevo_plugins", "daskevo_workflows"}
 RESTRICTED = {
     "keras": KERAS,
