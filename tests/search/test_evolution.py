@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskevo.search import AgedEvolution
+from daskevo.testing.strategies import MAX, MIN, SPACE, TINY, Run
 from daskevo.types import Objective
-from tests.search.driver import MAX, MIN, SPACE, TINY, Run
 
 
 def changes(one: tuple[int, ...], other: tuple[int, ...]) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskevo.errors import CorruptRecord, InvalidInput
-from daskevo.search import AgedEvolution, Random, Strategy
-from tests.search.driver import MAX, SPACE, TINY, Run
+from daskevo.search import AgedEvolution, Random, Report, Strategy, usable
+from daskevo.search.drawing import generator, generator_state
+from daskevo.testing.strategies import MAX, SPACE, TINY, Run, check_strategy
 
 MAKERS: list[Callable[[], Strategy]] = [
     lambda: Random(keep=4),
@@ -25,6 +28,32 @@ MAKERS: list[Callable[[], Strategy]] = [
 @pytest.fixture(params=range(len(MAKERS)))
 def make(request: pytest.FixtureRequest) -> Callable[[], Strategy]:
     return MAKERS[request.param]
+
+
+def test_the_contract(make: Callable[[], Strategy]) -> None:
+    check_strategy(make)
+
+
+class Forgetful(Random):
+    """Breaks the contract: its state leaves the generator out."""
+
+    def state(self) -> Any:
+        return super().state() | {"rng": generator_state(generator(0))}
+
+
+class Careless(AgedEvolution):
+    """Breaks the contract: takes failures for results."""
+
+    def tell(self, report: Report) -> None:
+        super().tell(replace(report, status="finished", quality=report.quality if usable(report.quality) else 0.0))
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"), [(Forgetful, "go on exactly"), (Careless, "must not enter"), (object, "Protocol")]
+)
+def test_the_contract_can_be_broken(broken: Callable[[], Strategy], said: str) -> None:
+    with pytest.raises(AssertionError, match=said):
+        check_strategy(broken)
 
 
 def test_same_seed_same_requests(make: Callable[[], Strategy]) -> None:

@@ -1,0 +1,135 @@
+"""The contract of search strategies, for ours and for yours: call :func:`check_strategy` in a test."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+
+from daskevo.search import Failure, Report, Request, Stop, Strategy, View
+from daskevo.space import Candidate, Choice, Space
+from daskevo.types import JSON, Objective
+
+SPACE = Space("s", tuple(Choice(f"c{number}", (0, 1, 2, 3)) for number in range(5)))
+TINY = Space("t", tuple(Choice(f"c{number}", (0, 1)) for number in range(3)))
+MAX, MIN = Objective.parse("max q"), Objective.parse("min q")
+
+
+class Run:
+    """Drives a strategy as a run does, without a cluster.
+
+    Parameters
+    ----------
+    strategy:
+        Is started here.
+    space, objective, seed:
+        Of the run.
+
+    Attributes
+    ----------
+    requests, pending, asked:
+        What was asked for, what has no report yet, the candidates.
+    left:
+        Models that left the population.
+    stop:
+        The strategy's last word, if it had nothing more to ask for.
+    """
+
+    def __init__(self, strategy: Strategy, space: Space = SPACE, objective: Objective = MAX, seed: int = 0) -> None:
+        self.strategy, self.space = strategy, space
+        strategy.start(space, objective, seed)
+        self.requests: list[Request] = []
+        self.asked: set[Candidate] = set()
+        self.pending: list[Request] = []
+        self.left: list[str] = []
+        self.stop: Stop | None = None
+
+    def ask(self, wanted: int = 1) -> list[Request]:
+        answer = self.strategy.ask(View(wanted, len(self.requests), "run", self.asked, len(self.pending)))
+        if isinstance(answer, Stop):
+            self.stop = answer
+            return []
+        assert [request.number for request in answer] == list(
+            range(len(self.requests), len(self.requests) + len(answer))
+        )
+        self.requests += answer
+        self.pending += answer
+        self.asked |= {request.candidate for request in answer}
+        return answer
+
+    def tell(self, request: Request, quality: float | None, status: str = "finished") -> None:
+        self.pending.remove(request)
+        failure = Failure("not finite", "") if status == "failed" else None
+        self.strategy.tell(Report(request.number, request.model_id, status, quality=quality, failure=failure))  # type: ignore[arg-type]
+        self.left += self.strategy.leave()
+
+    def go(self, evaluations: int, quality: Callable[[Candidate], float] = lambda c: float(sum(c.values))) -> None:
+        for _ in range(evaluations):
+            for request in self.ask():
+                self.tell(request, quality(request.candidate))
+
+
+def check_strategy(make: Callable[[], Strategy]) -> None:
+    """Check what every strategy promises; raises AssertionError on the first promise that is broken.
+
+    Parameters
+    ----------
+    make:
+        Makes a strategy that is not started, with the same settings each time.
+    """
+    assert isinstance(make(), Strategy), "a part of the Protocol is missing"
+    assert make().name
+    assert json.loads(json.dumps(make().settings)) == make().settings, "settings must be JSON"
+    _check_same_seed(make)
+    _check_restoring(make)
+    _check_failures(make)
+    _check_bookkeeping(make)
+
+
+def _check_same_seed(make: Callable[[], Strategy]) -> None:
+    first, second = Run(make(), seed=3), Run(make(), seed=3)
+    first.go(30)
+    second.go(30)
+    assert first.requests == second.requests, "the same seed and reports must give the same requests"
+    again = Run(first.strategy, seed=3)
+    again.go(30)
+    assert again.requests == first.requests, "start must leave nothing of an earlier run"
+
+
+def _check_restoring(make: Callable[[], Strategy]) -> None:
+    for cut in (0, 1, 5, 17):
+        whole, cut_run = Run(make(), seed=1), Run(make(), seed=1)
+        for step in range(30):
+            for run in (whole, cut_run):
+                run.ask(3 - len(run.pending))
+                request = run.pending[step % len(run.pending)]
+                run.tell(request, float(sum(request.candidate.values)))
+            if step == cut:
+                state: JSON = json.loads(json.dumps(cut_run.strategy.state(), allow_nan=False))
+                cut_run.strategy = make()
+                cut_run.strategy.start(SPACE, MAX, 1)
+                cut_run.strategy.restore(state)
+        assert whole.requests == cut_run.requests, "a restored strategy must go on exactly"
+        assert whole.left == cut_run.left
+        assert whole.strategy.state() == cut_run.strategy.state()
+
+
+def _check_failures(make: Callable[[], Strategy]) -> None:
+    run = Run(make())
+    run.go(3)
+    before, left = list(run.strategy.population()), list(run.left)
+    for quality in (math.nan, math.inf, -math.inf, None):
+        for request in run.ask(2):
+            run.tell(request, quality, "failed")
+    assert list(run.strategy.population()) == before, "what failed must not enter the population, nor push anybody out"
+    assert run.left == left
+    assert run.ask(), "failures must not stop a strategy"
+
+
+def _check_bookkeeping(make: Callable[[], Strategy]) -> None:
+    run = Run(make())
+    run.go(60)
+    kept = list(run.strategy.population())
+    assert len({*kept, *run.left}) == len(kept) + len(run.left), "a model is in the population, or has left once"
+    assert {*kept, *run.left} <= {request.model_id for request in run.requests}
+    assert run.strategy.leave() == [], "leave must name each model once"

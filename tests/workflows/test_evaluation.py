@@ -1,0 +1,150 @@
+"""Parts of an evaluation that need no cluster: seeds, the control arm, metrics, callbacks, trainers' slots."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daskevo.errors import SchedulerUnreachable
+from daskevo.runs import Book
+from daskevo.search import Report, Request
+from daskevo.space import Candidate
+from daskevo.types import ModelId, Objective
+from daskevo_workflows.evaluation import evaluation_seed, finite, fresh, in_control_arm
+from daskevo_workflows.progress import Progress
+from daskevo_workflows.trainers import Trainers
+
+
+def test_seeds_depend_on_run_and_number_only() -> None:
+    seeds = {(run, number): evaluation_seed(run, number) for run in range(20) for number in range(50)}
+    assert len(set(seeds.values())) == 1000
+    assert all(0 <= seed < 2**31 for seed in seeds.values())
+    assert evaluation_seed(3, 7) == seeds[3, 7]
+
+
+@given(st.floats(0, 1), st.integers(0, 2**32 - 1))
+def test_the_control_arm_is_a_fixed_draw_of_its_share(share: float, seed: int) -> None:
+    drawn = [in_control_arm(seed, number, share) for number in range(60)]
+    assert drawn == [in_control_arm(seed, number, share) for number in range(60)]
+    # Five standard deviations of a binomial draw.
+    assert abs(sum(drawn) - 60 * share) <= 5 * np.sqrt(60 * share * (1 - share)) + 1e-9
+
+
+def test_metrics_become_json_numbers() -> None:
+    metrics = {
+        "a": np.float32(0.5),
+        "b": float("nan"),
+        "c": "text",
+        "d": np.array(2),
+        "e": float("-inf"),
+        "f": None,
+        "g": np.ones(3),
+    }
+    assert finite(metrics) == {"a": 0.5, "b": None, "d": 2.0, "e": None}
+
+
+def test_callbacks_are_fresh() -> None:
+    class Callback:
+        used = 0
+
+    given_one = Callback()
+    (copied,) = fresh([given_one])
+    copied.used = 5
+    assert given_one.used == 0
+    assert fresh(lambda: (given_one,)) == [given_one]
+
+
+class Client:
+    """Answers as a Dask client does, and remembers restarts."""
+
+    def __init__(self) -> None:
+        self.workers: dict[str, dict[str, Any]] = {}
+        self.restarted: list[str] = []
+        self.scheduler = self
+
+    def sync(self, function: Any, **arguments: Any) -> Any:
+        return function(**arguments)
+
+    def identity(self, n_workers: int) -> dict[str, Any]:
+        assert n_workers == -1
+        return {"workers": self.workers}
+
+    def restart_workers(self, workers: list[str], **options: Any) -> None:
+        self.restarted += workers
+        if workers == ["tcp://2"]:
+            raise TimeoutError("too slow")
+
+    def add(self, address: str, name: Any, slots: int = 1, **fields: Any) -> None:
+        resources = {"evaluation": slots} if slots else {"provider": 1}
+        self.workers[address] = {"name": name, "resources": resources, "nanny": "tcp://n", "status": "running"} | fields
+
+
+def test_slots_of_trainers() -> None:
+    client = Client()
+    client.add("tcp://1", "trainer-1", 2)
+    client.add("tcp://2", 0)
+    client.add("tcp://3", "provider-0", 0)
+    client.add("tcp://4", "paused", status="paused")
+    client.add("tcp://5", "leaving", status="closed")
+    trainers = Trainers(client, lambda name, error: None)
+    trainers.refresh()
+    assert set(trainers.present) == {"trainer-1", "0", "paused"}
+    assert trainers.present["0"].name == 0
+    assert [str(trainer.name) for trainer in trainers.free()] == ["0", "trainer-1", "trainer-1"]
+    trainers.take("trainer-1", "a")
+    assert [str(trainer.name) for trainer in trainers.free()] == ["0", "trainer-1"]
+    trainers.give_back("trainer-1", "a", evaluated=True)
+    assert trainers.evaluations["trainer-1"] == 1
+    # Another process under the same name has evaluated nothing.
+    client.workers["tcp://9"] = client.workers.pop("tcp://1")
+    trainers.refresh()
+    assert trainers.evaluations["trainer-1"] == 0
+
+
+def test_a_trainer_being_restarted_is_not_free() -> None:
+    client, ended = Client(), []
+    client.add("tcp://1", "a")
+    client.add("tcp://2", "b")
+    client.add("tcp://3", "c", nanny=None)
+    trainers = Trainers(client, lambda name, error: ended.append((name, type(error))))
+    trainers.refresh()
+    assert trainers.restart("a")
+    assert trainers.restart("b")
+    assert not trainers.restart("c")
+    assert not trainers.restart("gone")
+    assert [trainer.name for trainer in trainers.free()] == ["c"]
+    deadline = time.monotonic() + 10
+    while len(ended) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert sorted(ended) == [("a", type(None)), ("b", TimeoutError)]
+    trainers.has_restarted("a")
+    assert [trainer.name for trainer in trainers.free()] == ["a", "c"]
+
+
+def test_a_scheduler_that_is_gone() -> None:
+    class Gone(Client):
+        def identity(self, n_workers: int) -> dict[str, Any]:
+            raise OSError("connection refused")
+
+    with pytest.raises(SchedulerUnreachable, match="connection refused"):
+        Trainers(Gone(), lambda name, error: None).refresh()
+
+
+def test_progress() -> None:
+    book = Book(Objective.parse("min loss"), 10, "run")
+    book.ask(Request(number, ModelId(f"m{number}"), Candidate((number,))) for number in range(4))
+    assert Progress.of(book, {}, 2).left_s is None
+    for number, quality in enumerate((0.5, 0.25)):
+        book.report(
+            Report(number, ModelId(f"m{number}"), "finished", quality=quality, started=0.0, ended=4.0, frozen_share=0.5)
+        )
+    progress = Progress.of(book, {"stored_bytes": 3, "full_copy_bytes": 6, "live_models": 2}, 2)
+    assert (progress.finished, progress.evaluations, progress.best_quality) == (2, 10, 0.25)
+    assert progress.left_s == 8 * 4.0 / 2
+    assert (progress.stored_bytes, progress.full_copy_bytes, progress.mean_frozen_share) == (3, 6, 0.5)
+    assert Progress.of(book, {}, 0).left_s is None
