@@ -13,19 +13,19 @@ from functools import partial
 from typing import Any
 
 from daskevo.catalogue import PrefixIndex, Query
-from daskevo.cluster.auditing import audit_shard, take_snapshot
+from daskevo.cluster.auditing import audit_shard
 from daskevo.cluster.matching import Question, match_to_wire
+from daskevo.cluster.overview import OVERVIEW
 from daskevo.cluster.serving import ServedShard, Summary, open_shard, published, summary_of
 from daskevo.cluster.session import Session
 from daskevo.cluster.transport import Handler
 from daskevo.errors import ClusterError, CorruptRecord, DaskevoError, ModelLost, RepositoryError, ShardFenced
 from daskevo.ownership.messages import Drop, DropAttempt, FinishRetirement, Put, Refer, message_from_wire
 from daskevo.ownership.model_record import ModelRecord
-from daskevo.ownership.references import numbers_in
 from daskevo.ownership.state import Effects, Retirement
 from daskevo.store.pack import pack
 from daskevo.store.root import Root
-from daskevo.store.tiers import DurableTensors, Tensors
+from daskevo.store.tiers import Tensors
 from daskevo.types import ModelId, Objective, Tick
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class ShardHost:
         """Published model -> bytes of all its tensors, inherited ones included."""
         self.shards: dict[int, ServedShard] = {}
         self._openings = 0
-        self._background: set[asyncio.Task[None]] = set()
+        self.background: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def methods(self) -> dict[str, Handler]:
@@ -76,12 +76,8 @@ class ShardHost:
             "match": self.match,
             "drop_attempts": self.drop_attempts,
             "forget_lost": self.forget_lost,
-            "models": self.models,
-            "records": self.records,
-            "snapshots": self.snapshots,
             "audit": self.audit,
-            "check_segments": self.check_segments,
-            "stats": self.stats,
+            **{name: partial(function, self) for name, function in OVERVIEW.items()},
         }
 
     def local_methods(self) -> dict[str, Handler]:
@@ -196,9 +192,9 @@ class ShardHost:
     async def close(self) -> None:
         """Stop serving; the journals stay as they are for the next owner."""
         self._closed = True
-        for task in list(self._background):
+        for task in list(self.background):
             task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await asyncio.gather(*self.background, return_exceptions=True)
         for served in list(self.shards.values()):
             self._stop(served)
 
@@ -209,11 +205,11 @@ class ShardHost:
             work.close()
             return
         task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
+        self.background.add(task)
         task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._background.discard(task)
+        self.background.discard(task)
         if task.cancelled() or task.exception() is None:
             return
         error = task.exception()
@@ -225,8 +221,8 @@ class ShardHost:
     async def at_rest(self, timeout_s: float) -> None:
         """Wait until no retirement is under way."""
         async with asyncio.timeout(timeout_s):
-            while self._background:
-                await asyncio.wait(list(self._background))
+            while self.background:
+                await asyncio.wait(list(self.background))
 
     async def _audit_opened(self, numbers: Sequence[int]) -> None:
         for number in numbers:
@@ -397,36 +393,9 @@ class ShardHost:
                     gone += 1
         return gone
 
-    def models(self, scope: str | None) -> list[Any]:
-        """Return ``[id, scope, quality, step, created, labels, own bytes]`` of my published models."""
-        return [
-            [
-                model_id,
-                model.record.scope,
-                model.record.quality,
-                model.record.step,
-                list(model.record.created),
-                sorted(model.held),
-                model.record.own_bytes,
-            ]
-            for served in self.shards.values()
-            for model_id, model in served.shard.state.models.items()
-            if model.state == "published" and scope in (None, model.record.scope)
-        ]
-
-    def records(self, shards: Sequence[int] | None = None) -> list[Any]:
-        """Return all records, tombstones included: what lineage is answered from."""
-        return [
-            model.record.to_wire() for served in self._chosen(shards) for model in served.shard.state.models.values()
-        ]
-
-    async def snapshots(self) -> list[Any]:
-        """Return what my shards tell the audit and verify about themselves."""
-        return [(await take_snapshot(served)).to_wire() for served in self._chosen(None)]
-
     async def audit(self) -> int:
         """Audit my shards now; return how many drops and files that took."""
-        return sum([await self._audit(served) for served in self._chosen(None)])
+        return sum([await self._audit(served) for served in self.in_order()])
 
     async def _audit(self, served: ServedShard) -> int:
         try:
@@ -435,44 +404,6 @@ class ShardHost:
             self._fenced(served, error)
             return 0
 
-    async def check_segments(self) -> list[list[Any]]:
-        """Read every live tensor and compare it with its checksum: ``[model, what is wrong]`` of the damaged ones."""
-        wrong = []
-        for served in self._chosen(None):
-            for (model_id, attempt), mask in list(served.shard.state.references.alive.items()):
-                try:
-                    await served.read(model_id, attempt, numbers_in(mask))
-                except RepositoryError as error:
-                    if (model_id, attempt) in served.shard.state.references.alive:
-                        wrong.append([model_id, error.message])
-        return wrong
-
-    def _chosen(self, shards: Sequence[int] | None) -> list[ServedShard]:
-        return [served for number, served in sorted(self.shards.items()) if shards is None or number in shards]
-
-    def stats(self) -> dict[str, Any]:
-        """Return counts and bytes of this provider."""
-        states = [served.shard.state for served in self.shards.values()]
-        models = [model for state in states for model in state.models.values()]
-        stored, memory = self.tensors.payload_bytes, self.tensors.memory_bytes
-        return {
-            "shards": sorted(self.shards),
-            "models": len(self.index_bytes),
-            "tombstones": sum(model.state == "retired" for model in models),
-            "staged": sum(len(attempts) for state in states for attempts in state.staged.values()),
-            "references": sum(1 for state in states for _ in state.references),
-            "tensors": len(self.tensors),
-            "payload_bytes": stored,
-            "memory_bytes": memory,
-            "spilled_bytes": 0 if isinstance(self.tensors, DurableTensors) else stored - memory,
-            # Of retired models, kept for descendants and reservations.
-            "retained_bytes": sum(
-                model.record.own[number].nbytes
-                for state in states
-                for model_id, model in state.models.items()
-                if model.state != "published"
-                for number in numbers_in(state.references.there(model_id))
-            ),
-            "full_copy_bytes": sum(self.index_bytes.values()),
-            "background": len(self._background),
-        }
+    def in_order(self) -> list[ServedShard]:
+        """Return my shards by number."""
+        return [served for _, served in sorted(self.shards.items())]

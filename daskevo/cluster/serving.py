@@ -151,6 +151,28 @@ class ServedShard:
             ) from error
         return {number: found[model_id, attempt, number] for number in numbers}
 
+    async def check(self, model_id: ModelId, attempt: Attempt, numbers: frozenset[int]) -> None:
+        """Compare tensors with their checksums, on the disk where there is one (not in the cache).
+
+        Raises
+        ------
+        CorruptRecord, RootUnusable
+            If they are not what was written.
+        """
+        files = self.files
+        if files is None:
+            await self.read(model_id, attempt, numbers)
+            return
+
+        def look() -> None:
+            segment = files.open_segment(model_id, attempt)
+            lacking = numbers - segment.entries.keys()
+            if lacking:
+                raise CorruptRecord(f"{segment.path} lacks tensors {sorted(lacking)[:5]}", model_id=model_id)
+            segment.read(numbers, mapped=True)
+
+        await asyncio.to_thread(look)
+
     async def put(self, message: Put, header: Sequence[Any], block: Any) -> Reply:
         """Store a model's own tensors, stage and publish it.
 

@@ -19,33 +19,26 @@ from distributed import SchedulerPlugin
 from daskevo.cluster.directory import CALL_TIMEOUT_S, Directory
 from daskevo.cluster.queries import TASK_PREFIX
 from daskevo.cluster.settings import Settings, check_versions
-from daskevo.cluster.transport import NoAnswer, PoolTransport, serve, typed_error, withdraw
+from daskevo.cluster.transport import PoolTransport, serve, withdraw
 from daskevo.errors import (
-    ClusterError,
     DaskevoError,
     NoProvider,
     RepositoryError,
     RepositoryTaken,
     ScopeMismatch,
-    ShardUnavailable,
 )
-from daskevo.ownership.attempts import Settle
-from daskevo.ownership.audit import drops_all, question_to_home
 from daskevo.ownership.coordinator import Coordinator
 from daskevo.ownership.holders import ClientHolder, Holder, holder_from_wire
-from daskevo.ownership.table import OpenShards, ShardTable
+from daskevo.ownership.table import ShardTable
 from daskevo.store.lease import Holder as LeaseHolder
 from daskevo.store.lease import Lease, take_lease
 from daskevo.store.root import Root
 from daskevo.types import JSON, ModelId, Objective, Tick, check_name
+from daskevo_plugins.assigning import Assigner
+from daskevo_plugins.settling import Settler
 
 logger = logging.getLogger(__name__)
 
-OPEN_TIMEOUT_S = 120.0
-"""Longest that one provider may take to open its shards."""
-_SETTLE_AGAIN_S = 2.0
-_OPEN_AGAIN_S = 0.5
-_LONGEST_OPEN_PAUSE_S = 30.0
 _LEASE_QUESTION_S = 3.0
 
 
@@ -83,12 +76,9 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._lease: Lease | None = None
         self._root: Root | None = None
         self._scopes: dict[str, str | None] = {}
-        self._troubles: dict[int, tuple[str, str]] = {}
         self._addresses: dict[str, str] = {}
         # Of tasks that have begun attempts: a scheduler makes thousands of transitions a second, most of other tasks.
         self._keys: set[Any] = set()
-        self._table_changed = asyncio.Event()
-        self._settling = asyncio.Event()
         self._core: Coordinator
         serve(scheduler.handlers, "coordinator", self.settings.key, self._methods())
         try:
@@ -98,7 +88,9 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         else:
             self._transport = PoolTransport(scheduler.rpc, scheduler.address, self.settings.key)
             self._directory = Directory(self._transport, self._current_table)
-            self._spawn(self._settle_forever())
+            self._settler = Settler(self._core, self._directory)
+            self._assigner = Assigner(self._core, self._transport, self._settler.wake)
+            self._spawn(self._settler.run())
         finally:
             self._ready.set()
 
@@ -206,8 +198,8 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         for name, place in self._core.providers().items():
             if place.address == worker:
                 self._core.provider_left(name)
-                self._changed()
-                self._spawn(self._assign())
+                self._assigner.changed()
+                self._spawn(self._assigner.assign())
                 if self.settings.root is None:
                     self._spawn(self._tell_lost())
 
@@ -215,7 +207,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         """End a client that left."""
         if self._started:
             self._core.holder_ended(ClientHolder(client))
-            self._settling.set()
+            self._settler.wake()
 
     @property
     def _started(self) -> bool:
@@ -225,7 +217,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         for holder in holders:
             self._core.holder_ended(holder)
         if holders:
-            self._settling.set()
+            self._settler.wake()
 
     def _is_live(self, holder: Holder, key: Any) -> bool:
         if isinstance(holder, ClientHolder):
@@ -296,9 +288,9 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         """Take a provider in; it gets the shards that nobody has, if shards were given out before."""
         self._core.provider_joined(name, address)
         self._addresses[name] = address
-        self._changed()
+        self._assigner.changed()
         if self._assigned:
-            self._spawn(self._assign())
+            self._spawn(self._assigner.assign())
         return self._facts()
 
     _assigned = False
@@ -318,70 +310,9 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
                 workers=sorted(str(worker.name) for worker in self._scheduler.workers.values()),
             )
         self._assigned = True
-        self._troubles.clear()
-        self._spawn(self._assign())
-        try:
-            async with asyncio.timeout(patience_s):
-                while any(place is None for place in self._core.table().places.values()) and not self._troubles:
-                    self._table_changed.clear()
-                    await self._table_changed.wait()
-        except TimeoutError:
-            missing = [shard for shard, place in self._core.table().places.items() if place is None]
-            raise ShardUnavailable(
-                f"{len(missing)} of {self._core.shards} shards were not opened within {patience_s:.0f} s: "
-                f"{missing[:5]}...; look into the providers' logs",
-                shards=missing,
-            ) from None
-        if self._troubles:
-            shard, (kind, message) = min(self._troubles.items())
-            raise typed_error(kind, f"shard {shard}: {message}", {"shard": shard})
+        self._spawn(self._assigner.assign())
+        await self._assigner.wait_until_open(patience_s)
         return self._core.table().to_wire()
-
-    async def _assign(self, pause_s: float = _OPEN_AGAIN_S) -> None:
-        """Have the shards that nobody has opened; what fails is tried again later."""
-        instructions = self._core.assign()
-        results = await asyncio.gather(*map(self._have_opened, instructions))
-        if not all(results) and self._core.providers() and self._failure is None:
-            await asyncio.sleep(pause_s)
-            await self._assign(min(pause_s * 2, _LONGEST_OPEN_PAUSE_S))
-
-    async def _have_opened(self, instruction: OpenShards) -> bool:
-        name, address = instruction.place.name, instruction.place.address
-        try:
-            answer = await self._transport.provider(
-                address,
-                "open_shards",
-                timeout_s=OPEN_TIMEOUT_S,
-                shards=list(instruction.shards),
-                generation=self._core.generation,
-                floors=[[shard, list(tick)] for shard, tick in instruction.floors.items()],
-            )
-        except (NoAnswer, DaskevoError) as error:
-            logger.warning("daskevo: provider %s did not open shards %s: %s", name, instruction.shards, error)
-            for shard in instruction.shards:
-                self._core.not_served(shard, name)
-            self._changed()
-            return False
-        for shard, _ in answer["opened"]:
-            self._troubles.pop(shard, None)
-            if not self._core.opened(shard, name):
-                await self._have_closed(name, address, shard)
-        for shard, kind, message in answer["failed"]:
-            self._troubles[shard] = kind, message
-            self._core.not_served(shard, name)
-        self._changed()
-        return not answer["failed"]
-
-    async def _have_closed(self, name: str, address: str, shard: int) -> None:
-        """A shard was given to another provider while this one opened it; manners only, the epoch fences it."""
-        try:
-            await self._transport.provider(address, "close_shards", timeout_s=CALL_TIMEOUT_S, shards=[shard])
-        except (NoAnswer, DaskevoError) as error:
-            logger.info("daskevo: provider %s was not told to close shard %d: %s", name, shard, error)
-
-    def _changed(self) -> None:
-        self._table_changed.set()
-        self._settling.set()
 
     async def _current_table(self) -> ShardTable:
         return self._core.table()
@@ -410,7 +341,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         """A holder says that its attempt is over."""
         self._core.end(Tick.parse(attempt), settled=settled)
         if not settled:
-            self._settling.set()
+            self._settler.wake()
         return True
 
     def tick(self) -> list[int]:
@@ -424,7 +355,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     def fenced(self, shard: int, provider: str, epoch: int, reason: str) -> bool:
         """A provider found that its shard has another owner: have it opened again if it is ours to give."""
         self._core.not_served(shard, provider)
-        self._changed()
+        self._assigner.changed()
         self._spawn(self._after_fence())
         return True
 
@@ -435,11 +366,12 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             except RepositoryTaken as error:
                 # A foreign epoch because another job took the root: nothing is opened against it any more.
                 self._failure = error
-                self._changed()
+                self._assigner.stopped = True
+                self._assigner.changed()
                 return
             except RepositoryError as error:
                 logger.warning("daskevo: the lease of %s can't be read: %s", self.settings.root, error)
-        await self._assign()
+        await self._assigner.assign()
 
     async def scope(self, scope: str, objective: str | None) -> str | None:
         """Make a scope known; return its objective."""
@@ -462,41 +394,6 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             "lost_shards": sorted(table.lost),
             "scopes": dict(self._scopes),
         }
-
-    # -- settling ------------------------------------------------------------------------------------------------------
-
-    async def _settle_forever(self) -> None:
-        while True:
-            try:
-                await asyncio.wait_for(self._settling.wait(), _SETTLE_AGAIN_S)
-            except TimeoutError:
-                self._core.resume_settling()
-            self._settling.clear()
-            due = self._core.take_settling()
-            for settle, error in zip(
-                due, await asyncio.gather(*map(self._settle, due), return_exceptions=True), strict=True
-            ):
-                if isinstance(error, Exception):
-                    logger.error("daskevo: settling %s failed", settle, exc_info=error)
-                    self._core.postpone(settle)
-
-    async def _settle(self, settle: Settle) -> None:
-        """Abort at home first; then, if it says so, drop everywhere."""
-        question = question_to_home((settle.model, settle.attempt))
-        answer = None
-        try:
-            if question is not None:
-                shard = await self._directory.shard_of(question.model)
-                (answer,) = await self._directory.ask(shard, [question], CALL_TIMEOUT_S)
-            if drops_all((settle.model, settle.attempt), answer):
-                await self._directory.everywhere(
-                    "drop_attempts", timeout_s=CALL_TIMEOUT_S, attempts=[[settle.model, list(settle.attempt)]]
-                )
-        except (ClusterError, RepositoryError) as error:
-            logger.info("daskevo: settling %s is put off: %s", settle, error)
-            self._core.postpone(settle)
-        else:
-            self._core.settled(settle)
 
     async def _tell_lost(self) -> None:
         await self._directory.refresh()

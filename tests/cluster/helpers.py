@@ -115,7 +115,7 @@ async def at_rest(scheduler: Any, *providers: Any) -> None:
     import asyncio
 
     core = coordinator_of(scheduler)._core
-    while core.unsettled() or any(len(plugin_of(worker).host._background) > 1 for worker in providers):
+    while core.unsettled() or any(len(plugin_of(worker).host.background) > 1 for worker in providers):
         await asyncio.sleep(0.01)
 
 

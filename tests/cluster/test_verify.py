@@ -77,11 +77,11 @@ async def test_a_damaged_segment_is_named_and_keeps_no_other_model_away(
     content = bytearray(path.read_bytes())
     content[-200] ^= 1
     path.write_bytes(content)
-    plugin_of(a).host.tensors.evict()
     verification = await repository.verify()
     assert [(difference.kind, difference.model) for difference in verification.differences] == [
         ("damaged tensor", "m2")
     ]
+    plugin_of(a).host.tensors.evict()
     with pytest.raises(CorruptRecord):
         await repository.read("m2")
     assert len(await repository.read("m1")) == 4

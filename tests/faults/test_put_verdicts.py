@@ -205,7 +205,7 @@ async def test_a_journal_that_takes_no_record(c: Any, s: Any, a: Any, t: Any, tm
     assert not list((tmp_path / "root").rglob("child*.seg"))
     home.folder.append = real
     coordinator_of(s)._core.resume_settling()
-    coordinator_of(s)._settling.set()
+    coordinator_of(s)._settler.wake()
     await at_rest(s, a)
     assert (await repository.status("child")).state == "unknown"
     assert (await repository.stats())["references"] == 1

@@ -1,0 +1,88 @@
+"""What a provider tells about itself: its models, snapshots of its shards, damaged tensors, counts and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from daskevo.cluster.auditing import take_snapshot
+from daskevo.errors import RepositoryError
+from daskevo.ownership.references import numbers_in
+from daskevo.store.tiers import DurableTensors
+
+if TYPE_CHECKING:
+    from daskevo.cluster.host import ShardHost
+
+
+def models(host: ShardHost, scope: str | None) -> list[Any]:
+    """Return ``[id, scope, quality, step, created, labels, own bytes]`` of my published models."""
+    return [
+        [
+            model_id,
+            model.record.scope,
+            model.record.quality,
+            model.record.step,
+            list(model.record.created),
+            sorted(model.held),
+            model.record.own_bytes,
+        ]
+        for served in host.shards.values()
+        for model_id, model in served.shard.state.models.items()
+        if model.state == "published" and scope in (None, model.record.scope)
+    ]
+
+
+async def snapshots(host: ShardHost) -> list[Any]:
+    """Return what my shards tell the audit and verify about themselves."""
+    return [(await take_snapshot(served)).to_wire() for served in host.in_order()]
+
+
+async def check_segments(host: ShardHost) -> list[list[Any]]:
+    """Read every live tensor and compare it with its checksum: ``[model, what is wrong]`` of the damaged ones."""
+    wrong = []
+    for served in host.in_order():
+        for (model_id, attempt), mask in list(served.shard.state.references.alive.items()):
+            try:
+                await served.check(model_id, attempt, numbers_in(mask))
+            except RepositoryError as error:
+                # What was freed while it was read is no damage.
+                if (model_id, attempt) in served.shard.state.references.alive:
+                    wrong.append([model_id, error.message])
+    return wrong
+
+
+def stats(host: ShardHost) -> dict[str, Any]:
+    """Return counts and bytes of this provider."""
+    states = [served.shard.state for served in host.shards.values()]
+    models = [model for state in states for model in state.models.values()]
+    stored, memory = host.tensors.payload_bytes, host.tensors.memory_bytes
+    return {
+        "shards": sorted(host.shards),
+        "models": len(host.index_bytes),
+        "tombstones": sum(model.state == "retired" for model in models),
+        "staged": sum(len(attempts) for state in states for attempts in state.staged.values()),
+        "references": sum(1 for state in states for _ in state.references),
+        "tensors": len(host.tensors),
+        "payload_bytes": stored,
+        "memory_bytes": memory,
+        "spilled_bytes": 0 if isinstance(host.tensors, DurableTensors) else stored - memory,
+        # Of retired models, kept for descendants and reservations.
+        "retained_bytes": sum(
+            model.record.own[number].nbytes
+            for state in states
+            for model_id, model in state.models.items()
+            if model.state != "published"
+            for number in numbers_in(state.references.there(model_id))
+        ),
+        "full_copy_bytes": sum(host.index_bytes.values()),
+        "background": len(host.background),
+    }
+
+
+OVERVIEW: Mapping[str, Callable[..., Any]] = {
+    "models": models,
+    "snapshots": snapshots,
+    "check_segments": check_segments,
+    "stats": stats,
+}
+"""Name of the operation -> function of the host and its arguments."""

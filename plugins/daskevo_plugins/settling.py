@@ -1,0 +1,71 @@
+"""Settles attempts that are over without a word about their put: abort at home first, then the drops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from daskevo.cluster.directory import CALL_TIMEOUT_S, Directory
+from daskevo.errors import ClusterError, RepositoryError
+from daskevo.ownership.attempts import Settle
+from daskevo.ownership.audit import drops_all, question_to_home
+from daskevo.ownership.coordinator import Coordinator
+
+logger = logging.getLogger(__name__)
+
+_AGAIN_S = 2.0
+"""How often what was put off is tried again, beside when its shard is opened."""
+
+
+class Settler:
+    """Carries out what `Coordinator.take_settling` says.
+
+    Parameters
+    ----------
+    core:
+        The state machine.
+    directory:
+        For messages to homes and owners.
+    """
+
+    def __init__(self, core: Coordinator, directory: Directory) -> None:
+        self.core = core
+        self._directory = directory
+        self._due = asyncio.Event()
+
+    def wake(self) -> None:
+        """Say that something may be due."""
+        self._due.set()
+
+    async def run(self) -> None:
+        """Settle what is due, for ever."""
+        while True:
+            try:
+                await asyncio.wait_for(self._due.wait(), _AGAIN_S)
+            except TimeoutError:
+                self.core.resume_settling()
+            self._due.clear()
+            due = self.core.take_settling()
+            results = await asyncio.gather(*map(self._settle, due), return_exceptions=True)
+            for settle, error in zip(due, results, strict=True):
+                if isinstance(error, Exception):
+                    logger.error("daskevo: settling %s failed", settle, exc_info=error)
+                    self.core.postpone(settle)
+
+    async def _settle(self, settle: Settle) -> None:
+        question = question_to_home((settle.model, settle.attempt))
+        answer = None
+        try:
+            if question is not None:
+                shard = await self._directory.shard_of(question.model)
+                (answer,) = await self._directory.ask(shard, [question], CALL_TIMEOUT_S)
+            if drops_all((settle.model, settle.attempt), answer):
+                # Who does not hear it is left to the audit.
+                await self._directory.everywhere(
+                    "drop_attempts", timeout_s=CALL_TIMEOUT_S, attempts=[[settle.model, list(settle.attempt)]]
+                )
+        except (ClusterError, RepositoryError) as error:
+            logger.info("daskevo: settling %s is put off: %s", settle, error)
+            self.core.postpone(settle)
+        else:
+            self.core.settled(settle)
