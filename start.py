@@ -20,7 +20,10 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 VENV = Path(os.environ.get("DASKEVO_VENV", HERE / ".venv"))
 BIN = VENV / "bin"
-MAIN_JOB = ["nas", "flights", "--evaluations", "60", "--workers", "2", "--seed", "0", "--run", str(HERE / "runs" / "flights")]
+MAIN_JOB = [
+    *["nas", "flights", "--evaluations", "60", "--workers", "2", "--seed", "0", "--run"],
+    str(HERE / "runs" / "flights"),
+]
 EXTRAS = {"run": "dashboard,data,tensorflow", "test": "test"}
 CHECKS = [
     ["ruff", "check", "."],
@@ -51,7 +54,7 @@ def wanted_stamp(extras):
 
 def make_environment():
     if VENV.exists() and not (VENV / "pyvenv.cfg").exists() and any(VENV.iterdir()):
-        fail("{} is there but is no virtual environment; name another folder in DASKEVO_VENV".format(VENV))
+        fail(f"{VENV} is there but is no virtual environment; name another folder in DASKEVO_VENV")
     made = subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], stdout=subprocess.PIPE, text=True)
     if made.returncode == 0:
         return
@@ -74,11 +77,11 @@ def set_up(kind):
     # What was installed for the other kind stays valid as long as it was made from the same pyproject.toml.
     kept = [stamp for stamp in stamps if stamp in {wanted_stamp(extras) for extras in EXTRAS.values()}]
     if not kept:
-        print("Making a virtual environment in {}".format(VENV), flush=True)
+        print(f"Making a virtual environment in {VENV}", flush=True)
         make_environment()
-    print("Installing daskevo[{}] and what it needs (about 2 GB; a few minutes)".format(EXTRAS[kind]), flush=True)
+    print(f"Installing daskevo[{EXTRAS[kind]}] and what it needs (about 2 GB; a few minutes)", flush=True)
     pip = [str(BIN / "python"), "-m", "pip", "install", "--quiet", "--use-pep517", "--disable-pip-version-check"]
-    if subprocess.run([*pip, "-e", "{}[{}]".format(HERE, EXTRAS[kind])]).returncode:
+    if subprocess.run([*pip, "-e", f"{HERE}[{EXTRAS[kind]}]"]).returncode:
         fail("pip could not install daskevo; its message stands above. Run this again once it is mended.")
     stamp_file.write_text("\n".join([*kept, wanted_stamp(EXTRAS[kind])]) + "\n")
 
@@ -103,7 +106,7 @@ def main(arguments):
     if arguments == ["setup"]:
         print("daskevo is set up: {}".format(BIN / "daskevo"))
         return 0
-    os.execv(str(BIN / "daskevo"), ["daskevo", *(arguments or MAIN_JOB)])
+    return os.execv(str(BIN / "daskevo"), ["daskevo", *(arguments or MAIN_JOB)])
 
 
 if __name__ == "__main__":

@@ -170,4 +170,5 @@ def _scaled(numbers: np.ndarray[Any, Any], train: int) -> np.ndarray[Any, Any]:
     numbers = numbers.astype(np.float64)
     mean = np.nanmean(numbers[:train], axis=0)
     deviation = np.nanstd(numbers[:train], axis=0)
-    return np.nan_to_num((numbers - mean) / np.where(deviation > 0, deviation, 1)).astype(np.float32)
+    scaled: np.ndarray[Any, Any] = np.nan_to_num((numbers - mean) / np.where(deviation > 0, deviation, 1))
+    return scaled.astype(np.float32)
