@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -363,4 +365,31 @@ def test_refining_trains_the_winners_in_full(repository: Any, tiny: Callable[...
     assert {one.model_id: one.quality for one in again} == {one.model_id: one.quality for one in refined}
     scratch = nas.refine(best, problem, epochs=2, from_scratch=True)
     assert all(one.report.ancestor is None and one.report.step == 8 for one in scratch)
+    assert repository.verify().clean
+
+
+def test_a_provider_that_dies_between_a_query_and_its_answer(
+    client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The query of a batch is pinned to a process that is gone: evaluations go on without its answer, nothing fails."""
+    from daskevo_workflows import flights
+
+    def kill(progress: Progress) -> None:
+        if progress.finished == 4 and not killed:
+            killed.append(1)
+            workers = client.scheduler_info(n_workers=-1)["workers"]
+            (provider,) = (address for address, worker in workers.items() if worker["name"] == "provider-0")
+            pid = client.run(os.getpid, workers=[provider])[provider]
+            os.kill(pid, signal.SIGKILL)
+
+    killed: list[int] = []
+    before = flights.MATCH_S
+    flights.MATCH_S = 3.0
+    try:
+        result = search(tiny(**WIDE), repository, tmp_path, 10, on_progress=kill)
+    finally:
+        flights.MATCH_S = before
+    assert killed
+    assert result.summary()["evaluations"] == 10
+    assert result.summary()["failures"] == 0
     assert repository.verify().clean

@@ -30,6 +30,8 @@ from daskevo_workflows.trainers import Trainer
 
 logger = logging.getLogger(__name__)
 
+ATTEMPTS = 2
+"""How often an evaluation is submitted before a failure of the repository counts as its own."""
 STORAGE_S = 3.0
 """Least time between two samples of what the repository holds."""
 
@@ -116,7 +118,7 @@ class Executor:
             while (stop := self._stop_reason()) is None:
                 out_of_time = self._start()
                 for landed in self.flights.wait(0.0 if out_of_time else TICK_S):
-                    if landed.report is None:
+                    if landed.report is None or self._is_worth_another(landed.report):
                         self._again(landed.request)
                     else:
                         self._report(landed.report)
@@ -167,6 +169,14 @@ class Executor:
             self._note("model missing", f"{request.model_id} has been {standing.state}", request.number)
         self._note("found", "its model was put, but its report was lost", request.number)
         self._report(report_of_record(standing.record, request.number))
+
+    def _is_worth_another(self, report: Report) -> bool:
+        """Tell whether to submit a failed evaluation again: once, if it was the repository that failed, not the
+        candidate."""
+        if report.failure is None or report.failure.kind != "repository" or self._attempts[report.number] >= ATTEMPTS:
+            return False
+        self._note("again", report.failure.message, report.number)
+        return True
 
     # Asking, sharing, submitting
 

@@ -136,10 +136,9 @@ class Flights:
             Architecture graphs by request number.
         """
         match = next((unit for unit in units if unit.kind == "match"), None)
-        matches, positions = None, {}
-        if match is not None:
-            matches = self.repository.query_futures([graphs[number] for number in match.numbers], client=self.client)
-            matches.add_done_callback(lambda done: self._inbox.put(("matched", match.key)))
+        matches = None if match is None else self._match(match, graphs)
+        positions: dict[int, int] = {}
+        if match is not None and matches is not None:
             positions = {number: position for position, number in enumerate(match.numbers)}
         by_key = {unit.key: unit for unit in units}
         for assignment, trainer in zip(assignments, places, strict=True):
@@ -165,6 +164,17 @@ class Flights:
             )
             self.trainers.take(str(trainer.name), assignment.key)
             future.add_done_callback(lambda done, key=assignment.key: self._inbox.put(("done", key)))
+
+    def _match(self, match: Unit, graphs: Mapping[int, Any]) -> Any:
+        """Submit the query of a batch; None if no provider is there just now: then each evaluation asks for itself."""
+        try:
+            matches = self.repository.query_futures([graphs[number] for number in match.numbers], client=self.client)
+        except ClusterError as error:
+            self._note("no query", f"the batch's query could not be submitted: {error}")
+            self.record.unit_ended(match.key, "lost")
+            return None
+        matches.add_done_callback(lambda done: self._inbox.put(("matched", match.key)))
+        return matches
 
     # What happens on the cluster
 
@@ -213,6 +223,9 @@ class Flights:
             if type(error).__name__ == "KilledWorker":
                 yield self._lost(flight, f"its trainer died: {error}")
                 return
+            if flight.matches is not None and flight.matches.status == "error":
+                yield self._without_match(flight, f"the query of its batch failed: {error}")
+                return
             self._land(flight, "failed")
             report = failed(flight.request, "error", f"{type(error).__name__}: {error}", flight.place)
         else:
@@ -257,21 +270,20 @@ class Flights:
             if there is None or there.address != flight.trainer.address:
                 yield self._lost(flight, f"trainer {flight.place} died or left")
             elif self._unanswered(flight, now):
-                self.unmatched.add(flight.request.number)
-                yield self._withdraw(flight, "the query of its batch was not answered; it will ask for itself")
+                yield self._without_match(flight, "the query of its batch was not answered")
             elif self.limit_s is not None and now - since > self.limit_s:
                 yield self._past_limit(flight, self.limit_s)
         for name in present:
             self._recycle(name)
 
     def _unanswered(self, flight: Flight, now: float) -> bool:
-        """Tell whether a flight waits in vain for its match: the provider's task may be pinned to one that died."""
-        return (
-            flight.matches is not None
-            and flight.begun is None
-            and now - flight.submitted > MATCH_S
-            and not flight.matches.done()
-        )
+        """Tell whether a flight waits in vain for its match.
+
+        The provider's task may be pinned to a process that died, before or after it answered.
+        """
+        if flight.matches is None or flight.begun is not None:
+            return False
+        return now - flight.submitted > (4 * MATCH_S if flight.matches.done() else MATCH_S)
 
     def _mind_trainers(self, now: float) -> None:
         if self.trainers.present or self.trainers.restarting:
@@ -304,6 +316,11 @@ class Flights:
         self._land(flight, "lost")
         again = f"{message}, for the {DEATHS}nd time under this evaluation"
         return Landed(flight.request, failed(flight.request, "trainer lost", again, flight.place))
+
+    def _without_match(self, flight: Flight, message: str) -> Landed:
+        """Give back an evaluation that has not begun, to be submitted without the answer of a query."""
+        self.unmatched.add(flight.request.number)
+        return self._withdraw(flight, f"{message}; it will ask for itself")
 
     def _withdraw(self, flight: Flight, message: str) -> Landed:
         flight.future.cancel(force=True)
