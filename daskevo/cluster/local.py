@@ -18,6 +18,7 @@ from distributed import Nanny, Scheduler
 from distributed.deploy.spec import SpecCluster
 from distributed.system import MEMORY_LIMIT
 
+from daskevo.cluster.leaving import LeaveAtOnce
 from daskevo.errors import InvalidInput
 
 PROVIDER = "provider"
@@ -129,6 +130,7 @@ def local_cluster(
             "options": {
                 **common,
                 "nthreads": 2 if combined else 1,
+                "plugins": (LeaveAtOnce(),),
                 "resources": {EVALUATION: 1, PROVIDER: 1} if combined else {EVALUATION: 1},
                 "env": {**trainer_environment(threads, gpu), **(env or {})},
             },
