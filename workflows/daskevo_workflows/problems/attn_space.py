@@ -43,7 +43,7 @@ class AttnShape:
 
     >>> widths = tuple(range(50, 1976, 25))
     >>> print(AttnShape({"x": 6212}, widths=widths).space("attn").size_text)
-    1.4e19
+    1.5e19
     >>> five = {f"x{number}": 1000 for number in range(5)}
     >>> AttnShape(five, widths=widths).space("attn").size == 391**18 * 2**36
     True
