@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -153,7 +154,8 @@ def local_cluster(
         worker=trainer(trainers),
         asynchronous=asynchronous,
         silence_logs=silence_logs,
-        name="daskevo",
+        # Clusters of one name are equal to Dask: `get_client` of a second one would return the first one's client.
+        name=f"daskevo-{uuid.uuid4().hex[:8]}",
     )
 
 

@@ -157,6 +157,7 @@ def test_one_trainer_and_the_same_seed_give_the_same_run(tiny: Callable[..., Pat
                     for report, request in zip(result.reports, result.requests, strict=True)
                 ]
             )
+            assert {report.worker for report in result.reports} == {"trainer-0"}
     assert found[0] == found[1]
     assert found[0] != found[2]
 

@@ -148,9 +148,7 @@ class Executor:
         """Carry out label changes that were decided, and find what was put but never reported."""
         self._change_labels()
         for request in self.book.pending:
-            if self.record.resumed:
-                self._again(request)
-            else:
+            if not self.record.resumed or not self._found(request):
                 self._queue.append(request)
         best = [report.model_id for report in self.book.best(self.book.keep_best)]
         for name in sorted({*self.strategy.population(), *best}) if self.record.resumed else ():
@@ -160,15 +158,20 @@ class Executor:
                 self._note("model missing", f"{name} was reported, but the repository says it is {state}")
 
     def _again(self, request: Request) -> None:
-        """Queue a request whose evaluation has no report, unless its model was put all the same."""
+        """Queue a request whose evaluation has no report, before all others."""
+        if not self._found(request):
+            self._queue.appendleft(request)
+
+    def _found(self, request: Request) -> bool:
+        """Take in the model of a request that has no report, if it was put all the same."""
         standing = self.repository.status(request.model_id)
         if standing.record is None or standing.state not in ("published", "retiring", "retired"):
-            self._queue.append(request)
-            return
+            return False
         if standing.state != "published":
             self._note("model missing", f"{request.model_id} has been {standing.state}", request.number)
         self._note("found", "its model was put, but its report was lost", request.number)
         self._report(report_of_record(standing.record, request.number))
+        return True
 
     def _is_worth_another(self, report: Report) -> bool:
         """Tell whether to submit a failed evaluation again: once, if it was the repository that failed, not the

@@ -24,7 +24,7 @@ TICK_S = 1.0
 """How often limits and trainers are looked at when nothing else happens."""
 SETUP_S = 180.0
 """What a trainer may take, beyond an evaluation's limit, to import Keras and prepare the data."""
-MATCH_S = 15.0
+MATCH_S = 30.0
 """What the query of a batch may take; after that each evaluation asks for itself."""
 NO_TRAINER_S = 60.0
 """How long to wait for a first trainer, or for another when all are gone."""
@@ -283,7 +283,7 @@ class Flights:
         """
         if flight.matches is None or flight.begun is not None:
             return False
-        return now - flight.submitted > (4 * MATCH_S if flight.matches.done() else MATCH_S)
+        return now - flight.submitted > (3 * MATCH_S if flight.matches.done() else MATCH_S)
 
     def _mind_trainers(self, now: float) -> None:
         if self.trainers.present or self.trainers.restarting:
