@@ -31,6 +31,8 @@ def client() -> Iterator[Client]:
         yield made
 
 
+# The cluster's event loop draws from `random` beside the test, which hypothesis takes for the strategy's doing.
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning")
 @given(graphs=related_graphs(models=3))
 @settings(max_examples=40)
 def test_inherited_tensors_are_those_of_their_source_vertices(client: Any, graphs: list[ArchitectureGraph]) -> None:
