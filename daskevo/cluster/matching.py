@@ -16,6 +16,8 @@ from daskevo.graph import ArchitectureGraph, weights
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.types import ModelId, Tick, VertexId
 
+MATCH_TIMEOUT_S = 5.0
+"""Longest wait for one provider's matches: an evaluation rather inherits a little less than waits for a stuck one."""
 _ID_BYTES = 16
 
 
@@ -95,21 +97,16 @@ async def best_matches(
     if silent:
         table = await directory.refresh()
         silent = {f"shard {shard}": "no provider serves it" for shard, place in table.places.items() if place is None}
+    wires = [question.to_wire() for question in questions]
+    timeout_s = min(timeout_s, MATCH_TIMEOUT_S)
+    asked = await directory.providers()
     answers, late = await directory.everywhere(
-        "match",
-        timeout_s=timeout_s,
-        scope=scope,
-        questions=[question.to_wire() for question in questions],
-        records=records,
+        "match", timeout_s=timeout_s, scope=scope, questions=wires, records=records
     )
-    if late:
-        # Their shards may have been opened elsewhere meanwhile: one more try by the new table.
+    if late and await directory.providers() != asked:
+        # Their shards are opened elsewhere by now, or they are at another address: one more try by the new table.
         again, late = await directory.everywhere(
-            "match",
-            timeout_s=timeout_s,
-            scope=scope,
-            questions=[question.to_wire() for question in questions],
-            records=records,
+            "match", timeout_s=timeout_s, scope=scope, questions=wires, records=records
         )
         answers |= again
     found = [[match_from_wire(match) for match in answer["matches"]] for answer in answers.values()]

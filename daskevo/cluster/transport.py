@@ -99,10 +99,18 @@ def serve(handlers: dict[str, Handler], role: str, key: str, methods: Mapping[st
 
 
 def withdraw(handlers: dict[str, Handler], role: str, key: str) -> None:
-    """Take the methods of one repository out of a Dask server's handlers."""
+    """Stop serving the methods of one repository.
+
+    They answer None from now on, as an operation that Dask doesn't know; without a handler it would write a traceback
+    into the log for each late message.
+    """
     prefix = operation(role, key, "")
     for name in [name for name in handlers if name.startswith(prefix)]:
-        del handlers[name]
+        handlers[name] = _withdrawn
+
+
+def _withdrawn(**arguments: Any) -> None:
+    return None
 
 
 def _answering(method: str, function: Handler) -> Handler:

@@ -97,7 +97,8 @@ def test_repair_takes_a_generation_of_its_own(root: Path) -> None:
 
 
 def test_a_root_that_is_open_can_be_looked_at_but_not_repaired(tmp_path: Path) -> None:
-    @evo_cluster()
+    # The event loop of looks stays, in a thread.
+    @evo_cluster(clean_kwargs={"threads": False})
     async def run(c: Any, s: Any, a: Any, t: Any) -> None:
         repository = await open_here(c, tmp_path / "root")
         await make(repository, GRAPH, "first", seed=1)

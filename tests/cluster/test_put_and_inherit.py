@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from daskevo.cluster.inheriting import renew
 from daskevo.cluster.reading import read_model
 from daskevo.errors import ModelExists, ModelRetired, UnknownModel
 from daskevo.types import ModelId
@@ -127,6 +128,32 @@ async def test_retiring_the_ancestor_while_its_child_trains(c: Any, s: Any, a: A
     stored = await put_reserved(repository, graph, reservation)
     assert stored.record.owner_map.owners == {"first": frozenset(range(4))}
     np.testing.assert_array_equal((await repository.read("child"))[2, 1], values(graph, 1)[3])
+    assert (await repository.verify()).clean
+
+
+@evo_cluster()
+async def test_a_new_attempt_reserves_what_is_still_there(c: Any, s: Any, a: Any, t: Any) -> None:
+    repository = await open_here(c, None)
+    graph, wider = chain(8, 6), chain(8, 6, 5)
+    await make(repository, graph, "first", seed=1)
+    connection = repository.connection
+    reservations = [await reserve(repository, wider, name) for name in ("one", "two")]
+    for reservation in reservations:
+        await connection.session.end(reservation.attempt, settled=False)
+    await at_rest(s, a)
+    again = await renew(connection.session, connection.caller(), reservations[0])
+    assert again.attempt > reservations[0].attempt
+    assert again.entries == reservations[0].entries
+    stored = await put_reserved(repository, wider, again)
+    assert len(stored.record.own) == 2
+    for name in ("first", "one"):
+        await repository.retire(name)
+    await at_rest(s, a)
+    alone = await renew(connection.session, connection.caller(), reservations[1])
+    assert alone.entries == {}
+    stored = await put_reserved(repository, wider, alone)
+    assert len(stored.record.own) == 6
+    np.testing.assert_array_equal((await repository.read("two"))[1, 0], values(graph, 1)[0])
     assert (await repository.verify()).clean
 
 

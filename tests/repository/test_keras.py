@@ -18,6 +18,7 @@ from daskevo.errors import (
     ModelExists,
     ModelNotFresh,
     ModelRetired,
+    PutFailed,
     UnknownModel,
 )
 from daskevo.repository import Repository
@@ -119,6 +120,21 @@ def test_leaving_without_a_put_gives_back(repository: Repository) -> None:
         raise ZeroDivisionError
     assert repository.stats()["references"] == before["references"]
     assert repository.stats()["live_attempts"] == 0
+    assert repository.verify().clean
+
+
+def test_a_put_that_failed_may_be_called_again(repository: Repository, client: Any) -> None:
+    with repository.inherit(build()) as first:
+        first.put(metrics={"score": 0.5})
+    with repository.inherit(build(units=2)) as child:
+        session = repository.connection.session
+        client.sync(session.end, child._inherited.attempt, settled=False)
+        while repository.stats()["unsettled"]:
+            pass
+        with pytest.raises(PutFailed, match="Put it again"):
+            child.put()
+        child.put()
+    assert set(repository.record(child.model_id).owner_map.owners) == {first.model_id, child.model_id}
     assert repository.verify().clean
 
 
