@@ -14,6 +14,7 @@ from daskevo_workflows import nas, problems
 def make_cluster(kind: str, folder: Path):
     from dask_jobqueue import PBSCluster, SLURMCluster
 
+    folder.mkdir(parents=True, exist_ok=True)
     scheduler_file = folder / "scheduler.json"
     provider = f"dask worker --scheduler-file {scheduler_file} --nthreads 4 --memory-limit 32GiB --resources provider=1"
     return {"slurm": SLURMCluster, "pbs": PBSCluster}[kind](

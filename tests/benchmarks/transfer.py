@@ -36,7 +36,7 @@ def search(folder: Path, problem: str, arm: str, seed: int, evaluations: int, wo
     done = folder / "figures.json"
     if not done.exists():
         command = [
-            *(sys.executable, "-m", "daskevo_workflows.cli", "nas", problem, "--json"),
+            *(str(Path(sys.executable).with_name("daskevo")), "nas", problem, "--json"),
             *("--evaluations", str(evaluations), "--workers", str(workers), "--seed", str(seed), "--run", str(folder)),
             *ARMS[arm],
         ]

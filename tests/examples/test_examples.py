@@ -1,0 +1,56 @@
+"""Each example runs as its docstring says, in a process of its own, and is short enough to be read at one go."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def _run(folder: Path, *command: str) -> str:
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.timeout(330)
+def test_search(tmp_path: Path) -> None:
+    told = _run(tmp_path, sys.executable, str(EXAMPLES / "01_search.py"), "run")
+    assert "reaches val_accuracy 0." in told
+    assert (tmp_path / "run" / "report.html").read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.timeout(330)
+def test_repository(tmp_path: Path) -> None:
+    told = _run(tmp_path, sys.executable, str(EXAMPLES / "02_repository.py"), "root")
+    assert "3 classes: ancestor None, 0% of its vertices frozen" in told
+    assert "75% of its vertices frozen" in told
+    assert "left after both were released: 0 bytes" in told
+
+
+@pytest.mark.timeout(330)
+def test_my_problem(tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).with_name("daskevo")), "nas", str(EXAMPLES / "03_my_problem.py")]
+    told = _run(tmp_path, *command, "--evaluations", "4", "--workers", "1", "--run", "moons", "--json")
+    assert '"evaluations": 4, "failures": 0' in told.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("kind", "variable"), [("slurm", "#SBATCH"), ("pbs", "#PBS")])
+def test_batch_script(kind: str, variable: str, tmp_path: Path) -> None:
+    """The job script starts one provider beside trainers that end before the walltime; no batch system is needed."""
+    script = _run(tmp_path, sys.executable, str(EXAMPLES / "04_batch_system.py"), kind, str(tmp_path), "0").splitlines()
+    assert any(line.startswith(variable) for line in script)
+    (provider,) = (number for number, line in enumerate(script) if "--resources provider=1" in line)
+    (trainers,) = (number for number, line in enumerate(script) if "--resources evaluation=1" in line)
+    assert provider < trainers
+    assert script[provider].endswith("&")
+    assert "--lifetime 110m --lifetime-stagger 4m" in script[trainers]
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_examples_are_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 60

@@ -1,0 +1,42 @@
+"""The names that users may rely on; a new one, or one that goes, is a decision and shows up here."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import subprocess
+import sys
+
+import pytest
+
+PUBLIC = {
+    "daskevo": ["Repository", "errors", "get_repository", "local_cluster", "open"],
+    "daskevo.search": [
+        *("BEST_MATCH", "AgedEvolution", "Failure", "FailureKind", "Random", "Report", "Request", "Stop", "Strategy"),
+        *("View", "model_id", "usable"),
+    ],
+    "daskevo.space": ["Candidate", "Choice", "Space"],
+    "daskevo_workflows.nas": ["STRATEGIES", "Found", "Progress", "Result", "refine", "search"],
+    "daskevo_workflows.problems": ["BUILT_IN", "Data", "Problem", "ProblemReference", "load_problem", "refer"],
+}
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_exported_names(module: str) -> None:
+    loaded = importlib.import_module(module)
+    assert sorted(loaded.__all__) == sorted(PUBLIC[module])
+    for name in loaded.__all__:
+        assert getattr(loaded, name) is not None
+
+
+def test_importing_daskevo_is_light() -> None:
+    """Neither TensorFlow nor Dask is imported, nor anything printed, by `import daskevo`."""
+    heavy = "{'keras', 'tensorflow', 'dask', 'distributed'}"
+    code = f"import sys, daskevo; print(sorted({{m.split('.')[0] for m in sys.modules}} & {heavy}))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (told.stdout, told.stderr) == ("[]\n", "")
+
+
+def test_plugins_are_found_by_entry_point() -> None:
+    found = {point.name: point.load().__name__ for point in importlib.metadata.entry_points(group="daskevo.plugins")}
+    assert found == {"coordinator": "CoordinatorPlugin", "provider": "ProviderPlugin"}
