@@ -8,7 +8,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-_HARMLESS = (b"port.cc", b"cpu_feature_guard.cc", b"absl::InitializeLog", b"To enable the following instructions")
+_HARMLESS = (
+    *(b"port.cc", b"cpu_feature_guard.cc", b"absl::InitializeLog", b"To enable the following instructions"),
+    b"cudart_stub.cc",
+)
 """Marks of the lines that say nothing is wrong; no setting of TensorFlow's own keeps them back."""
 
 
