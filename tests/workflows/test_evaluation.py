@@ -17,7 +17,7 @@ from daskevo.space import Candidate
 from daskevo.types import ModelId, Objective
 from daskevo_workflows.evaluation import evaluation_seed, finite, fresh, in_control_arm
 from daskevo_workflows.progress import Progress
-from daskevo_workflows.trainers import Trainers
+from daskevo_workflows.trainers import Trainers, kill_process
 
 
 def test_seeds_depend_on_run_and_number_only() -> None:
@@ -60,11 +60,10 @@ def test_callbacks_are_fresh() -> None:
 
 
 class Client:
-    """Answers as a Dask client does, and remembers restarts."""
+    """Answers as a Dask client does, and restarts workers under another address."""
 
     def __init__(self) -> None:
         self.workers: dict[str, dict[str, Any]] = {}
-        self.restarted: list[str] = []
         self.scheduler = self
 
     def sync(self, function: Any, **arguments: Any) -> Any:
@@ -74,10 +73,13 @@ class Client:
         assert n_workers == -1
         return {"workers": self.workers}
 
-    def restart_workers(self, workers: list[str], **options: Any) -> None:
-        self.restarted += workers
+    def run(self, function: Any, workers: list[str], nanny: bool) -> None:
+        assert function is kill_process
+        assert nanny
         if workers == ["tcp://2"]:
-            raise TimeoutError("too slow")
+            raise OSError("no such nanny")
+        (address,) = workers
+        self.workers[f"{address}0"] = self.workers.pop(address)
 
     def add(self, address: str, name: Any, slots: int = 1, **fields: Any) -> None:
         resources = {"evaluation": slots} if slots else {"provider": 1}
@@ -121,7 +123,7 @@ def test_a_trainer_being_restarted_is_not_free() -> None:
     deadline = time.monotonic() + 10
     while len(ended) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert sorted(ended) == [("a", type(None)), ("b", TimeoutError)]
+    assert sorted(ended) == [("a", type(None)), ("b", OSError)]
     trainers.has_restarted("a")
     assert [trainer.name for trainer in trainers.free()] == ["a", "c"]
 

@@ -247,7 +247,7 @@ class Flights:
         """Restart a trainer that has trained its share of models: training leaks memory, whatever one clears."""
         trainer = self.trainers.present.get(name)
         evaluations = self.trainers.evaluations.get(name, 0)
-        if trainer is None or self.trainers.used.get(name) or name in self.trainers.restarting:
+        if trainer is None or trainer.provider or self.trainers.used.get(name) or name in self.trainers.restarting:
             return
         if (self.recycle_after and evaluations >= self.recycle_after) or trainer.paused:
             why = "paused for its memory" if trainer.paused else f"after {evaluations} evaluations"

@@ -7,7 +7,10 @@ must watch the addresses.
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +36,8 @@ class Trainer:
         Evaluations that it may run at once.
     nanny:
         Whether it can be restarted.
+    provider:
+        Whether it holds shards, too: then its process is not ended without need.
     running, paused:
         Whether it takes tasks; paused = not, for its memory.
     """
@@ -43,6 +48,7 @@ class Trainer:
     nanny: bool
     running: bool = True
     paused: bool = False
+    provider: bool = False
 
 
 class Trainers:
@@ -83,12 +89,14 @@ class Trainers:
             ) from error
         found: dict[str, Trainer] = {}
         for address, worker in workers.items():
-            slots = int((worker.get("resources") or {}).get(EVALUATION, 0))
+            resources = worker.get("resources") or {}
+            slots = int(resources.get(EVALUATION, 0))
             status = worker.get("status", "running")
             if slots and status not in ("closing", "closed", "failed"):
                 nanny = worker.get("nanny") is not None
                 running, paused = status == "running", status == "paused"
-                found[str(worker["name"])] = Trainer(worker["name"], address, slots, nanny, running, paused)
+                provider = "provider" in resources
+                found[str(worker["name"])] = Trainer(worker["name"], address, slots, nanny, running, paused, provider)
         for name, trainer in found.items():
             before = self.present.get(name)
             if before is None or before.address != trainer.address:
@@ -133,13 +141,36 @@ class Trainers:
     def _restart(self, trainer: Trainer) -> None:
         failure: Exception | None = None
         try:
-            self._client.restart_workers([trainer.address], timeout=RESTART_TIMEOUT_S, raise_for_error=False)
+            # Not `client.restart_workers`: a process that doesn't end within 4 s (TensorFlow's, or one that hangs) is
+            # killed
+            # by its nanny, which then starts it twice over; now and then the scheduler takes both for failed and
+            # dismisses the nanny, and the trainer is gone for good.
+            self._client.run(kill_process, workers=[trainer.address], nanny=True)
+            deadline = time.monotonic() + RESTART_TIMEOUT_S
+            while not self._is_back(trainer):
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"not back within {RESTART_TIMEOUT_S:g} s")  # noqa: TRY301
+                time.sleep(0.2)
         except Exception as error:  # noqa: BLE001 - handed on to the run, which looks who is there
             failure = error
         self._restarted(str(trainer.name), failure)
+
+    def _is_back(self, trainer: Trainer) -> bool:
+        workers = self._client.sync(self._client.scheduler.identity, n_workers=-1)["workers"]
+        return any(
+            worker["name"] == trainer.name and address != trainer.address and worker["status"] == "running"
+            for address, worker in workers.items()
+        )
 
     def has_restarted(self, name: str) -> None:
         """Take a trainer back in after its restart."""
         self.restarting.discard(name)
         self.evaluations[name] = 0
         self.refresh()
+
+
+def kill_process(dask_worker: Any) -> None:
+    """Kill the process that a nanny (`dask_worker` here) looks after; the nanny starts another."""
+    pid = dask_worker.process.pid if dask_worker.process is not None else None
+    if pid is not None:
+        os.kill(pid, signal.SIGKILL)
