@@ -46,7 +46,7 @@ class Settings:
     control_share: float = 0.0
     time_limit_s: float | None = None
     evaluation_limit_s: float | None = None
-    recycle_after: int | None = 100
+    recycle_after: int | None = 50
     callbacks: Callbacks = ()
     epochs: int | None = None
 

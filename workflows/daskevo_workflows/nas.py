@@ -44,7 +44,7 @@ def search(
     control_share: float = 0.0,
     time_limit_s: float | None = None,
     evaluation_limit_s: float | None = None,
-    recycle_after: int | None = 100,
+    recycle_after: int | None = 50,
     callbacks: Callbacks = (),
     epochs: int | None = None,
     keep_best: int = 5,
@@ -84,7 +84,8 @@ def search(
         Limits of this call and of one evaluation, in seconds. An evaluation past its limit is cancelled, its trainer
         restarted.
     recycle_after:
-        Restart an idle trainer after so many evaluations (training leaks about 8.5 MB per small model); None = never.
+        Restart an idle trainer after so many evaluations; None = never. Training leaks: 8 MB for a tiny model, 75 MB for one
+        of `flights` (Adam, 30 layers), and no clearing of sessions gives it back.
     callbacks:
         Keras callbacks, early stopping for one: a list, copied for each evaluation, or a function that makes one.
     epochs:
