@@ -84,8 +84,8 @@ def search(
         Limits of this call and of one evaluation, in seconds. An evaluation past its limit is cancelled, its trainer
         restarted.
     recycle_after:
-        Restart an idle trainer after so many evaluations; None = never. Training leaks: 8 MB for a tiny model, 75 MB for one
-        of `flights` (Adam, 30 layers), and no clearing of sessions gives it back.
+        Restart an idle trainer after so many evaluations; None = never. Training leaks: 8 MB for a tiny model,
+        75 MB for one of `flights` (Adam, 30 layers), and no clearing of sessions gives it back.
     callbacks:
         Keras callbacks, early stopping for one: a list, copied for each evaluation, or a function that makes one.
     epochs:
