@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from daskevo.runs import Book
 from daskevo.search import Report, Request
 from daskevo.space import Candidate
 from daskevo.types import ModelId, Objective
-from daskevo_workflows.evaluation import evaluation_seed, finite, fresh, in_control_arm
+from daskevo_workflows.evaluation import Assignment, _Progress, evaluation_seed, finite, fresh, in_control_arm, train
+from daskevo_workflows.problems import refer
 from daskevo_workflows.progress import Progress
 from daskevo_workflows.trainers import Trainers, kill_process
 
@@ -150,3 +152,18 @@ def test_progress() -> None:
     assert progress.left_s == 8 * 4.0 / 2
     assert (progress.stored_bytes, progress.full_copy_bytes, progress.mean_frozen_share) == (3, 6, 0.5)
     assert Progress.of(book, {}, 0).left_s is None
+
+
+@pytest.mark.parametrize(("until", "steps"), [(None, 4), (1, 1), (4, 4), (6, 6)])
+def test_training_ends_at_the_step_that_was_asked_for(until: int | None, steps: int) -> None:
+    """64 samples in batches of 16 are 4 steps per epoch; the problem asks for one epoch."""
+    reference = refer(Path(__file__).with_name("tiny.py"))
+    problem = reference.load()
+    request = Request(0, ModelId("m"), problem.space().sample(np.random.default_rng(0)), until_step=until)
+    objective = Objective.parse(problem.objective)
+    assignment = Assignment("key", request, reference, cast(Any, None), seed=0, objective=objective)
+    model = problem.build(problem.space().values(request.candidate))
+    metrics, taken = train(assignment, problem, model, problem.data(), _Progress())
+    assert taken == steps
+    assert int(model.optimizer.iterations) == steps
+    assert 0 <= metrics["val_accuracy"] <= 1

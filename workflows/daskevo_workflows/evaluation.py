@@ -235,13 +235,14 @@ def train(
         if optimizer is not None:
             # Built inside the first step's graph, the slots would be traced there; the values are the same.
             optimizer.build(model.trainable_variables)
-    clock = _clock(assignment.key)
+    until = assignment.request.until_step
+    clock = _clock(assignment.key, until)
     callbacks = [*optional_callbacks(problem), *fresh(assignment.callbacks), clock]
     begun = time.perf_counter()
     try:
         history = model.fit(
             *data.train,
-            epochs=assignment.epochs or problem.epochs,
+            epochs=_epochs(assignment.epochs or problem.epochs, until, data, problem.batch_size),
             batch_size=problem.batch_size,
             callbacks=callbacks,
             verbose=0,
@@ -262,9 +263,18 @@ def fresh(callbacks: Callbacks) -> list[Any]:
     return list(callbacks()) if callable(callbacks) else copy.deepcopy(list(callbacks))
 
 
-def _clock(key: str) -> Any:
-    """Return the callback that notes when the first batch was done, counts steps, and ends a cancelled task's
-    training."""
+def _epochs(epochs: int, until_step: int | None, data: Any, batch_size: int) -> int:
+    """Return how many epochs to train: those asked for, or as many as `until_step` reaches into."""
+    if until_step is None:
+        return epochs
+    x = data.train[0]
+    samples = len(x[0] if isinstance(x, (list, tuple)) else x)
+    return math.ceil(until_step / math.ceil(samples / batch_size))
+
+
+def _clock(key: str, until_step: int | None) -> Any:
+    """Return the callback that notes when the first batch was done, counts steps, and ends training at `until_step` or
+    when the task was cancelled."""
     import keras
 
     class Clock(keras.callbacks.Callback):  # type: ignore[misc]
@@ -277,6 +287,8 @@ def _clock(key: str) -> Any:
             self.steps += 1
             if self.first is None:
                 self.first = time.perf_counter()
+            if self.steps == until_step:
+                self.model.stop_training = True
             if _cancelled(key):
                 raise Stopped(f"{key} was cancelled")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from daskevo.errors import CannotFlatten, ClusterError, ModelRetired, SchedulerUnreachable, UnknownModel
+from daskevo.errors import CannotFlatten, ClusterError, InvalidInput, ModelRetired, SchedulerUnreachable, UnknownModel
 from daskevo.runs import Book, RunRecord, identity, plan, share
 from daskevo.search import Report, Request, Stop, Strategy, View
 from daskevo_workflows.evaluation import (
@@ -211,6 +211,11 @@ class Executor:
             self._exhausted = answer.message
             self._note("exhausted", answer.message)
             return False
+        if any(request.sequence is not None for request in answer):
+            raise InvalidInput(
+                f"strategy {self.strategy.name!r} asks for hyper-parameters over time (`sequence`): evaluations train "
+                "with those of the problem; leave it None"
+            )
         requests = [replace(request, transfer=self._transfers(request)) for request in answer[:wanted]]
         self.record.asked(requests, self.strategy.state())
         self.book.ask(requests)
