@@ -56,6 +56,14 @@ def data() -> Data:
     return Data((x[:64], y[:64]), (x[64:], y[64:]))
 
 
+def first_to_die() -> bool:
+    try:
+        (Path(MARKS) / "died").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
 def compile(model) -> None:
     import keras
 
@@ -68,7 +76,7 @@ def compile(model) -> None:
     if fault == "hang":
         while True:
             time.sleep(0.1)
-    if fault == "die" or (fault == "die once" and len(list(Path(MARKS).iterdir())) == 1):
+    if fault == "die" or (fault == "die once" and first_to_die()):
         os._exit(3)
     if fault == "slow":
         time.sleep(1.0)

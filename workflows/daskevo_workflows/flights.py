@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import queue
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -29,7 +30,10 @@ MATCH_S = 30.0
 NO_TRAINER_S = 60.0
 """How long to wait for a first trainer, or for another when all are gone."""
 DEATHS = 2
-"""Trainers that an evaluation may lose before it counts as failed: one loss may be the machine's fault."""
+"""Trainers that may die under an evaluation before it counts as failed: one death may be the machine's fault."""
+LOSSES = 6
+"""How often it may be lost in all: a trainer that had died before the evaluation began says little about the
+candidate."""
 
 
 class Landed(NamedTuple):
@@ -89,7 +93,8 @@ class Flights:
         self.recycle_after = recycle_after
         self._inbox: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._flights: dict[str, Flight] = {}
-        self._deaths: dict[int, int] = {}
+        self._deaths: Counter[int] = Counter()
+        self._losses: Counter[int] = Counter()
         self._watched = 0.0
         self._alone_since: float | None = None
         self.trainers = Trainers(client, lambda name, error: self._inbox.put(("restarted", (name, error))))
@@ -307,14 +312,15 @@ class Flights:
         return Landed(flight.request, failed(flight.request, "time limit", message, flight.place))
 
     def _lost(self, flight: Flight, message: str) -> Landed:
-        """Give back what was lost with its trainer, to be submitted again; twice lost, it has failed."""
+        """Give back what was lost with its trainer, to be submitted again, unless it seems to be its fault."""
         number = flight.request.number
-        self._deaths[number] = self._deaths.get(number, 0) + 1
-        if self._deaths[number] < DEATHS:
+        self._losses[number] += 1
+        self._deaths[number] += flight.begun is not None
+        if self._deaths[number] < DEATHS and self._losses[number] < LOSSES:
             return self._withdraw(flight, message)
         flight.future.cancel(force=True)
         self._land(flight, "lost")
-        again = f"{message}, for the {DEATHS}nd time under this evaluation"
+        again = f"{message}; this evaluation has lost {self._losses[number]} trainers"
         return Landed(flight.request, failed(flight.request, "trainer lost", again, flight.place))
 
     def _without_match(self, flight: Flight, message: str) -> Landed:
