@@ -34,7 +34,10 @@ ROOMS = {
     "__init__": BASE | {"cluster", "repository"},
 }
 # Package of somebody else -> where it may be imported.
-KERAS = {"daskevo.models", *(f"daskevo_workflows.{name}" for name in ("problems", "evaluation", "refining"))}
+KERAS = {
+    "daskevo.models",
+    *(f"daskevo_workflows.{name}" for name in ("problems", "training", "refining", "evaluation")),
+}
 DISTRIBUTED = {"daskevo.cluster", "daskevo_plugins", "daskevo_workflows"}
 RESTRICTED = {
     "keras": KERAS,

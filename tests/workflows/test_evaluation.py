@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +16,11 @@ from daskevo.runs import Book
 from daskevo.search import Report, Request
 from daskevo.space import Candidate
 from daskevo.types import ModelId, Objective
-from daskevo_workflows.evaluation import Assignment, _Progress, evaluation_seed, finite, fresh, in_control_arm, train
+from daskevo_workflows.evaluation import evaluation_seed, in_control_arm
 from daskevo_workflows.problems import refer
 from daskevo_workflows.progress import Progress
 from daskevo_workflows.trainers import Trainers, kill_process
+from daskevo_workflows.training import Stopwatch, finite, fresh, train
 
 
 def test_seeds_depend_on_run_and_number_only() -> None:
@@ -157,13 +158,9 @@ def test_progress() -> None:
 @pytest.mark.parametrize(("until", "steps"), [(None, 4), (1, 1), (4, 4), (6, 6)])
 def test_training_ends_at_the_step_that_was_asked_for(until: int | None, steps: int) -> None:
     """64 samples in batches of 16 are 4 steps per epoch; the problem asks for one epoch."""
-    reference = refer(Path(__file__).with_name("tiny.py"))
-    problem = reference.load()
-    request = Request(0, ModelId("m"), problem.space().sample(np.random.default_rng(0)), until_step=until)
-    objective = Objective.parse(problem.objective)
-    assignment = Assignment("key", request, reference, cast(Any, None), seed=0, objective=objective)
-    model = problem.build(problem.space().values(request.candidate))
-    metrics, taken = train(assignment, problem, model, problem.data(), _Progress())
+    problem = refer(Path(__file__).with_name("tiny.py")).load()
+    model = problem.build(problem.space().values(problem.space().sample(np.random.default_rng(0))))
+    metrics, taken = train(problem, model, problem.data(), Stopwatch(), until_step=until)
     assert taken == steps
     assert int(model.optimizer.iterations) == steps
     assert 0 <= metrics["val_accuracy"] <= 1

@@ -6,13 +6,11 @@ failed report, not a failed task. A task that is run again after its put finds i
 
 from __future__ import annotations
 
-import copy
-import math
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,19 +19,16 @@ from daskevo.catalogue import Match
 from daskevo.errors import CannotFlatten, CannotRebuild, ClusterError, ModelExists, RepositoryError
 from daskevo.search import BEST_MATCH, Failure, FailureKind, Report, Request
 from daskevo.types import JSON, Objective
-from daskevo_workflows.problems.protocol import Problem, optional_callbacks
+from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.problems.reference import ProblemReference, data_of
 from daskevo_workflows.quiet import import_keras
+from daskevo_workflows.training import Callbacks, Stopped, Stopwatch, finite, train
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from daskevo.repository import Repository
 
 EVENTS = "daskevo-evaluations"
 """Dask topic on which trainers say that an evaluation has begun, or is ready to train."""
-
-Callbacks = Sequence[Any] | Callable[[], Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -77,10 +72,6 @@ class Assignment:
     epochs: int | None = None
 
 
-class Stopped(Exception):
-    """The task was cancelled: training ends after the current batch."""
-
-
 class Failed(Exception):
     """An evaluation can't go on; `kind` says why."""
 
@@ -89,21 +80,13 @@ class Failed(Exception):
         self.kind = kind
 
 
-@dataclass
-class _Progress:
+class _Progress(Stopwatch):
     """What is known of an evaluation so far: what its report will be made of."""
 
-    started: float = field(default_factory=time.time)
-    seconds: dict[str, float] = field(default_factory=dict)
-    fields: dict[str, Any] = field(default_factory=dict)
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        begun = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun
+    def __init__(self) -> None:
+        super().__init__()
+        self.started = time.time()
+        self.fields: dict[str, Any] = {}
 
 
 def evaluate(assignment: Assignment, matches: Sequence[Match | None] | None = None, index: int = 0) -> Report:
@@ -184,7 +167,16 @@ def _trained(
                 # This task was run before, and died or was lost after its put.
                 return _of_record(error.record)
         _note(child, progress)
-        metrics, steps = train(assignment, problem, model, data, progress)
+        metrics, steps = train(
+            problem,
+            model,
+            data,
+            progress,
+            epochs=assignment.epochs,
+            until_step=request.until_step,
+            callbacks=assignment.callbacks,
+            cancelled=lambda: _cancelled(assignment.key),
+        )
         quality = assignment.objective.quality(metrics)
         progress.fields.update(step=steps, metrics=finite(metrics))
         if quality is None:
@@ -223,88 +215,6 @@ def _note(child: Any, progress: _Progress) -> None:
         parameters=int(child.graph.parameters),
         full_bytes=int(child.graph.nbytes),
     )
-
-
-def train(
-    assignment: Assignment, problem: Problem, model: Any, data: Any, progress: _Progress
-) -> tuple[dict[str, Any], int]:
-    """Compile, fit and score; return the metrics and the optimizer steps taken."""
-    with progress.phase("compile"):
-        problem.compile(model)
-        optimizer = getattr(model, "optimizer", None)
-        if optimizer is not None:
-            # Built inside the first step's graph, the slots would be traced there; the values are the same.
-            optimizer.build(model.trainable_variables)
-    until = assignment.request.until_step
-    clock = _clock(assignment.key, until)
-    callbacks = [*optional_callbacks(problem), *fresh(assignment.callbacks), clock]
-    begun = time.perf_counter()
-    try:
-        history = model.fit(
-            *data.train,
-            epochs=_epochs(assignment.epochs or problem.epochs, until, data, problem.batch_size),
-            batch_size=problem.batch_size,
-            callbacks=callbacks,
-            verbose=0,
-        )
-    finally:
-        total = time.perf_counter() - begun
-        first = total if clock.first is None else clock.first - begun
-        progress.seconds["first_step"] = first
-        progress.seconds["training"] = total - first
-    metrics: dict[str, Any] = {name: values[-1] for name, values in history.history.items() if values}
-    with progress.phase("scoring"):
-        metrics.update(problem.score(model, data))
-    return metrics, clock.steps
-
-
-def fresh(callbacks: Callbacks) -> list[Any]:
-    """Return the user's callbacks for one evaluation: never the ones that another evaluation has used."""
-    return list(callbacks()) if callable(callbacks) else copy.deepcopy(list(callbacks))
-
-
-def _epochs(epochs: int, until_step: int | None, data: Any, batch_size: int) -> int:
-    """Return how many epochs to train: those asked for, or as many as `until_step` reaches into."""
-    if until_step is None:
-        return epochs
-    x = data.train[0]
-    samples = len(x[0] if isinstance(x, (list, tuple)) else x)
-    return math.ceil(until_step / math.ceil(samples / batch_size))
-
-
-def _clock(key: str, until_step: int | None) -> Any:
-    """Return the callback that notes when the first batch was done, counts steps, and ends training at `until_step` or
-    when the task was cancelled."""
-    import keras
-
-    class Clock(keras.callbacks.Callback):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.first: float | None = None
-            self.steps = 0
-
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            self.steps += 1
-            if self.first is None:
-                self.first = time.perf_counter()
-            if self.steps == until_step:
-                self.model.stop_training = True
-            if _cancelled(key):
-                raise Stopped(f"{key} was cancelled")
-
-    return Clock()
-
-
-def finite(metrics: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the metrics as JSON numbers; what is no finite number becomes None."""
-    found: dict[str, float | None] = {}
-    for name, value in metrics.items():
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            continue
-        found[str(name)] = number if math.isfinite(number) else None
-    return found
 
 
 def evaluation_seed(seed: int, number: int) -> int:
@@ -362,6 +272,12 @@ def _kind(error: Exception) -> FailureKind:
     return "repository" if isinstance(error, (RepositoryError, ClusterError)) else "error"
 
 
+def _say(key: str, what: str) -> None:
+    worker = _worker()
+    if worker is not None:
+        worker.log_event(EVENTS, {"key": key, "what": what, "time": time.time(), "worker": str(worker.name)})
+
+
 def _worker() -> Any:
     """Return the Dask worker of this task, or None outside of one."""
     from distributed import get_worker
@@ -374,12 +290,6 @@ def _worker() -> Any:
 def _worker_name() -> str | None:
     worker = _worker()
     return None if worker is None else str(worker.name)
-
-
-def _say(key: str, what: str) -> None:
-    worker = _worker()
-    if worker is not None:
-        worker.log_event(EVENTS, {"key": key, "what": what, "time": time.time(), "worker": str(worker.name)})
 
 
 def _cancelled(key: str) -> bool:

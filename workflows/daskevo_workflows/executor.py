@@ -1,7 +1,7 @@
 """The loop of a run: ask the strategy, share and plan, submit, take reports, keep the record, give and take labels.
 
 Decisions are made by pure parts (the strategy, :class:`daskevo.runs.Book`, the planner) and carried out here;
-:class:`daskevo_workflows.flights.Flights` is the side of the cluster.
+:class:`daskevo_workflows.in_flight.Flights` is the side of the cluster.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from daskevo.runs import Book, RunRecord, identity, plan, share
 from daskevo.search import Report, Request, Stop, Strategy, View
 from daskevo_workflows.evaluation import (
     Assignment,
-    Callbacks,
     evaluation_seed,
     in_control_arm,
     report_of_record,
 )
-from daskevo_workflows.flights import TICK_S, Flights, failed
+from daskevo_workflows.in_flight import TICK_S, Flights, failed
 from daskevo_workflows.problems.reference import ProblemReference
 from daskevo_workflows.progress import Progress
 from daskevo_workflows.trainers import Trainer
+from daskevo_workflows.training import Callbacks
 
 logger = logging.getLogger(__name__)
 

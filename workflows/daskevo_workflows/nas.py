@@ -14,12 +14,12 @@ from daskevo.errors import InvalidInput, RunFailed
 from daskevo.runs import Book, RunRecord
 from daskevo.search import AgedEvolution, Random, Strategy
 from daskevo.types import JSON, Objective
-from daskevo_workflows.evaluation import Callbacks
 from daskevo_workflows.executor import Executor, Settings
 from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.progress import Progress
 from daskevo_workflows.refining import refine
 from daskevo_workflows.result import Found, Result
+from daskevo_workflows.training import Callbacks
 
 if TYPE_CHECKING:
     from daskevo.repository import Repository

@@ -14,8 +14,9 @@ from daskevo.errors import InvalidInput, NoTrainer
 from daskevo.search import Report, Request
 from daskevo.space import Space
 from daskevo.types import ModelId, Objective
-from daskevo_workflows.evaluation import Assignment, Callbacks, evaluate, evaluation_seed, fresh
+from daskevo_workflows.evaluation import Assignment, evaluate, evaluation_seed
 from daskevo_workflows.problems import Problem, ProblemReference, refer
+from daskevo_workflows.training import Callbacks, fresh
 
 if TYPE_CHECKING:
     from daskevo_workflows.result import Found, Result

@@ -1,0 +1,145 @@
+"""Training one model of a problem: compile, fit and score, timed, until a step, and stopped when it is told to."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from daskevo_workflows.problems.protocol import Problem, optional_callbacks
+
+Callbacks = Sequence[Any] | Callable[[], Sequence[Any]]
+
+
+class Stopped(Exception):
+    """Training was told to stop; it ended after the current batch."""
+
+
+class Stopwatch:
+    """Adds up seconds by phase."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the time inside to a phase, also if it ends with an error."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun
+
+
+def train(
+    problem: Problem,
+    model: Any,
+    data: Any,
+    stopwatch: Stopwatch,
+    *,
+    epochs: int | None = None,
+    until_step: int | None = None,
+    callbacks: Callbacks = (),
+    cancelled: Callable[[], bool] = lambda: False,
+) -> tuple[dict[str, Any], int]:
+    """Compile, fit and score.
+
+    Parameters
+    ----------
+    stopwatch:
+        Gets the phases compile, first_step, training and scoring.
+    epochs:
+        Instead of the problem's.
+    until_step:
+        Train to this optimizer step, however many epochs that takes.
+    callbacks:
+        Keras callbacks besides the problem's own: a list (copied), or what makes one.
+    cancelled:
+        Asked after each batch.
+
+    Returns
+    -------
+    metrics, steps
+        Of the last epoch and of the problem's score; optimizer steps taken.
+
+    Raises
+    ------
+    Stopped
+        If `cancelled` said so.
+    """
+    with stopwatch.phase("compile"):
+        problem.compile(model)
+        optimizer = getattr(model, "optimizer", None)
+        if optimizer is not None:
+            # Built inside the first step's graph, the slots would be traced there; the values are the same.
+            optimizer.build(model.trainable_variables)
+    clock = _clock(until_step, cancelled)
+    begun = time.perf_counter()
+    try:
+        history = model.fit(
+            *data.train,
+            epochs=_epochs(epochs or problem.epochs, until_step, data, problem.batch_size),
+            batch_size=problem.batch_size,
+            callbacks=[*optional_callbacks(problem), *fresh(callbacks), clock],
+            verbose=0,
+        )
+    finally:
+        total = time.perf_counter() - begun
+        first = total if clock.first is None else clock.first - begun
+        stopwatch.seconds["first_step"] = first
+        stopwatch.seconds["training"] = total - first
+    metrics: dict[str, Any] = {name: values[-1] for name, values in history.history.items() if values}
+    with stopwatch.phase("scoring"):
+        metrics.update(problem.score(model, data))
+    return metrics, clock.steps
+
+
+def fresh(callbacks: Callbacks) -> list[Any]:
+    """Return the user's callbacks for one evaluation: never the ones that another evaluation has used."""
+    return list(callbacks()) if callable(callbacks) else copy.deepcopy(list(callbacks))
+
+
+def finite(metrics: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the metrics as JSON numbers; what is no finite number becomes None."""
+    found: dict[str, float | None] = {}
+    for name, value in metrics.items():
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            continue
+        found[str(name)] = number if math.isfinite(number) else None
+    return found
+
+
+def _epochs(epochs: int, until_step: int | None, data: Any, batch_size: int) -> int:
+    """Return how many epochs to train: those asked for, or as many as `until_step` reaches into."""
+    if until_step is None:
+        return epochs
+    x = data.train[0]
+    samples = len(x[0] if isinstance(x, (list, tuple)) else x)
+    return math.ceil(until_step / math.ceil(samples / batch_size))
+
+
+def _clock(until_step: int | None, cancelled: Callable[[], bool]) -> Any:
+    """Return the callback that notes when the first batch was done, counts steps and ends training."""
+    import keras
+
+    class Clock(keras.callbacks.Callback):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first: float | None = None
+            self.steps = 0
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.steps += 1
+            if self.first is None:
+                self.first = time.perf_counter()
+            if self.steps == until_step:
+                self.model.stop_training = True
+            if cancelled():
+                raise Stopped("training was cancelled")
+
+    return Clock()
