@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 VENV = Path(os.environ.get("DASKEVO_VENV", HERE / ".venv"))
 BIN = VENV / "bin"
 MAIN_JOB = [
-    *["nas", "flights", "--evaluations", "60", "--workers", "2", "--seed", "0", "--run"],
+    *["nas", "flights", "--evaluations", "60", "--population", "12", "--sample", "4", "--workers", "2", "--run"],
     str(HERE / "runs" / "flights"),
 ]
 EXTRAS = {"run": "dashboard,data,tensorflow", "test": "test"}
