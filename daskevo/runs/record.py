@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from daskevo.errors import RunFolderUnusable
+from daskevo.errors import CorruptRecord, RunFolderUnusable
 from daskevo.runs.book import LabelChange
 from daskevo.runs.folder import check_identity, locked, new_info, prepare_folder, read_info, write_info
 from daskevo.runs.planner import Unit
@@ -40,7 +40,8 @@ class RunRecord(RunView):
     RunMismatch
         If the folder holds another run.
     RunFolderUnusable
-        If it can't be written, is of another format, or another process carries the run on.
+        If it can't be written, is of another format, has lost a part or is damaged, or another process carries the
+        run on.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class RunRecord(RunView):
             self.resumed = info is not None
             if info is not None:
                 check_identity(path, info.identity, identity)
-            _make_tables(path)
+            _prepare_tables(path, resumed=self.resumed)
             if info is None:
                 write_info(path, new_info(path, identity, about or {}))
             super().__init__(path)
@@ -90,10 +91,20 @@ class RunRecord(RunView):
                 if hasattr(self, "_session"):
                     self._connection.execute("UPDATE sessions SET last = ? WHERE id = ?", (time.time(), self._session))
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                # SQLite has rolled back already if the file is damaged, or the disk full.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
                 raise
             self._connection.execute("COMMIT")
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, (sqlite3.IntegrityError, sqlite3.ProgrammingError)):
+                raise
+            if not isinstance(error, sqlite3.OperationalError):
+                raise CorruptRecord(
+                    f"the run's record {self.folder / FILE} is damaged: {error}; restore it from a copy, or use another "
+                    "folder for a new run",
+                    path=str(self.folder),
+                ) from error
             raise RunFolderUnusable(
                 f"the run's record {self.folder / FILE} can't be written: {error}; nothing recorded before is lost",
                 path=str(self.folder),
@@ -172,21 +183,54 @@ class RunRecord(RunView):
             )
 
 
-def _make_tables(folder: Path) -> None:
+def _prepare_tables(folder: Path, *, resumed: bool) -> None:
+    """Make the tables of a new run, or see that those of a run that goes on are there and whole.
+
+    They are made before `run.json` is: where that is, a record without tables has been lost, not never written.
+    """
+    path = folder / FILE
+    if resumed and not path.exists():
+        raise RunFolderUnusable(
+            f"{path} is missing: {folder / 'run.json'} says that a run was begun here, and its record is gone; restore "
+            "it from a copy, or use another folder for a new run",
+            path=str(path),
+        )
     try:
-        connection = sqlite3.connect(folder / FILE, timeout=30, isolation_level=None)
+        connection = sqlite3.connect(path, timeout=30, isolation_level=None)
         with contextlib.closing(connection):
             version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version not in (0, VERSION):
+            if version not in ((VERSION,) if resumed else (0, VERSION)):
+                found = "is empty" if version == 0 else f"is of version {version}, this daskevo writes {VERSION}"
+                to_do = "restore it from a copy" if version == 0 else "use the daskevo that wrote it"
                 raise RunFolderUnusable(
-                    f"{folder / FILE} is of version {version}, this daskevo writes {VERSION}: use the "
-                    "daskevo that wrote it",
+                    f"{path} {found}: {to_do}, or use another folder for a new run", path=str(path)
+                )
+            if version:
+                _check_whole(connection, path)
+            connection.executescript(TABLES)
+            if not resumed and connection.execute("SELECT count(*) FROM sessions").fetchone()[0]:
+                raise RunFolderUnusable(
+                    f"{folder / 'run.json'} is missing: {path} is the record of a run; restore it from a copy, or use "
+                    "another folder for a new run",
                     path=str(folder),
                 )
-            connection.executescript(TABLES)
             connection.execute(f"PRAGMA user_version = {VERSION}")
     except sqlite3.DatabaseError as error:
-        raise RunFolderUnusable(f"{folder / FILE} can't be used: {error}", path=str(folder)) from error
+        raise RunFolderUnusable(
+            f"{path} can't be used: {error}; restore it from a copy, or use another folder for a new run",
+            path=str(path),
+        ) from error
+
+
+def _check_whole(connection: sqlite3.Connection, path: Path) -> None:
+    """See that every page and every index of the record is what SQLite wrote, before anything is added."""
+    (first, *_), *_ = connection.execute("PRAGMA integrity_check(1)").fetchall()
+    if first != "ok":
+        raise RunFolderUnusable(
+            f"{path} is damaged ({' '.join(str(first).split())[:200]}); restore it from a copy, or use another folder "
+            "for a new run",
+            path=str(path),
+        )
 
 
 def _set_state(execute: _Execute, name: str, value: JSON) -> None:

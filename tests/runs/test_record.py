@@ -16,6 +16,7 @@ import pytest
 
 from daskevo.errors import CorruptRecord, RunFolderUnusable, RunMismatch
 from daskevo.runs import LabelChange, RunRecord, RunView, plan
+from daskevo.runs.schema import TABLES, VERSION
 from daskevo.search import Failure, Report, Request
 from daskevo.space import Candidate
 from daskevo.types import ModelId
@@ -251,6 +252,63 @@ def test_a_record_that_is_no_database(tmp_path: Path) -> None:
     for attempt in (lambda: RunView(tmp_path), lambda: RunRecord(tmp_path, IDENTITY)):
         with pytest.raises(RunFolderUnusable):
             attempt()
+
+
+@pytest.mark.parametrize("lost", ["run.sqlite", "run.json"])
+def test_half_a_run_is_not_begun_anew(tmp_path: Path, lost: str) -> None:
+    """Under the same ids, a run begun anew would take in the models of the old one."""
+    record = RunRecord(tmp_path, IDENTITY)
+    record.asked(requests(2), None)
+    record.close()
+    (tmp_path / lost).unlink()
+    with pytest.raises(RunFolderUnusable, match=rf"{lost} is missing.*restore it from a copy"):
+        RunRecord(tmp_path, IDENTITY)
+    assert not (tmp_path / lost).exists()
+
+
+def test_an_emptied_record_is_not_begun_anew(tmp_path: Path) -> None:
+    RunRecord(tmp_path, IDENTITY).close()
+    (tmp_path / "run.sqlite").write_bytes(b"")
+    for attempt in (lambda: RunView(tmp_path), lambda: RunRecord(tmp_path, IDENTITY)):
+        with pytest.raises(RunFolderUnusable, match=r"run\.sqlite"):
+            attempt()
+    assert (tmp_path / "run.sqlite").stat().st_size == 0
+
+
+def test_a_run_that_was_killed_before_it_was_named(tmp_path: Path) -> None:
+    """The tables are made before `run.json`: what is left by a kill in between is no run yet."""
+    with sqlite3.connect(tmp_path / "run.sqlite") as connection:
+        connection.executescript(TABLES)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.close()
+    record = RunRecord(tmp_path, IDENTITY)
+    assert not record.resumed
+    record.close()
+
+
+def test_a_record_that_is_damaged_in_the_middle(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path, IDENTITY)
+    record.asked(requests(400), None)
+    record.close()
+    path = tmp_path / "run.sqlite"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:8192] + os.urandom(len(whole) // 2) + whole[8192 + len(whole) // 2 :])
+    with pytest.raises(RunFolderUnusable, match=r"run\.sqlite.*restore it from a copy"):
+        RunRecord(tmp_path, IDENTITY)
+
+
+def test_a_record_that_is_damaged_while_it_is_written(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path, IDENTITY)
+    record.asked(requests(400), None)
+    path = tmp_path / "run.sqlite"
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(os.urandom(path.stat().st_size - 4096))
+    record._connection.execute("PRAGMA cache_size = 0")
+    record._connection.execute("PRAGMA shrink_memory")
+    with pytest.raises(CorruptRecord, match="damaged"):
+        record.asked(requests(400, first=400), None)
+    record._stack.close()
 
 
 def test_a_damaged_row_is_named(tmp_path: Path) -> None:
