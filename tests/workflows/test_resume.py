@@ -18,6 +18,7 @@ from daskevo.errors import RunFolderUnusable
 from daskevo.runs import RunRecord, RunView
 from daskevo.search import AgedEvolution
 from daskevo_workflows import nas
+from daskevo_workflows.executor import Executor
 from daskevo_workflows.progress import Progress
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
@@ -147,6 +148,43 @@ def test_a_put_without_its_report_is_found_and_counted(
         assert [event.number for event in view.events("found")] == [lost.number]
     assert again.summary()["evaluations"] == 4
     assert repository.verify().clean
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["found on resume", "found by its trainer"])
+@pytest.mark.filterwarnings("ignore:.*:ResourceWarning")
+def test_another_model_of_that_name_is_not_taken_for_its_result(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """The run's folder is an older copy: its ids were given to other candidates since."""
+    problem = tiny(**WIDE)
+    arguments: dict[str, Any] = {"repository": repository, "run": tmp_path / "run"}
+    result = nas.search(problem, AgedEvolution(4, 2), evaluations=3, **arguments)
+    last = result.requests[-1]
+    other = result.requests[0].candidate
+    record = RunRecord(tmp_path / "run", result.info.identity)
+    state = record.state("strategy")
+    state["members"] = [member for member in state["members"] if member[0] != last.number]
+    state["pending"] = [[last.number, other.to_json()]]
+    changed = last.to_json() | {"candidate": other.to_json()}
+    with record._transaction() as execute:
+        execute("DELETE FROM reports WHERE number = ?", (last.number,))
+        execute("UPDATE requests SET request = ? WHERE number = ?", (json.dumps(changed), last.number))
+        # Otherwise the request would be a duplicate of the first one.
+        execute("UPDATE requests SET identity = NULL")
+        execute("UPDATE state SET value = ?", (json.dumps(state),))
+    record.close()
+    if not known:
+        monkeypatch.setattr(Executor, "_found", lambda self, request: False)
+
+    again = nas.search(problem, AgedEvolution(4, 2), evaluations=3, **arguments)
+    found = next(report for report in again.reports if report.number == last.number)
+    assert (found.status, found.failure.kind) == ("failed", "repository")
+    for candidate in (last.candidate, other):
+        assert repr(candidate.to_json()) in found.failure.message
+    assert found.quality is None
+    assert again.summary()["evaluations"] == 3
+    with RunView(tmp_path / "run") as view:
+        assert len(view.events("session")) == len(view.sessions()) - 1 == 2
 
 
 def test_a_report_without_its_model_is_said(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:

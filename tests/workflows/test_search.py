@@ -373,7 +373,7 @@ def test_a_provider_that_dies_between_a_query_and_its_answer(
     client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:
     """The query of a batch is pinned to a process that is gone: evaluations go on without its answer, nothing fails."""
-    from daskevo_workflows import flights
+    from daskevo_workflows import in_flight
 
     def kill(progress: Progress) -> None:
         if progress.finished == 4 and not killed:
@@ -384,12 +384,12 @@ def test_a_provider_that_dies_between_a_query_and_its_answer(
             os.kill(pid, signal.SIGKILL)
 
     killed: list[int] = []
-    before = flights.MATCH_S
-    flights.MATCH_S = 3.0
+    before = in_flight.MATCH_S
+    in_flight.MATCH_S = 3.0
     try:
         result = search(tiny(**WIDE), repository, tmp_path, 10, on_progress=kill)
     finally:
-        flights.MATCH_S = before
+        in_flight.MATCH_S = before
     assert killed
     assert result.summary()["evaluations"] == 10
     assert result.summary()["failures"] == 0

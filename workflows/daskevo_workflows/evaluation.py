@@ -165,6 +165,8 @@ def _trained(
                 )
             except ModelExists as error:
                 # This task was run before, and died or was lost after its put.
+                if (other := other_candidate(error.record, request)) is not None:
+                    raise Failed("repository", other) from error
                 return _of_record(error.record)
         _note(child, progress)
         metrics, steps = train(
@@ -225,6 +227,18 @@ def evaluation_seed(seed: int, number: int) -> int:
 def in_control_arm(seed: int, number: int, share: float) -> bool:
     """Tell whether a request belongs to the control arm, which inherits nothing: a fixed draw per request."""
     return bool(np.random.default_rng([seed, number, 1]).random() < share)
+
+
+def other_candidate(record: Any, request: Request) -> str | None:
+    """Say why the model of that name is not what a request asked for; None if it is."""
+    extra = record.extra if isinstance(record.extra, Mapping) else {}
+    found, asked = extra.get("candidate"), request.candidate.to_json()
+    if found == asked:
+        return None
+    return (
+        f"{request.model_id} is in the repository, and is another model: its candidate is {found!r:.200}, asked for "
+        f"was {asked!r:.200}; was the run's folder restored from an older copy? Use another folder for a new run"
+    )
 
 
 def report_of_record(record: Any, number: int) -> Report:

@@ -20,6 +20,7 @@ from daskevo_workflows.evaluation import (
     Assignment,
     evaluation_seed,
     in_control_arm,
+    other_candidate,
     report_of_record,
 )
 from daskevo_workflows.in_flight import TICK_S, Flights, failed
@@ -167,6 +168,10 @@ class Executor:
         standing = self.repository.status(request.model_id)
         if standing.record is None or standing.state not in ("published", "retiring", "retired"):
             return False
+        if (other := other_candidate(standing.record, request)) is not None:
+            self._note("another model", other, request.number)
+            self._report(failed(request, "repository", other))
+            return True
         if standing.state != "published":
             self._note("model missing", f"{request.model_id} has been {standing.state}", request.number)
         self._note("found", "its model was put, but its report was lost", request.number)

@@ -166,13 +166,6 @@ def search(
             evaluation_limit_s=evaluation_limit_s,
             recycle_after=recycle_after,
         )
-        record.event(
-            "session",
-            "",
-            evaluations=evaluations,
-            time_limit_s=time_limit_s,
-            evaluation_limit_s=evaluation_limit_s,
-        )
         executor = Executor(
             client=repository.client,
             repository=repository,
