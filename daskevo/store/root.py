@@ -22,6 +22,7 @@ from daskevo.store.files import (
     usable,
 )
 from daskevo.store.shard_folder import ShardFolder
+from daskevo.store.shard_state import SERVED
 from daskevo.types import JSON, Objective, check_name
 
 FORMAT = 1
@@ -61,7 +62,7 @@ class Root:
         RootUnusable
             If there is none, or the folder can't be read.
         CorruptRecord
-            If repository.json is damaged, or of a later version.
+            If repository.json is damaged, of a later version, or names another number of shards than there are.
         """
         path = Path(path).absolute()
         file = path / "repository.json"
@@ -76,7 +77,9 @@ class Root:
             case {"format": 1, "repository_id": str(name), "shards": int(shards), "created": str(created)} if (
                 0 < shards <= MAX_SHARDS and type(shards) is int
             ):
-                return cls(path, name, shards, created, durability)
+                root = cls(path, name, shards, created, durability)
+                root._check_count()
+                return root
         raise corrupt(file, f"no description of a repository: {str(value)[:80]}", 0)
 
     @classmethod
@@ -106,7 +109,8 @@ class Root:
             os.makedirs(path, exist_ok=True)
             if not (path / "repository.json").exists():
                 with contextlib.suppress(FileNotFoundError):
-                    if os.listdir(path / "shards") and not (path / "repository.json").exists():
+                    kept = (path / SERVED).exists() or os.listdir(path / "shards")
+                    if kept and not (path / "repository.json").exists():
                         raise corrupt(path, "there are shards, but repository.json is gone", 0)
                 description = {
                     "format": FORMAT,
@@ -117,6 +121,46 @@ class Root:
                 create_file(path / "repository.json", dump_json(description), sync=durability == "synced")
             (path / "shards").mkdir(exist_ok=True)
         return cls.open(path, durability=durability)
+
+    def _check_count(self) -> None:
+        """Make sure that the number of shards is the one that models were spread over."""
+        with usable(self.path, "open a repository"):
+            try:
+                value = parse_json(read_small(self.path / SERVED), self.path / SERVED, "the number of shards")
+            except FileNotFoundError:
+                found = self._least_count()
+            else:
+                if not isinstance(value, dict) or value.get("format") != FORMAT or type(value.get("shards")) is not int:
+                    raise corrupt(
+                        self.path / SERVED,
+                        f"no number of shards of format {FORMAT}: {str(value)[:80]}",
+                        0,
+                        "Restore it from a copy; if repository.json and all folders in shards/ are there, remove it",
+                    )
+                found = value["shards"]
+        if found != self.shards:
+            raise corrupt(
+                self.path / "repository.json",
+                f"it names {self.shards} shards, but the repository has {found}, and that never changes",
+                0,
+                "Restore it from a copy",
+            )
+
+    def _least_count(self) -> int:
+        with contextlib.suppress(FileNotFoundError):
+            numbers = [int(name) for name in os.listdir(self.path / "shards") if name.isdecimal()]
+            return max([self.shards, *(number + 1 for number in numbers)])
+        return self.shards
+
+    def mark_served(self) -> None:
+        """Remember that all shards were served once: whoever finds one without a state knows then that it is lost.
+
+        Before this returns, nothing may be stored.
+        """
+        data = dump_json({"format": FORMAT, "shards": self.shards})
+        with usable(self.path, "open a repository", len(data)):
+            if not (self.path / SERVED).exists():
+                create_file(self.path / SERVED, data, sync=self.durability == "synced")
 
     def shard(self, number: int) -> ShardFolder:
         """Return the folder of a shard (one object per owner: a new one each time)."""

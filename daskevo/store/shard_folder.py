@@ -13,7 +13,7 @@ from daskevo.store.files import FULL, Durability, corrupt, create_file, dump_jso
 from daskevo.store.journal import Journal, journal_numbers, journal_path
 from daskevo.store.segment import Segment, write_segment
 from daskevo.store.segment_names import segment_files, segment_name
-from daskevo.store.shard_state import FORMAT, newest_state, read_epoch, shard_path, write_epoch
+from daskevo.store.shard_state import FORMAT, lost, newest_state, read_epoch, shard_path, was_served, write_epoch
 from daskevo.types import JSON, Attempt, ModelId
 
 RESERVE_BYTES = 1 << 16
@@ -272,6 +272,8 @@ class ShardFolder:
     # -- parts ----------------------------------------------------------------------------------------------------
 
     def _make_folders(self) -> None:
+        if not self.path.exists() and was_served(self.path):
+            raise lost(self.path, "the shard was served once, but its folder is gone")
         # One level at a time: a root that has vanished must not come back as empty folders.
         for folder in (self.path, self.segments_path):
             with contextlib.suppress(FileExistsError):
@@ -359,6 +361,9 @@ def read_shard(root: str | os.PathLike[str], number: int) -> tuple[JSON, ...]:
             try:
                 numbers = journal_numbers(folder)
             except FileNotFoundError:
+                os.stat(folder.parent.parent)
+                if was_served(folder):
+                    raise lost(folder, "the shard was served once, but its folder is gone") from None
                 os.stat(folder.parent)
                 return ()
             try:

@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from daskevo.errors import CorruptRecord
 from daskevo.store.files import corrupt, dump_json, parse_json, read_small, replace_file
 from daskevo.store.journal_reader import JournalContent, read_journal
 
 FORMAT = 1
+SERVED = "served.json"
+"""File of the root, there once all shards were served: from then on a shard without a state has lost it."""
 
 
 class Epoch(NamedTuple):
@@ -23,6 +26,23 @@ class Epoch(NamedTuple):
 def shard_path(root: str | os.PathLike[str], number: int) -> Path:
     """Return the folder of a shard."""
     return Path(root) / "shards" / f"{number:03d}"
+
+
+def was_served(folder: Path) -> bool:
+    """Whether the shard of this folder was served once: its own mark says so, or that of the root."""
+    return (folder.parent.parent / SERVED).exists() or (folder / "served").exists()
+
+
+def lost(folder: Path, found: str) -> CorruptRecord:
+    """Return the error for a shard whose state is gone or damaged, with what can be done about it."""
+    return corrupt(folder, found, 0, _remedy(folder))
+
+
+def _remedy(folder: Path) -> str:
+    return (
+        f"Restore the folder {folder} from a copy and open the repository again; meanwhile the other shards can be "
+        "used. Nothing of it was used or changed"
+    )
 
 
 def read_epoch(folder: Path) -> Epoch:
@@ -52,9 +72,12 @@ def newest_state(folder: Path, shard: int, numbers: Iterable[int]) -> JournalCon
         If one has been removed meanwhile: there is a newer owner.
     """
     for number in numbers:
-        content = read_journal(folder, shard, number)
+        try:
+            content = read_journal(folder, shard, number)
+        except CorruptRecord as error:
+            raise corrupt(error.path, error.found, error.offset, _remedy(folder)) from error
         if content.complete:
             return content
-    if (folder / "served").exists():
-        raise corrupt(folder, "the shard was served once, but no journal with a complete head is left", 0)
+    if was_served(folder):
+        raise lost(folder, "the shard was served once, but no journal with a complete head is left")
     return None

@@ -312,6 +312,8 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._assigned = True
         self._spawn(self._assigner.assign())
         await self._assigner.wait_until_open(patience_s)
+        if self._root is not None:
+            await asyncio.to_thread(self._root.mark_served)
         return self._core.table().to_wire()
 
     async def _current_table(self) -> ShardTable:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 from daskevo.errors import CorruptRecord, InvalidInput, InvalidName, RootUnusable, ScopeMismatch
 from daskevo.store.root import Root
+from daskevo.store.shard_folder import read_shard
 
 
 def test_made_once_opened_after(tmp_path: Path) -> None:
@@ -129,3 +132,35 @@ def test_damaged_scopes(tmp_path: Path, content: bytes) -> None:
         root.declare_scope("attn", None)
     assert caught.value.path == str(root.path / "scopes.json")
     assert (root.path / "scopes.json").read_bytes() == content
+
+
+@pytest.mark.parametrize("what", ["folder", "content", "all"])
+def test_a_shard_that_is_gone_after_all_were_served_is_lost_not_new(tmp_path: Path, what: str) -> None:
+    root = Root.create(tmp_path / "root", shards=3)
+    for number in range(3):
+        shard = root.shard(number)
+        shard.open(1)
+        shard.serve([])
+        shard.close()
+    root.mark_served()
+    folder = root.path / "shards" / "001"
+    shutil.rmtree(folder.parent if what == "all" else folder)
+    if what == "content":
+        folder.mkdir()
+    for look in (lambda: root.shard(1).open(2), lambda: read_shard(root.path, 1)):
+        with pytest.raises(CorruptRecord, match=f"Restore the folder {re.escape(str(folder))} from a copy"):
+            look()
+    assert folder.exists() == (what == "content")
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_another_number_of_shards_than_there_are_is_refused(tmp_path: Path, marked: bool) -> None:
+    root = Root.create(tmp_path / "root", shards=64)
+    (root.path / "shards" / "063").mkdir()
+    if marked:
+        root.mark_served()
+    file = root.path / "repository.json"
+    file.write_text(file.read_text().replace('"shards":64', '"shards":32'))
+    for opening in (Root.open, Root.create):
+        with pytest.raises(CorruptRecord, match="it names 32 shards, but the repository has 64"):
+            opening(root.path)
