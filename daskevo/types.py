@@ -293,5 +293,8 @@ class Objective:
         value = metrics.get(self.metric)
         if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
             return None
-        value = float(value)
+        try:
+            value = float(value)
+        except OverflowError:  # an integer beyond 10**308
+            return None
         return value if math.isfinite(value) else None

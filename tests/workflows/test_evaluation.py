@@ -47,8 +47,10 @@ def test_metrics_become_json_numbers() -> None:
         "e": float("-inf"),
         "f": None,
         "g": np.ones(3),
+        "h": 10**400,
     }
-    assert finite(metrics) == {"a": 0.5, "b": None, "d": 2.0, "e": None}
+    assert finite(metrics) == {"a": 0.5, "b": None, "d": 2.0, "e": None, "h": None}
+    assert Objective.parse("max h").quality(metrics) is None
 
 
 def test_callbacks_are_fresh() -> None:

@@ -16,6 +16,7 @@ objective = "max val_accuracy"
 epochs, batch_size = 1, 16
 
 FIRST: tuple[int, ...] = (4, 8)
+ACTIVATION: tuple[str, ...] = ("relu", "tanh")
 SECOND: tuple[int, ...] = (3, 6)
 IDLE: tuple[int, ...] = (0,)
 FAULTS: dict[int, str] = {}
@@ -24,12 +25,17 @@ MARKS = ""
 """A folder where each evaluation leaves a file, to count them."""
 
 
+class Unreadable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no message")
+
+
 def space() -> Space:
     return Space(
         "tiny",
         (
             Choice("first", FIRST),
-            Choice("activation", ("relu", "tanh")),
+            Choice("activation", ACTIVATION),
             Choice("second", SECOND),
             Choice("idle", IDLE),
         ),
@@ -41,6 +47,8 @@ def build(choices):
 
     if FAULTS.get(choices["second"]) == "build":
         raise ArithmeticError("no such model")
+    if FAULTS.get(choices["second"]) == "exit in build":
+        raise SystemExit("no such model")
     inputs = keras.Input((8,))
     tensor = keras.layers.Dense(choices["first"], choices["activation"])(inputs)
     if FAULTS.get(choices["second"]) == "lambda":
@@ -73,6 +81,12 @@ def compile(model) -> None:
             file.write(f"{model.layers[1].units} {model.layers[-2].units} {model.layers[1].activation.__name__}")
     if fault == "raise":
         raise ValueError("does not train")
+    if fault == "exit":
+        raise SystemExit(3)
+    if fault == "base":
+        raise BaseException("does not train")
+    if fault == "unreadable":
+        raise Unreadable
     if fault == "hang":
         while True:
             time.sleep(0.1)
@@ -90,5 +104,11 @@ def score(model, data: Data) -> dict[str, float]:
         return {"val_accuracy": float(fault)}
     if fault == "missing":
         return {}
+    if fault == "huge":
+        return {"val_accuracy": 10**400}
+    if fault == "exit in score":
+        raise SystemExit("bad score")
+    if fault == "interrupt":
+        raise KeyboardInterrupt
     x, y = data.validation
     return {"val_accuracy": float(np.mean(np.asarray(model(x)).argmax(1) == y))}

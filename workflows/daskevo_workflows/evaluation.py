@@ -112,10 +112,10 @@ def evaluate(assignment: Assignment, matches: Sequence[Match | None] | None = No
         found = _evaluate(assignment, None if matches is None else matches[index], progress)
     except Stopped:
         raise
-    except Exception as error:  # noqa: BLE001 - user code may raise anything, and the search goes on
-        kind = _kind(error)
-        trace = "" if isinstance(error, Failed) else "".join(traceback.format_exception(error))[-8_000:]
-        failure = Failure(kind, f"{type(error).__name__}: {error}"[:2_000] if trace else str(error), trace)
+    except BaseException as error:  # noqa: BLE001 - user code may raise anything, SystemExit too, and the search goes on
+        # Passed on, anything beyond Exception would end the worker, and say nothing.
+        trace = "" if isinstance(error, Failed) else _trace(error)
+        failure = Failure(_kind(error), say_error(error)[:2_000] if trace else str(error), trace)
         found = {"status": "failed", "failure": failure}
     report = {
         "number": request.number,
@@ -182,11 +182,11 @@ def _trained(
         quality = assignment.objective.quality(metrics)
         progress.fields.update(step=steps, metrics=finite(metrics))
         if quality is None:
-            found = metrics.get(assignment.objective.metric)
+            found = _shown(metrics.get(assignment.objective.metric))
             raise Failed(
                 "not finite",
-                f"the quality {assignment.objective.metric!r} is {found!r:.60}, not a finite number; the metrics are "
-                f"{', '.join(sorted(metrics))}",
+                f"the quality {assignment.objective.metric!r} is {found}, not a finite number; the metrics are "
+                f"{', '.join(sorted(map(str, metrics)))}",
             )
         extra = {"report": _put_report(progress), "candidate": request.candidate.to_json()}
         with progress.phase("put"):
@@ -198,8 +198,10 @@ def _build(problem: Problem, request: Request, progress: _Progress) -> Any:
     with progress.phase("build"):
         try:
             return problem.build(problem.space().values(request.candidate))
-        except Exception as error:
-            raise Failed("build", f"build() raised {type(error).__name__}: {error}") from error
+        except Stopped:
+            raise
+        except BaseException as error:
+            raise Failed("build", f"build() raised {say_error(error)}") from error
 
 
 def _note(child: Any, progress: _Progress) -> None:
@@ -278,7 +280,30 @@ def _put_report(progress: _Progress) -> JSON:
     }
 
 
-def _kind(error: Exception) -> FailureKind:
+def say_error(error: BaseException) -> str:
+    """Return type and message of what user code raised; its `__str__` may raise as well."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception as second:  # noqa: BLE001 - what user code raises may be anything
+        return f"{type(error).__name__}, whose message can't be read: its __str__ raised {type(second).__name__}"
+
+
+def _trace(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))[-8_000:]
+    except Exception:  # noqa: BLE001 - as above
+        return f"{''.join(traceback.format_tb(error.__traceback__))[-8_000:]}{say_error(error)}"
+
+
+def _shown(value: object) -> str:
+    """Return the value's repr, cut; an integer of thousands of digits has none."""
+    try:
+        return f"{value!r:.60}"
+    except Exception:  # noqa: BLE001 - what user code returns may be anything
+        return f"a value of type {type(value).__name__} that can't be shown"
+
+
+def _kind(error: BaseException) -> FailureKind:
     if isinstance(error, Failed):
         return error.kind
     if isinstance(error, (CannotFlatten, CannotRebuild)):

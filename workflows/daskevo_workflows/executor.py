@@ -22,6 +22,7 @@ from daskevo_workflows.evaluation import (
     in_control_arm,
     other_candidate,
     report_of_record,
+    say_error,
 )
 from daskevo_workflows.in_flight import TICK_S, Flights, failed
 from daskevo_workflows.problems.reference import ProblemReference
@@ -244,8 +245,10 @@ class Executor:
         except CannotFlatten as error:
             self._report(failed(request, "flatten", str(error)))
             return False
-        except Exception as error:  # noqa: BLE001 - the user's build() may raise anything
-            self._report(failed(request, "build", f"build() raised {type(error).__name__}: {error}"))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the user's build() may raise anything, SystemExit too
+            self._report(failed(request, "build", f"build() raised {say_error(error)}"))
             return False
         self._graphs[request.number] = graph
         self.book.identify(request.number, identity(request, graph.ids))

@@ -108,6 +108,8 @@ def finite(metrics: Mapping[str, Any]) -> dict[str, float | None]:
     for name, value in metrics.items():
         try:
             number = float(value)
+        except OverflowError:  # an integer beyond 10**308
+            number = math.inf
         except (TypeError, ValueError):
             continue
         found[str(name)] = number if math.isfinite(number) else None
