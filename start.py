@@ -79,7 +79,7 @@ def set_up(kind):
     if not kept:
         print(f"Making a virtual environment in {VENV}", flush=True)
         make_environment()
-    print(f"Installing daskevo[{EXTRAS[kind]}] and what it needs (about 2 GB; a few minutes)", flush=True)
+    print(f"Installing daskevo[{EXTRAS[kind]}] and what it needs (about 3 GB; a few minutes)", flush=True)
     pip = [str(BIN / "python"), "-m", "pip", "install", "--quiet", "--use-pep517", "--disable-pip-version-check"]
     if subprocess.run([*pip, "-e", f"{HERE}[{EXTRAS[kind]}]"]).returncode:
         fail("pip could not install daskevo; its message stands above. Run this again once it is mended.")

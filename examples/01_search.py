@@ -18,7 +18,8 @@ def main(run: str = "runs/example") -> None:
             problem, AgedEvolution(population=6, sample=3), repository=repository, evaluations=12, run=run, seed=0
         )
         best = result.best(1)[0]
-        print(f"{best.model_id} reaches {problem.objective[4:]} {best.quality:.3f}; lineage: {best.lineage}")
+        lineage = " <- ".join(model.model_id for model in best.lineage)
+        print(f"{best.model_id} reaches {problem.objective[4:]} {best.quality:.3f}; lineage: {lineage}")
         best.model.summary()  # a trained Keras model
         print("report:", result.report())
 

@@ -125,7 +125,8 @@ def make_record(
         metrics=dict(metrics),
         step=step,
         parent=parent,
-        ancestor=None if ancestor is None else ancestor.model_id,
+        # A prefix without weights, such as an input, is no inheritance.
+        ancestor=ancestor.model_id if ancestor is not None and reservation.entries else None,
         extra=extra,
     )
 

@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 _HARMLESS = (
     *(b"port.cc", b"cpu_feature_guard.cc", b"absl::InitializeLog", b"To enable the following instructions"),
@@ -20,11 +21,20 @@ def import_keras() -> None:
 
     They are written by C++ code to the file descriptor, past `sys.stderr`, and would tear the progress line.
     """
-    if "keras" in sys.modules:
-        return
+    if "keras" not in sys.modules:
+        with quietly():
+            import daskevo.models  # noqa: F401 - the room that imports Keras
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Do something that may import Keras, such as running a user's problem file, without its backend's greetings."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with _without(_HARMLESS):
-        import daskevo.models  # noqa: F401 - the room that imports Keras
+    if not any(device for kind in ("nvidia[0-9]*", "dxg", "kfd") for device in Path("/dev").glob(kind)):
+        # Without a GPU, asking CUDA for one ends in an error message.
+        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    with contextlib.nullcontext() if "keras" in sys.modules else _without(_HARMLESS):
+        yield
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ from typing import Any
 from daskevo.errors import InvalidName, InvalidProblem, UnknownProblem
 from daskevo.types import JSON, check_json, check_name
 from daskevo_workflows.problems.protocol import Problem, check_problem
+from daskevo_workflows.quiet import quietly
 
 BUILT_IN: Mapping[str, tuple[str, str]] = {
     "attn": ("daskevo_workflows.problems.attn", "Attn"),
@@ -191,7 +192,8 @@ def _from_source(source: str, path: Path) -> Problem:
         sys.path.append(str(path.parent))
     try:
         # The user's own code, as in any task.
-        exec(compile(source, str(path), "exec"), module.__dict__)
+        with quietly():
+            exec(compile(source, str(path), "exec"), module.__dict__)
     except Exception as error:
         del sys.modules[module.__name__]
         raise InvalidProblem(
