@@ -40,7 +40,8 @@ class RunInfo:
     identity:
         Problem (name, content hash, settings), space, objective, seed, strategy with settings, policy.
     about:
-        What is good to know and may change: root and scope of the repository, versions.
+        What is good to know: root and id of the repository that the run belongs to (the root may move, the id stays),
+        its scope, versions.
     """
 
     id: str
@@ -193,3 +194,36 @@ def check_identity(folder: Path, found: Mapping[str, JSON], asked: Mapping[str, 
             path=str(folder),
             parts=sorted(differences),
         )
+
+
+def check_repository(folder: Path, found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> None:
+    """See that a run goes on with its own repository: its models and labels are there, and nowhere else.
+
+    Parameters
+    ----------
+    found, asked:
+        ``about`` of the run and of the call: ``repository`` is the root (None: in memory), ``repository_id`` the id.
+
+    Raises
+    ------
+    RunMismatch
+        Naming both.
+    """
+    if "repository" not in found or "repository" not in asked:
+        return
+    name = "repository_id" if "repository_id" in found and "repository_id" in asked else "repository"
+    if found[name] != asked[name]:
+        raise RunMismatch(
+            f"the run in {folder} belongs to {_say_repository(found)}, not to {_say_repository(asked)}; "
+            "go on with the run's own, or use another folder for a new run",
+            path=str(folder),
+            parts=["repository"],
+        )
+
+
+def _say_repository(about: Mapping[str, JSON]) -> str:
+    root = about["repository"]
+    if root is None:
+        return "a repository in memory"
+    name = about.get("repository_id", "")
+    return f"repository {root} ({'where none is' if name is None else name})" if name != "" else f"repository {root}"

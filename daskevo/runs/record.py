@@ -9,11 +9,20 @@ import socket
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from daskevo.errors import CorruptRecord, RunFolderUnusable
 from daskevo.runs.book import LabelChange
-from daskevo.runs.folder import check_identity, locked, new_info, prepare_folder, read_info, write_info
+from daskevo.runs.folder import (
+    check_identity,
+    check_repository,
+    locked,
+    new_info,
+    prepare_folder,
+    read_info,
+    write_info,
+)
 from daskevo.runs.planner import Unit
 from daskevo.runs.schema import FILE, TABLES, VERSION
 from daskevo.runs.view import RunView
@@ -33,12 +42,12 @@ class RunRecord(RunView):
     identity:
         What the run is (see :data:`daskevo.runs.folder.IDENTIFYING`).
     about:
-        What is good to know about it.
+        What is good to know about it, the repository it belongs to (see :class:`daskevo.runs.folder.RunInfo`).
 
     Raises
     ------
     RunMismatch
-        If the folder holds another run.
+        If the folder holds another run, or one that belongs to another repository.
     RunFolderUnusable
         If it can't be written, is of another format, has lost a part or is damaged, or another process carries the
         run on.
@@ -56,9 +65,13 @@ class RunRecord(RunView):
             self.resumed = info is not None
             if info is not None:
                 check_identity(path, info.identity, identity)
+                check_repository(path, info.about, about or {})
             _prepare_tables(path, resumed=self.resumed)
             if info is None:
                 write_info(path, new_info(path, identity, about or {}))
+            elif about and info.about.get("repository") != about.get("repository"):
+                # The same one at another place.
+                write_info(path, replace(info, about={**info.about, "repository": about.get("repository")}))
             super().__init__(path)
             stack.callback(super().close)
             with self._transaction() as execute:
@@ -101,8 +114,8 @@ class RunRecord(RunView):
                 raise
             if not isinstance(error, sqlite3.OperationalError):
                 raise CorruptRecord(
-                    f"the run's record {self.folder / FILE} is damaged: {error}; restore it from a copy, or use another "
-                    "folder for a new run",
+                    f"the run's record {self.folder / FILE} is damaged: {error}; restore it from a copy, or use "
+                    "another folder for a new run",
                     path=str(self.folder),
                 ) from error
             raise RunFolderUnusable(
@@ -202,9 +215,7 @@ def _prepare_tables(folder: Path, *, resumed: bool) -> None:
             if version not in ((VERSION,) if resumed else (0, VERSION)):
                 found = "is empty" if version == 0 else f"is of version {version}, this daskevo writes {VERSION}"
                 to_do = "restore it from a copy" if version == 0 else "use the daskevo that wrote it"
-                raise RunFolderUnusable(
-                    f"{path} {found}: {to_do}, or use another folder for a new run", path=str(path)
-                )
+                raise RunFolderUnusable(f"{path} {found}: {to_do}, or use another folder for a new run", path=str(path))
             if version:
                 _check_whole(connection, path)
             connection.executescript(TABLES)

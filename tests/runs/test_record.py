@@ -123,6 +123,39 @@ def test_another_run_is_refused_and_nothing_is_touched(tmp_path: Path, change: d
         assert len(view.sessions()) == 1
 
 
+HERE = {"repository": "/here", "repository_id": "a"}
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"repository": "/there", "repository_id": "b"}, r"/here \(a\), not to repository /there \(b\)"),
+        ({"repository": "/here", "repository_id": "b"}, r"/here \(a\), not to repository /here \(b\)"),
+        ({"repository": "/there", "repository_id": None}, r"/here \(a\), not to repository /there \(where none is\)"),
+        ({"repository": None, "repository_id": None}, r"/here \(a\), not to a repository in memory"),
+        ({"repository": "/there"}, r"/here \(a\), not to repository /there"),
+    ],
+)
+def test_a_run_belongs_to_one_repository(tmp_path: Path, other: dict[str, Any], said: str) -> None:
+    RunRecord(tmp_path, IDENTITY, HERE).close()
+    before = (tmp_path / "run.json").read_bytes()
+    with pytest.raises(RunMismatch, match=said) as caught:
+        RunRecord(tmp_path, IDENTITY, other)
+    assert caught.value.parts == ["repository"]
+    assert (tmp_path / "run.json").read_bytes() == before
+    with RunView(tmp_path) as view:
+        assert len(view.sessions()) == 1
+
+
+def test_its_repository_may_move(tmp_path: Path) -> None:
+    first = RunRecord(tmp_path, IDENTITY, HERE | {"scope": "x"})
+    first.close()
+    RunRecord(tmp_path, IDENTITY, HERE | {"repository": "/moved"}).close()
+    with RunView(tmp_path) as view:
+        assert view.info.about == {"repository": "/moved", "repository_id": "a", "scope": "x"}
+        assert view.info.id == first.info.id
+
+
 def test_a_refused_transaction_leaves_nothing(tmp_path: Path) -> None:
     record = RunRecord(tmp_path, IDENTITY)
     record.asked(requests(1), {"state": 1})

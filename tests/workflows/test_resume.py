@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from daskevo.errors import RunFolderUnusable
+from daskevo.errors import RunFolderUnusable, RunMismatch
 from daskevo.runs import RunRecord, RunView
 from daskevo.search import AgedEvolution
 from daskevo_workflows import nas
@@ -219,6 +219,28 @@ def test_label_changes_that_were_decided_are_carried_out_on_resume(
     record.close()
     nas.search(problem, AgedEvolution(2, 2), evaluations=6, keep_best=1, **arguments)
     assert [model.model_id for model in repository.models() if label in model.labels] == [best]
+
+
+def test_another_repository_is_refused_and_no_label_change_is_ticked_off(
+    client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    import daskevo
+
+    problem = tiny()
+    result = nas.search(problem, "random", repository=repository, evaluations=2, run=tmp_path / "run")
+    best = result.best(1)[0].model_id
+    record = RunRecord(tmp_path / "run", result.info.identity)
+    with record._transaction() as execute:
+        execute("INSERT INTO labels (action, label, model_id) VALUES ('hold', 'user:paper', ?)", (best,))
+    record.close()
+    other = daskevo.open(tmp_path / "other", "tiny", client=client, objective="max val_accuracy", shards=8)
+    with pytest.raises(RunMismatch, match="belongs to") as caught:
+        nas.search(problem, "random", repository=other, evaluations=4, run=tmp_path / "run")
+    for root in (repository.root, other.root):
+        assert root in str(caught.value)
+    assert other.models() == []
+    nas.search(problem, "random", repository=repository, evaluations=3, run=tmp_path / "run")
+    assert "user:paper" in repository.status(best).labels
 
 
 def test_two_at_once(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:

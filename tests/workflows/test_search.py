@@ -197,7 +197,7 @@ def test_duplicates_reuse_the_score_and_an_exhausted_space_ends_the_run(
         ("exit", "error", "SystemExit: 3"),
         ("exit in build", "build", "SystemExit: no such model"),
         ("exit in score", "error", "SystemExit: bad score"),
-        ("base", "error", "BaseException: does not train"),
+        ("base", "error", "Unheard: does not train"),
         ("interrupt", "error", "KeyboardInterrupt"),
         ("unreadable", "error", "Unreadable"),
     ],

@@ -25,6 +25,10 @@ MARKS = ""
 """A folder where each evaluation leaves a file, to count them."""
 
 
+class Unheard(BaseException):
+    """Beyond Exception, as what ends a thread or a process is."""
+
+
 class Unreadable(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no message")
@@ -84,7 +88,7 @@ def compile(model) -> None:
     if fault == "exit":
         raise SystemExit(3)
     if fault == "base":
-        raise BaseException("does not train")
+        raise Unheard("does not train")
     if fault == "unreadable":
         raise Unreadable
     if fault == "hang":

@@ -100,7 +100,7 @@ def search(
     InvalidProblem, UnknownProblem, InvalidInput
         If the search can't be what was asked for.
     RunMismatch, RunFolderUnusable
-        If the folder holds another run, or can't be used.
+        If the folder holds another run, or one that belongs to another repository, or can't be used.
     NoTrainer, SchedulerUnreachable
         If the cluster can't train.
     RunFailed
@@ -251,6 +251,7 @@ def _about(repository: Repository) -> dict[str, JSON]:
     workers = repository.client.scheduler_info(n_workers=-1)["workers"]
     return {
         "repository": None if repository.root is None else str(repository.root),
+        "repository_id": repository.stats()["repository_id"],
         "scope": repository.scope,
         "workers": sorted(str(worker["name"]) for worker in workers.values()),
         "machine": {

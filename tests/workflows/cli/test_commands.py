@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +15,11 @@ from click.testing import CliRunner
 
 import daskevo.errors
 from daskevo.errors import DaskevoError
+from daskevo.runs import RunRecord
+from daskevo.store.root import Root
 from daskevo_workflows.cli import main
 from daskevo_workflows.cli.group import Commands
-from daskevo_workflows.cli.places import default_run_folder, repository_root
+from daskevo_workflows.cli.places import default_run_folder, repository_root, root_for_run
 
 ERRORS = [
     kind
@@ -118,6 +121,48 @@ def test_a_repository_is_found_in_a_runs_folder(tmp_path: Path) -> None:
     assert repository_root(inside) == inside
     (tmp_path / "repository.json").touch()
     assert repository_root(tmp_path) == tmp_path
+
+
+def run_with_root(folder: Path, root: Path) -> None:
+    about = {"repository": str(root), "repository_id": Root.create(root, shards=2).repository_id}
+    RunRecord(folder, {}, about).close()
+
+
+def test_the_repository_of_a_run_is_found_where_it_is(tmp_path: Path) -> None:
+    run, root = tmp_path / "run", tmp_path / "shared"
+    run_with_root(run, root)
+    assert repository_root(run) == root_for_run(run, None) == root
+    assert root_for_run(run, root) == root
+    # Something else in the run's folder is not taken for it, a copy that came along is.
+    Root.create(run / "repository", shards=2)
+    assert repository_root(run) == root_for_run(run, None) == root
+    shutil.rmtree(run / "repository")
+    shutil.move(root, run / "repository")
+    assert repository_root(run) == root_for_run(run, None) == run / "repository"
+    moved = tmp_path / "moved"
+    shutil.move(run / "repository", moved)
+    assert root_for_run(run, moved) == moved
+    assert root_for_run(tmp_path / "new", None) == tmp_path / "new" / "repository"
+    assert root_for_run(tmp_path / "new", root) == root
+
+
+def test_another_repository_for_a_run_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    run, root, other = tmp_path / "run", tmp_path / "shared", tmp_path / "other"
+    run_with_root(run, root)
+    Root.create(other, shards=2)
+    for named in (other, tmp_path / "nowhere"):
+        result = CliRunner().invoke(main, ["nas", "digits", "--run", str(run), "--repository", str(named)])
+        assert result.exit_code == 2
+        assert result.stderr.startswith("Error: RunMismatch: ")
+        assert str(root) in result.stderr
+        assert str(named) in result.stderr
+    shutil.rmtree(root)
+    result = CliRunner().invoke(main, ["nas", "digits", "--run", str(run)])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: RootUnusable: ")
+    assert "--repository" in result.stderr
+    assert not root.exists()
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_arms_of_a_comparison_do_not_share_a_folder() -> None:

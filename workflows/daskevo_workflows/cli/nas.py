@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from daskevo_workflows.cli.lines import NAS_KEYS, print_json_line
-from daskevo_workflows.cli.places import REPOSITORY, default_run_folder
+from daskevo_workflows.cli.places import default_run_folder, root_for_run
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -62,7 +62,7 @@ SECONDS = click.FloatRange(min=0, min_open=True)
     "root",
     metavar="ROOT",
     type=click.Path(path_type=Path),
-    help="Root of the repository, to share it between runs.  [default: in the run's folder]",
+    help="Root of the repository, to share it between runs.  [default: the run's own; in its folder if the run is new]",
 )
 @click.option("--scope", help="Models that may be inherited from.  [default: the problem's name]")
 @click.option(
@@ -120,11 +120,12 @@ def _search(problem: str, folder: Path, as_json: bool, options: dict[str, Any]) 
     loaded = reference.load()
     strategy = _strategy(options)
     prepare_folder(folder)
+    root = root_for_run(folder, options["root"])
     line = ProgressLine(Objective.parse(loaded.objective).metric)
     with _cluster(options["scheduler"], options["workers"]) as client:
         click.echo(f"run: {folder}   dashboard: {client.dashboard_link}", err=True)
         repository = daskevo.open(
-            options["root"] or folder / REPOSITORY,
+            root,
             options["scope"] or loaded.name,
             client=client,
             objective=loaded.objective,

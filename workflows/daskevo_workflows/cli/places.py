@@ -8,11 +8,86 @@ from pathlib import Path
 REPOSITORY = "repository"
 """Name of the repository's root in a run's folder, where no other root is named."""
 
+DESCRIPTION = "repository.json"
+"""The file that makes a folder the root of a repository."""
+
 
 def repository_root(place: Path) -> Path:
-    """Return the root of a repository, given itself or the folder of a run that has it inside."""
+    """Return the root of a repository, given itself or the folder of a run that belongs to it.
+
+    Raises
+    ------
+    RunFolderUnusable
+        If the run's description can't be read.
+    """
+    if (place / DESCRIPTION).exists():
+        return place
+    recorded = recorded_root(place)
+    if recorded is not None:
+        return recorded
     inside = place / REPOSITORY
-    return inside if not (place / "repository.json").exists() and (inside / "repository.json").exists() else place
+    return inside if (inside / DESCRIPTION).exists() else place
+
+
+def recorded_root(folder: Path) -> Path | None:
+    """Return the root that the run in a folder belongs to; None if there is no run, or it says none.
+
+    A run's folder that was moved or copied with its repository inside has it inside still.
+
+    Raises
+    ------
+    RunFolderUnusable
+        If the run's description can't be read.
+    """
+    from daskevo.runs.folder import read_info
+
+    info = read_info(folder)
+    root = None if info is None else info.about.get("repository")
+    if info is None or not isinstance(root, str):
+        return None
+    inside, name = folder / REPOSITORY, info.about.get("repository_id")
+    return inside if name is not None and _repository_id(inside) == name else Path(root)
+
+
+def root_for_run(folder: Path, named: Path | None) -> Path:
+    """Return the root that a run goes on with, or begins with: the recorded one, the named one, the one inside.
+
+    Parameters
+    ----------
+    named:
+        By the user; must be the run's own, which may have moved.
+
+    Raises
+    ------
+    RunMismatch
+        If the run belongs to another repository than the one that was named.
+    RootUnusable
+        If the run's repository is no longer where it was.
+    RunFolderUnusable
+        If the run's description can't be read.
+    """
+    from daskevo.errors import RootUnusable
+    from daskevo.runs.folder import check_repository, read_info
+
+    info, recorded = read_info(folder), recorded_root(folder)
+    if info is not None and named is not None:
+        asked = {"repository": str(named.absolute()), "repository_id": _repository_id(named)}
+        check_repository(folder, info.about, asked)
+    if named is not None or recorded is None:
+        return named or folder / REPOSITORY
+    if not (recorded / DESCRIPTION).exists():
+        raise RootUnusable(
+            f"the run in {folder} belongs to the repository {recorded}, which is not there: say where it is now with "
+            "--repository, or use another folder for a new run",
+            path=str(recorded),
+        )
+    return recorded
+
+
+def _repository_id(root: Path) -> str | None:
+    from daskevo.store.root import Root
+
+    return Root.open(root).repository_id if (root / DESCRIPTION).exists() else None
 
 
 def default_run_folder(problem: str, seed: int, *, transfer: bool, freeze: str) -> Path:
