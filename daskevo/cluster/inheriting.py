@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from daskevo.catalogue import Match
+from daskevo.cluster.arriving import Gone, Wanted, arrived, wanted_of
 from daskevo.cluster.matching import Question, best_matches
 from daskevo.cluster.session import Caller, Session
 from daskevo.errors import ClusterError, ModelExists, ModelRetired, RepositoryError
@@ -23,18 +24,9 @@ from daskevo.ownership.messages import Drop, Refer
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.owner_map import OwnerEntry
 from daskevo.ownership.replies import Refused, Reserved, reply_from_wire
-from daskevo.store.pack import unpack
 from daskevo.types import Attempt, ModelId
 
 Array = np.ndarray[Any, Any]
-
-
-class Gone(Exception):
-    """Tensors of an ancestor could not be reserved; caught here, and the next match is tried."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 @dataclass
@@ -194,11 +186,11 @@ async def _reserve(session: Session, reservation: Reservation, graph: Architectu
     pairs = prefix.tensors(graph, other)
     entries = {mine: record.owner_map.entries[theirs] for mine, theirs in pairs}
     read: dict[tuple[ModelId, int], Array] = {}
-    owners = by_owner(entries.values())
+    owners = wanted_of(graph, entries.items())
     results = await asyncio.gather(
         *(
-            refer(session, Refer(owner, reservation.model_id, reservation.attempt, numbers))
-            for owner, numbers in owners.items()
+            refer(session, Refer(owner, reservation.model_id, reservation.attempt, frozenset(wanted)), wanted)
+            for owner, wanted in owners.items()
         ),
         return_exceptions=True,
     )
@@ -227,13 +219,13 @@ def _prefix(graph: ArchitectureGraph, record: ModelRecord) -> tuple[Architecture
     return other, longest_common_prefix(graph, other)
 
 
-async def refer(session: Session, message: Refer) -> dict[int, Array]:
+async def refer(session: Session, message: Refer, wanted: Mapping[int, Wanted]) -> dict[int, Array]:
     """Reserve tensors of one owner and read them, in one message: number in the owner -> value, read-only.
 
     Raises
     ------
     Gone
-        If one of them is not there.
+        If one of them is not there, or another than is wanted.
     ShardUnavailable
         If the owner's shard gave no answer in time.
     """
@@ -244,9 +236,7 @@ async def refer(session: Session, message: Refer) -> dict[int, Array]:
         raise Gone(f"tensors of {message.owner!r} are {reply.reason}")
     if not isinstance(reply, Reserved):
         raise await session.missing(message.owner, "unknown")
-    if "arrays" in answer:  # the provider is this very process: its own read-only arrays
-        return answer["arrays"]  # type: ignore[no-any-return]
-    return unpack(answer["header"], answer["block"])
+    return await arrived(answer, message.owner, wanted)
 
 
 async def renew(session: Session, caller: Caller, reservation: Reservation) -> Reservation:

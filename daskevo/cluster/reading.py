@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from daskevo.cluster.inheriting import Array, Gone, by_owner, refer
+from daskevo.cluster.arriving import Array, Gone, Wanted, arrived, wanted_of
+from daskevo.cluster.inheriting import refer
 from daskevo.cluster.session import Caller, Session
 from daskevo.errors import ModelLost, RepositoryError
+from daskevo.graph import ArchitectureGraph
 from daskevo.ownership.messages import Drop, Refer
 from daskevo.ownership.model_record import ModelRecord
-from daskevo.store.pack import unpack
 from daskevo.types import ModelId
 
 
@@ -24,15 +25,16 @@ async def read_model(
     ModelRetired
         If it was retired meanwhile, and tensors of it have gone.
     ModelLost
-        If tensors that it inherits went with the memory of a provider that died.
+        If tensors that it inherits went with the memory of a provider that died, or aren't those any more.
     AttemptOver
         If the caller has ended.
     """
     wanted = range(len(record.owner_map.entries)) if numbers is None else list(numbers)
     entries = {number: record.owner_map.entries[number] for number in wanted}
-    owners = by_owner(entries.values())
+    graph = await asyncio.to_thread(ArchitectureGraph.from_json, record.graph)
+    owners = wanted_of(graph, entries.items())
     if session.reads_without_reserving:
-        results = await asyncio.gather(*(_read(session, owner, needed) for owner, needed in owners.items()))
+        results = await asyncio.gather(*(_read(session, record, owner, wanted) for owner, wanted in owners.items()))
     else:
         results = await _read_reserved(session, caller, record, owners)
     found = {
@@ -44,12 +46,15 @@ async def read_model(
 
 
 async def _read_reserved(
-    session: Session, caller: Caller, record: ModelRecord, owners: dict[ModelId, frozenset[int]]
+    session: Session, caller: Caller, record: ModelRecord, owners: Mapping[ModelId, Mapping[int, Wanted]]
 ) -> list[dict[int, Array]]:
     attempt = await session.begin(caller, None)
     try:
         results = await asyncio.gather(
-            *(refer(session, Refer(owner, None, attempt, needed)) for owner, needed in owners.items()),
+            *(
+                refer(session, Refer(owner, None, attempt, frozenset(wanted)), wanted)
+                for owner, wanted in owners.items()
+            ),
             return_exceptions=True,
         )
     except BaseException:
@@ -59,13 +64,13 @@ async def _read_reserved(
     await session.end(attempt, settled=heard)
     for owner, result in zip(owners, results, strict=True):
         if isinstance(result, Gone):
-            raise await _gone(session, record, owner) from result
+            raise await _gone(session, record, owner, result.reason) from result
         if isinstance(result, BaseException):
             raise result
     return results  # type: ignore[return-value]
 
 
-async def _gone(session: Session, record: ModelRecord, owner: ModelId) -> RepositoryError:
+async def _gone(session: Session, record: ModelRecord, owner: ModelId, reason: str) -> RepositoryError:
     table = await session.directory.refresh()
     if owner in table.lost_owners(record.owner_map, record.attempt):
         return ModelLost(
@@ -74,14 +79,29 @@ async def _gone(session: Session, record: ModelRecord, owner: ModelId) -> Reposi
             model_id=record.model_id,
             owner=owner,
         )
+    standing = await session.standing(record.model_id)
+    if standing.state == "published":
+        return _lost(record, owner, reason)
     return await session.missing(record.model_id, "retired")
 
 
-async def _read(session: Session, owner: ModelId, numbers: frozenset[int]) -> dict[int, Array]:
+def _lost(record: ModelRecord, owner: ModelId, reason: str) -> ModelLost:
+    return ModelLost(
+        f"{record.model_id!r} can't be read: it inherits from {owner!r}, and {reason}. Restore the shard of {owner!r} "
+        f"from a copy, or retire {record.model_id!r}; repository.verify() names what else is missing",
+        model_id=record.model_id,
+        owner=owner,
+    )
+
+
+async def _read(
+    session: Session, record: ModelRecord, owner: ModelId, wanted: Mapping[int, Wanted]
+) -> dict[int, Array]:
     shard = await session.directory.shard_of(owner)
     answer = await session.directory.call(
-        shard, "read", timeout_s=session.timeout_s, model=owner, attempt=None, numbers=sorted(numbers)
+        shard, "read", timeout_s=session.timeout_s, model=owner, attempt=None, numbers=sorted(wanted)
     )
-    if "arrays" in answer:
-        return answer["arrays"]  # type: ignore[no-any-return]
-    return unpack(answer["header"], answer["block"])
+    try:
+        return await arrived(answer, owner, wanted)
+    except Gone as gone:
+        raise _lost(record, owner, gone.reason) from gone

@@ -9,9 +9,21 @@ import pytest
 
 from daskevo.cluster.inheriting import renew
 from daskevo.cluster.reading import read_model
-from daskevo.errors import ModelExists, ModelRetired, UnknownModel
+from daskevo.errors import ModelExists, ModelLost, ModelRetired, UnknownModel
+from daskevo.ownership.hashing import shard_of
+from daskevo.ownership.shard import Shard
 from daskevo.types import ModelId
-from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, put_reserved, reserve, values
+from tests.cluster.helpers import (
+    at_rest,
+    chain,
+    evo_cluster,
+    make,
+    open_here,
+    plugin_of,
+    put_reserved,
+    reserve,
+    values,
+)
 
 
 @pytest.mark.parametrize("root", ["disk", "memory"])
@@ -173,3 +185,42 @@ async def test_ids_are_never_used_again(c: Any, s: Any, a: Any, t: Any) -> None:
         await make(repository, graph, "first")
     assert (await repository.status(ModelId("first"))).state in ("retiring", "retired")
     assert (await repository.verify()).clean
+
+
+@pytest.mark.parametrize("where", ["apart", "same process"])
+@pytest.mark.parametrize("what", ["values", "shape", "never heard of"])
+def test_tensors_that_are_not_those_inherited_are_never_returned(what: str, where: str) -> None:
+    """As after a loss, when another model was stored under the id of the one that was lost."""
+
+    @evo_cluster()
+    async def run(c: Any, s: Any, a: Any, t: Any) -> None:
+        repository = await open_here(c, None)
+        graph, wider = chain(8, 6, 3), chain(8, 6, 5)
+        await make(repository, chain(8), "other", seed=3, score=0.1)
+        alone = await reserve(repository, graph, "first", ancestor=False)
+        first = await put_reserved(repository, graph, alone, seed=1)
+        second = await make(repository, wider, "second", seed=2, score=0.9)
+        host = plugin_of(a).host
+        if what == "never heard of":
+            number = shard_of(ModelId("first"), 8)
+            state = host.shards[number].shard.state
+            host.index.remove(ModelId("first"))
+            host.shards[number].shard = Shard(number, state.generation)
+        else:
+            key = ModelId("first"), first.record.attempt
+            host.tensors.free(*key, [0])
+            old = values(graph, 1)[0]
+            host.tensors.put(*key, {0: old + 1 if what == "values" else old.reshape(-1)})
+        if where == "same process":
+            repository.connection.session.transport.provider = plugin_of(a).transport.provider
+        with pytest.raises(ModelLost, match="'second' can't be read: it inherits from 'first'"):
+            await repository.read("second")
+        assert second.record.owner_map.entries[0].owner == "first"
+        reservation = await reserve(repository, wider, "third")
+        assert "first" in reservation.tried["second"]
+        assert reservation.ancestor is None or reservation.ancestor.model_id == "other"
+        if where == "apart" and what != "never heard of":
+            with pytest.raises(ModelRetired, match="tensor 0 of 'first' is another"):
+                await reserve(repository, wider, "fourth", ancestor="second")
+
+    run()
