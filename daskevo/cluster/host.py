@@ -108,7 +108,8 @@ class ShardHost:
                     served = await self._open(number, generation, floor_of.get(number, Tick(0, 0)))
                     opened.append([number, served.epoch])
                 except DaskevoError as error:
-                    logger.warning("daskevo: %s can't open shard %d: %s", self.name, number, error)
+                    if not self._closed:
+                        logger.warning("daskevo: %s can't open shard %d: %s", self.name, number, error)
                     failed.append([number, type(error).__name__, error.message])
 
         self._openings += 1

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from daskevo.cluster.directory import CALL_TIMEOUT_S
 from daskevo.cluster.transport import NoAnswer, Transport, typed_error
-from daskevo.errors import DaskevoError, ShardUnavailable
+from daskevo.errors import CorruptRecord, DaskevoError, ShardUnavailable
 from daskevo.ownership.coordinator import Coordinator
 from daskevo.ownership.table import OpenShards, Place
 
@@ -48,7 +48,10 @@ class Assigner:
         self._on_change()
 
     async def assign(self) -> None:
-        """Have the shards that nobody serves opened; what fails is tried again, less and less often."""
+        """Have the shards that nobody serves opened; what fails is tried again, less and less often.
+
+        Damaged ones are not: only a person can restore them, and opens the repository again afterwards.
+        """
         pause_s = _FIRST_PAUSE_S
         while not self.stopped:
             results = await asyncio.gather(*map(self._have_opened, self.core.assign()))
@@ -112,7 +115,7 @@ class Assigner:
             self._troubles[shard] = kind, message
             self.core.not_served(shard, place.name)
         self.changed()
-        return not answer["failed"]
+        return all(kind == CorruptRecord.__name__ for _, kind, _ in answer["failed"])
 
     async def _have_closed(self, place: Place, shard: int) -> None:
         """A shard was given to another provider while this one opened it; manners only, the epoch fences it."""

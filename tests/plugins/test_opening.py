@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from daskevo.errors import (
     ScopeMismatch,
     VersionMismatch,
 )
-from tests.cluster.helpers import chain, coordinator_of, evo_cluster, make, open_here
+from tests.cluster.helpers import chain, coordinator_of, evo_cluster, make, open_here, plugin_of
 
 GRAPH = chain(8, 6)
 
@@ -213,3 +214,28 @@ async def test_get_repository_in_a_task(c: Any, s: Any, both: Any) -> None:
         await c.submit(scope_of_the_task, pure=False)
     await open_here(c, None, "one")
     assert await c.submit(scope_of_the_task, pure=False) == ["one", "max score", "two", []]
+
+
+@evo_cluster()
+async def test_closing_while_shards_are_opened_says_nothing(
+    c: Any, s: Any, a: Any, t: Any, tmp_path: Any, caplog: Any
+) -> None:
+    repository = await open_here(c, tmp_path / "root")
+    host = plugin_of(a).host
+    generation = (await repository.stats())["generation"]
+    await host.close()
+    caplog.clear()
+    result = await host.open_shards(range(8), generation, [])
+    assert len(result["failed"]) == 8
+    assert "can't open" not in caplog.text
+
+
+@evo_cluster()
+async def test_a_damaged_shard_is_not_opened_again_and_again(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
+    await open_here(c, tmp_path / "root")
+    coordinator, number = coordinator_of(s), 3
+    plugin_of(a).host.close_shards([number])
+    shutil.rmtree(tmp_path / "root" / "shards" / "003")
+    coordinator._core.not_served(number, str(a.name))
+    await asyncio.wait_for(coordinator._assigner.assign(), 10)
+    assert coordinator._core.table().places[number] is None
