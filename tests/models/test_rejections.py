@@ -291,3 +291,8 @@ def test_messages_name_the_layer() -> None:
     model = keras.Model(x, layers.Dense(2, activation=unregistered, name="odd one")(x))
     with pytest.raises(CannotFlatten, match=r"Dense 'odd one'.*test_rejections.unregistered.*register_keras"):
         flatten(model)
+
+
+def test_advice_for_a_lambda_can_be_followed_from_inherit() -> None:
+    assert "allow_lambda" not in REASONS["lambda"]
+    assert "register_keras_serializable" in REASONS["lambda"]
