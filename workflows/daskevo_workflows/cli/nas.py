@@ -8,13 +8,13 @@ import os
 import shlex
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from daskevo_workflows.cli.interrupts import Interrupts, heard, put_off
 from daskevo_workflows.cli.lines import NAS_KEYS, print_json_line
 from daskevo_workflows.cli.places import default_run_folder, root_for_run
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from daskevo.search import Strategy
+    from daskevo_workflows.progress import Progress
     from daskevo_workflows.result import Result
 
 FAILED = 1
@@ -96,16 +97,16 @@ def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> Non
         folder = default_run_folder(
             problem, options["seed"], transfer=not options["no_transfer"], freeze=options["freeze"]
         )
-    with _stopped_like_ctrl_c(signal.SIGTERM, signal.SIGHUP):
+    with heard(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as interrupts:
         try:
-            word = _search(problem, folder, as_json, options)
+            word = _search(problem, folder, as_json, options, interrupts)
         except KeyboardInterrupt:
             click.echo(_how_to_go_on(folder), err=True)
             sys.exit(INTERRUPTED)
     sys.exit(FAILED if word == "failures" else 0)
 
 
-def _search(problem: str, folder: Path, as_json: bool, options: dict[str, Any]) -> str:
+def _search(problem: str, folder: Path, as_json: bool, options: dict[str, Any], interrupts: Interrupts) -> str:
     """Search, say and keep what was found; return the word for why it ended."""
     import daskevo
     from daskevo.runs.folder import prepare_folder
@@ -122,6 +123,11 @@ def _search(problem: str, folder: Path, as_json: bool, options: dict[str, Any]) 
     prepare_folder(folder)
     root = root_for_run(folder, options["root"])
     line = ProgressLine(Objective.parse(loaded.objective).metric)
+
+    def progress(now: Progress) -> None:
+        interrupts.check()
+        line(now)
+
     with _cluster(options["scheduler"], options["workers"]) as client:
         click.echo(f"run: {folder}   dashboard: {client.dashboard_link}", err=True)
         repository = daskevo.open(
@@ -143,7 +149,7 @@ def _search(problem: str, folder: Path, as_json: bool, options: dict[str, Any]) 
                 freeze=options["freeze"],
                 time_limit_s=options["time_limit"],
                 evaluation_limit_s=options["evaluation_limit"],
-                on_progress=line,
+                on_progress=progress,
             )
         _say_result(result, err=as_json)
     if as_json:
@@ -208,13 +214,18 @@ def _cluster(scheduler: str | None, workers: int | None) -> Iterator[Client]:
 
         from daskevo.cluster.local import local_cluster
 
-        cluster = local_cluster(
-            workers or CPU_COUNT,
-            preload=[*dask.config.get("distributed.worker.preload"), UNDISTURBED],
-            # Warnings of workers that are being stopped would tear the progress line; they are on the dashboard.
-            silence_logs=logging.ERROR,
-        )
-        with cluster, cluster.get_client() as client:
+        with contextlib.ExitStack() as stack:
+            with put_off():
+                cluster = stack.enter_context(
+                    local_cluster(
+                        workers or CPU_COUNT,
+                        preload=[*dask.config.get("distributed.worker.preload"), UNDISTURBED],
+                        # Warnings of workers that are being stopped would tear the progress line; they are on the
+                        # dashboard.
+                        silence_logs=logging.ERROR,
+                    )
+                )
+                client = stack.enter_context(cluster.get_client())
             yield client
         return
     if workers is not None:
@@ -233,25 +244,6 @@ def _cluster(scheduler: str | None, workers: int | None) -> Iterator[Client]:
         ) from error
     with client:
         yield client
-
-
-@contextlib.contextmanager
-def _stopped_like_ctrl_c(*signals: signal.Signals) -> Iterator[None]:
-    """Let signals stop the search as Ctrl-C does: a batch system's word at walltime leaves the run in good order.
-
-    One that is ignored, as under ``nohup``, stays so.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    taken = [number for number in signals if signal.getsignal(number) == signal.SIG_DFL]
-    for number in taken:
-        signal.signal(number, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        for number in taken:
-            signal.signal(number, signal.SIG_DFL)
 
 
 def _how_to_go_on(folder: Path) -> str:

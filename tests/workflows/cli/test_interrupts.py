@@ -1,0 +1,72 @@
+"""Ctrl-C while a cluster starts, and one that Python loses."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from daskevo_workflows.cli.interrupts import heard, put_off
+
+
+def test_an_interrupt_that_python_loses_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Awkward:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)  # the handler runs here, and Python drops what it raises
+
+    before = signal.getsignal(signal.SIGINT)
+    with heard(signal.SIGINT) as interrupts:
+        interrupts.check()
+        lost: list[object] = []
+        monkeypatch.setattr(sys, "unraisablehook", lost.append)
+        Awkward()
+        assert lost
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.check()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ignored_signals_stay_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with heard(signal.SIGHUP) as interrupts:
+            os.kill(os.getpid(), signal.SIGHUP)
+            interrupts.check()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_an_interrupt_is_put_off_and_not_lost() -> None:
+    passed = []
+
+    def work() -> None:
+        with put_off():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+            passed.append("inside")
+        passed.append("after")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert passed == ["inside"]
+
+
+@pytest.mark.timeout(120)
+def test_ctrl_c_while_the_cluster_starts(tmp_path: Path) -> None:
+    """A terminal sends it to every process: none prints a traceback, and the exit code is 130."""
+    command = [str(Path(sys.executable).with_name("daskevo")), "nas", "digits", "--run", str(tmp_path / "run")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        while not psutil.Process(process.pid).children() and process.poll() is None:
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        _, told = process.communicate(timeout=90)
+    assert process.returncode == 130, told
+    assert "Traceback" not in told
+    assert "daskevo nas digits" in told

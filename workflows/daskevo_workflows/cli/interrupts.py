@@ -1,0 +1,65 @@
+"""Ctrl-C and the words of a batch system: put off while a cluster starts, and heard even where Python loses them."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+
+class Interrupts:
+    """Turns signals into KeyboardInterrupt in the main thread, and remembers that one came.
+
+    An exception that a signal raises inside a destructor or a callback of the garbage collector is printed and
+    ignored; who works on calls `check` now and then.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if a signal came."""
+        if self.came:
+            raise KeyboardInterrupt
+
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        self.came = True
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def heard(*signals: signal.Signals) -> Iterator[Interrupts]:
+    """Let these signals stop the work as Ctrl-C does: a batch system's word at walltime leaves it in good order.
+
+    One that is ignored, as under ``nohup``, or taken by somebody else stays so.
+    """
+    interrupts = Interrupts()
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {
+            number: handler
+            for number in signals
+            if (handler := signal.getsignal(number)) in (signal.SIG_DFL, signal.default_int_handler)
+        }
+    for number in before:
+        signal.signal(number, interrupts._take)
+    try:
+        yield interrupts
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def put_off() -> Iterator[None]:
+    """Hold Ctrl-C back until the end; processes and threads that are started meanwhile never get it.
+
+    A terminal sends it to every process of the command; in the middle of starting, each would print a traceback.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
