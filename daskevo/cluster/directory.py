@@ -7,11 +7,12 @@ messages may be sent again: they name their attempt or tick and change sets.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from daskevo.cluster.transport import NoAnswer, Transport
-from daskevo.errors import ShardUnavailable
+from daskevo.cluster.transport import NoAnswer, Transport, typed_error
+from daskevo.errors import CorruptRecord, DaskevoError, ShardUnavailable
 from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.messages import Message
 from daskevo.ownership.replies import Reply, reply_from_wire
@@ -22,6 +23,24 @@ CALL_TIMEOUT_S = 10.0
 """Longest wait for one answer about metadata, before the table is looked at again."""
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
+
+
+DAMAGED = f"{CorruptRecord.__name__}: "
+logger = logging.getLogger(__name__)
+
+
+def damaged_shards(table: ShardTable) -> dict[int, str]:
+    """Return the shards that nobody serves because they are damaged -> what is wrong and what to do."""
+    return {
+        shard: f"shard {shard}: {trouble.removeprefix(DAMAGED)}"
+        for shard, trouble in table.troubles.items()
+        if table.places[shard] is None and trouble.startswith(DAMAGED)
+    }
+
+
+def _typed(shard: int, trouble: str) -> DaskevoError:
+    kind, _, message = trouble.partition(": ")
+    return typed_error(kind, f"shard {shard} isn't served: {message}", {"shard": shard})
 
 
 class Directory:
@@ -82,10 +101,14 @@ class Directory:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         found, pause, worker = "", _FIRST_PAUSE_S, None
+        place = trouble = None
         while (left := deadline - loop.time()) > 0:
-            place = (await self.table()).places[shard]
+            table = await self.table()
+            place, trouble = table.places[shard], table.troubles.get(shard)
             if place is None:
-                found = "no provider serves it"
+                found = trouble or "no provider serves it"
+                if trouble is not None and trouble.startswith(DAMAGED):
+                    raise _typed(shard, trouble)
             else:
                 worker, address = place.name, place.address
                 try:
@@ -101,6 +124,8 @@ class Directory:
             await asyncio.sleep(min(pause, max(deadline - loop.time(), 0)))
             pause = min(pause * 2, _LONGEST_PAUSE_S)
             await self.refresh()
+        if place is None and trouble is not None:
+            raise _typed(shard, trouble)
         raise ShardUnavailable(
             f"shard {shard} gave no answer to {method!r} within {timeout_s:.1f} s: {found}; "
             "check that a worker with the resource 'provider' is running, then try again",
@@ -154,7 +179,7 @@ class Directory:
         return answers, silent
 
     async def all(self, method: str, *, timeout_s: float, **arguments: Any) -> list[Any]:
-        """Call every provider; all shards must be served and all must answer.
+        """Call every provider; all shards but damaged ones must be served, and all must answer.
 
         Raises
         ------
@@ -162,7 +187,10 @@ class Directory:
             Otherwise.
         """
         table = await self.refresh()
-        missing = [shard for shard, place in table.places.items() if place is None]
+        damaged = damaged_shards(table)
+        if damaged:
+            logger.warning("daskevo: %s leaves out damaged shards: %s", method, "; ".join(damaged.values()))
+        missing = [shard for shard, place in table.places.items() if place is None and shard not in damaged]
         answers, silent = await self.everywhere(method, timeout_s=timeout_s, **arguments)
         if missing or silent:
             raise ShardUnavailable(

@@ -93,10 +93,18 @@ async def best_matches(
         Whether each answer brings the record of its match (saves a round trip for few queries).
     """
     table = await directory.table()
-    silent = {f"shard {shard}": "no provider serves it" for shard, place in table.places.items() if place is None}
+    silent = {
+        f"shard {shard}": table.troubles.get(shard, "no provider serves it")
+        for shard, place in table.places.items()
+        if place is None
+    }
     if silent:
         table = await directory.refresh()
-        silent = {f"shard {shard}": "no provider serves it" for shard, place in table.places.items() if place is None}
+        silent = {
+            f"shard {shard}": table.troubles.get(shard, "no provider serves it")
+            for shard, place in table.places.items()
+            if place is None
+        }
     wires = [question.to_wire() for question in questions]
     timeout_s = min(timeout_s, MATCH_TIMEOUT_S)
     asked = await directory.providers()

@@ -18,11 +18,12 @@ from typing import Any, TypeVar
 
 from distributed import rpc
 
+from daskevo.cluster.directory import DAMAGED
 from daskevo.cluster.host import ShardHost
 from daskevo.cluster.serving import ServedShard, published, summary_of
 from daskevo.cluster.session import Caller, Session
 from daskevo.cluster.transport import answer, value_of
-from daskevo.errors import NotDeployed
+from daskevo.errors import CorruptRecord, NotDeployed
 from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.holders import ClientHolder
 from daskevo.ownership.records import Generation, record_from_json
@@ -60,6 +61,7 @@ class OfflineTransport:
         self.generation = generation
         self.all_over = all_over
         self.host: ShardHost | None = None
+        self.troubles: dict[int, str] = {}
 
     async def coordinator(self, method: str, *, timeout_s: float, **arguments: Any) -> Any:
         methods: dict[str, Callable[..., Any]] = {
@@ -81,7 +83,8 @@ class OfflineTransport:
 
     def _table(self) -> JSON:
         places: dict[int, Place | None] = dict.fromkeys(range(self.root.shards), Place(_HERE, _HERE))
-        return ShardTable(0, self.generation, places, {}).to_wire()
+        places.update(dict.fromkeys(self.troubles))
+        return ShardTable(0, self.generation, places, {}, self.troubles).to_wire()
 
     def _over(self, attempts: Sequence[Any]) -> list[bool]:
         return [self.all_over or Tick.parse(attempt).generation < self.generation for attempt in attempts]
@@ -95,7 +98,7 @@ class OfflineTransport:
             "root": str(self.root.path),
             "live_attempts": 0,
             "unsettled": 0,
-            "unserved_shards": [],
+            "unserved_shards": sorted(self.troubles),
             "lost_shards": [],
             "scopes": dict(self.root.scopes()),
         }
@@ -123,7 +126,12 @@ class OfflineConnection:
         tensors = DurableTensors(_locator(self.root), _CACHE_BYTES)
         transport.host = ShardHost(_HERE, self.root, tensors, self.session)
         with ThreadPoolExecutor(8) as threads:
-            for served in threads.map(lambda number: _look_at(self.root, number, tensors), range(self.root.shards)):
+            for number, served in enumerate(
+                threads.map(lambda number: _try_to_look_at(self.root, number, tensors), range(self.root.shards))
+            ):
+                if isinstance(served, CorruptRecord):
+                    transport.troubles[number] = DAMAGED + served.message
+                    continue
                 transport.host.take(served, {m: summary_of(r) for m, r in published(served.shard).items()})
 
     def caller(self) -> Caller:
@@ -147,6 +155,13 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 def _locator(root: Root) -> Callable[[ModelId, Attempt], Path]:
     return lambda model_id, attempt: root.shard(shard_of(model_id, root.shards)).segment_path(model_id, attempt)
+
+
+def _try_to_look_at(root: Root, number: int, tensors: DurableTensors) -> ServedShard | CorruptRecord:
+    try:
+        return _look_at(root, number, tensors)
+    except CorruptRecord as error:
+        return error
 
 
 def _look_at(root: Root, number: int, tensors: DurableTensors) -> ServedShard:

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from daskevo.cluster.auditing import over_among
+from daskevo.cluster.directory import damaged_shards
 from daskevo.cluster.session import Session
 from daskevo.ownership.audit import Difference, claims_of, differences
 from daskevo.ownership.snapshot import ShardSnapshot
@@ -82,6 +83,9 @@ async def verify(session: Session, *, repair: bool, read_tensors: bool = True) -
     if read_tensors:
         for answer in await session.directory.all("check_segments", timeout_s=CHECK_TIMEOUT_S):
             found += [Difference("damaged tensor", ModelId(model), words) for model, words in answer]  # type: ignore[arg-type]
+    table = await session.directory.table()
+    for words in damaged_shards(table).values():
+        found.insert(0, Difference("damaged shard", None, words))
     views = [view for snapshot in snapshots for view in snapshot.models]
     return Verification(
         tuple(found),

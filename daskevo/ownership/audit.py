@@ -21,6 +21,7 @@ from daskevo.ownership.snapshot import BitsView, ShardSnapshot
 from daskevo.types import Attempt, ModelId
 
 Kind = Literal[
+    "damaged shard",  # its records can't be read: its models are not served
     "missing tensor",  # a published map names a tensor that is not stored
     "missing reference",  # a published map's bits are missing at an owner
     "missing file",  # a record names a segment file that is not there

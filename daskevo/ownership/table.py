@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from daskevo.ownership.codec import COUNT, TEXT, TICK, Wire, mapping, optional, part, sequence, wire_kinds
@@ -32,6 +32,8 @@ class ShardTable(Wire):
     """None: nobody serves the shard at the moment."""
     lost: Annotated[dict[int, Tick], mapping(COUNT, TICK)]
     """Shards whose content from before that tick is gone for good (repositories in memory only)."""
+    troubles: Annotated[dict[int, str], mapping(COUNT, TEXT)] = field(default_factory=dict)
+    """Shards that nobody serves -> ``kind of error: message`` of the last try to open them, as the edge knows it."""
 
     @property
     def shards(self) -> int:

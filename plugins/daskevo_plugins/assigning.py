@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from daskevo.cluster.directory import CALL_TIMEOUT_S
 from daskevo.cluster.transport import NoAnswer, Transport, typed_error
 from daskevo.errors import CorruptRecord, DaskevoError, ShardUnavailable
 from daskevo.ownership.coordinator import Coordinator
-from daskevo.ownership.table import OpenShards, Place
+from daskevo.ownership.table import OpenShards, Place, ShardTable
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class Assigner:
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
     async def wait_until_open(self, patience_s: float) -> None:
-        """Wait until all shards are served.
+        """Wait until all shards are served but damaged ones; with others served, those don't stand in the way.
 
         Raises
         ------
@@ -73,7 +74,7 @@ class Assigner:
         self._troubles.clear()
         try:
             async with asyncio.timeout(patience_s):
-                while self._missing() and not self._troubles:
+                while set(self._missing()) - self._troubles.keys() and not self._fatal():
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
@@ -83,9 +84,24 @@ class Assigner:
                 f"{missing[:5]}...; look into the providers' logs",
                 shards=missing,
             ) from None
-        if self._troubles:
-            shard, (kind, message) = min(self._troubles.items())
+        fatal = self._fatal() or (self._troubles if len(self._troubles) == self.core.shards else {})
+        if fatal:
+            shard, (kind, message) = min(fatal.items())
             raise typed_error(kind, f"shard {shard}: {message}", {"shard": shard})
+
+    def _fatal(self) -> dict[int, tuple[str, str]]:
+        damage = CorruptRecord.__name__
+        return {shard: trouble for shard, trouble in self._troubles.items() if trouble[0] != damage}
+
+    def table(self) -> ShardTable:
+        """Return the shard table, with what keeps shards from being opened."""
+        table = self.core.table()
+        troubles = {
+            shard: f"{kind}: {message}"
+            for shard, (kind, message) in self._troubles.items()
+            if table.places[shard] is None
+        }
+        return replace(table, troubles=troubles)
 
     def _missing(self) -> list[int]:
         return [shard for shard, place in self.core.table().places.items() if place is None]

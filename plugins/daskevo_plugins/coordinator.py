@@ -312,16 +312,17 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._assigned = True
         self._spawn(self._assigner.assign())
         await self._assigner.wait_until_open(patience_s)
+        # All are served or known to be damaged: from now on a shard without a state has lost it.
         if self._root is not None:
             await asyncio.to_thread(self._root.mark_served)
-        return self._core.table().to_wire()
+        return self._assigner.table().to_wire()
 
     async def _current_table(self) -> ShardTable:
-        return self._core.table()
+        return self._assigner.table()
 
     def table(self) -> JSON:
         """Return the shard table."""
-        return self._core.table().to_wire()
+        return self._assigner.table().to_wire()
 
     def worker_names(self) -> list[list[Any]]:
         """Return ``[name in the table, worker name as Dask has it]`` of all providers: Dask's may be numbers."""

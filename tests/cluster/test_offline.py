@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,17 @@ import numpy as np
 import pytest
 
 import daskevo
-from daskevo.errors import InvalidInput, ModelRetired, NotDeployed, RepositoryTaken, RootUnusable, UnknownModel
+from daskevo.errors import (
+    CorruptRecord,
+    InvalidInput,
+    ModelRetired,
+    NotDeployed,
+    PutUnknown,
+    RepositoryTaken,
+    RootUnusable,
+    UnknownModel,
+)
+from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.messages import Refer
 from daskevo.ownership.replies import Reserved
 from daskevo.types import ModelId
@@ -125,3 +136,50 @@ def test_no_repository_there(what: str, tmp_path: Path) -> None:
         path.write_text("")
     with pytest.raises(RootUnusable):
         daskevo.open(path)
+
+
+def test_a_damaged_shard_is_named_and_the_others_are_served(tmp_path: Path) -> None:
+    @evo_cluster()
+    async def fill(c: Any, s: Any, a: Any, t: Any) -> None:
+        repository = await open_here(c, tmp_path / "root")
+        for number in range(4):
+            await make(repository, chain(3 + number), f"m{number}")
+
+    fill()
+    home = shard_of(ModelId("m0"), 8)
+    (journal,) = (tmp_path / "root" / "shards" / f"{home:03d}").glob("journal.*")
+    data = bytearray(journal.read_bytes())
+    data[len(data) // 2] ^= 1
+    journal.write_bytes(data)
+    served = [f"m{number}" for number in range(4) if shard_of(ModelId(f"m{number}"), 8) != home]
+    advice = f"shard {home}.*Restore the folder .*{home:03d} from a copy"
+    repository = daskevo.open(tmp_path / "root", "test")
+    assert [model.model_id for model in repository.models()] == served
+    (difference,) = repository.verify().differences
+    assert difference.kind == "damaged shard"
+    assert re.search(advice, difference.words)
+    with pytest.raises(CorruptRecord, match=advice):
+        repository.read("m0")
+
+    @evo_cluster()
+    async def online(c: Any, s: Any, a: Any, t: Any) -> None:
+        repository = await open_here(c, tmp_path / "root")
+        assert [model.model_id for model in await repository.models()] == served
+        assert [difference.kind for difference in (await repository.verify()).differences] == ["damaged shard"]
+        with pytest.raises(CorruptRecord, match=advice):
+            await repository.read("m0")
+        reservation = await reserve(repository, chain(3), "m9")
+        assert f"shard {home}" in reservation.silent
+
+    online()
+
+
+@evo_cluster()
+async def test_a_root_that_went_is_named(c: Any, s: Any, a: Any, t: Any, tmp_path: Path) -> None:
+    repository = await open_here(c, tmp_path / "root", timeout_s=3)
+    (tmp_path / "root").rename(tmp_path / "elsewhere")
+    folder = re.escape(str(tmp_path / "root"))
+    with pytest.raises(PutUnknown, match=folder):
+        await make(repository, GRAPH, "first")
+    with pytest.raises(RootUnusable, match=folder):
+        await repository.status("first")
