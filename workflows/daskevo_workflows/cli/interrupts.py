@@ -6,6 +6,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from types import FrameType
 
 
@@ -58,6 +59,8 @@ def put_off() -> Iterator[None]:
 
     A terminal sends it to every process of the command; in the middle of starting, each would print a traceback.
     """
+    # It unblocks the interrupt in the thread that starts it, which would be one that starts workers.
+    resource_tracker.ensure_running()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
