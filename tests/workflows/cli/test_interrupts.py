@@ -65,6 +65,7 @@ def test_ctrl_c_while_the_cluster_starts(tmp_path: Path) -> None:
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         while not _has_workers(process.pid) and process.poll() is None:
             time.sleep(0.01)
+        time.sleep(0.2)  # into their imports, where an interrupt leaves a traceback
         os.killpg(process.pid, signal.SIGINT)
         _, told = process.communicate(timeout=90)
     assert process.returncode == 130, told
