@@ -191,7 +191,7 @@ def _strategy(options: dict[str, Any]) -> Strategy:
     if options["strategy"] == "evolution":
         return AgedEvolution(**settings)
     if settings:
-        raise InvalidInput(f"--{' and --'.join(settings)} are for evolution: leave them out, or --strategy random")
+        raise InvalidInput(f"--{' and --'.join(settings)} are for evolution: leave them out, or leave --strategy out")
     return Random()
 
 
