@@ -49,7 +49,12 @@ async def deploy(client: Client, settings: Settings, timeout_s: float) -> dict[s
             await client.register_plugin(coordinator)
             facts = await transport.coordinator("hello", timeout_s=timeout_s, versions=versions())
             provider = plugin_class("provider")(settings)
-            await client.register_plugin(provider)
+            try:
+                await client.register_plugin(provider)
+            except OSError:
+                # A worker went at that moment, as a trainer does that is being restarted: Dask's sending fails as a
+                # whole, though the others got the plugin and those that come get it. Soon the worker is known gone.
+                await asyncio.sleep(1)
             await _check_workers(client, transport, timeout_s)
             # The coordinator gives up first, because it knows which shards are missing.
             patience_s = max(0.9 * (deadline - loop.time()), 0.1)
