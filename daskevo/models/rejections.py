@@ -17,8 +17,8 @@ REASONS: dict[str, str] = {
     "config": "let get_config of the layer return only values that Keras can serialise, and give it all arguments of "
     "__init__",
     "call-argument": "pass numbers, strings, arrays and tensors only, or make it an argument of the layer's __init__",
-    "lambda": "write a custom layer, decorated with @keras.saving.register_keras_serializable(), whose `call` does what "
-    "the function does: a Lambda can't be rebuilt from its record",
+    "lambda": "write a custom layer, decorated with @keras.saving.register_keras_serializable(), whose `call` does "
+    "what the function does: a Lambda can't be rebuilt from its record",
     "unregistered-function": "use a function of Keras by its name (activation='relu'), or decorate yours with "
     "@keras.saving.register_keras_serializable()",
     "shared-variable": "share weights by calling one layer several times",

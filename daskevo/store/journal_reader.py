@@ -133,7 +133,8 @@ class _Reader:
         kind, length, sequence, _, crc = parsed
         if sequence != self.sequence:
             raise corrupt(self.path, f"record {sequence} where record {self.sequence} belongs", self.offset)
-        payload = self.file.read(min(length, self.size - self.offset))
+        # What was appended since the size was taken belongs to a writer that still runs: not read here.
+        payload = self.file.read(min(length, max(self.size - self.offset, 0)))
         if len(payload) == length:
             if zlib.crc32(payload, self.seed) == crc:
                 return kind, payload
