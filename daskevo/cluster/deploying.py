@@ -12,8 +12,6 @@ from daskevo.cluster.settings import Settings, versions
 from daskevo.cluster.transport import NoAnswer, PoolTransport
 from daskevo.errors import ClusterError, DaskevoError, NotDeployed, SchedulerUnreachable, VersionMismatch
 
-HELLO_TIMEOUT_S = 30.0
-
 
 def plugin_class(name: str) -> Any:
     """Return a plugin class by its entry point in the group ``daskevo.plugins``: the library imports nothing upwards.

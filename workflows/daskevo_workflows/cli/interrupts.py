@@ -58,6 +58,7 @@ def put_off() -> Iterator[None]:
     """Hold Ctrl-C back until the end; processes and threads that are started meanwhile never get it.
 
     A terminal sends it to every process of the command; in the middle of starting, each would print a traceback.
+    A thread that ran before, such as one of a BLAS library, may still take it for this process.
     """
     # It unblocks the interrupt in the thread that starts it, which would be one that starts workers.
     resource_tracker.ensure_running()
