@@ -20,10 +20,10 @@ from daskevo.cluster.matching import Question, best_matches
 from daskevo.cluster.session import Caller, Session
 from daskevo.errors import ClusterError, ModelExists, ModelRetired, RepositoryError
 from daskevo.graph import ArchitectureGraph, Prefix, longest_common_prefix
-from daskevo.ownership.messages import Drop, Refer
+from daskevo.ownership.messages import Drop, Refer, Status
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.owner_map import OwnerEntry
-from daskevo.ownership.replies import Refused, Reserved, reply_from_wire
+from daskevo.ownership.replies import Refused, Reserved, Standing, reply_from_wire
 from daskevo.types import Attempt, ModelId
 
 Array = np.ndarray[Any, Any]
@@ -61,15 +61,15 @@ class Reservation:
     @property
     def owners(self) -> dict[ModelId, frozenset[int]]:
         """Owner -> its numbers that are reserved."""
-        return by_owner(self.entries.values())
+        return {owner: frozenset(entries) for owner, entries in self.by_owner.items()}
 
-
-def by_owner(entries: Any) -> dict[ModelId, frozenset[int]]:
-    """Group owner entries: owner -> numbers in its own enumeration."""
-    owners: dict[ModelId, set[int]] = {}
-    for entry in entries:
-        owners.setdefault(entry.owner, set()).add(entry.number)
-    return {owner: frozenset(numbers) for owner, numbers in owners.items()}
+    @property
+    def by_owner(self) -> dict[ModelId, dict[int, OwnerEntry]]:
+        """Owner -> number in its own enumeration -> the entry that was inherited."""
+        owners: dict[ModelId, dict[int, OwnerEntry]] = {}
+        for entry in self.entries.values():
+            owners.setdefault(entry.owner, {})[entry.number] = entry
+        return owners
 
 
 async def check_id_is_free(session: Session, model_id: ModelId) -> None:
@@ -240,24 +240,49 @@ async def refer(session: Session, message: Refer, wanted: Mapping[int, Wanted]) 
 
 
 async def renew(session: Session, caller: Caller, reservation: Reservation) -> Reservation:
-    """Begin a new attempt for a model whose old one is over: reserve again what is still there.
+    """Begin a new attempt for a model whose old one is over: reserve again what is still there, and still the same.
 
-    What has gone meanwhile, the put stores itself.
+    What has gone meanwhile, the put stores itself. So does it with a tensor that is another now: after the loss of a
+    shard in memory the owner's id may be that of another model. Nothing is read: the digests are in the owner's record.
     """
     attempt = await session.begin(caller, reservation.model_id)
+    inherited = reservation.by_owner
 
-    async def again(owner: ModelId, numbers: frozenset[int]) -> tuple[ModelId, frozenset[int]]:
+    async def again(owner: ModelId) -> tuple[ModelId, frozenset[int]]:
+        numbers = frozenset(inherited[owner])
         try:
-            reply = await session.send(Refer(owner, reservation.model_id, attempt, numbers), Reserved)
-            if isinstance(reply, Refused) and reply.reason == "gone" and numbers - reply.missing:
-                numbers = numbers - reply.missing
-                reply = await session.send(Refer(owner, reservation.model_id, attempt, numbers), Reserved)
+            reserved, record = await _refer_again(session, Refer(owner, reservation.model_id, attempt, numbers))
+            same = frozenset(n for n in reserved if _is_still(record, inherited[owner][n]))
+            if reserved - same:
+                await session.give_back([Drop(owner, reservation.model_id, attempt, reserved - same)])
         except (ClusterError, RepositoryError):
             return owner, frozenset()
-        return owner, numbers if isinstance(reply, Reserved) else frozenset()
+        return owner, same
 
-    still = dict(await asyncio.gather(*(again(owner, numbers) for owner, numbers in reservation.owners.items())))
+    still = dict(await asyncio.gather(*map(again, inherited)))
     kept = {
         number: entry for number, entry in reservation.entries.items() if entry.number in still.get(entry.owner, ())
     }
     return replace(reservation, attempt=attempt, entries=kept)
+
+
+async def _refer_again(session: Session, message: Refer) -> tuple[frozenset[int], ModelRecord | None]:
+    """Reserve those tensors of one owner that are there; return their numbers, and the owner's record."""
+    shard = await session.directory.shard_of(message.owner)
+    while True:
+        reply, standing = await session.directory.ask(shard, [message, Status(message.owner)], session.timeout_s)
+        if isinstance(reply, Reserved) and isinstance(standing, Standing):
+            return message.numbers, standing.record
+        missing = reply.missing if isinstance(reply, Refused) and reply.reason == "gone" else message.numbers
+        if not message.numbers & missing or not message.numbers - missing:
+            return frozenset(), None
+        message = replace(message, numbers=message.numbers - missing)
+
+
+def _is_still(record: ModelRecord | None, entry: OwnerEntry) -> bool:
+    """Whether an owner's record names the tensor that was inherited from it."""
+    entries = () if record is None else record.owner_map.entries
+    if entry.number >= len(entries):
+        return False
+    found = entries[entry.number]
+    return (found.owner, found.number, found.digest) == (entry.owner, entry.number, entry.digest)

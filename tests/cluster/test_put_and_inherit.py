@@ -169,6 +169,50 @@ async def test_a_new_attempt_reserves_what_is_still_there(c: Any, s: Any, a: Any
     assert (await repository.verify()).clean
 
 
+@pytest.mark.parametrize("changed", [(0, 1, 2, 3), (3,)])
+def test_an_attempt_that_is_over_keeps_no_tensor_that_is_another_now(changed: tuple[int, ...]) -> None:
+    """As after the loss of a shard in memory, when another model was stored under the id of the one that was lost."""
+
+    @evo_cluster()
+    async def run(c: Any, s: Any, a: Any, t: Any) -> None:
+        repository = await open_here(c, None)
+        graph, wider = chain(8, 6, 3), chain(8, 6, 5)
+        await make(repository, graph, "first", seed=1)
+        connection, number = repository.connection, shard_of(ModelId("first"), 8)
+        reservation = await reserve(repository, wider, "child")
+        await connection.session.end(reservation.attempt, settled=False)
+        await at_rest(s, a)
+        host = plugin_of(a).host
+        host.index.remove(ModelId("first"))
+        host.shards[number].shard = Shard(number, host.shards[number].shard.state.generation)
+        tensors = {**values(graph, 1), **{tensor: values(graph, 9)[tensor] for tensor in changed}}
+        await make(repository, graph, "first", tensors=tensors)
+        again = await renew(connection.session, connection.caller(), reservation)
+        assert set(again.entries) == {0, 1, 2, 3} - set(changed)
+        stored = await put_reserved(repository, wider, again, seed=2)
+        assert set(stored.record.own) == {*changed, 4, 5}
+        found = await repository.read("child")
+        np.testing.assert_array_equal(found[2, 1], values(graph, 1)[3])
+        verification = await repository.verify()
+        assert verification.clean, verification.differences
+
+    run()
+
+
+@evo_cluster()
+async def test_a_prefix_without_weights_is_no_inheritance(c: Any, s: Any, a: Any, t: Any) -> None:
+    repository = await open_here(c, None)
+    await make(repository, chain(8), "first")
+    reservation = await reserve(repository, chain(3), "second")
+    assert reservation.ancestor is not None  # the best match: it shares the input
+    assert (len(reservation.prefix.vertices), reservation.entries) == (1, {})
+    stored = await put_reserved(repository, chain(3), reservation)
+    assert stored.record.ancestor is None
+    assert [record.model_id for record in await repository.lineage("second")] == ["second"]
+    child = await make(repository, chain(3, 2), "third")
+    assert child.record.ancestor == "second"
+
+
 @evo_cluster()
 async def test_ids_are_never_used_again(c: Any, s: Any, a: Any, t: Any) -> None:
     repository = await open_here(c, None)
