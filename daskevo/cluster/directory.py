@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from daskevo.cluster.silence import Silence
 from daskevo.cluster.transport import NoAnswer, Transport, typed_error
 from daskevo.errors import CorruptRecord, DaskevoError, ShardUnavailable
 from daskevo.ownership.hashing import shard_of
@@ -56,6 +57,7 @@ class Directory:
 
     def __init__(self, transport: Transport, fetch: Callable[[], Awaitable[ShardTable]] | None = None) -> None:
         self.transport = transport
+        self.silence = Silence()
         self._fetch = fetch or self._ask_coordinator
         self._table: ShardTable | None = None
         self._refreshing: asyncio.Task[ShardTable] | None = None
@@ -87,11 +89,19 @@ class Directory:
         return shard_of(model_id, (await self.table()).shards)
 
     async def call(
-        self, shard: int, method: str, *, timeout_s: float, call_timeout_s: float | None = None, **arguments: Any
+        self,
+        shard: int,
+        method: str,
+        *,
+        timeout_s: float,
+        call_timeout_s: float | None = None,
+        patient: bool = True,
+        **arguments: Any,
     ) -> Any:
         """Call the provider that serves `shard`, following the table.
 
-        The method answers None for "not mine". `call_timeout_s` limits one try (the whole time when None).
+        The method answers None for "not mine". `call_timeout_s` limits one try (the whole time when None). Who is not
+        `patient` can do without the answer, and waits for a provider that was silent lately no longer than a moment.
 
         Raises
         ------
@@ -111,8 +121,11 @@ class Directory:
                     raise _typed(shard, trouble)
             else:
                 worker, address = place.name, place.address
+                if not patient:
+                    left = self.silence.patience(address, left)
+                    deadline = min(deadline, loop.time() + left)
                 try:
-                    value = await self.transport.provider(
+                    value = await self._call(
                         address, method, timeout_s=min(left, call_timeout_s or left), shard=shard, **arguments
                     )
                 except NoAnswer as error:
@@ -134,21 +147,38 @@ class Directory:
             method=method,
         )
 
-    async def ask(self, shard: int, messages: Sequence[Message], timeout_s: float) -> list[Reply]:
+    async def _call(self, address: str, method: str, *, timeout_s: float, **arguments: Any) -> Any:
+        """Call a provider, and note whether it is silent."""
+        try:
+            value = await self.transport.provider(address, method, timeout_s=timeout_s, **arguments)
+        except NoAnswer as error:
+            if error.late:
+                self.silence.missed(address, timeout_s)
+            raise
+        except DaskevoError:
+            self.silence.heard(address)
+            raise
+        self.silence.heard(address)
+        return value
+
+    async def ask(
+        self, shard: int, messages: Sequence[Message], timeout_s: float, *, patient: bool = True
+    ) -> list[Reply]:
         """Send messages to one shard, carried out in order; return their replies."""
         wires = await self.call(
             shard,
             "ask",
             timeout_s=timeout_s,
             call_timeout_s=CALL_TIMEOUT_S,
+            patient=patient,
             messages=[message.to_wire() for message in messages],
         )
         return [reply_from_wire(wire) for wire in wires]
 
     async def everywhere(
-        self, method: str, *, timeout_s: float, **arguments: Any
+        self, method: str, *, timeout_s: float, patient: bool = True, **arguments: Any
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        """Call every provider that serves shards at once.
+        """Call every provider that serves shards at once; `patient` as in `call`.
 
         Returns
         -------
@@ -160,7 +190,12 @@ class Directory:
         providers = await self.providers()
         results = await asyncio.gather(
             *(
-                self.transport.provider(address, method, timeout_s=timeout_s, **arguments)
+                self._call(
+                    address,
+                    method,
+                    timeout_s=timeout_s if patient else self.silence.patience(address, timeout_s),
+                    **arguments,
+                )
                 for address in providers.values()
             ),
             return_exceptions=True,

@@ -18,7 +18,7 @@ from daskevo.catalogue import Match
 from daskevo.cluster.arriving import Gone, Wanted, arrived, wanted_of
 from daskevo.cluster.matching import Question, best_matches
 from daskevo.cluster.session import Caller, Session
-from daskevo.errors import ClusterError, ModelExists, ModelRetired, RepositoryError
+from daskevo.errors import ClusterError, ModelExists, ModelRetired, RepositoryError, ShardUnavailable
 from daskevo.graph import ArchitectureGraph, Prefix, longest_common_prefix
 from daskevo.ownership.messages import Drop, Refer, Status
 from daskevo.ownership.model_record import ModelRecord
@@ -27,6 +27,13 @@ from daskevo.ownership.replies import Refused, Reserved, Standing, reply_from_wi
 from daskevo.types import Attempt, ModelId
 
 Array = np.ndarray[Any, Any]
+
+SILENT_OWNERS = 3
+"""After so many ancestors whose owners gave no answer nothing is inherited: all others may need the same provider."""
+
+
+class _Unheard(Gone):
+    """An owner of what was to be inherited gave no answer."""
 
 
 @dataclass
@@ -125,12 +132,13 @@ async def reserve_best(
     tried: dict[ModelId, str] = {}
     silent: Mapping[str, str] = {}
     seconds = {"match_s": 0.0, "reserve_s": 0.0}
+    unheard = 0
     while True:
         attempt = await session.begin(caller, model_id)
         try:
             started = perf_counter()
             record: ModelRecord | None
-            if ancestor is False:
+            if ancestor is False or unheard >= SILENT_OWNERS:
                 record = None
             elif ancestor is not None:
                 record = await session.open(ancestor)
@@ -147,10 +155,11 @@ async def reserve_best(
             if record is None:
                 return reservation
             started = perf_counter()
-            await _reserve(session, reservation, graph, record)
+            await _reserve(session, reservation, graph, record, patient=ancestor is not None)
             seconds["reserve_s"] += perf_counter() - started
         except Gone as gone:
             tried[record.model_id] = gone.reason  # type: ignore[union-attr]
+            unheard += isinstance(gone, _Unheard)
             if ancestor:
                 raise ModelRetired(
                     f"{ancestor!r} can't be inherited from: {gone.reason}", model_id=ancestor, reason=gone.reason
@@ -165,8 +174,8 @@ async def reserve_best(
 
 async def _open_match(session: Session, match: Match, tried: dict[ModelId, str]) -> ModelRecord | None:
     try:
-        return await session.open(match.model_id)
-    except RepositoryError as error:
+        return await session.open(match.model_id, patient=False)
+    except (ShardUnavailable, RepositoryError) as error:
         tried[match.model_id] = str(error)
         return None
 
@@ -180,7 +189,9 @@ async def _best(
     return (None if match is None else answer.records[match.model_id]), answer.silent
 
 
-async def _reserve(session: Session, reservation: Reservation, graph: ArchitectureGraph, record: ModelRecord) -> None:
+async def _reserve(
+    session: Session, reservation: Reservation, graph: ArchitectureGraph, record: ModelRecord, *, patient: bool
+) -> None:
     """Refer to all wanted tensors at their owners, in parallel, and read them; all or nothing."""
     other, prefix = await asyncio.to_thread(_prefix, graph, record)
     pairs = prefix.tensors(graph, other)
@@ -189,7 +200,12 @@ async def _reserve(session: Session, reservation: Reservation, graph: Architectu
     owners = wanted_of(graph, entries.items())
     results = await asyncio.gather(
         *(
-            refer(session, Refer(owner, reservation.model_id, reservation.attempt, frozenset(wanted)), wanted)
+            refer(
+                session,
+                Refer(owner, reservation.model_id, reservation.attempt, frozenset(wanted)),
+                wanted,
+                patient=patient,
+            )
             for owner, wanted in owners.items()
         ),
         return_exceptions=True,
@@ -200,7 +216,8 @@ async def _reserve(session: Session, reservation: Reservation, graph: Architectu
             if not isinstance(error, (Gone, ClusterError, RepositoryError)):
                 raise error
         await give_back(session, reservation.model_id, reservation.attempt, owners)
-        raise Gone(str(trouble[0]))
+        unheard = [error for error in trouble if isinstance(error, ClusterError)]
+        raise _Unheard(str(unheard[0])) if unheard else Gone(str(trouble[0]))
     for owner, arrays in zip(owners, results, strict=True):
         read.update(((owner, number), array) for number, array in arrays.items())  # type: ignore[union-attr]
     reservation.ancestor, reservation.ancestor_graph, reservation.prefix = record, other, prefix
@@ -219,8 +236,12 @@ def _prefix(graph: ArchitectureGraph, record: ModelRecord) -> tuple[Architecture
     return other, longest_common_prefix(graph, other)
 
 
-async def refer(session: Session, message: Refer, wanted: Mapping[int, Wanted]) -> dict[int, Array]:
+async def refer(
+    session: Session, message: Refer, wanted: Mapping[int, Wanted], *, patient: bool = True
+) -> dict[int, Array]:
     """Reserve tensors of one owner and read them, in one message: number in the owner -> value, read-only.
+
+    Who is not `patient` waits only a moment for an owner whose provider was silent lately.
 
     Raises
     ------
@@ -230,7 +251,9 @@ async def refer(session: Session, message: Refer, wanted: Mapping[int, Wanted]) 
         If the owner's shard gave no answer in time.
     """
     shard = await session.directory.shard_of(message.owner)
-    answer = await session.directory.call(shard, "refer", timeout_s=session.timeout_s, message=message.to_wire())
+    answer = await session.directory.call(
+        shard, "refer", timeout_s=session.timeout_s, patient=patient, message=message.to_wire()
+    )
     reply = reply_from_wire(answer["reply"])
     if isinstance(reply, Refused):
         raise Gone(f"tensors of {message.owner!r} are {reply.reason}")

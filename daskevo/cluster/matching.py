@@ -109,12 +109,12 @@ async def best_matches(
     timeout_s = min(timeout_s, MATCH_TIMEOUT_S)
     asked = await directory.providers()
     answers, late = await directory.everywhere(
-        "match", timeout_s=timeout_s, scope=scope, questions=wires, records=records
+        "match", timeout_s=timeout_s, patient=False, scope=scope, questions=wires, records=records
     )
     if late and await directory.providers() != asked:
         # Their shards are opened elsewhere by now, or they are at another address: one more try by the new table.
         again, late = await directory.everywhere(
-            "match", timeout_s=timeout_s, scope=scope, questions=wires, records=records
+            "match", timeout_s=timeout_s, patient=False, scope=scope, questions=wires, records=records
         )
         answers |= again
     found = [[match_from_wire(match) for match in answer["matches"]] for answer in answers.values()]

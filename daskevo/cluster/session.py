@@ -74,8 +74,10 @@ class Session:
         self.timeout_s = timeout_s
         self.directory = directory or Directory(transport)
 
-    async def send(self, message: Message, *expected: type[R]) -> R | Refused:
+    async def send(self, message: Message, *expected: type[R], patient: bool = True) -> R | Refused:
         """Send one message to its addressee's shard; the reply is one of `expected` or a refusal.
+
+        Who is not `patient` waits only a moment for a provider that was silent lately.
 
         Raises
         ------
@@ -86,7 +88,7 @@ class Session:
         if model_id is None:
             raise TypeError(f"{type(message).__name__} goes to every shard")
         shard = await self.directory.shard_of(model_id)
-        (reply,) = await self.directory.ask(shard, [message], self.timeout_s)
+        (reply,) = await self.directory.ask(shard, [message], self.timeout_s, patient=patient)
         return _expect(reply, message, *expected)
 
     async def begin(self, caller: Caller, model_id: ModelId | None) -> Attempt:
@@ -127,14 +129,14 @@ class Session:
         """Return a new tick."""
         return Tick.parse(await self.transport.coordinator("tick", timeout_s=CALL_TIMEOUT_S))
 
-    async def open(self, model_id: ModelId) -> ModelRecord:
-        """Return the record of a published model.
+    async def open(self, model_id: ModelId, *, patient: bool = True) -> ModelRecord:
+        """Return the record of a published model; `patient` as in `send`.
 
         Raises
         ------
         UnknownModel, ModelRetired
         """
-        reply = await self.send(Open(model_id), Opened)
+        reply = await self.send(Open(model_id), Opened, patient=patient)
         if isinstance(reply, Refused):
             raise await self.missing(model_id, reply.reason)
         return reply.record
@@ -204,7 +206,7 @@ class Session:
 
         async def one(message: Drop) -> None:
             shard = await self.directory.shard_of(message.owner)
-            await self.directory.ask(shard, [message], GIVE_BACK_TIMEOUT_S)
+            await self.directory.ask(shard, [message], GIVE_BACK_TIMEOUT_S, patient=False)
 
         heard = True
         for result in await asyncio.gather(*map(one, drops), return_exceptions=True):

@@ -32,13 +32,20 @@ Handler = Callable[..., Any]
 
 
 class NoAnswer(Exception):
-    """No answer came in time, or the connection broke: what was asked may have been done or not."""
+    """No answer came in time, or the connection broke: what was asked may have been done or not.
 
-    def __init__(self, address: str, method: str, reason: str) -> None:
+    Parameters
+    ----------
+    late:
+        Whether it was waited for in vain; otherwise something there said no at once.
+    """
+
+    def __init__(self, address: str, method: str, reason: str, *, late: bool = False) -> None:
         super().__init__(f"{address} gave no answer to {method!r}: {reason}")
         self.address = address
         self.method = method
         self.reason = reason
+        self.late = late
 
 
 class Transport(Protocol):
@@ -245,7 +252,7 @@ async def _within(timeout_s: float, call: Awaitable[Any], address: str, method: 
     try:
         return await asyncio.wait_for(call, timeout_s)
     except TimeoutError as error:
-        raise NoAnswer(address, method, f"time limit of {timeout_s:.1f} s") from error
+        raise NoAnswer(address, method, f"time limit of {timeout_s:.2g} s", late=True) from error
     except OSError as error:  # CommClosedError and refused connections
         raise NoAnswer(address, method, str(error) or type(error).__name__) from error
     except RuntimeError as error:

@@ -422,7 +422,7 @@ async def _lineage(session: Session, model_id: ModelId) -> list[ModelRecord]:
 
 async def _stats(session: Session, timeout_s: float) -> dict[str, Any]:
     coordinator = await session.transport.coordinator("stats", timeout_s=timeout_s)
-    answers, silent = await session.directory.everywhere("stats", timeout_s=timeout_s)
+    answers, silent = await session.directory.everywhere("stats", timeout_s=timeout_s, patient=False)
     sums = (
         "models",
         "tombstones",

@@ -1,0 +1,179 @@
+"""A provider that gives no answer is waited for once, then only for a moment, until it answers again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client
+
+import daskevo
+from daskevo.cluster.directory import Directory
+from daskevo.cluster.inheriting import SILENT_OWNERS
+from daskevo.cluster.local import local_cluster
+from daskevo.cluster.silence import SILENCE_S, SILENT_TIMEOUT_S, Silence
+from daskevo.cluster.transport import NoAnswer
+from daskevo.ownership.table import Place, ShardTable
+from daskevo.types import ModelId
+from tests.cluster.helpers import chain, evo_cluster, make, open_here, put_reserved, reserve
+from tests.faults.test_put_verdicts import Intercept
+
+GRAPH, WIDER = chain(8, 6, 3), chain(8, 6, 5)
+
+
+class Waits:
+    """Notes how long a transport's calls to providers were ready to wait: ``(address, method, seconds)``."""
+
+    def __init__(self, transport: Any) -> None:
+        self.seen: list[tuple[str, str, float]] = []
+        self._real = transport.provider
+        transport.provider = self.provider
+
+    async def provider(self, address: str, method: str, *, timeout_s: float, **arguments: Any) -> Any:
+        self.seen.append((address, method, timeout_s))
+        return await self._real(address, method, timeout_s=timeout_s, **arguments)
+
+    def of(self, address: str) -> list[float]:
+        """Return the seconds of calls to one provider, and forget them."""
+        found = [seconds for where, _, seconds in self.seen if where == address]
+        self.seen = []
+        return found
+
+
+def test_silence_is_forgotten() -> None:
+    now = 100.0
+    silence = Silence(lambda: now)
+    assert silence.patience("a", 5.0) == 5.0
+    silence.missed("a", 5.0)
+    silence.missed("b", 0.5)  # too short a wait to say anything
+    assert [silence.patience(address, 5.0) for address in "abc"] == [SILENT_TIMEOUT_S, 5.0, 5.0]
+    assert silence.patience("a", 0.1) == 0.1
+    silence.heard("a")
+    assert silence.patience("a", 5.0) == 5.0
+    silence.missed("a", 5.0)
+    now += SILENCE_S
+    assert silence.patience("a", 5.0) == 5.0
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_only_a_wait_in_vain_is_silence(late: bool) -> None:
+    class Transport:
+        async def provider(self, address: str, method: str, **arguments: Any) -> Any:
+            raise NoAnswer(address, method, "no", late=late)
+
+    async def table() -> ShardTable:
+        return ShardTable(1, 1, {0: Place("p", "tcp://p")}, {})
+
+    async def ask() -> None:
+        directory = Directory(Transport(), table)  # type: ignore[arg-type]
+        _, silent = await directory.everywhere("match", timeout_s=5.0)
+        assert list(silent) == ["p"]
+        assert ("tcp://p" in directory.silence) == late
+
+    asyncio.run(ask())
+
+
+def id_at(table: Any, address: str, stem: str) -> ModelId:
+    """Return an id whose home is at a provider."""
+    return next(ModelId(f"{stem}{n}") for n in range(99) if table.place(ModelId(f"{stem}{n}")).address == address)
+
+
+@evo_cluster(providers=2)
+async def test_a_silent_provider_costs_one_full_wait(c: Any, s: Any, a: Any, b: Any, t: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("daskevo.cluster.silence.SILENCE_S", 1000.0)
+    repository = await open_here(c, None)
+    session = repository.connection.session
+    table = await session.directory.table()
+    there, here = id_at(table, b.address, "there"), id_at(table, a.address, "here")
+    await make(repository, GRAPH, there, seed=1)
+    await make(repository, GRAPH, here, seed=2, score=0.9)  # inherits from there
+    session.timeout_s = 2.5  # of which a match takes half
+    waits = Waits(session.transport)
+    silent = [Intercept(b, repository, method, before="lose") for method in ("match", "refer", "ask", "stats")]
+    for number in range(3):
+        graph = chain(8, 6, 5 + number)
+        reservation = await reserve(repository, graph, id_at(table, a.address, f"child{number}-"))
+        # The best match is at a, but what it inherits is at b: the next best there is taken, and it says why.
+        assert (reservation.ancestor is None) == (number == 0)
+        assert "gave no answer" in reservation.tried[here]
+        assert "gave no answer" in reservation.silent[str(b.name)]
+        await put_reserved(repository, graph, reservation, seed=number, score=0.1)
+        waited = waits.of(b.address)
+        assert len(waited) >= 3  # it is asked again and again: its answer would be taken
+        assert sum(seconds > SILENT_TIMEOUT_S for seconds in waited) == (number == 0)
+    assert str(b.name) in (await repository.stats())["silent"]
+    for interception in silent:
+        interception.stop()
+    reservation = await reserve(repository, WIDER, "last")
+    assert reservation.ancestor is not None
+    assert b.address not in session.directory.silence
+
+
+@evo_cluster(providers=2)
+async def test_many_ancestors_of_a_silent_owner_are_not_all_tried(
+    c: Any, s: Any, a: Any, b: Any, t: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("daskevo.cluster.silence.SILENCE_S", 1000.0)
+    repository = await open_here(c, None)
+    session = repository.connection.session
+    table = await session.directory.table()
+    await make(repository, GRAPH, id_at(table, b.address, "there"))
+    for number in range(SILENT_OWNERS + 2):
+        await make(repository, GRAPH, id_at(table, a.address, f"here{number}-"), score=0.9)
+    session.timeout_s = 2.5
+    silent = [Intercept(b, repository, method, before="lose") for method in ("match", "refer", "ask")]
+    reservation = await reserve(repository, WIDER, "child")
+    assert (reservation.ancestor, len(reservation.tried)) == (None, SILENT_OWNERS)
+    for interception in silent:
+        interception.stop()
+
+
+@evo_cluster(providers=2)
+async def test_a_match_whose_home_is_silent_gives_way(c: Any, s: Any, a: Any, b: Any, t: Any) -> None:
+    repository = await open_here(c, None)
+    session = repository.connection.session
+    table = await session.directory.table()
+    here, there = id_at(table, a.address, "here"), id_at(table, b.address, "there")
+    await make(repository, chain(8), here, score=0.1)
+    await make(repository, GRAPH, there, keep=False)
+    (match,) = await repository.best_match([WIDER])
+    assert match.model_id == there
+    session.timeout_s = 2.5
+    silent = [Intercept(b, repository, method, before="lose") for method in ("match", "ask")]
+    reservation = await reserve(repository, WIDER, "child", match=match)
+    assert reservation.ancestor is not None
+    assert reservation.ancestor.model_id == here
+    assert "gave no answer" in reservation.tried[there]
+    for interception in silent:
+        interception.stop()
+
+
+@pytest.mark.processes
+def test_a_frozen_provider(tmp_path: Path) -> None:
+    with local_cluster(trainers=1, providers=2, dashboard_address=None) as cluster, Client(cluster) as client:
+        repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=8)
+        connection = repository.connection
+        table = connection.run(connection.session.directory.table)
+        places = {place.name: place.address for place in table.places.values()}
+        here, there = places["provider-0"], places["provider-1"]
+        client.sync(make, repository, GRAPH, id_at(table, here, "first"), seed=1)
+        pid = client.run(os.getpid, workers=[there])[there]
+        waits = Waits(connection.session.transport)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            for number in range(3):
+                reservation = client.sync(reserve, repository, WIDER, id_at(table, here, f"child{number}-"))
+                assert reservation.ancestor is not None
+                assert list(reservation.silent) == ["provider-1"]
+                client.sync(put_reserved, repository, WIDER, reservation, seed=number, score=0.1)
+            assert [where for where, _, seconds in waits.seen if where == there and seconds > SILENT_TIMEOUT_S] == [
+                there
+            ]
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert repository.best_match(WIDER).partial == {}
+        assert repository.verify().clean
