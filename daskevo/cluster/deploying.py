@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -10,7 +11,12 @@ from distributed import Client
 
 from daskevo.cluster.settings import Settings, versions
 from daskevo.cluster.transport import NoAnswer, PoolTransport
-from daskevo.errors import ClusterError, DaskevoError, NotDeployed, SchedulerUnreachable, VersionMismatch
+from daskevo.errors import ClusterError, NotDeployed, SchedulerUnreachable, VersionMismatch
+
+logger = logging.getLogger(__name__)
+
+_PAUSES_S = (0.2, 1.0)
+"""Before what failed because a worker went is tried again: soon the scheduler knows it gone."""
 
 
 def plugin_class(name: str) -> Any:
@@ -46,13 +52,7 @@ async def deploy(client: Client, settings: Settings, timeout_s: float) -> dict[s
             coordinator = plugin_class("coordinator")(settings)
             await client.register_plugin(coordinator)
             facts = await transport.coordinator("hello", timeout_s=timeout_s, versions=versions())
-            provider = plugin_class("provider")(settings)
-            try:
-                await client.register_plugin(provider)
-            except OSError:
-                # A worker went at that moment, as a trainer does that is being restarted: Dask's sending fails as a
-                # whole, though the others got the plugin and those that come get it. Soon the worker is known gone.
-                await asyncio.sleep(1)
+            await _register(client, plugin_class("provider")(settings))
             await _check_workers(client, transport, timeout_s)
             # The coordinator gives up first, because it knows which shards are missing.
             patience_s = max(0.9 * (deadline - loop.time()), 0.1)
@@ -84,21 +84,46 @@ def _scheduler_address(client: Client) -> str:
     return str(client.scheduler.address)
 
 
+async def _register(client: Client, plugin: Any) -> None:
+    """Register a worker plugin, again if a worker went at that moment, as a trainer does that is being restarted.
+
+    Dask's sending fails as a whole then, whether the others got the plugin or not. Where the scheduler knows it
+    already, registering again does nothing: the others have it, and those that come get it.
+    """
+    for pause_s in _PAUSES_S:
+        try:
+            await client.register_plugin(plugin)
+        except OSError as error:
+            logger.info("daskevo: a worker went while the repository was opened: %s", error)
+            await asyncio.sleep(pause_s)
+        else:
+            return
+    await client.register_plugin(plugin)
+
+
 async def _check_workers(client: Client, transport: PoolTransport, timeout_s: float) -> None:
-    """Have every worker compare versions and look at the root; the first that doesn't fit is named."""
-    workers = (await client.scheduler.identity(n_workers=-1))["workers"]
-    results = await asyncio.gather(
-        *(transport.provider(address, "check", timeout_s=timeout_s, versions=versions()) for address in workers),
-        return_exceptions=True,
-    )
-    for address, result in zip(workers, results, strict=True):
-        if isinstance(result, NoAnswer):
-            raise ClusterError(
-                f"worker {workers[address].get('name')!r} did not answer while the repository was opened: "
-                f"{result.reason}",
-                worker=address,
-            ) from result
-        if isinstance(result, DaskevoError):
-            raise result
-        if isinstance(result, BaseException):
-            raise result
+    """Have every worker compare versions and look at the root; the first that doesn't fit is named.
+
+    One that gives no answer is asked again, unless it has left: only what stays silent is in the way.
+    """
+    for pause_s in (*_PAUSES_S, None):
+        workers = (await client.scheduler.identity(n_workers=-1))["workers"]
+        results = await asyncio.gather(
+            *(transport.provider(address, "check", timeout_s=timeout_s, versions=versions()) for address in workers),
+            return_exceptions=True,
+        )
+        silent = {}
+        for address, result in zip(workers, results, strict=True):
+            if isinstance(result, NoAnswer):
+                silent[address] = result
+            elif isinstance(result, BaseException):
+                raise result
+        if not silent:
+            return
+        if pause_s is not None:
+            await asyncio.sleep(pause_s)
+    address, reason = next(iter(silent.items()))
+    raise ClusterError(
+        f"worker {workers[address].get('name')!r} did not answer while the repository was opened: {reason.reason}",
+        worker=address,
+    ) from reason

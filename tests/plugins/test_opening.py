@@ -13,6 +13,7 @@ from distributed import Client, Scheduler
 import daskevo
 from daskevo.cluster import settings
 from daskevo.errors import (
+    ClusterError,
     InvalidInput,
     InvalidName,
     NoProvider,
@@ -26,6 +27,58 @@ from daskevo.errors import (
 from tests.cluster.helpers import chain, coordinator_of, evo_cluster, make, open_here, plugin_of
 
 GRAPH = chain(8, 6)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_worker_that_goes_while_the_plugin_is_sent_does_not_fail_the_opening(moment: str, monkeypatch: Any) -> None:
+    """Dask's broadcast fails as a whole then, before or after the others got the plugin."""
+
+    @evo_cluster()
+    async def run(c: Any, s: Any, a: Any, t: Any) -> None:
+        real, names = s.handlers["register_worker_plugin"], []
+
+        async def broadcast(comm: Any, plugin: bytes, name: str, idempotent: bool) -> Any:
+            names.append(name)
+            answer = None
+            if len(names) > 1 or moment == "after":
+                answer = await real(comm, plugin=plugin, name=name, idempotent=idempotent)
+            if len(names) > 1:
+                return answer
+            raise OSError("Timed out trying to connect to tcp://127.0.0.1:1")
+
+        s.handlers["register_worker_plugin"] = broadcast
+        await make(await open_here(c, None), GRAPH, "first")
+        assert len(set(names)) == 1
+        assert len(names) == 2
+        assert plugin_of(a).host.shards
+
+    run()
+
+
+@evo_cluster(providers=2)
+async def test_a_worker_that_went_before_it_was_checked_is_not_waited_for(
+    c: Any, s: Any, a: Any, b: Any, t: Any, monkeypatch: Any
+) -> None:
+    real, asked = s.handlers["identity"], []
+
+    async def identity(**keywords: Any) -> Any:
+        answer = real(**keywords)
+        if keywords.get("n_workers") == -1 and not asked:
+            asked.append(answer)
+            await b.close()  # and the list still has it
+        return answer
+
+    s.handlers["identity"] = identity
+    await make(await open_here(c, None), GRAPH, "first")
+    assert asked
+
+
+@evo_cluster()
+async def test_a_worker_that_stays_silent_is_named(c: Any, s: Any, a: Any, t: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("daskevo.cluster.deploying._PAUSES_S", (0.01,))
+    monkeypatch.setattr("daskevo_plugins.provider.serve", lambda *arguments: None)
+    with pytest.raises(ClusterError, match="did not answer while the repository was opened"):
+        await open_here(c, None)
 
 
 @evo_cluster(providers=2)
