@@ -21,13 +21,14 @@ BEST_MATCH = "best match"
 ids)."""
 
 FailureKind = Literal[
-    "build", "flatten", "error", "not finite", "time limit", "trainer lost", "repository", "cancelled"
+    "build", "flatten", "error", "not finite", "time limit", "problem", "trainer lost", "repository", "cancelled"
 ]
 """Why an evaluation failed.
 
 - ``build``: the problem could not build the candidate; ``flatten``: its model has no architecture graph.
-- ``error``: compiling, training or scoring raised; ``not finite``: the quality is NaN, infinite or missing.
+- ``error``: compiling, training or scoring raised; ``not finite``: the quality is NaN or infinite.
 - ``time limit``: the evaluation was past its limit.
+- ``problem``: no data, or `score` gave no such metric; no candidate is to blame.
 - ``trainer lost``: its trainer died under it more than once; ``repository``: it could not be inherited or stored.
 - ``cancelled``: somebody else cancelled its task.
 """

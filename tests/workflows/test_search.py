@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daskevo.errors import InvalidInput, RunError, RunFailed, RunMismatch, ScopeMismatch
+from daskevo.errors import InvalidInput, InvalidProblem, RunError, RunFailed, RunMismatch, ScopeMismatch
 from daskevo.runs import RunView
 from daskevo.search import AgedEvolution, Random, Request, Stop, View
 from daskevo_workflows import nas
@@ -190,7 +190,6 @@ def test_duplicates_reuse_the_score_and_an_exhausted_space_ends_the_run(
         ("raise", "error", "ValueError: does not train"),
         ("nan", "not finite", "nan"),
         ("inf", "not finite", "inf"),
-        ("missing", "not finite", "None"),
         ("build", "build", "ArithmeticError: no such model"),
         ("lambda", "flatten", "Lambda"),
         ("huge", "not finite", "1000000"),
@@ -232,6 +231,40 @@ def test_all_failing_ends_with_a_clear_message(repository: Any, tiny: Callable[.
     result = nas.Result(tmp_path / "run", repository)
     with pytest.raises(RunError, match="no evaluation"):
         result.best()
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("misnamed", r"'max val_accuracy', .* gave loss, validation_accuracy: did you mean 'max validation_accuracy'"),
+        ("no metrics", r"score\(\) of problem 'tiny' returned NoneType"),
+        ("no data", r"'tiny' has no data on trainer-[01]: .* FileNotFoundError: /nowhere"),
+        ("other data", r"'tiny' has no data on trainer-[01]: .* AttributeError"),
+    ],
+)
+def test_a_fault_of_the_problem_ends_the_run_at_once(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path, fault: str, said: str
+) -> None:
+    """Every candidate would fail alike: none but those that were under way is tried."""
+    problem = tiny(**WIDE, FAULTS=dict.fromkeys(WIDE["SECOND"], fault), DATA=fault)
+    with pytest.raises(InvalidProblem, match=said) as caught:
+        search(problem, repository, tmp_path, 10)
+    assert "use another folder" in str(caught.value)
+    assert "InvalidProblem" not in str(caught.value)
+    with RunView(tmp_path / "run") as view:
+        reports = view.reports()
+        assert view.sessions()[-1].ended == "error"
+    assert [report.failure.kind for report in reports] == ["problem"]
+    assert repository.verify().clean
+
+
+def test_a_problem_that_has_worked_is_not_given_up(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    problem = tiny(**WIDE, FAULTS=dict.fromkeys(WIDE["SECOND"], "misnamed later"), MARKS=str(marks))
+    result = search(problem, repository, tmp_path, 10)
+    assert result.stop[0] == "failures"
+    assert {report.failure.kind for report in result.reports if report.failure} == {"problem"}
 
 
 def test_a_strategy_that_asks_for_a_sequence_is_refused(
@@ -344,7 +377,7 @@ def test_another_run_in_the_folder(repository: Any, tiny: Callable[..., Path], t
     for options in ({"seed": 5}, {"transfer": False}, {"strategy": Random()}, {"freeze": "none"}, {"epochs": 3}):
         with pytest.raises(RunMismatch):
             search(problem, repository, tmp_path, 2, **options)
-    with pytest.raises(RunMismatch, match=r"problem\.content"):
+    with pytest.raises(RunMismatch, match="source has changed"):
         search(tiny(FIRST=(4, 8, 12)), repository, tmp_path, 2)
     # A larger budget is the same run.
     assert len(search(problem, repository, tmp_path, 4).reports) == 4

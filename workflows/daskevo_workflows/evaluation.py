@@ -6,6 +6,7 @@ failed report, not a failed task. A task that is run again after its put finds i
 
 from __future__ import annotations
 
+import difflib
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from daskevo.catalogue import Match
-from daskevo.errors import CannotFlatten, CannotRebuild, ClusterError, ModelExists, RepositoryError
+from daskevo.errors import (
+    CannotFlatten,
+    CannotRebuild,
+    ClusterError,
+    InvalidProblem,
+    ModelExists,
+    RepositoryError,
+    UnknownProblem,
+)
 from daskevo.search import BEST_MATCH, Failure, FailureKind, Report, Request
 from daskevo.types import JSON, Objective
 from daskevo_workflows.problems.protocol import Problem
@@ -115,7 +124,8 @@ def evaluate(assignment: Assignment, matches: Sequence[Match | None] | None = No
     except BaseException as error:  # noqa: BLE001 - user code may raise anything, SystemExit too, and the search goes on
         # Passed on, anything beyond Exception would end the worker, and say nothing.
         trace = "" if isinstance(error, Failed) else _trace(error)
-        failure = Failure(_kind(error), say_error(error)[:2_000] if trace else str(error), trace)
+        ours = isinstance(error, (Failed, InvalidProblem, UnknownProblem))  # said in full already
+        failure = Failure(_kind(error), str(error)[:2_000] if ours else say_error(error)[:2_000], trace)
         found = {"status": "failed", "failure": failure}
     report = {
         "number": request.number,
@@ -136,7 +146,7 @@ def _evaluate(assignment: Assignment, match: Match | None, progress: _Progress) 
         from daskevo.models import seeded
 
         problem = assignment.problem.load()
-        data = data_of(assignment.problem)
+        data = _data(assignment.problem, problem)
     _say(assignment.key, "ready")
     with seeded(assignment.seed):
         return _trained(assignment, problem, data, match, progress)
@@ -179,15 +189,11 @@ def _trained(
             callbacks=assignment.callbacks,
             cancelled=lambda: _cancelled(assignment.key),
         )
-        quality = assignment.objective.quality(metrics)
+        quality = _quality(assignment.objective, metrics)
         progress.fields.update(step=steps, metrics=finite(metrics))
         if quality is None:
-            found = _shown(metrics.get(assignment.objective.metric))
-            raise Failed(
-                "not finite",
-                f"the quality {assignment.objective.metric!r} is {found}, not a finite number; the metrics are "
-                f"{', '.join(sorted(map(str, metrics)))}",
-            )
+            found = _shown(metrics[assignment.objective.metric])
+            raise Failed("not finite", f"the quality {assignment.objective.metric!r} is {found}, not a finite number")
         extra = {"report": _put_report(progress), "candidate": request.candidate.to_json()}
         with progress.phase("put"):
             child.put(metrics=finite(metrics), step=steps, labels=list(assignment.labels), extra=extra)
@@ -202,6 +208,46 @@ def _build(problem: Problem, request: Request, progress: _Progress) -> Any:
             raise
         except BaseException as error:
             raise Failed("build", f"build() raised {say_error(error)}") from error
+
+
+def _data(reference: ProblemReference, problem: Problem) -> Any:
+    """Return the problem's data.
+
+    Raises
+    ------
+    InvalidProblem
+        If there is none to be had: no candidate would fare better.
+    """
+    try:
+        data = data_of(reference)
+        (_, _), (_, _) = data.train, data.validation
+    except Stopped:
+        raise
+    except BaseException as error:
+        raise InvalidProblem(
+            f"problem {problem.name!r} has no data on {_worker_name() or 'this process'}: data() must return "
+            f"Data(train=(x, y), validation=(x, y)), and there was {say_error(error)}"
+        ) from error
+    return data
+
+
+def _quality(objective: Objective, metrics: dict[str, Any]) -> float | None:
+    """Return the finite quality, or None.
+
+    Raises
+    ------
+    InvalidProblem
+        If there is no metric of that name: no candidate would fare better.
+    """
+    if objective.metric in metrics:
+        return objective.quality(metrics)
+    names = sorted(map(str, metrics))
+    meant = difflib.get_close_matches(objective.metric, names, 1)
+    to_do = f"did you mean '{objective.direction} {meant[0]}'?" if meant else "name one, or let score() return it"
+    raise InvalidProblem(
+        f"the objective is {str(objective)!r}, and neither score() nor training gave a metric {objective.metric!r}; "
+        f"they gave {', '.join(names) or 'none'}: {to_do}"
+    )
 
 
 def _note(child: Any, progress: _Progress) -> None:
@@ -306,6 +352,8 @@ def _shown(value: object) -> str:
 def _kind(error: BaseException) -> FailureKind:
     if isinstance(error, Failed):
         return error.kind
+    if isinstance(error, (InvalidProblem, UnknownProblem)):
+        return "problem"
     if isinstance(error, (CannotFlatten, CannotRebuild)):
         return "flatten"
     return "repository" if isinstance(error, (RepositoryError, ClusterError)) else "error"

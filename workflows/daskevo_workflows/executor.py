@@ -13,7 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from daskevo.errors import CannotFlatten, ClusterError, InvalidInput, ModelRetired, SchedulerUnreachable, UnknownModel
+from daskevo.errors import (
+    CannotFlatten,
+    ClusterError,
+    InvalidInput,
+    InvalidProblem,
+    ModelRetired,
+    SchedulerUnreachable,
+    UnknownModel,
+)
 from daskevo.runs import Book, RunRecord, identity, plan, share
 from daskevo.search import Report, Request, Stop, Strategy, View
 from daskevo_workflows.evaluation import (
@@ -112,6 +120,8 @@ class Executor:
         ------
         NoTrainer, SchedulerUnreachable
             If the cluster can't go on.
+        InvalidProblem
+            If the first evaluation to end has no data, or none of the objective's metric.
         KeyboardInterrupt
             What was on its way is cancelled, and pending in the record.
         """
@@ -315,6 +325,21 @@ class Executor:
             self._queue.appendleft(self.book.requests[number])
         self._sample_storage()
         self._tell_progress()
+        self._mind_problem(report)
+
+    def _mind_problem(self, report: Report) -> None:
+        """End the run if nothing can finish: every other candidate would fail alike.
+
+        A problem that has been seen to work goes on: then it is this candidate that `score` treats otherwise, or this
+        trainer that sees no data.
+        """
+        failure = report.failure
+        if failure is not None and failure.kind == "problem" and not self.book.counts["finished"]:
+            raise InvalidProblem(
+                f"{failure.message}\nNo candidate would fare better, so the run in {self.record.folder} has "
+                "been ended: mend the problem, and use another folder for the new run",
+                path=str(self.record.folder),
+            )
 
     def _change_labels(self) -> None:
         """Carry out the label changes in the record, in order: what is given comes before what is taken."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from daskevo.errors import InvalidProblem
 from daskevo_workflows.problems.protocol import Problem, optional_callbacks
 
 Callbacks = Sequence[Any] | Callable[[], Sequence[Any]]
@@ -69,6 +70,8 @@ def train(
     ------
     Stopped
         If `cancelled` said so.
+    InvalidProblem
+        If `score` gave no metrics.
     """
     with stopwatch.phase("compile"):
         problem.compile(model)
@@ -93,7 +96,13 @@ def train(
         stopwatch.seconds["training"] = total - first
     metrics: dict[str, Any] = {name: values[-1] for name, values in history.history.items() if values}
     with stopwatch.phase("scoring"):
-        metrics.update(problem.score(model, data))
+        scored = problem.score(model, data)
+    if not isinstance(scored, Mapping):
+        raise InvalidProblem(
+            f"score() of problem {problem.name!r} returned {type(scored).__name__}, not metrics by name: return a dict "
+            "such as {'val_accuracy': 0.9}"
+        )
+    metrics.update(scored)
     return metrics, clock.steps
 
 
