@@ -14,15 +14,12 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from daskevo.errors import RunFolderUnusable, RunMismatch
 from daskevo.types import JSON
 
 FORMAT = "daskevo run"
 VERSION = 1
-IDENTIFYING = ("problem", "space", "objective", "seed", "strategy", "policy")
-"""Parts of `run.json` that a resumed run must agree with; budgets and limits may change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,35 +162,6 @@ def locked(folder: Path) -> Iterator[None]:
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
         yield
-
-
-def check_identity(folder: Path, found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> None:
-    """See that a folder's run is the one asked for.
-
-    Raises
-    ------
-    RunMismatch
-        Naming each part that differs, with both values.
-    """
-    differences: dict[str, tuple[Any, Any]] = {}
-    for part in IDENTIFYING:
-        there, here = found.get(part), json.loads(json.dumps(asked.get(part)))
-        if isinstance(there, dict) and isinstance(here, dict):
-            for name in sorted(there.keys() | here.keys()):
-                if there.get(name) != here.get(name):
-                    differences[f"{part}.{name}"] = (there.get(name), here.get(name))
-        elif there != here:
-            differences[part] = (there, here)
-    if differences:
-        words = "; ".join(
-            f"{part}: {there!r:.80} there, {here!r:.80} here" for part, (there, here) in differences.items()
-        )
-        raise RunMismatch(
-            f"{folder} holds another run ({words}); use the same settings to resume it, or another "
-            "folder for a new run",
-            path=str(folder),
-            parts=sorted(differences),
-        )
 
 
 def check_repository(folder: Path, found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from daskevo.errors import CorruptRecord, RunFolderUnusable
 from daskevo.runs.book import LabelChange
 from daskevo.runs.folder import (
-    check_identity,
     check_repository,
     locked,
     new_info,
@@ -23,11 +22,12 @@ from daskevo.runs.folder import (
     read_info,
     write_info,
 )
+from daskevo.runs.mismatch import check_identity
 from daskevo.runs.planner import Unit
 from daskevo.runs.schema import FILE, TABLES, VERSION
 from daskevo.runs.view import RunView
 from daskevo.search import Report, Request
-from daskevo.types import JSON, ModelId
+from daskevo.types import JSON
 
 _Execute = Callable[..., sqlite3.Cursor]
 
@@ -40,7 +40,7 @@ class RunRecord(RunView):
     folder:
         The run's folder; made if it isn't there.
     identity:
-        What the run is (see :data:`daskevo.runs.folder.IDENTIFYING`).
+        What the run is (see :data:`daskevo.runs.mismatch.IDENTIFYING`).
     about:
         What is good to know about it, the repository it belongs to (see :class:`daskevo.runs.folder.RunInfo`).
 
@@ -173,13 +173,6 @@ class RunRecord(RunView):
                     "INSERT INTO labels (action, label, model_id) VALUES (?, ?, ?)",
                     (change.action, change.label, change.model_id),
                 )
-
-    def label_changes(self) -> list[tuple[int, LabelChange]]:
-        """Return the label changes still to be carried out, in order, with their numbers."""
-        return [
-            (number, LabelChange(action, label, ModelId(name)))
-            for number, action, label, name in self._rows("SELECT id, action, label, model_id FROM labels ORDER BY id")
-        ]
 
     def labels_changed(self, numbers: Sequence[int]) -> None:
         """Forget label changes that have been carried out."""

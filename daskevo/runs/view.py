@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from daskevo.errors import CorruptRecord, RunFolderUnusable
+from daskevo.runs.book import LabelChange
 from daskevo.runs.folder import RunInfo, read_info
 from daskevo.runs.schema import FILE
 from daskevo.search import Report, Request
-from daskevo.types import JSON
+from daskevo.types import JSON, ModelId
 
 
 class Event(NamedTuple):
@@ -165,6 +166,13 @@ class RunView:
     def runtime_s(self) -> float:
         """Seconds during which a process carried the run on, up to the last thing each recorded."""
         return sum(session.last - session.opened for session in self.sessions())
+
+    def label_changes(self) -> list[tuple[int, LabelChange]]:
+        """Return the label changes still to be carried out in the repository, in order, with their numbers."""
+        return [
+            (number, LabelChange(action, label, ModelId(name)))
+            for number, action, label, name in self._rows("SELECT id, action, label, model_id FROM labels ORDER BY id")
+        ]
 
     def state(self, name: str) -> JSON:
         """Return a stored state (``strategy``), or None."""

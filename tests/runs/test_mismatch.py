@@ -1,0 +1,74 @@
+"""What is said of a run that is not the one asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daskevo.errors import RunMismatch
+from daskevo.runs.mismatch import check_identity, differences
+
+THERE: dict[str, Any] = {
+    "problem": {"name": "digits", "kind": "name", "content": "abc", "settings": {}},
+    "space": {"name": "s", "choices": [["units", [4, 8]], ["skip", [False, True]]]},
+    "objective": "max q",
+    "seed": 0,
+    "strategy": {"name": "aged evolution", "settings": {"population": 12, "sample": 4}},
+    "policy": {"transfer": True, "freeze": "prefix", "control_share": 0.0, "epochs": 3, "batch_size": 32},
+}
+
+
+def said(**changes: Any) -> list[str]:
+    with pytest.raises(RunMismatch) as caught:
+        check_identity(Path("runs/x"), THERE, THERE | changes)
+    head, *parts, to_do = str(caught.value).splitlines()
+    assert head.startswith("runs/x holds another run")
+    assert "another folder" in to_do
+    assert len(caught.value.parts) == len(parts)
+    return [part.strip() for part in parts]
+
+
+def test_the_same_is_the_same_whatever_the_types() -> None:
+    check_identity(
+        Path("x"), THERE, THERE | {"space": {"name": "s", "choices": (("units", (4, 8)), ["skip", [False, True]])}}
+    )
+    assert differences(THERE, THERE | {"evaluations": 5}) == {}
+
+
+def test_each_part_is_said_with_both_values() -> None:
+    policy = {**THERE["policy"], "transfer": False, "control_share": 0.5}
+    strategy = {"name": "aged evolution", "settings": {"population": 50, "sample": 4, "beta": 2.0}}
+    assert said(seed=4, objective="min loss", policy=policy, strategy=strategy) == [
+        'objective: "max q" there, "min loss" here',
+        "seed: 0 there, 4 here",
+        "population: 12 there, 50 here",
+        "transfer: true there, false here",
+        "control share: 0.0 there, 0.5 here",
+        "beta: none there, 2.0 here",
+    ]
+
+
+def test_what_follows_from_another_problem_or_strategy_is_not_said_apart() -> None:
+    problem = {"name": "flights", "kind": "file", "content": "xyz", "settings": {"rows": 5}}
+    space = {"name": "t", "choices": [["layers", [1]]]}
+    policy = {**THERE["policy"], "epochs": 1}
+    strategy = {"name": "random", "settings": {"keep": 50}}
+    assert said(problem=problem, space=space, objective="max auc", policy=policy, strategy=strategy, seed=1) == [
+        'problem: "digits" there, "flights" here',
+        "seed: 0 there, 1 here",
+        'strategy: "aged evolution" there, "random" here',
+    ]
+
+
+def test_a_problem_that_has_changed_is_said_with_the_choices_that_have() -> None:
+    problem = {**THERE["problem"], "content": "abd"}
+    space = {"name": "s", "choices": [["units", [4, 8, 16]], ["skip", [False, True]], ["act", ["relu"] * 40]]}
+    first, *choices = said(problem=problem, space=space)
+    assert first == "problem: its source has changed since the run was begun"
+    assert choices[0] == "options of units: [4, 8] there, [4, 8, 16] here"
+    assert choices[-1].startswith('options of act: none there, ["relu", "relu"')
+    assert all(len(choice) < 220 for choice in choices)
+    swapped = {"name": "s", "choices": THERE["space"]["choices"][::-1]}
+    assert said(space=swapped) == ['order of the space: ["units", "skip"] there, ["skip", "units"] here']
