@@ -12,8 +12,10 @@ from daskevo_workflows import nas, problems
 
 
 def make_cluster(kind: str, folder: Path):
-    from dask_jobqueue import PBSCluster, SLURMCluster
-
+    try:
+        from dask_jobqueue import PBSCluster, SLURMCluster
+    except ModuleNotFoundError:
+        sys.exit(f"this example needs dask-jobqueue: {sys.executable} -m pip install dask-jobqueue")
     folder.mkdir(parents=True, exist_ok=True)
     scheduler_file = folder / "scheduler.json"
     provider = f"dask worker --scheduler-file {scheduler_file} --nthreads 4 --memory-limit 32GiB --resources provider=1"

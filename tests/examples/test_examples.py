@@ -51,6 +51,20 @@ def test_batch_script(kind: str, variable: str, tmp_path: Path) -> None:
     assert "--lifetime 110m --lifetime-stagger 4m" in script[trainers]
 
 
+def test_batch_script_without_dask_jobqueue_says_what_to_install(tmp_path: Path) -> None:
+    example = str(EXAMPLES / "04_batch_system.py")
+    code = f"import runpy, sys; sys.modules['dask_jobqueue'] = None; runpy.run_path({example!r}, run_name='__main__')"
+    ended = subprocess.run(
+        [sys.executable, "-c", code, "slurm", str(tmp_path), "0"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr == f"this example needs dask-jobqueue: {sys.executable} -m pip install dask-jobqueue\n"
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
 def test_examples_are_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 60
