@@ -178,6 +178,16 @@ def test_qualities_are_never_negated(make_run: Any) -> None:
     assert "smaller is better" in words
 
 
+def test_a_run_named_after_its_problem_says_it_once(make_run: Any) -> None:
+    def title(label: str) -> str:
+        run = replace(make_run(2, label=label), facts={"problem": "flights"})
+        return render([run], version="1").split("<title>")[1].split("</title>")[0]
+
+    assert title("flights") == "flights"
+    assert title("flights-seed0") == "flights-seed0"
+    assert title("mine") == "flights: mine"
+
+
 def test_the_same_runs_give_the_same_page(make_run: Any) -> None:
     assert render([make_run(20)], version="1") == render([make_run(20)], version="1")
 

@@ -99,7 +99,9 @@ def _title(runs: Sequence[RunSeries]) -> str:
     problem = plain(runs[0].facts.get("problem", runs[0].label), 80)
     if len(runs) == 2:
         return f"{problem}: {plain(runs[0].label, 60)} and {plain(runs[1].label, 60)}"
-    return f"{problem}: {plain(runs[0].label, 60)}"
+    label = plain(runs[0].label, 60)
+    # A run is often named after its problem, which need not be said twice.
+    return label if label.startswith(problem) else f"{problem}: {label}"
 
 
 def _subtitle(runs: Sequence[RunSeries]) -> str:
