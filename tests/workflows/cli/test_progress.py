@@ -71,12 +71,28 @@ def test_a_log_has_a_line_every_so_often_and_the_last_one() -> None:
         now = float(second)
         line(replace(HALF, finished=second % 10))
     line(replace(HALF, finished=10))
-    line(replace(HALF, finished=10))
+    now += PLAIN_EVERY_S
+    line(replace(HALF, finished=10, stored_bytes=1_000_000))  # what is stored is counted once more at the end
+    line.close()
     line.close()
     lines = stream.getvalue().splitlines()
     assert len(lines) == 4
     assert lines[-1].startswith("10/10")
+    assert "1 MB stored" in lines[-1]
     assert "left" not in lines[-1]
+
+
+def test_a_log_of_a_search_that_was_stopped_ends_with_where_it_was() -> None:
+    stream = io.StringIO()
+    line = ProgressLine("val_auc", stream, clock=lambda: 0.0)
+    line(replace(HALF, finished=6))
+    line(replace(HALF, finished=7))
+    line(replace(HALF, finished=7, left_s=60))
+    line.close()
+    assert [text[:5] for text in stream.getvalue().splitlines()] == [" 6/10", " 7/10"]
+    line(replace(HALF, finished=7, left_s=50))
+    line.close()
+    assert len(stream.getvalue().splitlines()) == 2
 
 
 def test_a_stream_without_utf8_gets_the_line_in_ascii() -> None:

@@ -58,29 +58,41 @@ class ProgressLine:
         self._clock = clock
         self._shown_at: float | None = None
         self._shown = ""
+        self._shown_counts: tuple[int, int] | None = None
+        self._last: Progress | None = None
 
     def __call__(self, progress: Progress) -> None:
-        line = say_progress(progress, self._metric)
+        self._last = progress
         if self._terminal:
+            line = say_progress(progress, self._metric)
             width = shutil.get_terminal_size().columns - 1
             self._write(f"\r\x1b[K{line if len(line) <= width else line[: width - 1] + '…'}")
-        elif line != self._shown and self._due(progress):
-            self._write(line + "\n")
-            self._shown_at = self._clock()
-        self._shown = line
+        elif progress.finished < progress.evaluations and self._due():
+            self._write_line(progress)
 
-    def _due(self, progress: Progress) -> bool:
-        return (
-            self._shown_at is None
-            or progress.finished >= progress.evaluations
-            or self._clock() - self._shown_at >= PLAIN_EVERY_S
-        )
+    def _due(self) -> bool:
+        return self._shown_at is None or self._clock() - self._shown_at >= PLAIN_EVERY_S
+
+    def _write_line(self, progress: Progress) -> None:
+        line = say_progress(progress, self._metric)
+        if line != self._shown:
+            self._write(line + "\n")
+        self._shown, self._shown_at = line, self._clock()
+        self._shown_counts = progress.finished, progress.failures
 
     def close(self) -> None:
-        """Leave the last line standing."""
-        if self._terminal and self._shown:
+        """Leave the last line standing.
+
+        Where there is no terminal it is written now: what is stored is known only when the search has ended, and the
+        line would stand there twice.
+        """
+        last, self._last = self._last, None
+        if last is None:
+            return
+        if self._terminal:
             self._write("\n")
-            self._shown = ""
+        elif self._shown_counts != (last.finished, last.failures):
+            self._write_line(last)
 
     def _write(self, text: str) -> None:
         try:
