@@ -12,6 +12,7 @@ pyproject.toml or the Python has changed. An interrupted set-up is begun again.
 
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -106,7 +107,10 @@ def main(arguments):
     if arguments == ["setup"]:
         print("daskevo is set up: {}".format(BIN / "daskevo"))
         return 0
-    return os.execv(str(BIN / "daskevo"), ["daskevo", *(arguments or MAIN_JOB)])
+    # Hints of daskevo say what was typed here.
+    typed = shlex.join(sys.orig_argv[: len(sys.orig_argv) - len(arguments)])
+    environment = {**os.environ, "DASKEVO_PROGRAM": typed, "DASKEVO_AGAIN": "" if arguments else typed}
+    return os.execve(str(BIN / "daskevo"), ["daskevo", *(arguments or MAIN_JOB)], environment)
 
 
 if __name__ == "__main__":

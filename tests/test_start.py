@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,21 @@ def test_help_names_the_commands() -> None:
     told = _start("--help")
     assert told.returncode == 0
     assert "python3 start.py test" in told.stdout
+
+
+def test_daskevo_learns_what_was_typed(tmp_path: Path) -> None:
+    """The environment is a stand-in that counts as set up, whose `daskevo` tells what it was given."""
+    start = runpy.run_path(str(START))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "daskevo-setup").write_text(start["wanted_stamp"](start["EXTRAS"]["run"]))
+    stand_in = tmp_path / "bin" / "daskevo"
+    stand_in.write_text('#!/bin/sh\necho "$DASKEVO_PROGRAM|$DASKEVO_AGAIN|$*"\n')
+    stand_in.chmod(0o755)
+    typed = f"{sys.executable} {START}"
+    told = _start("nas", "digits", DASKEVO_VENV=str(tmp_path))
+    assert told.stdout == f"{typed}||nas digits\n"
+    told = _start(DASKEVO_VENV=str(tmp_path))
+    assert told.stdout.startswith(f"{typed}|{typed}|nas flights ")
 
 
 def test_missing_ensurepip_is_said_with_its_remedy(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from daskevo.store.root import Root
 from daskevo_workflows.cli import main
 from daskevo_workflows.cli.group import Commands
 from daskevo_workflows.cli.places import default_run_folder, repository_root, root_for_run
+from daskevo_workflows.cli.typed import same_command
 
 ERRORS = [
     kind
@@ -113,7 +114,6 @@ def test_report_without_a_run_is_said(tmp_path: Path) -> None:
 
 
 def test_a_repository_is_found_in_a_runs_folder(tmp_path: Path) -> None:
-    assert repository_root(tmp_path) == tmp_path
     inside = tmp_path / "repository"
     inside.mkdir()
     (inside / "repository.json").touch()
@@ -121,6 +121,55 @@ def test_a_repository_is_found_in_a_runs_folder(tmp_path: Path) -> None:
     assert repository_root(inside) == inside
     (tmp_path / "repository.json").touch()
     assert repository_root(tmp_path) == tmp_path
+
+
+def test_a_folder_without_a_repository_is_said_with_what_it_is(tmp_path: Path) -> None:
+    def said(place: Path) -> str:
+        result = CliRunner().invoke(main, ["models", "ls", str(place)])
+        assert result.exit_code == 2
+        assert result.stderr.startswith("Error: RootUnusable: ")
+        return result.stderr
+
+    assert "it is empty" in said(tmp_path)
+    assert "there is no folder" in said(tmp_path / "nowhere")
+    (tmp_path / "thesis.tex").touch()
+    assert "is a file" in said(tmp_path / "thesis.tex")
+    assert "no repository.json, no run.json and no repository in it" in said(tmp_path)
+    for name in ("b", "a"):
+        run_with_root(tmp_path / name, tmp_path / name / "repository")
+    assert f"a folder of 2: {tmp_path / 'a'}, {tmp_path / 'b'}: name" in said(tmp_path)
+    shutil.rmtree(tmp_path / "a" / "repository")
+    assert f"belongs to the repository {tmp_path / 'a' / 'repository'}, which is not there" in said(tmp_path / "a")
+
+
+def test_commands_are_named_as_they_were_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By `dask evo` and by start.py too, in usage lines and in what to type next."""
+    told = []
+
+    @click.group("evo", cls=Commands)
+    def group() -> None: ...
+
+    @group.command()
+    @click.argument("words", nargs=-1, type=click.UNPROCESSED)
+    def nas(words: tuple[str, ...]) -> None:
+        told.append(same_command(Path("runs/a b")))
+
+    dask = click.Group("dask", {"evo": group})
+    group.main(["nas", "x y"], "daskevo", standalone_mode=False)
+    group.main(["nas", "--", "--run=z"], "daskevo", standalone_mode=False)
+    dask.main(["evo", "nas", "x"], "dask", standalone_mode=False)
+    monkeypatch.setenv("DASKEVO_PROGRAM", "python3 start.py")
+    group.main(["nas", "x"], standalone_mode=False)
+    assert "Usage: python3 start.py nas" in CliRunner().invoke(group, ["nas", "--bad"], prog_name=None).stderr
+    monkeypatch.setenv("DASKEVO_AGAIN", "python3 start.py")
+    group.main(["nas", "x"], standalone_mode=False)
+    assert told == [
+        "daskevo nas 'x y' --run 'runs/a b'",
+        "daskevo nas -- --run=z",
+        "dask evo nas x --run 'runs/a b'",
+        "python3 start.py nas x --run 'runs/a b'",
+        "python3 start.py",
+    ]
 
 
 def run_with_root(folder: Path, root: Path) -> None:

@@ -122,6 +122,13 @@ def test_a_model_that_is_not_there_is_said(root: Path, command: str, model: str,
     assert "\x1b" not in result.stderr
 
 
+def test_a_model_of_another_name_is_suggested_with_a_command(root: Path) -> None:
+    said = run("models", "show", root, "thirt").stderr
+    assert f"there is no model 'thirt' in {root}; did you mean third? These are there: evo models ls {root}" in said
+    assert f"evo models lineage {root} first" in run("models", "show", root, "first").stderr
+    assert "did you mean" not in run("models", "lineage", root, "zzz").stderr
+
+
 @pytest.mark.parametrize("name", ["third.h5", "nowhere/third.keras"])
 def test_a_place_that_cannot_take_the_export_is_said(root: Path, tmp_path: Path, name: str) -> None:
     result = run("models", "export", root, "third", tmp_path / name)

@@ -7,10 +7,18 @@ from typing import Any
 import click
 
 from daskevo.errors import DaskevoError
+from daskevo_workflows.cli.typed import keep_typed, program
 
 
 class Commands(click.Group):
     """A group that says an error's kind and message, what to do included, and leaves the traceback out."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> click.Context:
+        words = list(args)  # click takes them from the list as it reads them
+        name = info_name if parent is not None else program() or info_name
+        context = super().make_context(name, args, parent, **extra)
+        keep_typed(context, words)
+        return context
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from daskevo_workflows.cli.places import repository_root
+from daskevo_workflows.cli.typed import command
 
 if TYPE_CHECKING:
     from daskevo.ownership.model_record import ModelRecord
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
 ROOT = click.argument("root", type=click.Path(path_type=Path))
 MODEL = click.argument("model_id")
+CLOSE = 3
+"""Models that are suggested in place of one that is not there."""
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for programs.")
 
 
@@ -72,7 +77,8 @@ def show(root: Path, model_id: str, as_json: bool) -> None:
     from daskevo_workflows.words import plain, say_bytes, say_quality
 
     repository = _open(root)
-    record = repository.record(model_id)
+    with _named(repository, root, model_id):
+        record = repository.record(model_id)
     labels = repository.status(model_id).labels
     graph = ArchitectureGraph.from_json(record.graph)
     layers = [_layer(graph, number, record) for number in range(len(graph.layers))]
@@ -117,7 +123,8 @@ def lineage(root: Path, model_id: str, as_json: bool) -> None:
     from daskevo_workflows.words import say_bytes, say_quality, say_share
 
     repository = _open(root)
-    chain = [_entry(repository, record) for record in repository.lineage(model_id)]
+    with _named(repository, root, model_id):
+        chain = [_entry(repository, record) for record in repository.lineage(model_id)]
     shares = repository.contributors(model_id)
     whole = sum(share.nbytes for share in shares) or 1
     if as_json:
@@ -164,12 +171,15 @@ def export(root: Path, model_id: str, output: Path | None, overwrite: bool, prob
         raise InvalidInput(f"{path.parent} is no folder: make it, or name another place", path=str(path))
     if path.exists() and not overwrite:
         raise InvalidInput(f"{path} is there already: name another file, or add --overwrite", path=str(path))
+    repository = _open(root)
+    with _named(repository, root, model_id):
+        repository.record(model_id)  # before Keras is loaded, which takes seconds
     import_keras()
     if problem is not None:
         from daskevo_workflows.problems import load_problem
 
         load_problem(problem)
-    model = _open(root).load(model_id)
+    model = repository.load(model_id)
     try:
         model.save(path)
     except OSError as error:
@@ -182,6 +192,34 @@ def _open(root: Path) -> Repository:
 
     repository: Repository = daskevo.open(repository_root(root))
     return repository
+
+
+@contextlib.contextmanager
+def _named(repository: Repository, root: Path, model_id: str) -> Iterator[None]:
+    """Say how to find a model that is not there in words of the command line.
+
+    Raises
+    ------
+    UnknownModel, ModelRetired
+    """
+    from daskevo.errors import ModelRetired, UnknownModel
+
+    try:
+        yield
+    except UnknownModel as error:
+        names = [str(summary.model_id) for summary in repository.models()]
+        meant = difflib.get_close_matches(model_id, names, CLOSE) or [name for name in names if model_id in name]
+        guess = f"did you mean {' or '.join(meant[:CLOSE])}? " if meant else ""
+        raise UnknownModel(
+            f"there is no model {model_id!r} in {root}; {guess}These are there: {command('models', 'ls', root)}",
+            model_id=model_id,
+        ) from error
+    except ModelRetired as error:
+        raise ModelRetired(
+            f"{model_id!r} has been retired: its last label was released. Its lineage is still there: "
+            f"{command('models', 'lineage', root, model_id)}",
+            model_id=model_id,
+        ) from error
 
 
 def _rank_in_scope(summary: ModelSummary, objective: str | None) -> tuple[str, float, ModelSummary]:

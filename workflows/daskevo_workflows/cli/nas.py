@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ import click
 from daskevo_workflows.cli.interrupts import Interrupts, heard, put_off
 from daskevo_workflows.cli.lines import NAS_KEYS, print_json_line
 from daskevo_workflows.cli.places import default_run_folder, root_for_run
+from daskevo_workflows.cli.typed import same_command
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -179,8 +178,8 @@ def _say_result(result: Result, *, err: bool) -> None:
         click.echo(f"best model: {best}", err=err)
         click.echo(f"report:     {result.report()}", err=err)
     except (DaskevoError, OSError) as error:
-        # The search is over and recorded: what can't be written now can be asked for again.
-        click.echo(f"{error}; try again: daskevo models export {result.folder} MODEL, daskevo report", err=True)
+        # The search is over and recorded: what can't be written now is written when the command is given again.
+        click.echo(f"{error}\nThe same command tries again: {same_command(result.folder)}", err=True)
 
 
 def _strategy(options: dict[str, Any]) -> Strategy:
@@ -247,10 +246,4 @@ def _cluster(scheduler: str | None, workers: int | None) -> Iterator[Client]:
 
 
 def _how_to_go_on(folder: Path) -> str:
-    command = sys.argv[1:]
-    if not any(word == "--run" or word.startswith("--run=") for word in command):
-        command = [*command, "--run", str(folder)]
-    return (
-        "Stopped. Every finished evaluation is kept; to go on:\n"
-        f"    {shlex.join([os.path.basename(sys.argv[0]), *command])}"
-    )
+    return f"Stopped. Every finished evaluation is kept; to go on:\n    {same_command(folder)}"

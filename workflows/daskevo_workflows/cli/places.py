@@ -8,6 +8,12 @@ from pathlib import Path
 REPOSITORY = "repository"
 """Name of the repository's root in a run's folder, where no other root is named."""
 
+RUN = "run.json"
+"""The file that makes a folder the folder of a run."""
+
+SHOWN = 8
+"""Repositories that are named where one was asked for, at most."""
+
 DESCRIPTION = "repository.json"
 """The file that makes a folder the root of a repository."""
 
@@ -17,16 +23,46 @@ def repository_root(place: Path) -> Path:
 
     Raises
     ------
+    RootUnusable
+        If there is none, naming those that lie in the folder.
     RunFolderUnusable
         If the run's description can't be read.
     """
+    from daskevo.errors import RootUnusable
+
+    root = _root_at(place)
+    if root is None:
+        raise RootUnusable(f"{_say_no_root(place)}: name the root of a repository, or a run's folder", path=str(place))
+    if not (root / DESCRIPTION).exists():
+        raise RootUnusable(
+            f"the run in {place} belongs to the repository {root}, which is not there: name the folder where it is now",
+            path=str(root),
+        )
+    return root
+
+
+def _root_at(place: Path) -> Path | None:
     if (place / DESCRIPTION).exists():
         return place
-    recorded = recorded_root(place)
+    recorded = recorded_root(place) if place.is_dir() else None
     if recorded is not None:
         return recorded
     inside = place / REPOSITORY
-    return inside if (inside / DESCRIPTION).exists() else place
+    return inside if (inside / DESCRIPTION).exists() else None
+
+
+def _say_no_root(place: Path) -> str:
+    """Say what a place is that is no repository and no run with one."""
+    if not place.exists():
+        return f"there is no folder {place}"
+    if not place.is_dir():
+        return f"{place} is a file, not a folder"
+    below = [entry for entry in sorted(place.iterdir()) if any((entry / name).exists() for name in (DESCRIPTION, RUN))]
+    if below:
+        shown = ", ".join(str(entry) for entry in below[:SHOWN]) + (", ..." if len(below) > SHOWN else "")
+        return f"{place} is no repository, but a folder of {len(below)}: {shown}"
+    found = "is empty" if not any(place.iterdir()) else f"has no {DESCRIPTION}, no {RUN} and no {REPOSITORY} in it"
+    return f"{place} is no repository and no run: it {found}"
 
 
 def recorded_root(folder: Path) -> Path | None:

@@ -1,0 +1,44 @@
+"""What was typed to get here, so that hints name commands as this user types them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+PROGRAM = "DASKEVO_PROGRAM"
+"""Environment variable: how the program was called (shell text), where it is not by its own name; set by start.py."""
+
+AGAIN = "DASKEVO_AGAIN"
+"""Environment variable: the whole command that was typed (shell text), where its arguments are not those seen here."""
+
+_KEY = "daskevo_workflows.typed"
+
+
+def program() -> str | None:
+    """Return what the program was called by, as shell text; None: by its own name."""
+    return os.environ.get(PROGRAM)
+
+
+def keep_typed(context: click.Context, words: Sequence[str]) -> None:
+    """Remember the command that `context` was made for: its path and the words after it."""
+    context.meta[_KEY] = context.command_path, list(words)
+
+
+def command(*words: str | Path) -> str:
+    """Return a command of daskevo as shell text, by the name it goes by here: daskevo, dask evo, python3 start.py."""
+    path, _ = click.get_current_context().meta[_KEY]
+    return f"{path} {shlex.join(map(str, words))}"
+
+
+def same_command(folder: Path) -> str:
+    """Return what was typed as shell text, with the run's folder if it wasn't named."""
+    again = os.environ.get(AGAIN)
+    if again:
+        return again
+    _, words = click.get_current_context().meta[_KEY]
+    named = any(word == "--run" or word.startswith("--run=") for word in words)
+    return command(*words, *([] if named else ["--run", str(folder)]))
