@@ -36,7 +36,7 @@ ROOMS = {
 # Package of somebody else -> where it may be imported.
 KERAS = {
     "daskevo.models",
-    *(f"daskevo_workflows.{name}" for name in ("problems", "training", "refining", "evaluation")),
+    *(f"daskevo_workflows.{name}" for name in ("problems", "training", "refining", "evaluation", "bench")),
 }
 DISTRIBUTED = {"daskevo.cluster", "daskevo_plugins", "daskevo_workflows"}
 RESTRICTED = {
@@ -45,9 +45,10 @@ RESTRICTED = {
     "distributed": DISTRIBUTED,
     "dask": DISTRIBUTED,
     "zict": {"daskevo.store"},
+    "numba": {"daskevo.catalogue", "daskevo_workflows.bench"},
     "hypothesis": {"daskevo.testing"},
     "click": {"daskevo_workflows.cli"},
-    "matplotlib": {"daskevo_workflows.reports"},
+    "matplotlib": {"daskevo_workflows.reports", "daskevo_workflows.bench"},
     "pickle": set(),
     "cloudpickle": set(),
     "marshal": set(),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import click
 
+from daskevo_workflows.cli.bench import bench
 from daskevo_workflows.cli.group import Commands
 from daskevo_workflows.cli.models import models
 from daskevo_workflows.cli.nas import nas
@@ -26,5 +27,5 @@ def main() -> None:
     """Neural architecture search with transfer learning on Dask: train no prefix twice."""
 
 
-for _command in (nas, models, verify, report):
+for _command in (nas, models, verify, report, bench):
     main.add_command(_command)

@@ -1,0 +1,43 @@
+"""Where a benchmark ran: a figure without its machine says nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from daskevo_workflows.words import say_bytes, say_count
+
+
+def machine_line(packages: Iterable[str] = ()) -> str:
+    """Return one line: cores that this process may use, processor, memory, kernel, versions.
+
+    Parameters
+    ----------
+    packages:
+        Installed packages to name besides Python and daskevo; those that are absent are said to be.
+    """
+    cores = len(os.sched_getaffinity(0))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    hardware = f"{say_count(cores, 'core')} of {_processor()}, {say_bytes(memory)}, {platform.system()} "
+    names = ("daskevo", *packages)
+    return f"{hardware}{platform.release()}; Python {platform.python_version()}, " + ", ".join(map(_version, names))
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.machine()
+
+
+def _version(package: str) -> str:
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        return f"no {package}"

@@ -1,0 +1,51 @@
+"""`daskevo bench`: measure daskevo against its rivals on this machine; one subcommand per benchmark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from daskevo_workflows.cli.group import Commands
+
+if TYPE_CHECKING:
+    from daskevo_workflows.bench.outcome import Outcome
+
+Say = Callable[[str], None]
+"""Takes one line about what is measured now."""
+
+
+@click.group(cls=Commands)
+def bench() -> None:
+    """Measure daskevo against its rivals on this machine."""
+
+
+def measured(measure: Callable[[bool, Say], Outcome]) -> Callable[..., None]:
+    """Give a benchmark, a function of (quick, say), the options that all of them have."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON instead of tables.")
+    @click.option(
+        "--plot",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Write a plot too, as SVG or PNG by the file's suffix.",
+    )
+    @click.option("--quick", is_flag=True, help="Toy sizes, seconds: to see that it runs, not to measure.")
+    @wraps(measure)
+    def run(as_json: bool, plot: Path | None, quick: bool) -> None:
+        if plot is not None:
+            from daskevo_workflows.bench.plots import check_plot
+
+            check_plot(plot)
+        outcome = measure(quick, lambda line: click.echo(line, err=True))
+        if plot is not None:
+            from daskevo_workflows.bench.plots import save_plot
+
+            save_plot(outcome.draw, plot)
+        click.echo(json.dumps(outcome.value, allow_nan=False) if as_json else str(outcome))
+
+    return run
