@@ -23,6 +23,7 @@
     │   ├── RepositoryTaken                 another job has this repository open
     │   ├── ShardFenced                     the shard has another owner: this one stops serving it
     │   └── CorruptRecord                   a file that is not what was written: cut, damaged or hostile
+    │       └── ShardDamaged                a shard's records can't be read: restore its folder, others are served
     ├── ClusterError                        the Dask cluster can't do what was asked
     │   ├── SchedulerUnreachable
     │   ├── NotDeployed                     no daskevo plugins on this cluster or worker
@@ -157,6 +158,10 @@ class ShardFenced(RepositoryError):
 
 class CorruptRecord(RepositoryError):
     """A file that is not what was written: cut, damaged or hostile."""
+
+
+class ShardDamaged(CorruptRecord):
+    """The records of a shard can't be read, so nobody serves it: its folder must be restored; others are served."""
 
 
 class ClusterError(DaskevoError):

@@ -13,7 +13,7 @@ from typing import Any
 
 from daskevo.cluster.silence import Silence
 from daskevo.cluster.transport import NoAnswer, Transport, typed_error
-from daskevo.errors import CorruptRecord, DaskevoError, ShardUnavailable
+from daskevo.errors import DaskevoError, ShardDamaged, ShardFenced, ShardUnavailable
 from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.messages import Message
 from daskevo.ownership.replies import Reply, reply_from_wire
@@ -26,7 +26,7 @@ _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
 
 
-DAMAGED = f"{CorruptRecord.__name__}: "
+DAMAGED = f"{ShardDamaged.__name__}: "
 logger = logging.getLogger(__name__)
 
 
@@ -39,9 +39,9 @@ def damaged_shards(table: ShardTable) -> dict[int, str]:
     }
 
 
-def _typed(shard: int, trouble: str) -> DaskevoError:
+def _typed(shard: int, trouble: str, *, sent: bool) -> DaskevoError:
     kind, _, message = trouble.partition(": ")
-    return typed_error(kind, f"shard {shard} isn't served: {message}", {"shard": shard})
+    return typed_error(kind, f"shard {shard} isn't served: {message}", {"shard": shard, "sent": sent})
 
 
 class Directory:
@@ -107,18 +107,21 @@ class Directory:
         ------
         ShardUnavailable
             If no provider answered for the shard within `timeout_s` seconds.
+        ShardDamaged
+            At once, if its records can't be read; its fact `sent` says whether a provider may have had the message.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         found, pause, worker = "", _FIRST_PAUSE_S, None
         place = trouble = None
+        sent = False
         while (left := deadline - loop.time()) > 0:
             table = await self.table()
             place, trouble = table.places[shard], table.troubles.get(shard)
             if place is None:
                 found = trouble or "no provider serves it"
                 if trouble is not None and trouble.startswith(DAMAGED):
-                    raise _typed(shard, trouble)
+                    raise _typed(shard, trouble, sent=sent)
             else:
                 worker, address = place.name, place.address
                 if not patient:
@@ -128,8 +131,8 @@ class Directory:
                     value = await self._call(
                         address, method, timeout_s=min(left, call_timeout_s or left), shard=shard, **arguments
                     )
-                except NoAnswer as error:
-                    found = str(error)
+                except (NoAnswer, ShardFenced) as error:
+                    found, sent = str(error), True
                 else:
                     if value is not None:
                         return value
@@ -138,7 +141,7 @@ class Directory:
             pause = min(pause * 2, _LONGEST_PAUSE_S)
             await self.refresh()
         if place is None and trouble is not None:
-            raise _typed(shard, trouble)
+            raise _typed(shard, trouble, sent=sent)
         raise ShardUnavailable(
             f"shard {shard} gave no answer to {method!r} within {timeout_s:.1f} s: {found}; "
             "check that a worker with the resource 'provider' is running, then try again",

@@ -7,6 +7,7 @@ for a repair of a root.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
@@ -25,6 +26,7 @@ from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.state import Effects, Retirement
 from daskevo.store.pack import pack
 from daskevo.store.root import Root
+from daskevo.store.shard_state import damaged
 from daskevo.store.tiers import Tensors
 from daskevo.types import ModelId, Objective, Tick
 
@@ -107,7 +109,10 @@ class ShardHost:
                 try:
                     served = await self._open(number, generation, floor_of.get(number, Tick(0, 0)))
                     opened.append([number, served.epoch])
-                except DaskevoError as error:
+                except DaskevoError as found:
+                    error = found
+                    if isinstance(error, CorruptRecord) and self.root is not None:
+                        error = damaged(self.root.shard(number).path, error)
                     if not self._closed:
                         logger.warning("daskevo: %s can't open shard %d: %s", self.name, number, error)
                     failed.append([number, type(error).__name__, error.message])
@@ -290,7 +295,13 @@ class ShardHost:
     # -- served --------------------------------------------------------------------------------------------------------
 
     async def _with(self, shard: int, work: Callable[[ServedShard], Coroutine[Any, Any, Any]]) -> Any:
-        """Run work on a shard; None if it is not mine (any more)."""
+        """Run work on a shard; None if it is not mine: nothing was done.
+
+        Raises
+        ------
+        ShardFenced
+            If it turned out not to be mine any more: the last records may count or not.
+        """
         served = self.shards.get(shard)
         if served is None:
             return None
@@ -298,7 +309,7 @@ class ShardHost:
             return await work(served)
         except ShardFenced as error:
             self._fenced(served, error)
-            return None
+            raise
 
     async def ask(self, shard: int, messages: Sequence[Any]) -> list[Any] | None:
         """Carry out messages of one shard in order."""
@@ -380,7 +391,8 @@ class ShardHost:
                 await served.ask(messages)
                 return True
 
-            await self._with(number, work)
+            with contextlib.suppress(ShardFenced):
+                await self._with(number, work)
         return len(messages)
 
     async def forget_lost(self) -> int:

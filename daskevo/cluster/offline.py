@@ -22,8 +22,8 @@ from daskevo.cluster.directory import DAMAGED
 from daskevo.cluster.host import ShardHost
 from daskevo.cluster.serving import ServedShard, published, summary_of
 from daskevo.cluster.session import Caller, Session
-from daskevo.cluster.transport import answer, value_of
-from daskevo.errors import CorruptRecord, NotDeployed
+from daskevo.cluster.transport import answer, typed_error, value_of
+from daskevo.errors import CorruptRecord, NotDeployed, ShardDamaged
 from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.holders import ClientHolder
 from daskevo.ownership.records import Generation, record_from_json
@@ -32,6 +32,7 @@ from daskevo.ownership.table import Place, ShardTable
 from daskevo.store.lease import Holder, current_lease, take_lease
 from daskevo.store.root import Root
 from daskevo.store.shard_folder import read_shard
+from daskevo.store.shard_state import damaged
 from daskevo.store.tiers import DurableTensors
 from daskevo.types import JSON, Attempt, ModelId, Tick
 
@@ -129,7 +130,7 @@ class OfflineConnection:
             for number, served in enumerate(
                 threads.map(lambda number: _try_to_look_at(self.root, number, tensors), range(self.root.shards))
             ):
-                if isinstance(served, CorruptRecord):
+                if isinstance(served, ShardDamaged):
                     transport.troubles[number] = DAMAGED + served.message
                     continue
                 transport.host.take(served, {m: summary_of(r) for m, r in published(served.shard).items()})
@@ -157,11 +158,11 @@ def _locator(root: Root) -> Callable[[ModelId, Attempt], Path]:
     return lambda model_id, attempt: root.shard(shard_of(model_id, root.shards)).segment_path(model_id, attempt)
 
 
-def _try_to_look_at(root: Root, number: int, tensors: DurableTensors) -> ServedShard | CorruptRecord:
+def _try_to_look_at(root: Root, number: int, tensors: DurableTensors) -> ServedShard | ShardDamaged:
     try:
         return _look_at(root, number, tensors)
     except CorruptRecord as error:
-        return error
+        return damaged(root.shard(number).path, error)
 
 
 def _look_at(root: Root, number: int, tensors: DurableTensors) -> ServedShard:
@@ -175,6 +176,8 @@ def _look_at(root: Root, number: int, tensors: DurableTensors) -> ServedShard:
 
 def repair(root: Root, timeout_s: float) -> None:
     """Audit all shards of a root that nobody has open, under a generation of its own.
+
+    Damaged shards are left as they are, and nothing goes that only they could give a verdict on.
 
     Raises
     ------
@@ -199,8 +202,10 @@ async def _repair(root: Root, timeout_s: float) -> None:
     transport.host = host
     try:
         result = await host.open_shards(range(root.shards), lease.generation, [])
-        for _, kind, message in result["failed"]:
-            value_of({"error": [kind, message, {}]})
+        for number, kind, message in result["failed"]:
+            if kind != ShardDamaged.__name__:
+                raise typed_error(kind, message, {"shard": number})
+            transport.troubles[number] = DAMAGED + message
         await host.audit()
         await host.at_rest(_PATIENCE_S)
     finally:

@@ -22,6 +22,7 @@ from daskevo.errors import (
     PutFailed,
     PutUnknown,
     RepositoryError,
+    ShardDamaged,
 )
 from daskevo.graph import ArchitectureGraph
 from daskevo.ownership.messages import Abort, Drop, Put
@@ -144,6 +145,8 @@ async def put(
         Home answered neither: the coordinator settles it, `repository.status` tells.
     ModelExists
         The id is taken by a model that has been retired since.
+    ShardDamaged
+        The records of the id's home can't be read: nothing is visible, nothing leaks. Another id may have another home.
     """
     message = Put(record, dict.fromkeys(labels or (KEPT,), record.created))
     shard = await session.directory.shard_of(record.model_id)
@@ -162,6 +165,12 @@ async def put(
             await asyncio.shield(_finish(session, record, payload))
             return Stored(record)
         found = f"home refused it: {reply.reason}" if isinstance(reply, Refused) else f"home answered {reply}"
+    except ShardDamaged as error:
+        if not error.sent:
+            # Nobody can have heard of it: this attempt was never staged.
+            await asyncio.shield(give_back(session, record.model_id, record.attempt, reservation.owners))
+            raise
+        found, cause = str(error), error
     except DaskevoError as error:
         found, cause = str(error), error
     except BaseException:

@@ -37,6 +37,7 @@ from daskevo.ownership.shard import Shard
 from daskevo.ownership.state import Effects
 from daskevo.store.pack import Entry, parse_header, unpack
 from daskevo.store.shard_folder import ShardFolder
+from daskevo.store.shard_state import damaged
 from daskevo.store.tiers import DurableTensors, Tensors
 from daskevo.types import Attempt, ModelId, TensorSpec, Tick, VertexId
 
@@ -248,13 +249,16 @@ def open_shard(folder: ShardFolder | None, number: int, generation: int, floor: 
 
     Raises
     ------
-    ShardFenced, RepositoryTaken, CorruptRecord, RootUnusable
+    ShardFenced, RepositoryTaken, ShardDamaged, RootUnusable
         As :meth:`daskevo.store.shard_folder.ShardFolder.open` and :class:`daskevo.ownership.shard.Shard`.
     """
     if folder is None:
         return Shard(number, generation, floor=floor)
     opening = folder.open(generation)
-    shard = Shard(number, generation, [record_from_json(row) for row in opening.records], floor)
+    try:
+        shard = Shard(number, generation, [record_from_json(row) for row in opening.records], floor)
+    except CorruptRecord as error:
+        raise damaged(folder.path, error) from error
     folder.serve(record.to_json() for record in shard.head())
     return shard
 

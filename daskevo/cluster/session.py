@@ -20,6 +20,8 @@ from daskevo.errors import (
     ModelLost,
     ModelRetired,
     RepositoryError,
+    ShardDamaged,
+    ShardUnavailable,
     UnknownModel,
 )
 from daskevo.ownership.hashing import shard_of
@@ -172,10 +174,26 @@ class Session:
         Returns
         -------
         Models that held it, and those of them that had no other.
+
+        Raises
+        ------
+        ShardDamaged, ShardUnavailable
+            If a shard could not be asked, after all others were.
         """
         message = ReleaseLabel(label, await self.tick())
         shards = range((await self.directory.table()).shards)
-        replies = await asyncio.gather(*(self.directory.ask(shard, [message], self.timeout_s) for shard in shards))
+        results = await asyncio.gather(
+            *(self.directory.ask(shard, [message], self.timeout_s) for shard in shards), return_exceptions=True
+        )
+        replies = [result for result in results if not isinstance(result, BaseException)]
+        for error in (result for result in results if isinstance(result, BaseException)):
+            if not isinstance(error, (ShardDamaged, ShardUnavailable)):
+                raise error
+            raise type(error)(
+                f"{label!r} was released on {len(replies)} of {len(shards)} shards; release it again when the others "
+                f"are back: {error.message}",
+                **error.facts,
+            ) from error
         gone = [_expect(reply, message, LabelGone) for (reply,) in replies]
         found = [reply for reply in gone if isinstance(reply, LabelGone)]
         return (

@@ -66,7 +66,8 @@ async def verify(session: Session, *, repair: bool, read_tensors: bool = True) -
     Raises
     ------
     ShardUnavailable
-        If a provider gives no answer: no verdict without all shards.
+        If a provider gives no answer: no verdict without all shards. Damaged ones are named, and so is what can't
+        be known without them.
     """
     if repair:
         await session.directory.all("audit", timeout_s=CHECK_TIMEOUT_S)
@@ -103,4 +104,5 @@ async def _look(session: Session) -> tuple[list[ShardSnapshot], list[Difference]
     ]
     attempts = sorted({attempt for snapshot in snapshots for _, attempt in claims_of(snapshot)})
     over = await over_among(session, attempts)
-    return snapshots, differences(snapshots, over)
+    table = await session.directory.table()
+    return snapshots, differences(snapshots, over, unread=damaged_shards(table).keys(), shards=table.shards)

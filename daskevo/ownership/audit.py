@@ -10,10 +10,11 @@ Steps, per shard, beside all other work::
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.messages import Abort, Drop
 from daskevo.ownership.references import Claim, Segment
 from daskevo.ownership.replies import Reply, Verdict
@@ -22,6 +23,7 @@ from daskevo.types import Attempt, ModelId
 
 Kind = Literal[
     "damaged shard",  # its records can't be read: its models are not served
+    "not known",  # what only a damaged shard could tell
     "missing tensor",  # a published map names a tensor that is not stored
     "missing reference",  # a published map's bits are missing at an owner
     "missing file",  # a record names a segment file that is not there
@@ -100,12 +102,24 @@ def remedies(snapshot: ShardSnapshot, over: Container[Attempt], verdicts: Mappin
     return Remedies(tuple(drops), files)
 
 
-def differences(snapshots: Iterable[ShardSnapshot], over: Container[Attempt]) -> list[Difference]:
+def differences(
+    snapshots: Iterable[ShardSnapshot], over: Container[Attempt], *, unread: Collection[int] = (), shards: int = 1
+) -> list[Difference]:
     """Return everything that isn't as promised, over all shards of a repository at rest; nothing is changed.
 
-    What live attempts hold is not called a leftover. Models of shards that are not among the snapshots get no
-    verdict.
+    What live attempts hold is not called a leftover.
+
+    Parameters
+    ----------
+    snapshots
+        Of all shards that could be read.
+    unread
+        Shards that could not. What only they can tell is called "not known", never a difference: whether the tensors
+        that their models own are there, and whether references of their models are used.
+    shards
+        Number of shards of the repository.
     """
+    unknown = _Unknown(frozenset(unread), shards)
     views = list(snapshots)
     models = {view.model: view for snapshot in views for view in snapshot.models}
     staged = {(view.model, view.attempt) for snapshot in views for view in snapshot.staged}
@@ -117,6 +131,9 @@ def differences(snapshots: Iterable[ShardSnapshot], over: Container[Attempt]) ->
         if view.state != "published":
             continue
         for owner, numbers in view.uses.items():
+            if unknown.has(owner):
+                unknown.inherit(owner, view.model)
+                continue
             there = models[owner].alive if owner in models else frozenset()
             covered = bits.get((owner, (view.model, view.attempt)), frozenset())
             for kind, missing in (("missing tensor", numbers - there), ("missing reference", numbers - covered)):
@@ -130,6 +147,9 @@ def differences(snapshots: Iterable[ShardSnapshot], over: Container[Attempt]) ->
         else:
             unused = frozenset() if model == owner and (model, attempt) in staged else numbers
         if unused and attempt in over:
+            if model is not None and unknown.has(model):
+                unknown.refer(model)
+                continue
             words = f"{model or 'a reader'}, attempt {tuple(attempt)}, still refers to {sorted(unused)} of {owner}"
             found.append(Difference("leftover reference", model, words))
     for model, attempt in sorted(staged):
@@ -138,7 +158,47 @@ def differences(snapshots: Iterable[ShardSnapshot], over: Container[Attempt]) ->
             found.append(Difference("leftover staged", model, words))
     for snapshot in views:
         found += _file_differences(snapshot, over)
-    return found
+    return found + unknown.differences()
+
+
+class _Unknown:
+    """What can't be known because shards can't be read."""
+
+    def __init__(self, unread: frozenset[int], shards: int) -> None:
+        self._unread = unread
+        self._shards = shards
+        self._heirs: dict[int, dict[ModelId, None]] = {}
+        self._referrers: dict[int, dict[ModelId, None]] = {}
+
+    def has(self, model: ModelId) -> bool:
+        """Whether a model's home is one of them."""
+        return bool(self._unread) and shard_of(model, self._shards) in self._unread
+
+    def inherit(self, owner: ModelId, heir: ModelId) -> None:
+        """Note a published model that uses tensors of an owner there."""
+        self._heirs.setdefault(shard_of(owner, self._shards), {})[heir] = None
+
+    def refer(self, model: ModelId) -> None:
+        """Note a model of theirs that refers to tensors elsewhere, used or not."""
+        self._referrers.setdefault(shard_of(model, self._shards), {})[model] = None
+
+    def differences(self) -> list[Difference]:
+        """Return one for each shard and question."""
+        found = []
+        for noted, question in (
+            (self._heirs, "whether the tensors are there that {} inherited from it"),
+            (self._referrers, "whether what {} refer to is still used"),
+        ):
+            for shard, models in sorted(noted.items()):
+                words = question.format(_some(models))
+                found.append(Difference("not known", None, f"{words}, because shard {shard} can't be read"))
+        return found
+
+
+def _some(models: Iterable[ModelId]) -> str:
+    """Name models, not more than a few."""
+    names = sorted(models)
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _superfluous(bits: BitsView, answer: Reply | None) -> frozenset[int]:

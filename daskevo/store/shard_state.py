@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from daskevo.errors import CorruptRecord
+from daskevo.errors import CorruptRecord, ShardDamaged
 from daskevo.store.files import corrupt, dump_json, parse_json, read_small, replace_file
 from daskevo.store.journal_reader import JournalContent, read_journal
 
 FORMAT = 1
+_UNREADABLE = (errno.EIO, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP)
+"""Errors of one file, where the disk as a whole may well work."""
 SERVED = "served.json"
 """File of the root, there once all shards were served: from then on a shard without a state has lost it."""
 
@@ -33,9 +36,22 @@ def was_served(folder: Path) -> bool:
     return (folder.parent.parent / SERVED).exists() or (folder / "served").exists()
 
 
-def lost(folder: Path, found: str) -> CorruptRecord:
+def lost(folder: Path, found: str) -> ShardDamaged:
     """Return the error for a shard whose state is gone or damaged, with what can be done about it."""
-    return corrupt(folder, found, 0, _remedy(folder))
+    return damaged(folder, corrupt(folder, found, 0))
+
+
+def damaged(folder: Path, error: CorruptRecord) -> ShardDamaged:
+    """Return the error for a shard that can't be served because something in its folder is damaged."""
+    if isinstance(error, ShardDamaged):
+        return error
+    facts = error.facts
+    what = error.message.rstrip(".")
+    if {"path", "offset", "found"} <= facts.keys():
+        what = f"{facts['path']} is damaged at byte {facts['offset']}: {facts['found']}"
+    return ShardDamaged(
+        f"{what}. {_remedy(folder)}", shard=int(folder.name), folder=os.fspath(folder), path=facts.get("path")
+    )
 
 
 def _remedy(folder: Path) -> str:
@@ -66,8 +82,8 @@ def newest_state(folder: Path, shard: int, numbers: Iterable[int]) -> JournalCon
 
     Raises
     ------
-    CorruptRecord
-        If it is damaged, or there is none although the shard was served once.
+    ShardDamaged
+        If it is damaged or can't be read, or there is none although the shard was served once.
     FileNotFoundError
         If one has been removed meanwhile: there is a newer owner.
     """
@@ -75,7 +91,12 @@ def newest_state(folder: Path, shard: int, numbers: Iterable[int]) -> JournalCon
         try:
             content = read_journal(folder, shard, number)
         except CorruptRecord as error:
-            raise corrupt(error.path, error.found, error.offset, _remedy(folder)) from error
+            raise damaged(folder, error) from error
+        except OSError as error:
+            if error.errno not in _UNREADABLE:
+                raise
+            unreadable = corrupt(error.filename or folder, f"it can't be read ({error.strerror})", 0)
+            raise damaged(folder, unreadable) from error
         if content.complete:
             return content
     if was_served(folder):

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from daskevo.cluster.directory import CALL_TIMEOUT_S
 from daskevo.cluster.transport import NoAnswer, Transport, typed_error
-from daskevo.errors import CorruptRecord, DaskevoError, ShardUnavailable
+from daskevo.errors import DaskevoError, ShardDamaged, ShardUnavailable
 from daskevo.ownership.coordinator import Coordinator
 from daskevo.ownership.table import OpenShards, Place, ShardTable
 
@@ -68,7 +68,7 @@ class Assigner:
         ------
         ShardUnavailable
             If they aren't in time.
-        CorruptRecord, RootUnusable, ShardFenced, RepositoryTaken
+        ShardDamaged, RootUnusable, ShardFenced, RepositoryTaken
             The error with which a shard can't be opened.
         """
         self._troubles.clear()
@@ -90,7 +90,7 @@ class Assigner:
             raise typed_error(kind, f"shard {shard}: {message}", {"shard": shard})
 
     def _fatal(self) -> dict[int, tuple[str, str]]:
-        damage = CorruptRecord.__name__
+        damage = ShardDamaged.__name__
         return {shard: trouble for shard, trouble in self._troubles.items() if trouble[0] != damage}
 
     def table(self) -> ShardTable:
@@ -131,7 +131,7 @@ class Assigner:
             self._troubles[shard] = kind, message
             self.core.not_served(shard, place.name)
         self.changed()
-        return all(kind == CorruptRecord.__name__ for _, kind, _ in answer["failed"])
+        return all(kind == ShardDamaged.__name__ for _, kind, _ in answer["failed"])
 
     async def _have_closed(self, place: Place, shard: int) -> None:
         """A shard was given to another provider while this one opened it; manners only, the epoch fences it."""
