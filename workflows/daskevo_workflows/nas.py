@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import daskevo
-from daskevo.errors import InvalidInput, RunFailed
+from daskevo.errors import InvalidInput
 from daskevo.runs import Book, RunRecord
 from daskevo.search import AgedEvolution, Random, Strategy
 from daskevo.types import JSON, Objective
 from daskevo_workflows.executor import Executor, Settings
+from daskevo_workflows.identity import identity_of
 from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.progress import Progress
 from daskevo_workflows.refining import refine
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STRATEGIES", "Found", "Progress", "Result", "refine", "search"]
 
-STRATEGIES: Mapping[str, Callable[[], Strategy]] = {"random": Random, "evolution": AgedEvolution}
+STRATEGIES: Mapping[str, type[AgedEvolution] | type[Random]] = {"random": Random, "evolution": AgedEvolution}
 """Strategies by the word the command line knows them by, with their default settings."""
 
 
@@ -105,6 +106,8 @@ def search(
         If the cluster can't train.
     RunFailed
         If the run ended with nothing finished.
+    InvalidProblem
+        If the first evaluation to end has no data, or none of the objective's metric.
     KeyboardInterrupt
         After a stop in good order; the same call goes on later.
     """
@@ -118,22 +121,16 @@ def search(
     chosen = _strategy(strategy)
     repository = _with_objective(repository, goal)
     space = loaded.space()
-    identity: dict[str, JSON] = {
-        "problem": reference.to_json(),
-        "space": space.to_json(),
-        "objective": str(goal),
-        "seed": seed,
-        "strategy": {"name": chosen.name, "settings": chosen.settings},
-        "policy": {
-            "transfer": transfer,
-            "freeze": freeze
-            if isinstance(freeze, (str, int, float))
-            else getattr(freeze, "__qualname__", repr(freeze)),
-            "control_share": control_share,
-            "epochs": epochs or loaded.epochs,
-            "batch_size": loaded.batch_size,
-        },
-    }
+    identity = identity_of(
+        reference,
+        goal,
+        chosen,
+        seed=seed,
+        transfer=transfer,
+        freeze=freeze,
+        control_share=control_share,
+        epochs=epochs,
+    )
     record = RunRecord(run, identity, _about(repository))
     ended = "error"
     try:
@@ -183,13 +180,9 @@ def search(
         raise
     finally:
         record.close(ended)
-    if not book.counts["finished"] and stop[0] != "time limit":
-        raise RunFailed(
-            f"the run in {record.folder} ended with nothing finished: {stop[1]}",
-            path=str(record.folder),
-            reason=stop[0],
-        )
-    return Result(record.folder, repository, stop)
+    result = Result(record.folder, repository, stop)
+    result.check_finished()
+    return result
 
 
 def _check(

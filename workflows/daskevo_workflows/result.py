@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from daskevo.errors import RunError
+from daskevo.errors import RunError, RunFailed
 from daskevo.runs import Book, RunView
 from daskevo.search import Report
 from daskevo.types import JSON, ModelId, Objective
@@ -93,6 +93,25 @@ class Result:
         self._book.ask(self.requests)
         for report in self.reports:
             self._book.report(report)
+
+    def check_finished(self) -> None:
+        """See that the run came to something, unless it was its time that ended it.
+
+        Raises
+        ------
+        RunFailed
+        """
+        if not self._book.counts["finished"] and self.stop[0] != "time limit":
+            raise RunFailed(
+                f"the run in {self.folder} ended with nothing finished: {self.stop[1]}",
+                path=str(self.folder),
+                reason=self.stop[0],
+            )
+
+    @property
+    def last_report(self) -> float:
+        """When the last report came, in seconds since the epoch; 0 if none did."""
+        return max(self._times.values(), default=0.0)
 
     def best(self, k: int = 1) -> list[Found]:
         """Return the k best finished evaluations, best first; of equal ones the earlier leads.

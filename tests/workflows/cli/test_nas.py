@@ -107,13 +107,21 @@ def test_the_same_command_goes_on_to_exactly_the_budget(stopped: tuple[Path, Any
 
     again = nas("digits", "--evaluations", EVALUATIONS, "--workers", 1, "--seed", 3, "--run", folder, "--json")
     assert again.returncode == 0, again.stderr
-    assert json.loads(again.stdout)["best_model"] == line["best_model"]
-    assert finished(folder) == EVALUATIONS
+    assert json.loads(again.stdout) == line
+    assert f"Nothing left to do: {EVALUATIONS} of {EVALUATIONS} evaluations are finished." in again.stderr
+    assert f"--evaluations {2 * EVALUATIONS} --run '{folder}'" in again.stderr
+    assert "dashboard" not in again.stderr  # no cluster
+    assert (folder / "report.html").read_text("utf-8") == page
+    (folder / "best.keras").unlink()
+    once_more = nas("digits", "--evaluations", EVALUATIONS - 1, "--run", folder)
+    assert f"Nothing left to do: {EVALUATIONS} of {EVALUATIONS - 1}" in once_more.stdout
+    assert (folder / "best.keras").stat().st_size > 0
 
     other = nas("digits", "--evaluations", EVALUATIONS, "--workers", 1, "--seed", 4, "--run", folder)
     assert other.returncode == 2
     assert "RunMismatch" in other.stderr
     assert "seed: 3 there, 4 here" in other.stderr
+    assert "dashboard" not in other.stderr
     assert "Traceback" not in other.stderr
     assert finished(folder) == EVALUATIONS
 
@@ -134,12 +142,13 @@ def test_the_same_command_goes_on_to_exactly_the_budget(stopped: tuple[Path, Any
 )
 def test_bad_input_ends_with_code_2_and_what_to_do(words: list[str], error: str, tmp_path: Path) -> None:
     if "--run" not in words:
-        words = [*words, "--run", str(tmp_path / "run")]
+        words = [*words, "--run", str(tmp_path / "runs" / "run")]
     done = nas(*words)
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     assert done.stderr.startswith(f"Error: {error}: ")
     assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []  # nothing was run, nothing is left
 
 
 def test_a_problem_file_without_its_parts_is_said(tmp_path: Path) -> None:

@@ -5,22 +5,24 @@ from __future__ import annotations
 import contextlib
 import logging
 import signal
+import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from daskevo_workflows.cli.interrupts import Interrupts, heard, put_off
 from daskevo_workflows.cli.lines import NAS_KEYS, print_json_line
-from daskevo_workflows.cli.places import default_run_folder, root_for_run
-from daskevo_workflows.cli.typed import same_command
+from daskevo_workflows.cli.places import default_run_folder, root_for_run, run_folder
+from daskevo_workflows.cli.resuming import settle, why_ended
+from daskevo_workflows.cli.typed import command, same_command
 
 if TYPE_CHECKING:
     from distributed import Client
 
-    from daskevo.search import Strategy
     from daskevo_workflows.progress import Progress
     from daskevo_workflows.result import Result
 
@@ -35,6 +37,9 @@ SHOWN = 5
 
 UNDISTURBED = "daskevo_workflows.cli.undisturbed"
 """Preload of the workers of a local cluster."""
+
+SECONDS_TO_KNOCK = 3.0
+"""Longest wait for a scheduler's port before a client is left to try."""
 
 SECONDS = click.FloatRange(min=0, min_open=True)
 
@@ -90,65 +95,72 @@ def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> Non
     """Search architectures for PROBLEM: one that comes with daskevo, or the path of a Python file.
 
     Each candidate inherits and freezes the longest prefix that an earlier model has trained already, trains the
-    rest, and stores only what changed. The same command, started again, goes on where it stopped.
+    rest, and stores only what changed. The same command, started again, goes on where it stopped; a run that goes on
+    keeps its seed, strategy and policy where no option says otherwise.
     """
+    context = click.get_current_context()
+    given = {name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
     if folder is None:
         folder = default_run_folder(
             problem, options["seed"], transfer=not options["no_transfer"], freeze=options["freeze"]
         )
     with heard(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as interrupts:
         try:
-            word = _search(problem, folder, as_json, options, interrupts)
+            word = _search(problem, folder, as_json, options, given, interrupts)
         except KeyboardInterrupt:
             click.echo(_how_to_go_on(folder), err=True)
             sys.exit(INTERRUPTED)
     sys.exit(FAILED if word == "failures" else 0)
 
 
-def _search(problem: str, folder: Path, as_json: bool, options: dict[str, Any], interrupts: Interrupts) -> str:
+def _search(
+    problem: str,
+    folder: Path,
+    as_json: bool,
+    options: dict[str, Any],
+    given: Collection[str],
+    interrupts: Interrupts,
+) -> str:
     """Search, say and keep what was found; return the word for why it ended."""
     import daskevo
-    from daskevo.runs.folder import prepare_folder
+    from daskevo.runs.folder import read_info
     from daskevo.types import Objective
     from daskevo_workflows.cli.progress import ProgressLine
     from daskevo_workflows.nas import search
     from daskevo_workflows.problems import refer
     from daskevo_workflows.quiet import import_keras
+    from daskevo_workflows.result import Result
 
-    # What can be refused without a cluster is refused before one is started.
+    # What can be refused, or needs no work, is told without a cluster: starting one takes longer than all of it.
     reference = refer(problem)
     loaded = reference.load()
-    strategy = _strategy(options)
-    prepare_folder(folder)
+    info = read_info(folder)
     root = root_for_run(folder, options["root"])
+    settings = settle(folder, info, reference, options, given)
+    stop = None if info is None else why_ended(folder, options["evaluations"])
+    if stop is not None:
+        return _say_nothing_left(problem, Result(folder, daskevo.open(root, settings.scope), stop), as_json, options)
     line = ProgressLine(Objective.parse(loaded.objective).metric)
 
     def progress(now: Progress) -> None:
         interrupts.check()
         line(now)
 
-    with _cluster(options["scheduler"], options["workers"]) as client:
+    with run_folder(folder), _cluster(options["scheduler"], options["workers"]) as client:
         click.echo(f"run: {folder}   dashboard: {client.dashboard_link}", err=True)
-        repository = daskevo.open(
-            root,
-            options["scope"] or loaded.name,
-            client=client,
-            objective=loaded.objective,
-        )
+        repository = daskevo.open(root, settings.scope, client=client, objective=loaded.objective)
         with contextlib.closing(line):
             import_keras()
             result = search(
                 reference,
-                strategy,
+                settings.strategy,
                 repository=repository,
                 evaluations=options["evaluations"],
                 run=folder,
-                seed=options["seed"],
-                transfer=not options["no_transfer"],
-                freeze=options["freeze"],
                 time_limit_s=options["time_limit"],
                 evaluation_limit_s=options["evaluation_limit"],
                 on_progress=progress,
+                **settings.search_options(),
             )
         _say_result(result, err=as_json)
     if as_json:
@@ -156,9 +168,30 @@ def _search(problem: str, folder: Path, as_json: bool, options: dict[str, Any], 
     return result.stop[0]
 
 
-def _say_result(result: Result, *, err: bool) -> None:
-    """Say what was found, and keep it: the report, and the best model as a `.keras` file."""
+def _say_nothing_left(problem: str, result: Result, as_json: bool, options: dict[str, Any]) -> str:
+    """Say of a run that has ended what it found, and how to have more of it."""
+    finished, asked = result.summary()["evaluations"], options["evaluations"]
+    result.check_finished()
+    click.echo(f"Nothing left to do: {finished} of {asked} evaluations are finished.", err=as_json)
+    _say_result(result, err=as_json, since=result.last_report)
+    if result.stop[0] == "finished":
+        more = command("nas", problem, "--evaluations", str(2 * max(finished, asked)), "--run", result.folder)
+        click.echo(f"For more evaluations, ask for a higher number:\n    {more}", err=as_json)
+    if as_json:
+        print_json_line(NAS_KEYS, result.summary())
+    return result.stop[0]
+
+
+def _say_result(result: Result, *, err: bool, since: float | None = None) -> None:
+    """Say what was found, and keep it: the report, and the best model as a `.keras` file.
+
+    Parameters
+    ----------
+    since:
+        What was written after this moment, in seconds since the epoch, is not written again; None: it is.
+    """
     from daskevo.errors import DaskevoError
+    from daskevo_workflows.quiet import import_keras
     from daskevo_workflows.words import plain, say_count, say_quality, say_seconds
 
     summary = result.summary()
@@ -172,26 +205,20 @@ def _say_result(result: Result, *, err: bool) -> None:
         return
     for place, found in enumerate(result.best(SHOWN), start=1):
         click.echo(f"  {place}. {result.objective.metric} {say_quality(found.quality)}  {found.model_id}", err=err)
-    best = result.folder / "best.keras"
+    best, report = result.folder / "best.keras", result.folder / "report.html"
     try:
-        result.best(1)[0].model.save(best)
+        if not _is_newer(best, since):
+            import_keras()
+            result.best(1)[0].model.save(best)
         click.echo(f"best model: {best}", err=err)
-        click.echo(f"report:     {result.report()}", err=err)
+        click.echo(f"report:     {report if _is_newer(report, since) else result.report()}", err=err)
     except (DaskevoError, OSError) as error:
         # The search is over and recorded: what can't be written now is written when the command is given again.
         click.echo(f"{error}\nThe same command tries again: {same_command(result.folder)}", err=True)
 
 
-def _strategy(options: dict[str, Any]) -> Strategy:
-    from daskevo.errors import InvalidInput
-    from daskevo.search import AgedEvolution, Random
-
-    settings = {name: options[name] for name in ("population", "sample") if options[name] is not None}
-    if options["strategy"] == "evolution":
-        return AgedEvolution(**settings)
-    if settings:
-        raise InvalidInput(f"--{' and --'.join(settings)} are for evolution: leave them out, or leave --strategy out")
-    return Random()
+def _is_newer(path: Path, since: float | None) -> bool:
+    return since is not None and path.exists() and path.stat().st_mtime > since
 
 
 @contextlib.contextmanager
@@ -230,10 +257,9 @@ def _cluster(scheduler: str | None, workers: int | None) -> Iterator[Client]:
     if workers is not None:
         raise InvalidInput("--workers is for a local cluster: the scheduler's cluster has the trainers that it has")
     from distributed import Client
-    from distributed.comm.addressing import get_address_host_port
 
     try:
-        get_address_host_port(scheduler)  # a client of an address that is none tries for half a minute to be closed
+        _knock(scheduler)
         client = Client(scheduler, timeout="15s", set_as_default=False)
     except (OSError, ValueError) as error:
         raise SchedulerUnreachable(
@@ -243,6 +269,22 @@ def _cluster(scheduler: str | None, workers: int | None) -> Iterator[Client]:
         ) from error
     with client:
         yield client
+
+
+def _knock(scheduler: str) -> None:
+    """See at once what a client finds out only when its time is over: an address that is none, or a closed port.
+
+    Raises
+    ------
+    OSError, ValueError
+    """
+    from distributed.comm.addressing import get_address_host_port, parse_address
+
+    host, port = get_address_host_port(scheduler)
+    if parse_address(scheduler)[0] in ("tcp", "tls"):
+        # A host that doesn't answer is left to the client, which waits longer.
+        with contextlib.suppress(TimeoutError), socket.create_connection((host, port), timeout=SECONDS_TO_KNOCK):
+            pass
 
 
 def _how_to_go_on(folder: Path) -> str:

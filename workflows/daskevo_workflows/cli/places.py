@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 REPOSITORY = "repository"
@@ -124,6 +126,27 @@ def _repository_id(root: Path) -> str | None:
     from daskevo.store.root import Root
 
     return Root.open(root).repository_id if (root / DESCRIPTION).exists() else None
+
+
+@contextlib.contextmanager
+def run_folder(folder: Path) -> Iterator[None]:
+    """Make a run's folder, and take it away again if nothing has come into it.
+
+    Raises
+    ------
+    RunFolderUnusable
+        If it can't be written.
+    """
+    from daskevo.runs.folder import prepare_folder
+
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        prepare_folder(folder)
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # the first that something lies in
+            for path in made:
+                path.rmdir()
 
 
 def default_run_folder(problem: str, seed: int, *, transfer: bool, freeze: str) -> Path:

@@ -1,0 +1,145 @@
+"""What a run that is there is taken up with, and what is said of it, without a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from daskevo.errors import RunMismatch
+from daskevo.runs import LabelChange, RunRecord
+from daskevo.runs.folder import read_info
+from daskevo.search import AgedEvolution, Failure, Random, Report, Request
+from daskevo.space import Candidate
+from daskevo.store.root import Root
+from daskevo.types import ModelId, Objective
+from daskevo_workflows.cli import main
+from daskevo_workflows.cli.resuming import settle, why_ended
+from daskevo_workflows.identity import identity_of
+from daskevo_workflows.problems import refer
+
+TYPED: dict[str, Any] = {
+    "strategy": "evolution",
+    "population": None,
+    "sample": None,
+    "seed": 0,
+    "no_transfer": False,
+    "freeze": "prefix",
+    "scope": None,
+}
+MakeRun = Callable[..., RunRecord]
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> MakeRun:
+    """Begins a run of the digits in tmp_path / "run", to be written and closed by the test."""
+
+    def make(strategy: Any = None, **settings: Any) -> RunRecord:
+        policy = {"seed": 3, "transfer": True, "freeze": "prefix", "control_share": 0.0, "epochs": None} | settings
+        strategy = strategy or AgedEvolution(12, 4)
+        identity = identity_of(refer("digits"), Objective.parse("max val_accuracy"), strategy, **policy)
+        root = tmp_path / "run" / "repository"
+        about = {"repository": str(root), "repository_id": Root.create(root, shards=2).repository_id, "scope": "mine"}
+        return RunRecord(tmp_path / "run", identity, about)
+
+    return make
+
+
+def report(record: RunRecord, number: int, labels: tuple[LabelChange, ...] = (), **fields: Any) -> None:
+    name = ModelId(f"m{number}")
+    record.asked([Request(number, name, Candidate((number,)))], None)
+    record.reported(Report(number, name, **{"status": "finished", "quality": 0.5} | fields), None, labels)
+
+
+def nas(*words: str) -> Result:
+    return CliRunner().invoke(main, ["nas", *words])
+
+
+def test_a_run_goes_on_with_its_own_settings(begin: MakeRun, tmp_path: Path) -> None:
+    begin(transfer=False, freeze=0.5, control_share=0.25, epochs=7).close()
+    folder = tmp_path / "run"
+    found = settle(folder, read_info(folder), refer("digits"), TYPED, ())
+    assert found.strategy.settings == AgedEvolution(12, 4).settings
+    assert found.search_options() == {
+        "seed": 3,
+        "transfer": False,
+        "freeze": 0.5,
+        "control_share": 0.25,
+        "epochs": 7,
+    }
+    assert found.scope == "mine"
+    typed = TYPED | {"population": 12, "seed": 3, "no_transfer": True}
+    settle(folder, read_info(folder), refer("digits"), typed, ("population", "seed", "no_transfer"))
+
+
+def test_a_random_search_goes_on_as_one(begin: MakeRun, tmp_path: Path) -> None:
+    begin(Random(keep=7)).close()
+    folder = tmp_path / "run"
+    assert settle(folder, read_info(folder), refer("digits"), TYPED, ()).strategy.settings == {"keep": 7}
+    with pytest.raises(RunMismatch, match='strategy: "random" there, "aged evolution" here'):
+        settle(folder, read_info(folder), refer("digits"), TYPED, ("strategy",))
+
+
+@pytest.mark.parametrize("what", ["strategy", "freeze"])
+def test_what_only_python_can_take_up_is_said(begin: MakeRun, tmp_path: Path, what: str) -> None:
+    class Mine(Random):
+        name = "mine"
+
+    begin(Mine() if what == "strategy" else None, **({"freeze": len} if what == "freeze" else {})).close()
+    result = nas("digits", "--run", str(tmp_path / "run"))
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: RunMismatch: ")
+    assert "from Python" in result.stderr
+
+
+def test_another_run_is_refused_with_what_differs(begin: MakeRun, tmp_path: Path) -> None:
+    begin().close()
+    result = nas("digits", "--run", str(tmp_path / "run"), "--seed", "4", "--population", "50", "--no-transfer")
+    assert result.exit_code == 2
+    assert [line.strip() for line in result.stderr.splitlines()[1:4]] == [
+        "seed: 3 there, 4 here",
+        "population: 12 there, 50 here",
+        "transfer: true there, false here",
+    ]
+    assert "Without --no-transfer, --seed, --population it goes on with its own" in result.stderr
+    other = nas("flights", "--run", str(tmp_path / "run"))
+    assert 'problem: "digits" there, "flights" here' in other.stderr
+
+
+def test_nothing_is_left_when_the_evaluations_are_finished(begin: MakeRun, tmp_path: Path) -> None:
+    record = begin()
+    for number in range(3):
+        report(record, number)
+    record.close("finished")
+    assert why_ended(tmp_path / "run", 3) == ("finished", "3 evaluations finished")
+    assert why_ended(tmp_path / "run", 4) is None
+
+
+def test_labels_to_be_changed_are_something_left(begin: MakeRun, tmp_path: Path) -> None:
+    record = begin()
+    report(record, 0, (LabelChange("release", "population:x", ModelId("m0")),))
+    record.close("killed")
+    assert why_ended(tmp_path / "run", 1) is None
+
+
+def test_a_space_without_more_has_nothing_left_for_any_number(begin: MakeRun, tmp_path: Path) -> None:
+    record = begin()
+    report(record, 0)
+    record.event("exhausted", "all 8 candidates have been asked for")
+    record.close("exhausted")
+    assert why_ended(tmp_path / "run", 100) == ("exhausted", "all 8 candidates have been asked for")
+
+
+def test_a_run_that_failed_says_so_again(begin: MakeRun, tmp_path: Path) -> None:
+    record = begin()
+    for number in range(20):
+        report(record, number, status="failed", quality=None, failure=Failure("error", "ValueError: no"))
+    record.close("failures")
+    result = nas("digits", "--run", str(tmp_path / "run"), "--evaluations", "5")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: RunFailed: ")
+    assert "the last failure: ValueError: no" in result.stderr
+    assert why_ended(tmp_path / "run", 21) is None  # more failures are allowed

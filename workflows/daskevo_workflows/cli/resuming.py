@@ -1,0 +1,181 @@
+"""A run that is there already: what it is taken up with, whether it is the one asked for, whether anything is left.
+
+All of it is read from the run's record, before a cluster is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from daskevo.runs import RunInfo
+    from daskevo.search import Strategy
+    from daskevo_workflows.problems import ProblemReference
+
+FLAGS: Mapping[str, str] = {
+    "seed": "--seed",
+    "strategy.name": "--strategy",
+    "strategy.settings.population": "--population",
+    "strategy.settings.sample": "--sample",
+    "policy.transfer": "--no-transfer",
+    "policy.freeze": "--freeze",
+}
+"""Part of a run's identity -> the option that sets it."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a search is called with, beside its problem and limits (see :func:`daskevo_workflows.nas.search`)."""
+
+    strategy: Strategy
+    seed: int
+    transfer: bool
+    freeze: str | float
+    control_share: float
+    epochs: int | None
+    scope: str
+
+    def search_options(self) -> dict[str, Any]:
+        """Return the keyword arguments of the search that are part of a run's identity."""
+        names = ("seed", "transfer", "freeze", "control_share", "epochs")
+        return {name: getattr(self, name) for name in names}
+
+
+def settle(
+    folder: Path,
+    info: RunInfo | None,
+    reference: ProblemReference,
+    options: Mapping[str, Any],
+    given: Collection[str],
+) -> Settings:
+    """Return the settings of a new run, or of the one in the folder: its own where no option was given.
+
+    Parameters
+    ----------
+    options:
+        Of the command, with their defaults.
+    given:
+        Names of those that were typed.
+
+    Raises
+    ------
+    RunMismatch
+        If the folder holds another run than what was typed, or one that only Python can take up.
+    """
+    from daskevo.errors import RunMismatch
+    from daskevo.runs.mismatch import check_identity
+    from daskevo.types import Objective
+    from daskevo_workflows.identity import identity_of
+
+    loaded = reference.load()
+    if info is None:
+        return Settings(
+            _strategy(options),
+            options["seed"],
+            not options["no_transfer"],
+            options["freeze"],
+            0.0,
+            None,
+            options["scope"] or loaded.name,
+        )
+    policy: Mapping[str, Any] = _mapping(info.identity.get("policy"))
+    freeze = options["freeze"] if "freeze" in given else policy.get("freeze", options["freeze"])
+    if freeze not in ("prefix", "none") and type(freeze) not in (int, float):
+        raise _begun_in_python(folder, f"a policy of its own to freeze ({freeze})")
+    settings = Settings(
+        _recorded_strategy(folder, _mapping(info.identity.get("strategy")), options, given),
+        options["seed"] if "seed" in given else info.identity.get("seed", options["seed"]),
+        not options["no_transfer"] if "no_transfer" in given else policy.get("transfer", True),
+        freeze,
+        policy.get("control_share", 0.0),
+        policy.get("epochs"),
+        str(options["scope"] or info.about.get("scope") or loaded.name),
+    )
+    objective = Objective.parse(loaded.objective)
+    try:
+        check_identity(
+            folder,
+            info.identity,
+            identity_of(reference, objective, settings.strategy, **settings.search_options()),
+        )
+    except RunMismatch as error:
+        flags = [FLAGS[part] for part in error.parts if part in FLAGS]
+        own = f". Without {', '.join(flags)} it goes on with its own" if flags else ""
+        raise RunMismatch(f"{error.message}{own}", **error.facts) from error
+    return settings
+
+
+def why_ended(folder: Path, evaluations: int) -> tuple[str, str] | None:
+    """Return why a run has nothing left to do, as a word and a sentence; None if it has.
+
+    Raises
+    ------
+    RunFolderUnusable, CorruptRecord
+        If its record can't be read.
+    """
+    from daskevo.runs import Book, RunView
+    from daskevo.types import Objective
+
+    with RunView(folder) as view:
+        if view.label_changes():
+            return None  # decided, and still to be carried out in the repository
+        book = Book(Objective.parse(str(view.info.identity["objective"])), evaluations, view.info.label)
+        book.ask(view.requests())
+        for report in view.reports():
+            book.report(report)
+        stop, sessions, exhausted = book.stop_reason(), view.sessions(), view.events("exhausted")
+    if stop is None and sessions and sessions[-1].ended == "exhausted":
+        return "exhausted", exhausted[-1].message if exhausted else "the space has no more candidates"
+    return stop
+
+
+def _strategy(options: Mapping[str, Any]) -> Strategy:
+    from daskevo_workflows.nas import STRATEGIES
+
+    return STRATEGIES[options["strategy"]](**_own_settings(options, options["strategy"]))
+
+
+def _recorded_strategy(
+    folder: Path, recorded: Mapping[str, Any], options: Mapping[str, Any], given: Collection[str]
+) -> Strategy:
+    from daskevo_workflows.nas import STRATEGIES
+
+    words = {kind.name: word for word, kind in STRATEGIES.items()}
+    word = words.get(recorded.get("name", ""))
+    if "strategy" in given and options["strategy"] != word:
+        return _strategy(options)  # another one than the run's, which the comparison will say
+    if word is None:
+        raise _begun_in_python(folder, f"the strategy {recorded.get('name')!r}")
+    try:
+        return STRATEGIES[word](**{**_mapping(recorded.get("settings")), **_own_settings(options, word)})
+    except TypeError as error:
+        raise _begun_in_python(folder, f"settings of {recorded.get('name')!r} that are not known here") from error
+
+
+def _own_settings(options: Mapping[str, Any], word: str) -> dict[str, Any]:
+    from daskevo.errors import InvalidInput
+
+    settings = {name: options[name] for name in ("population", "sample") if options[name] is not None}
+    if settings and word != "evolution":
+        raise InvalidInput(
+            f"--{' and --'.join(settings)} are for evolution, and the strategy is {word}: leave them out"
+        )
+    return settings
+
+
+def _begun_in_python(folder: Path, what: str) -> Exception:
+    from daskevo.errors import RunMismatch
+
+    return RunMismatch(
+        f"the run in {folder} was begun with {what}, which the command line does not have: go on with it from Python "
+        "(daskevo_workflows.nas.search), or use another folder for a new run",
+        path=str(folder),
+        parts=[],
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
