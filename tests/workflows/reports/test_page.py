@@ -14,6 +14,7 @@ import pytest
 
 from daskevo.errors import InvalidInput, RunFolderUnusable
 from daskevo.types import Objective
+from daskevo_workflows.reports.figures.phases import phases
 from daskevo_workflows.reports.page import render, write
 from daskevo_workflows.reports.series import Happening
 
@@ -176,6 +177,20 @@ def test_qualities_are_never_negated(make_run: Any) -> None:
     best = min(e.quality for e in make_run(30, objective="min val_loss", failures=0).evaluations)
     assert f"{best:.4g}" in words
     assert "smaller is better" in words
+
+
+def test_what_a_process_prepares_once_is_no_cost_of_an_evaluation(make_run: Any) -> None:
+    """It falls on the first evaluations, which are from scratch: the bars would compare nothing else."""
+    run = make_run(6, failures=0, workers=2)
+    slow = [replace(e, seconds={"prepare": 40.0 if e.number < 2 else 1e-5, **e.seconds}) for e in run.evaluations]
+    drawing = phases([replace(run, evaluations=tuple(slow))])
+    assert drawing is not None
+    assert "took on average 40.0 s, 2 times" in drawing.caption
+    bars = phases([run])
+    assert bars is not None
+    totals = re.compile(r">\s*([\d.]+ m?s)\s*<")
+    assert totals.findall(drawing.svg) == totals.findall(bars.svg) != []
+    assert "prepare" not in drawing.svg
 
 
 def test_a_run_named_after_its_problem_says_it_once(make_run: Any) -> None:
