@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from daskevo.cluster.silence import Silence
-from daskevo.cluster.transport import NoAnswer, Transport, typed_error
+from daskevo.cluster.transport import NoAnswer, Transport, typed_error, value_of
 from daskevo.errors import DaskevoError, ShardDamaged, ShardFenced, ShardUnavailable
 from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.messages import Message
@@ -37,6 +37,26 @@ def damaged_shards(table: ShardTable) -> dict[int, str]:
         for shard, trouble in table.troubles.items()
         if table.places[shard] is None and trouble.startswith(DAMAGED)
     }
+
+
+class Call(NamedTuple):
+    """What one shard is asked: a method of the provider that serves it, and its arguments beside the shard."""
+
+    shard: int
+    method: str
+    arguments: Mapping[str, Any]
+    patient: bool = True
+    """Whether a provider that was silent lately is waited for longer than a moment, see `Directory.call`."""
+
+
+def _unavailable(shard: int, method: str, timeout_s: float, found: str, worker: str | None) -> ShardUnavailable:
+    return ShardUnavailable(
+        f"shard {shard} gave no answer to {method!r} within {timeout_s:.1f} s: {found}; "
+        "check that a worker with the resource 'provider' is running, then try again",
+        shard=shard,
+        worker=worker,
+        method=method,
+    )
 
 
 def _typed(shard: int, trouble: str, *, sent: bool) -> DaskevoError:
@@ -142,13 +162,7 @@ class Directory:
             await self.refresh()
         if place is None and trouble is not None:
             raise _typed(shard, trouble, sent=sent)
-        raise ShardUnavailable(
-            f"shard {shard} gave no answer to {method!r} within {timeout_s:.1f} s: {found}; "
-            "check that a worker with the resource 'provider' is running, then try again",
-            shard=shard,
-            worker=worker,
-            method=method,
-        )
+        raise _unavailable(shard, method, timeout_s, found, worker)
 
     async def _call(self, address: str, method: str, *, timeout_s: float, **arguments: Any) -> Any:
         """Call a provider, and note whether it is silent."""
@@ -163,6 +177,63 @@ class Directory:
             raise
         self.silence.heard(address)
         return value
+
+    async def together(self, calls: Sequence[Call], *, timeout_s: float) -> list[Any]:
+        """Carry out several calls at once, those that go to the same provider in one message.
+
+        Returns
+        -------
+        For each call its value, or the error that `call` would have raised: the others are carried out all the same.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        table = await self.table()
+        found: list[Any] = [None] * len(calls)
+        groups: dict[str | None, list[int]] = {}
+        for index, call in enumerate(calls):
+            place = table.places[call.shard]
+            groups.setdefault(None if place is None else place.address, []).append(index)
+
+        async def follow(index: int) -> None:
+            call = calls[index]
+            try:
+                found[index] = await self.call(
+                    call.shard,
+                    call.method,
+                    timeout_s=max(deadline - loop.time(), 0),
+                    patient=call.patient,
+                    **call.arguments,
+                )
+            except DaskevoError as error:
+                found[index] = error
+
+        async def ask(address: str | None, indices: Sequence[int]) -> None:
+            # One call needs no wrapping; each call follows the table by itself where this one doesn't know the way.
+            if address is not None and len(indices) > 1:
+                wires = [[calls[index].method, calls[index].shard, dict(calls[index].arguments)] for index in indices]
+                patient = any(calls[index].patient for index in indices)
+                wait_s = timeout_s if patient else self.silence.patience(address, timeout_s)
+                try:
+                    replies = await self._call(address, "together", timeout_s=wait_s, calls=wires)
+                except NoAnswer as error:
+                    if error.late:
+                        for index in indices:
+                            shard, method = calls[index][:2]
+                            place = table.places[shard]
+                            worker = None if place is None else place.name
+                            found[index] = _unavailable(shard, method, wait_s, error.reason, worker)
+                else:
+                    for index, reply in zip(indices, replies["replies"], strict=True):
+                        try:
+                            found[index] = value_of(reply)
+                        except ShardFenced as error:
+                            logger.info("daskevo: shard %d is looked for elsewhere: %s", calls[index].shard, error)
+                        except DaskevoError as error:
+                            found[index] = error
+            await asyncio.gather(*(follow(index) for index in indices if found[index] is None))
+
+        await asyncio.gather(*(ask(address, indices) for address, indices in groups.items()))
+        return found
 
     async def ask(
         self, shard: int, messages: Sequence[Message], timeout_s: float, *, patient: bool = True

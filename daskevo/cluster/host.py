@@ -13,15 +13,15 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from daskevo.catalogue import PrefixIndex, Query
+from daskevo.catalogue import Match, PrefixIndex, Query
 from daskevo.cluster.auditing import audit_shard
 from daskevo.cluster.matching import Question, match_to_wire
 from daskevo.cluster.overview import OVERVIEW
 from daskevo.cluster.serving import ServedShard, Summary, open_shard, published, summary_of
 from daskevo.cluster.session import Session
-from daskevo.cluster.transport import Handler
+from daskevo.cluster.transport import Handler, Replies, answer
 from daskevo.errors import ClusterError, CorruptRecord, DaskevoError, ModelLost, RepositoryError, ShardFenced
-from daskevo.ownership.messages import Drop, DropAttempt, FinishRetirement, Put, Refer, message_from_wire
+from daskevo.ownership.messages import Drop, DropAttempt, FinishRetirement, Put, Refer, Status, message_from_wire
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.state import Effects, Retirement
 from daskevo.store.pack import pack
@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 OPENINGS_AT_ONCE = 8
 """Shards opened at the same time: each waits for the disk several times."""
 AUDIT_EVERY_S = 600.0
+THREADED_QUESTIONS = 16
+"""From so many queries on, a batch is answered in a thread: other messages need not wait for it."""
 _RETRY_S = (0.1, 0.5, 2.0, 10.0)
 
 
@@ -71,6 +73,7 @@ class ShardHost:
         return {
             "open_shards": self.open_shards,
             "close_shards": self.close_shards,
+            "together": partial(self.together, {"ask": self.ask, "refer": self.refer}),
             "ask": self.ask,
             "refer": self.refer,
             "read": self.read,
@@ -86,6 +89,7 @@ class ShardHost:
         """Return the same for calls in this process: tensors are handed over, not packed."""
         return {
             **self.methods(),
+            "together": partial(self.together, {"ask": self.ask, "refer": partial(self.refer, local=True)}),
             "refer": partial(self.refer, local=True),
             "read": partial(self.read, local=True),
         }
@@ -311,6 +315,16 @@ class ShardHost:
             self._fenced(served, error)
             raise
 
+    async def together(self, methods: Mapping[str, Handler], calls: Sequence[Any]) -> dict[str, Any]:
+        """Carry out calls ``[method, shard, arguments]`` of several shards that came in one message, all at once."""
+        return {
+            "replies": Replies(
+                await asyncio.gather(
+                    *(answer(method, methods[method], {"shard": shard, **more}) for method, shard, more in calls)
+                )
+            )
+        }
+
     async def ask(self, shard: int, messages: Sequence[Any]) -> list[Any] | None:
         """Carry out messages of one shard in order."""
         decoded = [message_from_wire(message) for message in messages]
@@ -363,17 +377,43 @@ class ShardHost:
 
         return await self._with(shard, work)
 
-    def match(self, scope: str, questions: Sequence[Any], records: bool) -> dict[str, Any]:
-        """Return the best match of each query among my models, and their records if asked."""
-        queries = [Question.from_wire(value) for value in questions]
-        found = self.index.best_many(scope, [Query(*query) for query in queries])
+    async def match(
+        self, scope: str, questions: Sequence[Any], records: bool = False, status: Sequence[Any] | None = None
+    ) -> dict[str, Any]:
+        """Return the best match of each query among my models.
+
+        Parameters
+        ----------
+        records:
+            Whether to bring their records too.
+        status:
+            ``[shard, model]``: if I am the model's home, the answer says where it stands.
+        """
+        standing = None
+        if status is not None and status[0] in self.shards:
+            # Its check of the epoch waits for the disk, and nothing here for it.
+            standing = asyncio.ensure_future(self.ask(status[0], [Status(ModelId(status[1])).to_wire()]))
+        if len(questions) >= THREADED_QUESTIONS:
+            found = await asyncio.to_thread(self.best_many, scope, questions)
+        else:
+            found = self.best_many(scope, questions)
         brought = {}
         if records:
             for match in found:
                 record = None if match is None else self._record(match.model_id)
                 if record is not None:
                     brought[record.model_id] = record.to_wire()
-        return {"matches": [match_to_wire(match) for match in found], "records": brought}
+        standings = None if standing is None else await standing
+        return {
+            "matches": [match_to_wire(match) for match in found],
+            "records": brought,
+            "standing": standings[0] if standings else None,
+        }
+
+    def best_many(self, scope: str, questions: Sequence[Any]) -> list[Match | None]:
+        """Answer queries as they came by wire; from any thread."""
+        queries = [Question.from_wire(value) for value in questions]
+        return self.index.best_many(scope, [Query(*query) for query in queries])
 
     def _record(self, model_id: ModelId) -> ModelRecord | None:
         for served in self.shards.values():

@@ -1,4 +1,4 @@
-"""Inherit: begin, match, open, and reserve with the read in one message; gone, and the next best match is tried.
+"""Inherit: match while the attempt begins, then reserve with the read in one message; gone, and the next best is tried.
 
 Each try of an ancestor is an attempt of its own: under the same one, a late drop of the first try would take the second
 try's reservation (protocol.md).
@@ -7,26 +7,34 @@ try's reservation (protocol.md).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Literal
-
-import numpy as np
+from typing import Literal, NamedTuple
 
 from daskevo.catalogue import Match
-from daskevo.cluster.arriving import Gone, Wanted, arrived, wanted_of
+from daskevo.cluster.arriving import Array, Gone, wanted_of
 from daskevo.cluster.matching import Question, best_matches
+from daskevo.cluster.reserving import give_back, refer_all
 from daskevo.cluster.session import Caller, Session
-from daskevo.errors import ClusterError, ModelExists, ModelRetired, RepositoryError, ShardUnavailable
+from daskevo.errors import (
+    ClusterError,
+    CorruptRecord,
+    DaskevoError,
+    ModelExists,
+    ModelRetired,
+    RepositoryError,
+    ShardUnavailable,
+)
 from daskevo.graph import ArchitectureGraph, Prefix, longest_common_prefix
-from daskevo.ownership.messages import Drop, Refer, Status
+from daskevo.ownership.messages import Message, Open, Status
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.owner_map import OwnerEntry
-from daskevo.ownership.replies import Refused, Reserved, Standing, reply_from_wire
+from daskevo.ownership.replies import Reply, Standing
 from daskevo.types import Attempt, ModelId
 
-Array = np.ndarray[Any, Any]
+_INLINE_CHARACTERS = 100_000
+"""Longest text of an ancestor's graph that is read in the event loop (some milliseconds): a thread costs more then."""
 
 SILENT_OWNERS = 3
 """After so many ancestors whose owners gave no answer nothing is inherited: all others may need the same provider."""
@@ -79,25 +87,6 @@ class Reservation:
         return owners
 
 
-async def check_id_is_free(session: Session, model_id: ModelId) -> None:
-    """Ask home first, so that a task that is run again after its put trains nothing.
-
-    Raises
-    ------
-    ModelExists
-        With the record of the model that has this id as `record`.
-    """
-    standing = await session.standing(model_id)
-    if standing.state in ("published", "retiring", "retired"):
-        raise ModelExists(
-            f"{model_id!r} is {standing.state} already: ids are never used again. If this task was run twice, its "
-            "result is this error's `record`; otherwise choose another id",
-            model_id=model_id,
-            state=standing.state,
-            record=standing.record,
-        )
-
-
 async def reserve_best(
     session: Session,
     caller: Caller,
@@ -108,6 +97,7 @@ async def reserve_best(
     weigh: str = "vertex",
     match: Match | None = None,
     ancestor: ModelId | Literal[False] | None = None,
+    check_id: bool = False,
 ) -> Reservation:
     """Reserve and read the longest prefix of the best ancestor.
 
@@ -117,6 +107,8 @@ async def reserve_best(
         Answer of an earlier query: tried first, then the next best.
     ancestor:
         The only model to inherit from; False: none, the model gets an attempt and nothing else.
+    check_id:
+        Ask home first, so that a task that is run again after its put trains nothing.
 
     Returns
     -------
@@ -124,47 +116,46 @@ async def reserve_best(
 
     Raises
     ------
+    ModelExists
+        If `check_id` and the id is taken; its `record` is that model's.
     UnknownModel, ModelRetired, ModelLost
         If `ancestor` was named and can't be inherited from.
     AttemptOver
         If the holder has ended.
     """
-    tried: dict[ModelId, str] = {}
-    silent: Mapping[str, str] = {}
+    search = _Search(session, model_id, graph, scope, weigh, match, ancestor, check_id)
     seconds = {"match_s": 0.0, "reserve_s": 0.0}
-    unheard = 0
     while True:
-        attempt = await session.begin(caller, model_id)
+        started = perf_counter()
+        # Nothing is reserved before both are there: what is looked at needs no attempt.
+        looking = asyncio.ensure_future(search.next())
         try:
-            started = perf_counter()
-            record: ModelRecord | None
-            if ancestor is False or unheard >= SILENT_OWNERS:
-                record = None
-            elif ancestor is not None:
-                record = await session.open(ancestor)
-            elif match is not None:
-                record = await _open_match(session, match, tried)
-                match = None
-                if record is None:
-                    await session.end(attempt, settled=True)
-                    continue
-            else:
-                record, silent = await _best(session, graph, scope, weigh, tried)
+            attempt = await session.begin(caller, model_id)
+        except BaseException:
+            looking.cancel()
+            await asyncio.wait([looking])
+            raise
+        try:
+            found = await looking
             seconds["match_s"] += perf_counter() - started
-            reservation = Reservation(model_id, attempt, tried=tried, silent=silent, seconds=seconds)
-            if record is None:
+            reservation = Reservation(model_id, attempt, tried=search.tried, silent=found.silent, seconds=seconds)
+            if found.record is None:
                 return reservation
             started = perf_counter()
-            await _reserve(session, reservation, graph, record, patient=ancestor is not None)
+            await _reserve(session, reservation, graph, found.record, patient=ancestor is not None)
             seconds["reserve_s"] += perf_counter() - started
         except Gone as gone:
-            tried[record.model_id] = gone.reason  # type: ignore[union-attr]
-            unheard += isinstance(gone, _Unheard)
+            search.tried[found.record.model_id] = gone.reason  # type: ignore[union-attr]
+            search.unheard += isinstance(gone, _Unheard)
             if ancestor:
                 raise ModelRetired(
                     f"{ancestor!r} can't be inherited from: {gone.reason}", model_id=ancestor, reason=gone.reason
                 ) from None
+        except ModelExists:
+            session.outbox.add(attempt)
+            raise
         except BaseException:
+            looking.cancel()
             # Also cancelled in the middle of a refer: only the coordinator can still tell what was reserved.
             await asyncio.shield(session.end(attempt, settled=False))
             raise
@@ -172,49 +163,126 @@ async def reserve_best(
             return reservation
 
 
-async def _open_match(session: Session, match: Match, tried: dict[ModelId, str]) -> ModelRecord | None:
-    try:
-        return await session.open(match.model_id, patient=False)
-    except (ShardUnavailable, RepositoryError) as error:
-        tried[match.model_id] = str(error)
-        return None
+class _Found(NamedTuple):
+    """The ancestor to try, if there is one, and what did not answer."""
+
+    record: ModelRecord | None
+    silent: Mapping[str, str] = {}
 
 
-async def _best(
-    session: Session, graph: ArchitectureGraph, scope: str, weigh: str, tried: dict[ModelId, str]
-) -> tuple[ModelRecord | None, Mapping[str, str]]:
-    question = Question.of(graph, weigh, tried)
-    answer = await best_matches(session.directory, scope, [question], timeout_s=session.timeout_s / 2, records=True)
-    (match,) = answer.matches
-    return (None if match is None else answer.records[match.model_id]), answer.silent
+class _Search:
+    """Looks for the ancestor to try next: changes nothing, needs no attempt."""
+
+    def __init__(
+        self,
+        session: Session,
+        model_id: ModelId,
+        graph: ArchitectureGraph,
+        scope: str,
+        weigh: str,
+        match: Match | None,
+        ancestor: ModelId | Literal[False] | None,
+        check_id: bool,
+    ) -> None:
+        self._session = session
+        self._model_id = model_id
+        self._graph = graph
+        self._scope = scope
+        self._weigh = weigh
+        self._match = match
+        self._ancestor = ancestor
+        self._check_id = check_id
+        self.tried: dict[ModelId, str] = {}
+        self.unheard = 0
+        """How many of them because an owner gave no answer."""
+
+    async def next(self) -> _Found:
+        if self.unheard >= SILENT_OWNERS:
+            return _Found(None)
+        check, self._check_id = self._check_id, False
+        match, self._match = self._match, None
+        if self._ancestor is not None or match is not None:
+            named = match.model_id if match is not None else self._ancestor or None
+            standing, opened = await self._ask(check, named)
+            if check:
+                _refuse_taken(self._model_id, standing)
+                check = False
+            if named is None:
+                return _Found(None)
+            try:
+                return _Found(await self._session.opened(named, _answered(opened)))
+            except (ShardUnavailable, RepositoryError) as error:
+                if match is None:
+                    raise
+                self.tried[named] = str(error)
+        return await self._best(check)
+
+    async def _ask(
+        self, check: bool, named: ModelId | None
+    ) -> tuple[Reply | DaskevoError | None, Reply | DaskevoError | None]:
+        messages: list[Message] = []
+        if check:
+            messages.append(Status(self._model_id))
+        if named is not None:
+            messages.append(Open(named))
+        # A match that gives no answer is left for the next best; an ancestor that was named is waited for.
+        patient = [isinstance(message, Status) or bool(self._ancestor) for message in messages]
+        replies = await self._session.send_together(messages, patient)
+        return (replies[0] if check else None), (replies[-1] if named is not None else None)
+
+    async def _best(self, check: bool) -> _Found:
+        session = self._session
+        question = Question.of(self._graph, self._weigh, self.tried)
+        answer = await best_matches(
+            session.directory,
+            self._scope,
+            [question],
+            timeout_s=session.timeout_s / 2,
+            records=True,
+            status=self._model_id if check else None,
+        )
+        if check:
+            # Its home may have been silent, or on the way to another provider.
+            _refuse_taken(self._model_id, answer.standing or await session.standing(self._model_id))
+        (match,) = answer.matches
+        return _Found(None if match is None else answer.records[match.model_id], answer.silent)
+
+
+def _answered(reply: Reply | DaskevoError | None) -> Reply:
+    if isinstance(reply, Reply):
+        return reply
+    raise reply or CorruptRecord("a message was not answered")
+
+
+def _refuse_taken(model_id: ModelId, reply: Reply | DaskevoError | None) -> None:
+    standing = _answered(reply)
+    if not isinstance(standing, Standing):
+        raise CorruptRecord(f"the status of {model_id!r} was answered with {standing}", model_id=model_id)
+    if standing.state in ("published", "retiring", "retired"):
+        raise ModelExists(
+            f"{model_id!r} is {standing.state} already: ids are never used again. If this task was run twice, its "
+            "result is this error's `record`; otherwise choose another id",
+            model_id=model_id,
+            state=standing.state,
+            record=standing.record,
+        )
 
 
 async def _reserve(
     session: Session, reservation: Reservation, graph: ArchitectureGraph, record: ModelRecord, *, patient: bool
 ) -> None:
     """Refer to all wanted tensors at their owners, in parallel, and read them; all or nothing."""
-    other, prefix = await asyncio.to_thread(_prefix, graph, record)
+    if len(record.graph or "") > _INLINE_CHARACTERS:
+        other, prefix = await asyncio.to_thread(_prefix, graph, record)
+    else:
+        other, prefix = _prefix(graph, record)
     pairs = prefix.tensors(graph, other)
     entries = {mine: record.owner_map.entries[theirs] for mine, theirs in pairs}
-    read: dict[tuple[ModelId, int], Array] = {}
     owners = wanted_of(graph, entries.items())
-    results = await asyncio.gather(
-        *(
-            refer(
-                session,
-                Refer(owner, reservation.model_id, reservation.attempt, frozenset(wanted)),
-                wanted,
-                patient=patient,
-            )
-            for owner, wanted in owners.items()
-        ),
-        return_exceptions=True,
-    )
-    trouble = [result for result in results if isinstance(result, BaseException)]
+    read: dict[tuple[ModelId, int], Array] = {}
+    results = await refer_all(session, reservation.model_id, reservation.attempt, owners, patient=patient)
+    trouble = [result for result in results if isinstance(result, Exception)]
     if trouble:
-        for error in trouble:
-            if not isinstance(error, (Gone, ClusterError, RepositoryError)):
-                raise error
         await give_back(session, reservation.model_id, reservation.attempt, owners)
         unheard = [error for error in trouble if isinstance(error, ClusterError)]
         raise _Unheard(str(unheard[0])) if unheard else Gone(str(trouble[0]))
@@ -225,87 +293,6 @@ async def _reserve(
     reservation.arrays = {mine: read[entry.owner, entry.number] for mine, entry in entries.items()}
 
 
-async def give_back(session: Session, model_id: ModelId, attempt: Attempt, owners: Iterable[ModelId]) -> None:
-    """Give back an attempt that was never staged: drops at every owner asked, then end."""
-    heard = await session.give_back(Drop(owner, model_id, attempt) for owner in owners)
-    await session.end(attempt, settled=heard)
-
-
 def _prefix(graph: ArchitectureGraph, record: ModelRecord) -> tuple[ArchitectureGraph, Prefix]:
-    other = ArchitectureGraph.from_json(record.graph)
+    other = record.architecture
     return other, longest_common_prefix(graph, other)
-
-
-async def refer(
-    session: Session, message: Refer, wanted: Mapping[int, Wanted], *, patient: bool = True
-) -> dict[int, Array]:
-    """Reserve tensors of one owner and read them, in one message: number in the owner -> value, read-only.
-
-    Who is not `patient` waits only a moment for an owner whose provider was silent lately.
-
-    Raises
-    ------
-    Gone
-        If one of them is not there, or another than is wanted.
-    ShardUnavailable
-        If the owner's shard gave no answer in time.
-    """
-    shard = await session.directory.shard_of(message.owner)
-    answer = await session.directory.call(
-        shard, "refer", timeout_s=session.timeout_s, patient=patient, message=message.to_wire()
-    )
-    reply = reply_from_wire(answer["reply"])
-    if isinstance(reply, Refused):
-        raise Gone(f"tensors of {message.owner!r} are {reply.reason}")
-    if not isinstance(reply, Reserved):
-        raise await session.missing(message.owner, "unknown")
-    return await arrived(answer, message.owner, wanted)
-
-
-async def renew(session: Session, caller: Caller, reservation: Reservation) -> Reservation:
-    """Begin a new attempt for a model whose old one is over: reserve again what is still there, and still the same.
-
-    What has gone meanwhile, the put stores itself. So does it with a tensor that is another now: after the loss of a
-    shard in memory the owner's id may be that of another model. Nothing is read: the digests are in the owner's record.
-    """
-    attempt = await session.begin(caller, reservation.model_id)
-    inherited = reservation.by_owner
-
-    async def again(owner: ModelId) -> tuple[ModelId, frozenset[int]]:
-        numbers = frozenset(inherited[owner])
-        try:
-            reserved, record = await _refer_again(session, Refer(owner, reservation.model_id, attempt, numbers))
-            same = frozenset(n for n in reserved if _is_still(record, inherited[owner][n]))
-            if reserved - same:
-                await session.give_back([Drop(owner, reservation.model_id, attempt, reserved - same)])
-        except (ClusterError, RepositoryError):
-            return owner, frozenset()
-        return owner, same
-
-    still = dict(await asyncio.gather(*map(again, inherited)))
-    kept = {
-        number: entry for number, entry in reservation.entries.items() if entry.number in still.get(entry.owner, ())
-    }
-    return replace(reservation, attempt=attempt, entries=kept)
-
-
-async def _refer_again(session: Session, message: Refer) -> tuple[frozenset[int], ModelRecord | None]:
-    """Reserve those tensors of one owner that are there; return their numbers, and the owner's record."""
-    shard = await session.directory.shard_of(message.owner)
-    while True:
-        reply, standing = await session.directory.ask(shard, [message, Status(message.owner)], session.timeout_s)
-        if isinstance(reply, Reserved) and isinstance(standing, Standing):
-            return message.numbers, standing.record
-        missing = reply.missing if isinstance(reply, Refused) and reply.reason == "gone" else message.numbers
-        if not message.numbers & missing or not message.numbers - missing:
-            return frozenset(), None
-        message = replace(message, numbers=message.numbers - missing)
-
-
-def _is_still(record: ModelRecord | None, entry: OwnerEntry) -> bool:
-    """Whether an owner's record names the tensor that was inherited from it."""
-    entries = () if record is None else record.owner_map.entries
-    if entry.number >= len(entries):
-        return False
-    found = entries[entry.number]
-    return (found.owner, found.number, found.digest) == (entry.owner, entry.number, entry.digest)

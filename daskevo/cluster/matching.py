@@ -14,6 +14,8 @@ from daskevo.catalogue import Match
 from daskevo.cluster.directory import Directory
 from daskevo.graph import ArchitectureGraph, weights
 from daskevo.ownership.model_record import ModelRecord
+from daskevo.ownership.replies import Standing
+from daskevo.ownership.table import ShardTable
 from daskevo.types import ModelId, Tick, VertexId
 
 MATCH_TIMEOUT_S = 5.0
@@ -56,11 +58,14 @@ class Answer:
         Records of the winners, by model, as far as they were asked for.
     silent:
         What is missing in the answer: provider or shard -> why.
+    standing:
+        Where the model stands that was asked for, if its home answered.
     """
 
     matches: tuple[Match | None, ...]
     records: Mapping[ModelId, ModelRecord]
     silent: Mapping[str, str]
+    standing: Standing | None = None
 
 
 def match_to_wire(match: Match | None) -> list[Any] | None:
@@ -81,7 +86,13 @@ def best_of(answers: Iterable[Sequence[Match | None]]) -> tuple[Match | None, ..
 
 
 async def best_matches(
-    directory: Directory, scope: str, questions: Sequence[Question], *, timeout_s: float, records: bool = False
+    directory: Directory,
+    scope: str,
+    questions: Sequence[Question],
+    *,
+    timeout_s: float,
+    records: bool = False,
+    status: ModelId | None = None,
 ) -> Answer:
     """Ask all providers at once.
 
@@ -91,35 +102,29 @@ async def best_matches(
         Longest wait for one provider; who is later makes the answer partial.
     records:
         Whether each answer brings the record of its match (saves a round trip for few queries).
+    status:
+        A model whose home says in the same message where it stands.
     """
-    table = await directory.table()
-    silent = {
-        f"shard {shard}": table.troubles.get(shard, "no provider serves it")
-        for shard, place in table.places.items()
-        if place is None
-    }
+    silent = _unserved(await directory.table())
     if silent:
-        table = await directory.refresh()
-        silent = {
-            f"shard {shard}": table.troubles.get(shard, "no provider serves it")
-            for shard, place in table.places.items()
-            if place is None
-        }
-    wires = [question.to_wire() for question in questions]
+        silent = _unserved(await directory.refresh())
+    question = {
+        "scope": scope,
+        "questions": [question.to_wire() for question in questions],
+        "records": records,
+        "status": None if status is None else [await directory.shard_of(status), status],
+    }
     timeout_s = min(timeout_s, MATCH_TIMEOUT_S)
     asked = await directory.providers()
-    answers, late = await directory.everywhere(
-        "match", timeout_s=timeout_s, patient=False, scope=scope, questions=wires, records=records
-    )
+    answers, late = await directory.everywhere("match", timeout_s=timeout_s, patient=False, **question)
     if late and await directory.providers() != asked:
         # Their shards are opened elsewhere by now, or they are at another address: one more try by the new table.
-        again, late = await directory.everywhere(
-            "match", timeout_s=timeout_s, patient=False, scope=scope, questions=wires, records=records
-        )
+        again, late = await directory.everywhere("match", timeout_s=timeout_s, patient=False, **question)
         answers |= again
     found = [[match_from_wire(match) for match in answer["matches"]] for answer in answers.values()]
     matches = best_of(found) if found else (None,) * len(questions)
     winners = {match.model_id for match in matches if match is not None}
+    standings = [answer["standing"] for answer in answers.values() if answer["standing"] is not None]
     return Answer(
         matches,
         {
@@ -129,4 +134,13 @@ async def best_matches(
             if model_id in winners
         },
         {**silent, **late},
+        Standing.from_wire(standings[0]) if standings else None,
     )
+
+
+def _unserved(table: ShardTable) -> dict[str, str]:
+    return {
+        f"shard {shard}": table.troubles.get(shard, "no provider serves it")
+        for shard, place in table.places.items()
+        if place is None
+    }

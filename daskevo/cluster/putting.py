@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from daskevo.cluster.inheriting import Array, Reservation, give_back
+from daskevo.cluster.arriving import Array
+from daskevo.cluster.inheriting import Reservation
+from daskevo.cluster.reserving import give_back
 from daskevo.cluster.session import Session
 from daskevo.errors import (
     ClusterError,
@@ -117,7 +119,7 @@ def make_record(
         model_id=reservation.model_id,
         attempt=reservation.attempt,
         scope=scope,
-        graph=graph.to_json(),
+        graph=graph.text,
         owner_map=OwnerMap(payload.entries),
         own=dict(payload.own),
         created=created,
@@ -162,7 +164,7 @@ async def put(
         )
         reply = reply_from_wire(wire)
         if isinstance(reply, Verdict) and reply.state in ("published", "retiring", "retired"):
-            await asyncio.shield(_finish(session, record, payload))
+            _finish(session, record, payload)
             return Stored(record)
         found = f"home refused it: {reply.reason}" if isinstance(reply, Refused) else f"home answered {reply}"
     except ShardDamaged as error:
@@ -179,10 +181,10 @@ async def put(
     return await asyncio.shield(_abort(session, reservation, record, payload, found, cause))
 
 
-async def _finish(session: Session, record: ModelRecord, payload: Payload) -> None:
-    drops = [Drop(owner, record.model_id, record.attempt, numbers) for owner, numbers in payload.unused.items()]
-    # Published: nothing to settle. What a drop that was not heard leaves behind, the audit narrows.
-    await asyncio.gather(session.give_back(drops), session.end(record.attempt, settled=True))
+def _finish(session: Session, record: ModelRecord, payload: Payload) -> None:
+    """Narrow and end, without waiting: published, nothing is to be settled, and the audit narrows what isn't heard."""
+    drops = (Drop(owner, record.model_id, record.attempt, numbers) for owner, numbers in payload.unused.items())
+    session.outbox.add(record.attempt, drops)
 
 
 async def _abort(
@@ -212,7 +214,7 @@ async def _abort(
             model_id=model_id,
         ) from cause
     if verdict.state in ("published", "retiring"):
-        await _finish(session, record, payload)
+        _finish(session, record, payload)
         return Stored(record)
     # Home confirmed: this attempt can never publish. Now the drops, then the end.
     await give_back(session, model_id, attempt, reservation.owners)

@@ -16,7 +16,7 @@ from distributed import Client, Future, get_worker
 from daskevo.catalogue import Match
 from daskevo.cluster.connection import provider_plugin
 from daskevo.cluster.directory import CALL_TIMEOUT_S
-from daskevo.cluster.matching import Question, best_of, match_from_wire
+from daskevo.cluster.matching import Question, best_of, match_from_wire, match_to_wire
 from daskevo.cluster.session import Session
 from daskevo.errors import NoProvider, NotDeployed
 from daskevo.graph import ArchitectureGraph
@@ -74,7 +74,7 @@ def query_provider(key: str, scope: str, questions: list[Any]) -> list[Any]:
     host = plugin.host
     if host is None:
         raise NotDeployed("this worker holds no shards of the repository: it has no resource 'provider'")
-    return host.match(scope, questions, False)["matches"]  # type: ignore[no-any-return]
+    return [match_to_wire(match) for match in host.best_many(scope, questions)]
 
 
 def reduce_matches(answers: list[list[Any]]) -> tuple[Match | None, ...]:

@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from daskevo.cluster.arriving import Array, Gone, Wanted, arrived, wanted_of
-from daskevo.cluster.inheriting import refer
+from daskevo.cluster.reserving import refer_all
 from daskevo.cluster.session import Caller, Session
 from daskevo.errors import ModelLost, RepositoryError
-from daskevo.graph import ArchitectureGraph
-from daskevo.ownership.messages import Drop, Refer
+from daskevo.ownership.messages import Drop
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.types import ModelId
 
@@ -31,7 +30,7 @@ async def read_model(
     """
     wanted = range(len(record.owner_map.entries)) if numbers is None else list(numbers)
     entries = {number: record.owner_map.entries[number] for number in wanted}
-    graph = await asyncio.to_thread(ArchitectureGraph.from_json, record.graph)
+    graph = await asyncio.to_thread(lambda: record.architecture)
     owners = wanted_of(graph, entries.items())
     if session.reads_without_reserving:
         results = await asyncio.gather(*(_read(session, record, owner, wanted) for owner, wanted in owners.items()))
@@ -50,17 +49,11 @@ async def _read_reserved(
 ) -> list[dict[int, Array]]:
     attempt = await session.begin(caller, None)
     try:
-        results = await asyncio.gather(
-            *(
-                refer(session, Refer(owner, None, attempt, frozenset(wanted)), wanted)
-                for owner, wanted in owners.items()
-            ),
-            return_exceptions=True,
-        )
+        results = await refer_all(session, None, attempt, owners)
     except BaseException:
         await asyncio.shield(session.end(attempt, settled=False))
         raise
-    heard = await asyncio.shield(session.give_back(Drop(owner, None, attempt) for owner in owners))
+    heard = await asyncio.shield(session.give_back([Drop(owner, None, attempt) for owner in owners]))
     await session.end(attempt, settled=heard)
     for owner, result in zip(owners, results, strict=True):
         if isinstance(result, Gone):

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daskevo.errors import CorruptRecord, NotDeployed, RepositoryError, ShardFenced
-from daskevo.graph import ArchitectureGraph
 from daskevo.ownership.messages import (
     Abort,
     Drop,
@@ -240,7 +239,7 @@ class Summary(NamedTuple):
 
 def summary_of(record: ModelRecord) -> Summary:
     """Read a published model's architecture."""
-    graph = ArchitectureGraph.from_json(record.graph)
+    graph = record.architecture
     return Summary(graph.ids, graph.nbytes)
 
 

@@ -7,16 +7,16 @@ asks (the holder of its attempts) comes with each call that begins one.
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
-from daskevo.cluster.directory import CALL_TIMEOUT_S, Directory
+from daskevo.cluster.directory import CALL_TIMEOUT_S, Call, Directory
+from daskevo.cluster.outbox import Outbox, end, give_back
 from daskevo.cluster.transport import Transport
 from daskevo.errors import (
     AttemptOver,
-    ClusterError,
     CorruptRecord,
+    DaskevoError,
     ModelLost,
     ModelRetired,
     RepositoryError,
@@ -37,15 +37,10 @@ from daskevo.ownership.messages import (
     Status,
 )
 from daskevo.ownership.model_record import ModelRecord
-from daskevo.ownership.replies import LabelGone, Labelled, Opened, Refused, Reply, Standing
+from daskevo.ownership.replies import LabelGone, Labelled, Opened, Refused, Reply, Standing, reply_from_wire
 from daskevo.types import Attempt, ModelId, Tick
 
-logger = logging.getLogger(__name__)
-
 R = TypeVar("R", bound=Reply)
-
-GIVE_BACK_TIMEOUT_S = 5.0
-"""Longest that giving back holds up its caller: what did not get through, settling and audit do."""
 
 
 class Caller(NamedTuple):
@@ -66,15 +61,24 @@ class Session:
         Longest that one step waits for a shard, in seconds.
     directory:
         The shard table; a new one when None.
+    outbox:
+        What is sent without waiting; a new one when None.
     """
 
     reads_without_reserving = False
     """Whether nothing is reserved for reading: a look without a cluster changes nothing."""
 
-    def __init__(self, transport: Transport, timeout_s: float, directory: Directory | None = None) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        timeout_s: float,
+        directory: Directory | None = None,
+        outbox: Outbox | None = None,
+    ) -> None:
         self.transport = transport
         self.timeout_s = timeout_s
         self.directory = directory or Directory(transport)
+        self.outbox = outbox or Outbox(self.directory)
 
     async def send(self, message: Message, *expected: type[R], patient: bool = True) -> R | Refused:
         """Send one message to its addressee's shard; the reply is one of `expected` or a refusal.
@@ -92,6 +96,22 @@ class Session:
         shard = await self.directory.shard_of(model_id)
         (reply,) = await self.directory.ask(shard, [message], self.timeout_s, patient=patient)
         return _expect(reply, message, *expected)
+
+    async def send_together(
+        self, messages: Sequence[Message], patient: Sequence[bool] | None = None
+    ) -> list[Reply | DaskevoError]:
+        """Send messages to their addressees' shards, in one message per provider; errors are returned.
+
+        `patient` says of each what `send` says of one.
+        """
+        calls = []
+        for message, waits in zip(messages, patient or (True,) * len(messages), strict=True):
+            if message.addressee is None:
+                raise TypeError(f"{type(message).__name__} goes to every shard")
+            shard = await self.directory.shard_of(message.addressee)
+            calls.append(Call(shard, "ask", {"messages": [message.to_wire()]}, waits))
+        answers = await self.directory.together(calls, timeout_s=self.timeout_s)
+        return [answer if isinstance(answer, DaskevoError) else reply_from_wire(answer[0]) for answer in answers]
 
     async def begin(self, caller: Caller, model_id: ModelId | None) -> Attempt:
         """Begin an attempt to make a model (None: to read one).
@@ -120,12 +140,7 @@ class Session:
         settled:
             Whether it needs nothing more; otherwise the coordinator settles it.
         """
-        try:
-            await self.transport.coordinator(
-                "end", timeout_s=GIVE_BACK_TIMEOUT_S, attempt=list(attempt), settled=settled
-            )
-        except ClusterError as error:
-            logger.info("daskevo: end of an attempt was not heard: %s", error)
+        await end(self.directory, [attempt], settled=settled)
 
     async def tick(self) -> Tick:
         """Return a new tick."""
@@ -138,10 +153,14 @@ class Session:
         ------
         UnknownModel, ModelRetired
         """
-        reply = await self.send(Open(model_id), Opened, patient=patient)
-        if isinstance(reply, Refused):
-            raise await self.missing(model_id, reply.reason)
-        return reply.record
+        return await self.opened(model_id, await self.send(Open(model_id), Opened, patient=patient))
+
+    async def opened(self, model_id: ModelId, reply: Reply) -> ModelRecord:
+        """Return the record in the answer to `Open`; raises as `open` does."""
+        found = _expect(reply, Open(model_id), Opened)
+        if isinstance(found, Refused):
+            raise await self.missing(model_id, found.reason)
+        return found.record
 
     async def standing(self, model_id: ModelId) -> Standing:
         """Return where a model stands, whatever its state."""
@@ -219,21 +238,9 @@ class Session:
             f"there is no model {model_id!r} in this repository; repository.models() lists them", model_id=model_id
         )
 
-    async def give_back(self, drops: Iterable[Drop]) -> bool:
-        """Send drops, in parallel; return whether all were heard. The rest is left to settling and audit."""
-
-        async def one(message: Drop) -> None:
-            shard = await self.directory.shard_of(message.owner)
-            await self.directory.ask(shard, [message], GIVE_BACK_TIMEOUT_S, patient=False)
-
-        heard = True
-        for result in await asyncio.gather(*map(one, drops), return_exceptions=True):
-            if isinstance(result, (ClusterError, RepositoryError)):
-                logger.info("daskevo: a drop is left to settling and audit: %s", result)
-                heard = False
-            elif isinstance(result, BaseException):
-                raise result
-        return heard
+    async def give_back(self, drops: Sequence[Drop]) -> bool:
+        """Send drops; return whether all were heard. The rest is left to settling and audit."""
+        return await give_back(self.directory, drops)
 
 
 def _expect(reply: Reply, message: Message, *expected: type[R]) -> R | Refused:

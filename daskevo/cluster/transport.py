@@ -146,7 +146,25 @@ async def answer(method: str, function: Handler, arguments: Mapping[str, Any]) -
 
 def _shippable(values: Mapping[str, Any]) -> dict[str, Any]:
     """Mark arrays to be sent as they lie in memory: unmarked, Dask would pickle the whole message."""
-    return {name: to_serialize(value) if isinstance(value, np.ndarray) else value for name, value in values.items()}
+    return {name: _marked(value) for name, value in values.items()}
+
+
+def _marked(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return to_serialize(value)
+    # Replies of several calls that came in one message; other lists may be long, and hold no arrays.
+    if isinstance(value, Replies):
+        return [_marked_reply(reply) for reply in value]
+    return value
+
+
+def _marked_reply(reply: Any) -> Any:
+    value = reply.get("value") if isinstance(reply, dict) else None
+    return {"value": _shippable(value)} if isinstance(value, dict) else reply
+
+
+class Replies(list[Any]):
+    """What `answer` returned for each of several calls that came in one message."""
 
 
 def value_of(reply: Any) -> Any:

@@ -69,6 +69,7 @@ async def verify(session: Session, *, repair: bool, read_tensors: bool = True) -
         If a provider gives no answer: no verdict without all shards. Damaged ones are named, and so is what can't
         be known without them.
     """
+    await session.outbox.sent()
     if repair:
         await session.directory.all("audit", timeout_s=CHECK_TIMEOUT_S)
     pause_s = _FIRST_PAUSE_S

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
-from daskevo.graph.codec import decode, encode
+from daskevo.graph.codec import decode, encode, from_text, to_text
 from daskevo.graph.identity import vertex_ids
 from daskevo.graph.parts import LayerRecord, TensorKey, Vertex
 from daskevo.graph.validation import check_parts
@@ -123,3 +123,21 @@ class ArchitectureGraph:
             If it is anything else, hostile input included; nothing of it is run or imported.
         """
         return decode(cls, value)
+
+    @cached_property
+    def text(self) -> str:
+        """The graph as it is stored and sent: ``to_json()`` as ASCII JSON text without blanks."""
+        return to_text(self.to_json())
+
+    @staticmethod
+    def of_text(text: str) -> ArchitectureGraph:
+        """Read what `text` wrote; raises CorruptRecord as `from_json` does.
+
+        The last graphs that were read are kept: a search reads the same ancestors again and again.
+        """
+        return _of_text(text)
+
+
+@lru_cache(maxsize=64)
+def _of_text(text: str) -> ArchitectureGraph:
+    return ArchitectureGraph.from_json(from_text(text))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from daskevo.errors import CorruptRecord, InvalidInput
 from daskevo.graph.parts import Edge, LayerRecord, Vertex
@@ -41,6 +42,23 @@ def encode(
         "outputs": [list(output) for output in outputs],
         "structure": structure,
     }
+
+
+def to_text(value: JSON) -> str:
+    """Return what `encode` returned as text."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def from_text(text: str) -> JSON:
+    """Read what `to_text` wrote; raises CorruptRecord if it isn't strict JSON."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CorruptRecord(f"not an architecture graph as daskevo writes it: {error}") from error
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON")
 
 
 def decode(make: Callable[..., _Graph], value: JSON) -> _Graph:

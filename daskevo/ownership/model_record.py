@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar
 
-from daskevo.errors import InvalidInput
+from daskevo.errors import CorruptRecord, InvalidInput
+from daskevo.graph import ArchitectureGraph
 from daskevo.ownership.codec import (
     COUNT,
     FREE,
@@ -41,8 +42,8 @@ class ModelRecord(Wire):
     attempt: Annotated[Attempt, TICK]
     """The attempt that made it; (model_id, attempt) names its segment."""
     scope: Annotated[str, SCOPE]
-    graph: Annotated[JSON, FREE]
-    """``ArchitectureGraph.to_json()``; None in a tombstone."""
+    graph: Annotated[str | None, optional(TEXT)]
+    """``ArchitectureGraph.text``; None in a tombstone. Text, because most who pass a record on don't look into it."""
     owner_map: Annotated[OwnerMap, part(OwnerMap)]
     own: Annotated[dict[int, TensorSpec], mapping(COUNT, SPEC)]
     """The tensors in its own segment, by number."""
@@ -69,6 +70,13 @@ class ModelRecord(Wire):
                 f"owns {sorted(self.owner_map.own(self.model_id))[:5]}...: they must be the same",
                 model_id=self.model_id,
             )
+
+    @property
+    def architecture(self) -> ArchitectureGraph:
+        """The model's architecture graph; raises CorruptRecord if `graph` is none, or the model has been retired."""
+        if self.graph is None:
+            raise CorruptRecord(f"the record of {self.model_id!r} has no architecture any more: it has been retired")
+        return ArchitectureGraph.of_text(self.graph)
 
     @property
     def inherited(self) -> dict[ModelId, frozenset[int]]:

@@ -231,7 +231,7 @@ class Repository:
             from daskevo.models import rebuild_flat, write_tensors
 
             record, arrays = found
-            rebuilt = rebuild_flat(ArchitectureGraph.from_json(record.graph), custom_objects=custom_objects)
+            rebuilt = rebuild_flat(record.architecture, custom_objects=custom_objects)
             write_tensors(rebuilt.flat, arrays)
             return rebuilt.model
 
@@ -256,7 +256,7 @@ class Repository:
 
         async def read(session: Session) -> dict[tuple[int, int], Array]:
             record = await session.open(wanted)
-            keys = ArchitectureGraph.from_json(record.graph).tensors
+            keys = record.architecture.tensors
             numbers = _numbers_of(record, chosen)
             arrays = await read_model(session, caller, record, numbers)
             return {(keys[number].layer, keys[number].index): array for number, array in arrays.items()}
@@ -351,7 +351,7 @@ class Repository:
 
         async def find(session: Session) -> list[Contribution]:
             record = await session.open(wanted)
-            keys = ArchitectureGraph.from_json(record.graph).tensors
+            keys = record.architecture.tensors
             return contributors(record, [key.spec for key in keys])
 
         return self._run(find)
@@ -421,6 +421,7 @@ async def _lineage(session: Session, model_id: ModelId) -> list[ModelRecord]:
 
 
 async def _stats(session: Session, timeout_s: float) -> dict[str, Any]:
+    await session.outbox.sent()
     coordinator = await session.transport.coordinator("stats", timeout_s=timeout_s)
     answers, silent = await session.directory.everywhere("stats", timeout_s=timeout_s, patient=False)
     sums = (
@@ -456,7 +457,7 @@ def as_graphs(graphs: Any) -> list[ArchitectureGraph]:
 def _numbers_of(record: ModelRecord, layers: Sequence[int | str] | None) -> list[int] | None:
     if layers is None:
         return None
-    graph = ArchitectureGraph.from_json(record.graph)
+    graph = record.architecture
     numbers: set[int] = set()
     for wanted in layers:
         found = [

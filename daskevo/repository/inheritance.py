@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from daskevo.catalogue import Match
-from daskevo.cluster.inheriting import Reservation, check_id_is_free, give_back, renew, reserve_best
+from daskevo.cluster.inheriting import Reservation, reserve_best
 from daskevo.cluster.putting import Payload, Stored, make_record, prepare, put
+from daskevo.cluster.renewing import renew
+from daskevo.cluster.reserving import give_back
 from daskevo.errors import CorruptRecord, InvalidInput
 from daskevo.graph import ArchitectureGraph, Prefix
 from daskevo.ownership.codec import json_value
@@ -187,11 +189,8 @@ class Inheritance:
         return self
 
     async def _reserve(self, caller: Any) -> Reservation:
-        session = self._connection.session
-        if not self._is_new_id:
-            await check_id_is_free(session, self.model_id)
         return await reserve_best(
-            session,
+            self._connection.session,
             caller,
             self.model_id,
             self.graph,
@@ -199,6 +198,7 @@ class Inheritance:
             weigh=self._weights,
             match=self._match,
             ancestor=self._wanted,
+            check_id=not self._is_new_id,
         )
 
     def _apply(self, reservation: Reservation) -> None:
@@ -315,9 +315,8 @@ class Inheritance:
             self._over = False
         reservation = self._inherited
         with _timed(self.timings, "pack_s"):
-            payload = await asyncio.to_thread(make_payload)
+            payload, created = await asyncio.gather(asyncio.to_thread(make_payload), session.tick())
         with _timed(self.timings, "put_s"):
-            created = await session.tick()
             record = make_record(
                 reservation,
                 payload,

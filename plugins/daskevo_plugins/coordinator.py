@@ -340,9 +340,10 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._keys.add(key)
         return list(attempt)
 
-    def end(self, attempt: Any, settled: bool) -> bool:
-        """A holder says that its attempt is over."""
-        self._core.end(Tick.parse(attempt), settled=settled)
+    def end(self, attempts: Sequence[Any], settled: bool) -> bool:
+        """Holders say that their attempts are over."""
+        for attempt in attempts:
+            self._core.end(Tick.parse(attempt), settled=settled)
         if not settled:
             self._settler.wake()
         return True

@@ -17,6 +17,7 @@ from distributed import WorkerPlugin
 from daskevo.cluster.directory import CALL_TIMEOUT_S, Directory
 from daskevo.cluster.host import ShardHost
 from daskevo.cluster.local import PROVIDER
+from daskevo.cluster.outbox import Outbox
 from daskevo.cluster.session import Session
 from daskevo.cluster.settings import Settings, check_versions
 from daskevo.cluster.transport import Handler, PoolTransport, serve, withdraw
@@ -60,6 +61,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
         self.host: ShardHost | None = None
         self.transport = PoolTransport(worker.rpc, worker.scheduler.address, self.settings.key, self._local_methods)
         self.directory = Directory(self.transport)
+        self.outbox = Outbox(self.directory)
         serve(worker.handlers, "provider", self.settings.key, {"check": self.check})
         try:
             # A worker that comes later, or back from its nanny, joins by itself.

@@ -95,7 +95,8 @@ def test_finished_puts_survive_the_death_of_every_process(tmp_path: Path) -> Non
     root = tmp_path / "root"
     script = tmp_path / "job.py"
     script.write_text(SCRIPT)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path}
     job = subprocess.Popen(
         [sys.executable, str(script), str(root)], env=environment, stdout=subprocess.PIPE, start_new_session=True
     )

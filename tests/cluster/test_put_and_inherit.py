@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daskevo.cluster.inheriting import renew
 from daskevo.cluster.reading import read_model
+from daskevo.cluster.renewing import renew
 from daskevo.errors import ModelExists, ModelLost, ModelRetired, UnknownModel
 from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.shard import Shard

@@ -41,6 +41,7 @@ async def test_bits_that_a_published_map_does_not_use(c: Any, s: Any, a: Any, b:
     repository = await open_here(c, None)
     await make(repository, GRAPH, "first")
     child = await make(repository, GRAPH, "child", keep=False, seed=3)
+    await repository.connection.session.outbox.sent()
     refer = Refer(ModelId("first"), ModelId("child"), child.record.attempt, frozenset({0}))
     assert isinstance(await repository.connection.session.send(refer, Reserved), Reserved)
     assert kinds(await repository.verify()) == ["leftover reference"]

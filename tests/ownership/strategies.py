@@ -39,7 +39,7 @@ def model_records(draw: st.DrawFn) -> ModelRecord:
         model,
         draw(ticks),
         draw(models),
-        draw(free),
+        draw(st.none() | st.text()),
         owner_map,
         {number: draw(specs) for number in owner_map.own(model)},
         draw(ticks),

@@ -291,7 +291,7 @@ def test_hold_is_refused_on_what_is_retiring_or_retired(shard: Shard) -> None:
 
 
 def test_a_tombstone_keeps_map_and_lineage(shard: Shard) -> None:
-    record = replace(make_record(B, p(2), {}, A), graph={"big": [1]}, extra={"note": 1}, metrics={"auc": 0.5})
+    record = replace(make_record(B, p(2), {}, A), graph="{}", extra={"note": 1}, metrics={"auc": 0.5})
     do(shard, ask.Put(record, {"user:x": p(2)}, 1))
     do(shard, ask.Retire(B, p(3)))
     do(shard, ask.FinishRetirement(B, p(2)))

@@ -73,14 +73,13 @@ def ls(root: Path, scope: str | None, limit: int | None, as_json: bool) -> None:
 @AS_JSON
 def show(root: Path, model_id: str, as_json: bool) -> None:
     """Show one model: metrics, labels, layers with the model that each was last trained in."""
-    from daskevo.graph import ArchitectureGraph
     from daskevo_workflows.words import plain, say_bytes, say_quality
 
     repository = _open(root)
     with _named(repository, root, model_id):
         record = repository.record(model_id)
     labels = repository.status(model_id).labels
-    graph = ArchitectureGraph.from_json(record.graph)
+    graph = record.architecture
     layers = [_layer(graph, number, record) for number in range(len(graph.layers))]
     if as_json:
         click.echo(json.dumps(_row(record) | {"labels": sorted(labels), "layers": layers, "extra": record.extra}))

@@ -1,0 +1,77 @@
+"""Reserving tensors at their owners: refer and read in one message per provider; giving back.
+
+All or nothing is decided by who asks: what one owner refuses does not undo what another has reserved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from daskevo.cluster.arriving import Array, Gone, Wanted, arrived
+from daskevo.cluster.directory import Call
+from daskevo.cluster.session import Session
+from daskevo.errors import DaskevoError
+from daskevo.ownership.messages import Drop, Refer
+from daskevo.ownership.replies import Refused, Reserved, reply_from_wire
+from daskevo.types import Attempt, ModelId
+
+
+async def refer_all(
+    session: Session,
+    model_id: ModelId | None,
+    attempt: Attempt,
+    owners: Mapping[ModelId, Mapping[int, Wanted]],
+    *,
+    patient: bool = True,
+) -> list[dict[int, Array] | Gone | DaskevoError]:
+    """Reserve tensors at all their owners, in parallel, and read them.
+
+    Parameters
+    ----------
+    model_id:
+        For which model; None under a reader's attempt.
+    owners:
+        Owner -> number in its enumeration -> what the tensor must be.
+    patient:
+        Whether an owner whose provider was silent lately is waited for longer than a moment.
+
+    Returns
+    -------
+    For each owner, in order: number -> value, read-only; or why not: `Gone` if a tensor is not there or is another
+    than wanted, ShardUnavailable if its shard gave no answer in time.
+    """
+    calls = []
+    for owner, wanted in owners.items():
+        message = Refer(owner, model_id, attempt, frozenset(wanted))
+        calls.append(Call(await session.directory.shard_of(owner), "refer", {"message": message.to_wire()}, patient))
+    answers = await session.directory.together(calls, timeout_s=session.timeout_s)
+    results = await asyncio.gather(
+        *(
+            _referred(session, answer, owner, wanted)
+            for answer, (owner, wanted) in zip(answers, owners.items(), strict=True)
+        ),
+        return_exceptions=True,
+    )
+    for result in results:
+        if isinstance(result, BaseException) and not isinstance(result, (Gone, DaskevoError)):
+            raise result
+    return results  # type: ignore[return-value]
+
+
+async def _referred(session: Session, answer: Any, owner: ModelId, wanted: Mapping[int, Wanted]) -> dict[int, Array]:
+    if isinstance(answer, DaskevoError):
+        raise answer
+    reply = reply_from_wire(answer["reply"])
+    if isinstance(reply, Refused):
+        raise Gone(f"tensors of {owner!r} are {reply.reason}")
+    if not isinstance(reply, Reserved):
+        raise await session.missing(owner, "unknown")
+    return await arrived(answer, owner, wanted)
+
+
+async def give_back(session: Session, model_id: ModelId, attempt: Attempt, owners: Iterable[ModelId]) -> None:
+    """Give back an attempt that was never staged: drops at every owner asked, then end."""
+    heard = await session.give_back([Drop(owner, model_id, attempt) for owner in owners])
+    await session.end(attempt, settled=heard)

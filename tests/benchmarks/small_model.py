@@ -1,0 +1,107 @@
+"""What the repository costs a small model of an architecture search: inherit and put, by phase.
+
+Run it as ``python tests/benchmarks/small_model.py [--count 60] [--root FOLDER | --memory] [--profile]``: it starts a
+cluster of its own, one provider and one trainer as processes, and prints medians in milliseconds. Each model has 24
+Dense layers and about 100,000 parameters; each child shares about half of its layers with the best match.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import io
+import platform
+import pstats
+import random
+import statistics
+import tempfile
+import time
+from typing import Any
+
+import daskevo
+
+LAYERS = 24
+WIDTH = 64
+
+
+def build(cut: int, width: int) -> Any:
+    """Return a chain of Dense layers; from layer `cut` on it shares nothing with chains of another `width`."""
+    import keras
+
+    inputs = flow = keras.Input((WIDTH,))
+    for number in range(LAYERS):
+        flow = keras.layers.Dense(width if number == cut else WIDTH, activation="relu")(flow)
+    return keras.Model(inputs, flow)
+
+
+def change(model: Any) -> None:
+    """Stand for training: all weights that train get other values."""
+    for variable in model.trainable_variables:
+        variable.assign(variable + 1)
+
+
+def one(repository: Any, number: int, rng: random.Random) -> dict[str, float]:
+    """Inherit and put one model; return seconds by phase."""
+    model = build(rng.randrange(LAYERS), 48 + number)
+    started = time.perf_counter()
+    with repository.inherit(model, model_id=f"m-{number}") as child:
+        inherited = time.perf_counter()
+        change(model)
+        trained = time.perf_counter()
+        child.put(metrics={"score": number / 1e3}, labels=["population:run"])
+        stored = time.perf_counter()
+    ended = time.perf_counter()
+    return {
+        "inherit": inherited - started,
+        "put": stored - trained,
+        "leave": ended - stored,
+        "prefix": len(child.prefix.vertices),
+        **{f"  {name}": seconds for name, seconds in child.timings.items()},
+    }
+
+
+def many(repository: Any, count: int, first: int, profile: bool) -> tuple[list[dict[str, float]], str]:
+    """Run in one task: make `count` models one after the other."""
+    rng = random.Random(first)
+    profiler = cProfile.Profile()
+    rows = []
+    for number in range(first, first + count):
+        if profile:
+            profiler.enable()
+        rows.append(one(repository, number, rng))
+        profiler.disable()
+    text = io.StringIO()
+    if profile:
+        pstats.Stats(profiler, stream=text).sort_stats("cumulative").print_stats(60)
+    return rows, text.getvalue()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--root", help="folder of the repository; a temporary one when left out")
+    parser.add_argument("--memory", action="store_true", help="a repository in memory")
+    parser.add_argument("--profile", action="store_true", help="print where the task's thread spends its time")
+    options = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(dir=options.root) as folder,
+        daskevo.local_cluster(trainers=1, dashboard_address=None) as cluster,
+        cluster.get_client() as client,
+    ):
+        client.wait_for_workers(2)
+        repository = daskevo.open(None if options.memory else folder, "small", client=client, objective="max score")
+        resources = {"evaluation": 1}
+        client.submit(many, repository, 10, 0, False, resources=resources).result()
+        rows, text = client.submit(many, repository, options.count, 10, options.profile, resources=resources).result()
+        print(f"{platform.node()}, {platform.machine()}, Python {platform.python_version()}; {options.count} models")
+        for name in dict.fromkeys(name for row in rows for name in row):
+            found = [row.get(name, 0.0) for row in rows]
+            scale = 1 if name == "prefix" else 1000
+            median, mean = scale * statistics.median(found), scale * statistics.mean(found)
+            print(f"{name:14s} median {median:8.2f}   mean {mean:8.2f}")
+        print(text)
+        cluster.close(timeout=1)
+
+
+if __name__ == "__main__":
+    main()
