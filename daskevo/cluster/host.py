@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -65,6 +66,7 @@ class ShardHost:
         """Published model -> bytes of all its tensors, inherited ones included."""
         self.shards: dict[int, ServedShard] = {}
         self._openings = 0
+        self._failing: dict[int, str] = {}
         self.background: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -96,8 +98,16 @@ class ShardHost:
 
     # -- opening and closing -------------------------------------------------------------------------------------------
 
-    async def open_shards(self, shards: Sequence[int], generation: int, floors: Sequence[Any]) -> dict[str, Any]:
+    async def open_shards(
+        self, shards: Sequence[int], generation: int, floors: Sequence[Any], patience_s: float = math.inf
+    ) -> dict[str, Any]:
         """Open shards, several at a time, in threads.
+
+        Parameters
+        ----------
+        patience_s:
+            How long the coordinator waits for the answer. What is open later is given up at once: it has been given to
+            another provider, whose epoch counts.
 
         Returns
         -------
@@ -107,18 +117,17 @@ class ShardHost:
         limit = asyncio.Semaphore(OPENINGS_AT_ONCE)
         opened: list[list[int]] = []
         failed: list[list[Any]] = []
+        until = asyncio.get_running_loop().time() + patience_s
 
         async def one(number: int) -> None:
             async with limit:
                 try:
-                    served = await self._open(number, generation, floor_of.get(number, Tick(0, 0)))
+                    served = await self._open(number, generation, floor_of.get(number, Tick(0, 0)), until)
                     opened.append([number, served.epoch])
                 except DaskevoError as found:
                     error = found
                     if isinstance(error, CorruptRecord) and self.root is not None:
                         error = damaged(self.root.shard(number).path, error)
-                    if not self._closed:
-                        logger.warning("daskevo: %s can't open shard %d: %s", self.name, number, error)
                     failed.append([number, type(error).__name__, error.message])
 
         self._openings += 1
@@ -126,8 +135,23 @@ class ShardHost:
             await asyncio.gather(*map(one, shards))
         finally:
             self._openings -= 1
+        self._say_failed([number for number, _ in opened], failed)
         self._spawn(self._audit_opened([number for number, _ in opened]))
         return {"opened": opened, "failed": failed}
+
+    def _say_failed(self, opened: Sequence[int], failed: Sequence[Sequence[Any]]) -> None:
+        """Log what can't be opened, once for each kind of trouble: it is tried again and again."""
+        new: dict[str, list[tuple[int, str]]] = {}
+        for number, kind, message in failed:
+            if self._failing.get(number) != kind:
+                new.setdefault(kind, []).append((number, message))
+            self._failing[number] = kind
+        for troubles in new.values() if not self._closed else ():
+            numbers = sorted(number for number, _ in troubles)
+            logger.warning("daskevo: %s can't open shards %s: %s", self.name, numbers, min(troubles)[1])
+        back = sorted(number for number in opened if self._failing.pop(number, None) is not None)
+        if back:
+            logger.warning("daskevo: %s has opened shards %s after all", self.name, back)
 
     @property
     def is_settled(self) -> bool:
@@ -140,7 +164,7 @@ class ShardHost:
             if number in self.shards:
                 self._stop(self.shards[number])
 
-    async def _open(self, number: int, generation: int, floor: Tick) -> ServedShard:
+    async def _open(self, number: int, generation: int, floor: Tick, until: float) -> ServedShard:
         known = self.shards.get(number)
         if known is not None and known.shard.state.generation == generation:
             return known  # the message was sent again
@@ -153,10 +177,16 @@ class ShardHost:
             found.adopt()
             return found, {model_id: summary_of(record) for model_id, record in published(found.shard).items()}
 
+        def in_time() -> bool:
+            return asyncio.get_running_loop().time() < until
+
+        late = f"shard {number} was to be open earlier: {self.name} leaves it to another provider"
+        if not in_time():
+            raise ShardFenced(late, shard=number)  # whoever opens a shard takes it from its owner
         served, summaries = await asyncio.to_thread(read)
-        if self._closed:
+        if self._closed or not in_time():
             served.close()
-            raise ShardFenced(f"{self.name} is closing", shard=number)
+            raise ShardFenced(f"{self.name} is closing" if self._closed else late, shard=number)
         self.take(served, summaries)
         self._spawn(self._after_opening(served))
         return served

@@ -6,7 +6,7 @@ and all attempts of older ones are over by that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from daskevo.ownership.attempts import Attempts, Settle
 from daskevo.ownership.holders import Holder
@@ -97,9 +97,9 @@ class Coordinator:
         """A provider went: its shards are nobody's until `assign`."""
         self._assignment.provider_left(name)
 
-    def assign(self) -> list[OpenShards]:
-        """Return who is to open the shards that nobody has."""
-        return self._assignment.assign()
+    def assign(self, avoid: Container[str] = ()) -> list[OpenShards]:
+        """Return who is to open the shards that nobody has; those to `avoid` only if there are no others."""
+        return self._assignment.assign(avoid)
 
     def rebalance(self) -> list[OpenShards | CloseShards]:
         """Return the moves that even out the providers' shares."""

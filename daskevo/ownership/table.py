@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
@@ -119,9 +119,13 @@ class Assignment:
                 self._lost[shard] = self._tick()
         self.version += 1
 
-    def assign(self) -> list[OpenShards]:
-        """Give each shard that nobody has to the provider with the fewest."""
+    def assign(self, avoid: Container[str] = ()) -> list[OpenShards]:
+        """Give each shard that nobody has to the provider with the fewest.
+
+        Those to `avoid` (they gave no answer lately) get some only where there are no others.
+        """
         load = self._load()
+        load = {name: shards for name, shards in load.items() if name not in avoid} or load
         given: dict[str, list[int]] = {}
         for shard in range(self.shards):
             if load and self._owner(shard) is None:

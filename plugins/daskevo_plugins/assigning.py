@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+import dask
+from dask.utils import parse_timedelta
+
 from daskevo.cluster.directory import CALL_TIMEOUT_S
+from daskevo.cluster.host import OPENINGS_AT_ONCE
 from daskevo.cluster.transport import NoAnswer, Transport, typed_error
 from daskevo.errors import DaskevoError, ShardDamaged, ShardUnavailable
 from daskevo.ownership.coordinator import Coordinator
@@ -15,8 +20,14 @@ from daskevo.ownership.table import OpenShards, Place, ShardTable
 
 logger = logging.getLogger(__name__)
 
-OPEN_TIMEOUT_S = 120.0
-"""Longest that one provider may take to open its shards."""
+OPEN_TIMEOUT = "daskevo.open-timeout"
+"""Key in Dask's configuration (with a unit, such as "30s"): how long a provider may take to open a few shards before
+they are given to another."""
+OPEN_TIMEOUT_S = 15.0
+LONGEST_OPEN_TIMEOUT_S = 120.0
+"""Twice as long is waited at each further try of a shard, up to this: a large one is opened in the end."""
+AVOID_S = 60.0
+"""How long a provider that gave no answer gets no more shards, if there are others."""
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0
 
@@ -42,6 +53,10 @@ class Assigner:
         self._on_change = on_change
         self._changed = asyncio.Event()
         self._troubles: dict[int, tuple[str, str]] = {}
+        self._silences: dict[int, int] = {}
+        """Shard -> how often its opening was waited for in vain."""
+        self._avoid: dict[str, float] = {}
+        """Provider that gave no answer -> until when others are given its shards."""
 
     def changed(self) -> None:
         """Say that the table has changed."""
@@ -55,7 +70,7 @@ class Assigner:
         """
         pause_s = _FIRST_PAUSE_S
         while not self.stopped:
-            results = await asyncio.gather(*map(self._have_opened, self.core.assign()))
+            results = await asyncio.gather(*map(self._have_opened, self.core.assign(self._silent_ones())))
             if all(results) or not self.core.providers():
                 return
             await asyncio.sleep(pause_s)
@@ -106,32 +121,67 @@ class Assigner:
     def _missing(self) -> list[int]:
         return [shard for shard, place in self.core.table().places.items() if place is None]
 
+    def _silent_ones(self) -> frozenset[str]:
+        now = time.monotonic()
+        self._avoid = {name: until for name, until in self._avoid.items() if until > now}
+        return frozenset(self._avoid)
+
     async def _have_opened(self, instruction: OpenShards) -> bool:
+        """Have a provider open its shards, a few per message; when one has no answer, none of the rest is tried."""
+        shards, done = list(instruction.shards), True
+        while shards:
+            part, shards = shards[:OPENINGS_AT_ONCE], shards[OPENINGS_AT_ONCE:]
+            answered, opened = await self._have_some_opened(replace(instruction, shards=tuple(part)))
+            done &= opened
+            if not answered:
+                for shard in shards:
+                    self.core.not_served(shard, instruction.place.name)
+                break
+        return done
+
+    def _patience_s(self, shards: Iterable[int]) -> float:
+        configured = dask.config.get(OPEN_TIMEOUT, None)
+        first = OPEN_TIMEOUT_S if configured is None else float(parse_timedelta(configured))
+        tries = max(self._silences.get(shard, 0) for shard in shards)
+        return max(first, min(first * 2.0**tries, LONGEST_OPEN_TIMEOUT_S))
+
+    async def _have_some_opened(self, instruction: OpenShards) -> tuple[bool, bool]:
+        """Return whether the provider answered, and whether there is nothing to be tried again."""
         place = instruction.place
+        patience_s = self._patience_s(instruction.shards)
         try:
             answer = await self._transport.provider(
                 place.address,
                 "open_shards",
-                timeout_s=OPEN_TIMEOUT_S,
+                timeout_s=patience_s,
                 shards=list(instruction.shards),
                 generation=self.core.generation,
-                floors=[[shard, list(tick)] for shard, tick in instruction.floors.items()],
+                floors=[
+                    [shard, list(tick)] for shard, tick in instruction.floors.items() if shard in instruction.shards
+                ],
+                patience_s=patience_s,
             )
         except (NoAnswer, DaskevoError) as error:
-            logger.warning("daskevo: provider %s did not open shards %s: %s", place.name, instruction.shards, error)
+            if place.name not in self._avoid:
+                logger.warning("daskevo: provider %s did not open shards %s: %s", place.name, instruction.shards, error)
+            self._avoid[place.name] = time.monotonic() + AVOID_S
+            late = isinstance(error, NoAnswer) and error.late
             for shard in instruction.shards:
+                self._silences[shard] = self._silences.get(shard, 0) + late
                 self.core.not_served(shard, place.name)
             self.changed()
-            return False
+            return False, False
+        self._avoid.pop(place.name, None)
         for shard, _ in answer["opened"]:
             self._troubles.pop(shard, None)
+            self._silences.pop(shard, None)
             if not self.core.opened(shard, place.name):
                 await self._have_closed(place, shard)
         for shard, kind, message in answer["failed"]:
             self._troubles[shard] = kind, message
             self.core.not_served(shard, place.name)
         self.changed()
-        return all(kind == ShardDamaged.__name__ for _, kind, _ in answer["failed"])
+        return True, all(kind == ShardDamaged.__name__ for _, kind, _ in answer["failed"])
 
     async def _have_closed(self, place: Place, shard: int) -> None:
         """A shard was given to another provider while this one opened it; manners only, the epoch fences it."""

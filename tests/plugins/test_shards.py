@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
 from distributed import Worker
 
+from daskevo.cluster.transport import NoAnswer
 from daskevo.errors import ModelLost, RepositoryTaken, ShardUnavailable
 from daskevo.store.lease import Holder, take_lease
 from daskevo.store.root import Root
@@ -135,3 +137,101 @@ async def test_another_job_that_takes_the_root_is_named(c: Any, s: Any, a: Any, 
     with pytest.raises(RepositoryTaken) as caught:
         await repository.hold("first", "user:me")
     assert "SLURM_JOB_ID=77" in str(caught.value)
+
+
+class SlowRoot:
+    """A root whose shards aren't opened before `go`: a file system that hangs on one host."""
+
+    def __init__(self, root: Root) -> None:
+        self.root = root
+        self.go = threading.Event()
+        self.waiting: set[int] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.root, name)
+
+    def shard(self, number: int) -> Any:
+        folder = self.root.shard(number)
+        real = folder.open
+
+        def hanging(generation: int) -> Any:
+            self.waiting.add(number)
+            assert self.go.wait(60)
+            return real(generation)
+
+        folder.open = hanging  # type: ignore[method-assign]
+        return folder
+
+
+@evo_cluster(providers=3, trainers=0, config={"daskevo.open-timeout": "1s"})
+async def test_a_provider_whose_opening_hangs_is_passed_over_and_fenced(
+    c: Any, s: Any, a: Any, b: Any, gone: Any, tmp_path: Any
+) -> None:
+    repository = await open_here(c, tmp_path / "root", shards=12)
+    for number in range(8):
+        await make(repository, GRAPH, f"m{number}", seed=number)
+    host = plugin_of(b).host
+    slow = host.root = SlowRoot(host.root)
+    try:
+        await gone.close()
+        # Half of its shards are given to b, and after a while to a.
+        for number in range(8):
+            assert (await repository.hold(f"m{number}", "user:me")) == ("user:kept", "user:me")
+        assert slow.waiting
+        table = await repository.connection.session.directory.refresh()
+        assert {table.places[number].name for number in slow.waiting} == {str(a.name)}
+        assert coordinator_of(s)._assigner._silent_ones() == {str(b.name)}
+    finally:
+        slow.go.set()
+    # Its late opening takes the shards, but it knows that it is too late; a finds the foreign epoch and opens again.
+    while host._openings:
+        await asyncio.sleep(0.01)
+    assert not slow.waiting & host.shards.keys()
+    for number in range(8):
+        assert (await repository.hold(f"m{number}", "user:you")) == ("user:kept", "user:me", "user:you")
+    verification = await repository.verify()
+    assert verification.clean, verification.differences
+    assert verification.models == 8
+
+
+@evo_cluster(config={"daskevo.open-timeout": "100ms"})
+async def test_a_shard_that_takes_long_is_opened_in_the_end(
+    c: Any, s: Any, a: Any, t: Any, tmp_path: Any, monkeypatch: Any
+) -> None:
+    repository = await open_here(c, tmp_path / "root")
+    assigner, waits, real = coordinator_of(s)._assigner, [], plugin_of(a).host.open_shards
+
+    async def provider(address: str, method: str, *, timeout_s: float, **arguments: Any) -> Any:
+        waits.append(timeout_s)
+        if len(waits) < 3:
+            raise NoAnswer(address, method, "time limit", late=True)
+        return await real(**{**arguments, "patience_s": 60})
+
+    monkeypatch.setattr(assigner._transport, "provider", provider)
+    monkeypatch.setattr("daskevo_plugins.assigning._FIRST_PAUSE_S", 0.01)
+    plugin_of(a).host.close_shards([3])
+    coordinator_of(s)._core.not_served(3, str(a.name))
+    await assigner.assign()
+    assert waits == [0.1, 0.2, 0.4]
+    assert (await repository.verify()).clean
+
+
+@evo_cluster()
+async def test_what_cannot_be_opened_is_logged_once(c: Any, s: Any, a: Any, t: Any, tmp_path: Any, caplog: Any) -> None:
+    repository = await open_here(c, tmp_path / "root")
+    host, generation = plugin_of(a).host, (await repository.stats())["generation"]
+
+    async def said(tries: int) -> list[str]:
+        caplog.clear()
+        for _ in range(tries):
+            await host.open_shards(range(8), generation, [])
+        return [record.message for record in caplog.records if "open" in record.message]
+
+    for _ in range(2):
+        host.close_shards(range(8))
+        (tmp_path / "root").rename(tmp_path / "elsewhere")
+        (line,) = await said(3)
+        assert "can't open shards [0, 1, 2, 3, 4, 5, 6, 7]" in line
+        (tmp_path / "elsewhere").rename(tmp_path / "root")
+        (line,) = await said(2)
+        assert "has opened shards [0, 1, 2, 3, 4, 5, 6, 7]" in line
