@@ -96,6 +96,7 @@ class Flights:
         self._deaths: Counter[int] = Counter()
         self._losses: Counter[int] = Counter()
         self._watched = 0.0
+        self._kept: set[str] = set()
         self._alone_since: float | None = None
         self.trainers = Trainers(client, lambda name, error: self._inbox.put(("restarted", (name, error))))
         self.unmatched: set[int] = set()
@@ -252,12 +253,24 @@ class Flights:
         """Restart a trainer that has trained its share of models: training leaks memory, whatever one clears."""
         trainer = self.trainers.present.get(name)
         evaluations = self.trainers.evaluations.get(name, 0)
-        if trainer is None or trainer.provider or self.trainers.used.get(name) or name in self.trainers.restarting:
+        if trainer is None or self.trainers.used.get(name) or name in self.trainers.restarting:
             return
         if (self.recycle_after and evaluations >= self.recycle_after) or trainer.paused:
             why = "paused for its memory" if trainer.paused else f"after {evaluations} evaluations"
-            if self.trainers.restart(name):
+            if trainer.provider:
+                self._say_kept(name, why)
+            elif self.trainers.restart(name):
                 self._note("recycled", f"{name} {why}", worker=name)
+
+    def _say_kept(self, name: str, why: str) -> None:
+        """Say once per trainer that it should be restarted and isn't: all others would wait for its shards."""
+        if name not in self._kept:
+            self._kept.add(name)
+            words = (
+                f"{name} {why} is not restarted, because it is a provider too: its memory grows with each evaluation"
+            )
+            logger.warning("%s; start providers and trainers as workers of their own for long runs", words)
+            self._note("not recycled", words, worker=name)
 
     def _watch(self) -> Iterator[Landed]:
         now = time.monotonic()

@@ -86,7 +86,8 @@ def search(
         restarted.
     recycle_after:
         Restart an idle trainer after so many evaluations; None = never. Training leaks: 8 MB for a tiny model,
-        75 MB for one of `flights` (Adam, 30 layers), and no clearing of sessions gives it back.
+        75 MB for one of `flights` (Adam, 30 layers), and no clearing of sessions gives it back. A trainer that is a
+        provider too is not restarted; the record has an event "not recycled" then.
     callbacks:
         Keras callbacks, early stopping for one: a list, copied for each evaluation, or a function that makes one.
     epochs:

@@ -1,0 +1,48 @@
+"""Trainers that have trained their share are restarted; one that is a provider too is not, and the run says so once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from daskevo_workflows.in_flight import Flights
+from daskevo_workflows.trainers import Trainer
+
+
+class Topics:
+    """What `Flights` needs of a client before anything is submitted."""
+
+    def subscribe_topic(self, topic: str, handler: Any) -> None:
+        pass
+
+
+class Events:
+    """What `Flights` needs of a record before anything is submitted."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str]] = []
+
+    def event(self, kind: str, message: str, *arguments: Any, **facts: Any) -> None:
+        self.seen.append((kind, message))
+
+
+@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("provider", [False, True])
+def test_a_trainer_that_is_a_provider_is_kept_and_that_is_said_once(provider: bool, paused: bool) -> None:
+    events, restarted = Events(), []
+    flights = Flights(Topics(), None, events, None, 3)  # type: ignore[arg-type]
+    flights.trainers.restart = lambda name: bool(restarted.append(name)) or True  # type: ignore[method-assign,func-returns-value]
+    flights.trainers.present["t"] = Trainer("t", "tcp://t", 1, True, paused=paused, provider=provider)
+    flights._recycle("t")
+    assert (events.seen == []) == (not paused)
+    flights.trainers.evaluations["t"] = 3
+    for _ in range(3):
+        flights._recycle("t")
+    assert bool(restarted) == (not provider)
+    if provider:
+        ((kind, message),) = events.seen
+        assert kind == "not recycled"
+        assert "t paused" in message if paused else "t after 3 evaluations" in message
+    else:
+        assert {kind for kind, _ in events.seen} == {"recycled"}
