@@ -1,17 +1,15 @@
-"""Tensors in one block of bytes: the layout shared by segment files and by messages between workers.
+"""Tensors as they are stored: little-endian and C-contiguous, laid out in one block of bytes, each at a multiple of 64.
 
-A block holds the values little-endian and C-contiguous, each tensor at a multiple of 64 bytes, zeros between; a header
-(a list that JSON and msgpack carry) says what lies where. Reading makes views, no copies.
+A header (a list that JSON carries) says what lies where.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import xxhash
 
 from daskevo.errors import CorruptRecord, InvalidInput
 from daskevo.types import JSON, TensorSpec, dtype_of
@@ -23,6 +21,9 @@ ALIGNMENT = 64
 
 MAX_TENSORS = 1 << 20
 """Most tensors in one block."""
+
+NO_DIGEST = "0" * 32
+"""Stands for a digest that isn't known yet, in as many bytes."""
 
 
 class Entry(NamedTuple):
@@ -83,11 +84,6 @@ def raw(array: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return array.reshape(-1).view(np.uint8)
 
 
-def digest(array: Any) -> str:
-    """Return the xxh3-128 of the stored bytes as 32 hex digits. Shape and dtype aren't part of it."""
-    return str(xxhash.xxh3_128_hexdigest(raw(portable(array)).data))
-
-
 def aligned_empty(nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Return uninitialised memory of shape (nbytes,), dtype uint8, whose address is a multiple of 64."""
     memory = np.empty(nbytes + ALIGNMENT, np.uint8)
@@ -106,13 +102,13 @@ def round_up(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
-def plan(tensors: Mapping[int, Any]) -> tuple[dict[int, Array], tuple[Entry, ...], int]:
+def lay_out(tensors: Mapping[int, Any]) -> tuple[dict[int, Array], tuple[Entry, ...], int]:
     """Lay tensors out in a block, in order of their numbers.
 
     Returns
     -------
     arrays, entries, nbytes:
-        The portable arrays by number, what lies where, and the size of the block (a multiple of 64).
+        The portable arrays by number, what lies where (without digests yet), the size of the block (a multiple of 64).
 
     Raises
     ------
@@ -126,7 +122,7 @@ def plan(tensors: Mapping[int, Any]) -> tuple[dict[int, Array], tuple[Entry, ...
         if not _is_number(number):
             raise InvalidInput(f"{number!r} can't be a tensor number: use 0 to {2**31 - 1}")
         array = arrays[number] = portable(tensors[number])
-        entry = Entry(number, TensorSpec.of(array), offset, str(xxhash.xxh3_128_hexdigest(raw(array).data)))
+        entry = Entry(number, TensorSpec.of(array), offset, NO_DIGEST)
         entries.append(entry)
         offset = round_up(entry.end)
     return arrays, tuple(entries), offset
@@ -134,30 +130,6 @@ def plan(tensors: Mapping[int, Any]) -> tuple[dict[int, Array], tuple[Entry, ...
 
 def _is_number(value: object) -> bool:
     return type(value) is int and 0 <= value < 2**31
-
-
-def pack(tensors: Mapping[int, Any]) -> tuple[list[JSON], np.ndarray[Any, np.dtype[np.uint8]]]:
-    """Copy tensors into one block.
-
-    Parameters
-    ----------
-    tensors:
-        Arrays of any storable dtype, shape, byte order and stride, by tensor number.
-
-    Returns
-    -------
-    header, block:
-        The header for `unpack` and a uint8 array of shape (multiple of 64,) in 64-byte aligned memory.
-    """
-    arrays, entries, nbytes = plan(tensors)
-    block = aligned_empty(nbytes)
-    end = 0
-    for entry in entries:
-        block[end : entry.offset] = 0
-        block[entry.offset : entry.end] = raw(arrays[entry.number])
-        end = entry.end
-    block[end:] = 0
-    return [entry.to_json() for entry in entries], block
 
 
 def parse_header(header: JSON, nbytes: int) -> tuple[Entry, ...]:
@@ -192,43 +164,3 @@ def parse_header(header: JSON, nbytes: int) -> tuple[Entry, ...]:
         entries.append(entry)
         end = entry.end
     return tuple(entries)
-
-
-def unpack(header: JSON, block: Any, *, check: bool = True) -> dict[int, Array]:
-    """Return the tensors of a block as read-only views, by tensor number.
-
-    Parameters
-    ----------
-    header:
-        What `pack` returned, possibly after a trip through JSON or msgpack.
-    block:
-        Anything with a buffer; copied once if its memory isn't aligned to 64 bytes.
-    check:
-        Compare every tensor with its digest.
-
-    Raises
-    ------
-    CorruptRecord
-        If header or block are not what was packed.
-    """
-    memory = np.frombuffer(block, np.uint8) if not isinstance(block, np.ndarray) else raw(block)
-    entries = parse_header(header, memory.nbytes)
-    if memory.ctypes.data % ALIGNMENT:
-        aligned = aligned_empty(memory.nbytes)
-        aligned[:] = memory
-        memory = aligned
-    memory = memory[:]
-    memory.flags.writeable = False
-    if check:
-        for entry in damaged(entries, memory):
-            raise CorruptRecord(
-                f"tensor {entry.number} of a block isn't what was packed: its digest differs", number=entry.number
-            )
-    return {entry.number: view(memory[entry.offset : entry.end], entry.spec) for entry in entries}
-
-
-def damaged(entries: Iterable[Entry], memory: np.ndarray[Any, np.dtype[np.uint8]]) -> Iterable[Entry]:
-    """Yield the entries whose bytes in `memory` (the whole block) don't have the digest that the header says."""
-    for entry in entries:
-        if xxhash.xxh3_128_hexdigest(memory[entry.offset : entry.end].data) != entry.digest:
-            yield entry

@@ -6,15 +6,18 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import zict
 
 from daskevo.errors import CorruptRecord
 from daskevo.store.files import corrupt
 from daskevo.store.pack import Array
-from daskevo.store.segment import Segment, write_segment
+from daskevo.store.segment import Segment
+from daskevo.store.segment_writer import write_segment
 from daskevo.types import JSON, Attempt, ModelId
+
+T = TypeVar("T")
 
 TensorKey = tuple[ModelId, Attempt, int]
 """Owner model, the attempt that stored it, tensor number in the owner's enumeration."""
@@ -51,38 +54,60 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
         self._live: dict[tuple[ModelId, Attempt], _Live] = {}
         self._headers: Any = zict.LRU(_HEADERS, {})
 
-    def put(self, model_id: ModelId, attempt: Attempt, tensors: Mapping[int, Any], meta: JSON = None) -> None:
+    def put(
+        self,
+        model_id: ModelId,
+        attempt: Attempt,
+        tensors: Mapping[int, Any],
+        meta: JSON = None,
+        known: Mapping[int, str] | None = None,
+    ) -> None:
         """Write a model's tensors as one segment; an older one of that attempt is replaced."""
         facts = {"model_id": model_id, "attempt": list(attempt), "extra": meta}
         with self._writing(model_id, attempt):
-            segment = write_segment(self._locate(model_id, attempt), tensors, facts, sync=self._sync)
+            segment = write_segment(self._locate(model_id, attempt), tensors, facts, sync=self._sync, known=known)
             self._know(model_id, attempt, segment, segment.entries)
 
     def adopt(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int] | None = None) -> None:
         """Take in a file that is there, with the tensors in it that are alive (default: all)."""
-        path = self._locate(model_id, attempt)
-        segment = Segment.open(path)
-        meta = segment.meta if isinstance(segment.meta, dict) else {}
-        if (meta.get("model_id"), meta.get("attempt")) != (model_id, list(attempt)):
-            raise corrupt(path, f"this is the segment of {meta.get('model_id')!r} {meta.get('attempt')}", 0)
-        wanted = set(segment.entries if numbers is None else numbers)
+        segment = Segment.open(self._locate(model_id, attempt)).of(model_id, attempt)
+        self.take(model_id, attempt, segment, segment.entries if numbers is None else numbers)
+
+    def take(self, model_id: ModelId, attempt: Attempt, segment: Segment, numbers: Iterable[int]) -> None:
+        """Take in a segment that was opened just now, with the tensors in it that are alive."""
+        wanted = set(numbers)
         if lacking := wanted - segment.entries.keys():
-            raise corrupt(path, f"tensors {sorted(lacking)[:10]} aren't in it", 0)
+            raise corrupt(segment.path, f"tensors {sorted(lacking)[:10]} aren't in it", 0)
         self._know(model_id, attempt, segment, wanted)
+
+    def segment(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int]) -> Segment:
+        """Return the open segment of tensors that are alive; raises as `read` does."""
+        self._check(model_id, attempt, numbers)
+        return self._segment(model_id, attempt)
 
     def read(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int]) -> dict[int, Array]:
         """Return tensors of one file; raises KeyError if one isn't alive, CorruptRecord or RootUnusable."""
         wanted = list(numbers)
-        for number in wanted:
-            if (model_id, attempt, number) not in self:
-                raise KeyError((model_id, attempt, number))
+        return self._reading(model_id, attempt, wanted, lambda segment: segment.read(wanted))
+
+    def range(self, key: TensorKey, start: int, stop: int) -> Array:
+        """Return some bytes of one tensor, not compared with its digest; raises as `read` does."""
+        return self._reading(key[0], key[1], [key[2]], lambda segment: segment.range(key[2], start, stop))
+
+    def _reading(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int], read: Callable[[Segment], T]) -> T:
+        self._check(model_id, attempt, numbers)
         try:
-            return self._segment(model_id, attempt).read(wanted)
+            return read(self._segment(model_id, attempt))
         except (CorruptRecord, KeyError):
             # A file written anew has another header: look again, while nobody writes.
             with self._writing(model_id, attempt):
                 self._headers.discard((model_id, attempt))
-                return self._segment(model_id, attempt).read(wanted)
+                return read(self._segment(model_id, attempt))
+
+    def _check(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            if (model_id, attempt, number) not in self:
+                raise KeyError((model_id, attempt, number))
 
     def token(self, model_id: ModelId, attempt: Attempt) -> object:
         """Return an object that stays the same as long as the file does; None if nothing of it is alive."""

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from daskevo.errors import CorruptRecord, RepositoryError, RootUnusable, ShardFenced
-from daskevo.store.files import FULL, Durability, corrupt, create_file, dump_json, remove, usable
+from daskevo.store.files import FULL, Durability, create_file, dump_json, remove, usable
 from daskevo.store.journal import Journal, journal_numbers, journal_path
-from daskevo.store.segment import Segment, write_segment
+from daskevo.store.segment import Segment
 from daskevo.store.segment_names import segment_files, segment_name
+from daskevo.store.segment_writer import write_segment
 from daskevo.store.shard_state import FORMAT, lost, newest_state, read_epoch, shard_path, was_served, write_epoch
 from daskevo.types import JSON, Attempt, ModelId
 
@@ -212,17 +213,28 @@ class ShardFolder:
         return self.segments_path / segment_name(model_id, attempt)
 
     def write_segment(
-        self, model_id: ModelId, attempt: Attempt, tensors: Mapping[int, Any], meta: JSON = None
+        self,
+        model_id: ModelId,
+        attempt: Attempt,
+        tensors: Mapping[int, Any],
+        meta: JSON = None,
+        known: Mapping[int, str] | None = None,
     ) -> Segment:
-        """Write a model's own tensors; see :func:`daskevo.store.segment.write_segment`. Needs no ownership.
+        """Write a model's own tensors; see :func:`daskevo.store.segment_writer.write_segment`. Needs no ownership.
 
         It replaces nothing that counts: an attempt is one holder's, who writes the same tensors again or none.
         """
         path = self.segment_path(model_id, attempt)
-        with usable(self.path, "make the folder of a shard", 0):
-            self._make_folders()
+        if not self.segments_path.is_dir():
+            with usable(self.path, "make the folder of a shard", 0):
+                self._make_folders()
         facts = {"model_id": model_id, "attempt": list(attempt), "extra": meta}
-        return write_segment(path, tensors, facts, sync=self._sync)
+        return write_segment(path, tensors, facts, sync=self._sync, known=known)
+
+    def withdraw_segment(self, model_id: ModelId, attempt: Attempt) -> None:
+        """Remove the file that this writer wrote for an attempt which home has aborted: no record will ever name it."""
+        with usable(self.segments_path, "remove a segment"):
+            remove(self.segment_path(model_id, attempt))
 
     def open_segment(self, model_id: ModelId, attempt: Attempt) -> Segment:
         """Open the segment of an attempt, and make sure that it is that one's.
@@ -232,11 +244,7 @@ class ShardFolder:
         CorruptRecord
             If it is missing, damaged, or another attempt's.
         """
-        segment = Segment.open(self.segment_path(model_id, attempt))
-        meta = segment.meta if isinstance(segment.meta, dict) else {}
-        if (meta.get("model_id"), meta.get("attempt")) != (model_id, list(attempt)):
-            raise corrupt(segment.path, f"this is the segment of {meta.get('model_id')!r} {meta.get('attempt')}", 0)
-        return segment
+        return Segment.open(self.segment_path(model_id, attempt)).of(model_id, attempt)
 
     def segments(self) -> Iterator[SegmentFile]:
         """Yield the files of the segments folder, temporary ones included, in no order; foreign files aren't named."""

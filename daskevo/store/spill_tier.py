@@ -6,14 +6,15 @@ import contextlib
 import itertools
 import os
 import threading
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 
 from daskevo.errors import CorruptRecord
 from daskevo.store.files import remove, usable
 from daskevo.store.pack import Array
-from daskevo.store.segment import Segment, write_segment
+from daskevo.store.segment import Segment
 from daskevo.store.segment_tier import TensorKey
+from daskevo.store.segment_writer import write_segment
 
 
 class SpillTier(MutableMapping[TensorKey, Array]):
@@ -45,10 +46,17 @@ class SpillTier(MutableMapping[TensorKey, Array]):
             return sum(segment.tensor_bytes for segment in self._segments.values())
 
     def __getitem__(self, key: TensorKey) -> Array:
+        return self._reading(key, lambda segment: segment.read()[0])
+
+    def range(self, key: TensorKey, start: int, stop: int) -> Array:
+        """Return some bytes of one tensor, not compared with its digest."""
+        return self._reading(key, lambda segment: segment.range(0, start, stop))
+
+    def _reading(self, key: TensorKey, read: Callable[[Segment], Array]) -> Array:
         while True:
             segment = self._segments[key]
             try:
-                return segment.read()[0]
+                return read(segment)
             except CorruptRecord:
                 # Replaced or deleted by another thread since: then that one's word counts.
                 if self._segments.get(key) is segment:

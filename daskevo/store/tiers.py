@@ -16,7 +16,7 @@ from typing import Any
 import zict
 
 from daskevo.errors import RootUnusable
-from daskevo.store.pack import Array, snapshot
+from daskevo.store.pack import Array, raw, snapshot
 from daskevo.store.segment_tier import SegmentTier, TensorKey
 from daskevo.store.spill_tier import SpillTier
 from daskevo.types import JSON, Attempt, ModelId
@@ -30,7 +30,14 @@ class Tensors(MutableMapping[TensorKey, Array]):
     """
 
     @abstractmethod
-    def put(self, model_id: ModelId, attempt: Attempt, tensors: Mapping[int, Any], meta: JSON = None) -> None:
+    def put(
+        self,
+        model_id: ModelId,
+        attempt: Attempt,
+        tensors: Mapping[int, Any],
+        meta: JSON = None,
+        known: Mapping[int, str] | None = None,
+    ) -> None:
         """Store what an attempt stored for a model: all of it or, on an error, nothing.
 
         Parameters
@@ -39,6 +46,8 @@ class Tensors(MutableMapping[TensorKey, Array]):
             Arrays by tensor number.
         meta:
             JSON for the segment's header.
+        known:
+            Digests that were computed before, by number.
 
         Raises
         ------
@@ -56,6 +65,13 @@ class Tensors(MutableMapping[TensorKey, Array]):
             If one of them isn't there.
         CorruptRecord, RootUnusable
             If a file is damaged, or can't be read.
+        """
+
+    @abstractmethod
+    def range(self, key: TensorKey, start: int, stop: int) -> Array:
+        """Return bytes `start` to `stop` of one tensor, shape (stop - start,), dtype uint8, not compared with a digest.
+
+        For tensors too large for one message; they pass the cache by. Raises as `read` does.
         """
 
     def free(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int]) -> None:
@@ -92,9 +108,16 @@ class DurableTensors(Tensors):
         self.segments = SegmentTier(locate, sync=sync)
         self._cache: Any = zict.LRU(memory_bytes, {}, weight=_weight)
 
-    def put(self, model_id: ModelId, attempt: Attempt, tensors: Mapping[int, Any], meta: JSON = None) -> None:
+    def put(
+        self,
+        model_id: ModelId,
+        attempt: Attempt,
+        tensors: Mapping[int, Any],
+        meta: JSON = None,
+        known: Mapping[int, str] | None = None,
+    ) -> None:
         arrays = {number: snapshot(array) for number, array in tensors.items()}
-        self.segments.put(model_id, attempt, arrays, meta)
+        self.segments.put(model_id, attempt, arrays, meta, known)
         token = self.segments.token(model_id, attempt)
         for number, array in arrays.items():
             self._remember((model_id, attempt, number), array, token)
@@ -130,6 +153,9 @@ class DurableTensors(Tensors):
                 found[model_id, attempt, number] = array
                 self._remember((model_id, attempt, number), array, token)
         return found
+
+    def range(self, key: TensorKey, start: int, stop: int) -> Array:
+        return self.segments.range(key, start, stop)
 
     @property
     def memory_bytes(self) -> int:
@@ -190,7 +216,14 @@ class SpillingTensors(Tensors):
         self._buffer: Any = zict.Buffer({}, self.spilled, memory_bytes, weight=_weight)
         self._restoring = [threading.Lock() for _ in range(16)]
 
-    def put(self, model_id: ModelId, attempt: Attempt, tensors: Mapping[int, Any], meta: JSON = None) -> None:
+    def put(
+        self,
+        model_id: ModelId,
+        attempt: Attempt,
+        tensors: Mapping[int, Any],
+        meta: JSON = None,
+        known: Mapping[int, str] | None = None,
+    ) -> None:
         arrays = {(model_id, attempt, number): snapshot(array) for number, array in tensors.items()}
         before = {key: array for key in arrays if (array := self.get(key)) is not None}
         try:
@@ -207,6 +240,14 @@ class SpillingTensors(Tensors):
 
     def read(self, keys: Iterable[TensorKey]) -> dict[TensorKey, Array]:
         return {key: self[key] for key in keys}
+
+    def range(self, key: TensorKey, start: int, stop: int) -> Array:
+        with contextlib.suppress(KeyError):
+            return raw(self._buffer.fast.d[key])[start:stop]
+        with contextlib.suppress(KeyError):
+            return self.spilled.range(key, start, stop)
+        # It moved between the two looks.
+        return raw(self[key])[start:stop]
 
     @property
     def memory_bytes(self) -> int:

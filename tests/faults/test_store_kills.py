@@ -59,12 +59,12 @@ def die_at(n):
             if left[0] == 0:
                 if name == "write":
                     call(args[0], memoryview(args[1])[: len(args[1]) // 2])
-                elif name == "writev":
-                    call(args[0], args[1][: len(args[1]) // 2 + 1])
+                elif name == "pwritev":
+                    call(args[0], args[1][: len(args[1]) // 2 + 1], args[2])
                 os.kill(os.getpid(), signal.SIGKILL)
             return call(*args, **kwargs)
         setattr(os, name, counted)
-    for name in ("open", "write", "writev", "replace", "link", "unlink", "mkdir", "fsync", "ftruncate"):
+    for name in ("open", "write", "pwritev", "replace", "link", "unlink", "mkdir", "fsync", "ftruncate"):
         wrap(name)
 
 def work(path, durability, answer):

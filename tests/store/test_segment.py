@@ -15,7 +15,8 @@ import pytest
 
 from daskevo.errors import CorruptRecord, InvalidInput, RootUnusable
 from daskevo.store.pack import ALIGNMENT
-from daskevo.store.segment import END_MAGIC, MAGIC, Segment, write_segment
+from daskevo.store.segment import END_MAGIC, MAGIC, Segment
+from daskevo.store.segment_writer import write_segment
 from daskevo.testing.arrays import awkward_arrays, same_tensor
 
 SMALL: dict[int, Any] = {0: np.arange(5, dtype=np.int16), 2: np.float32(1.5), 3: np.zeros((3, 0, 2))}

@@ -1,0 +1,145 @@
+"""Writing a segment file: to a temporary name, the header last, and renamed when whole (format: docs/formats.md).
+
+Digests stand in the header, before the payload. They have the same length whatever they are, so that the payload is
+written at once and hashed meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from daskevo.errors import InvalidInput
+from daskevo.store.digests import FEW_BYTES, digesting
+from daskevo.store.files import dump_json, remove, sync_folder, temporary, usable
+from daskevo.store.pack import Array, Entry, lay_out, raw, round_up
+from daskevo.store.segment import (
+    BUFFERS,
+    END_MAGIC,
+    MAGIC,
+    MAX_HEADER_BYTES,
+    PREAMBLE,
+    TRAILER,
+    VERSION,
+    Segment,
+    identity_of,
+)
+from daskevo.types import JSON
+
+
+def write_segment(
+    path: str | os.PathLike[str],
+    tensors: Mapping[int, Any],
+    meta: JSON = None,
+    *,
+    sync: bool = False,
+    known: Mapping[int, str] | None = None,
+) -> Segment:
+    """Write tensors to a segment file, whole or not at all; an older file of that name is replaced.
+
+    Parameters
+    ----------
+    path:
+        Its final name. The temporary one lies beside it and ends in ``.tmp``.
+    tensors:
+        Arrays by tensor number, of any storable dtype, shape, byte order and stride. They aren't copied if they are
+        little-endian and C-contiguous; nobody may write to them meanwhile.
+    meta:
+        JSON to keep in the header.
+    sync:
+        Make file and name survive the host (fsync) before returning.
+    known:
+        Digests that were computed before, by number; the others are computed while the file is written.
+
+    Raises
+    ------
+    RootUnusable
+        If the disk is full or the folder can't be written: names the folder, bytes needed and free; nothing is left.
+    InvalidInput
+        If a dtype can't be stored.
+    """
+    path = Path(path)
+    arrays, entries, payload_bytes = lay_out(tensors)
+    payload = round_up(PREAMBLE.size + len(_header(meta, payload_bytes, entries)))
+    file_bytes = payload + payload_bytes + TRAILER.size
+    known = known or {}
+    await_digests = digesting({number: array for number, array in arrays.items() if number not in known})
+
+    def ends() -> tuple[tuple[Entry, ...], bytes, bytes]:
+        found = {**known, **await_digests()}
+        whole = tuple(entry._replace(digest=found[entry.number]) for entry in entries)
+        header = _header(meta, payload_bytes, whole)
+        front = (PREAMBLE.pack(MAGIC, VERSION, 0, len(header)) + header).ljust(payload, b"\0")
+        crc = zlib.crc32(file_bytes.to_bytes(8, "little"), zlib.crc32(front))
+        return whole, front, TRAILER.pack(file_bytes, crc, 0, END_MAGIC)
+
+    name = temporary(path)
+    with usable(path.parent, "write a segment", file_bytes):
+        try:
+            handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            try:
+                body = _body(arrays, entries, payload_bytes)
+                if payload_bytes < FEW_BYTES:
+                    whole, front, trailer = ends()
+                    _write(handle, [memoryview(front), *body, memoryview(trailer)], 0)
+                else:
+                    _write(handle, body, payload)
+                    whole, front, trailer = ends()
+                    _write(handle, [memoryview(trailer)], payload + payload_bytes)
+                    _write(handle, [memoryview(front)], 0)
+                if sync:
+                    os.fsync(handle)
+                identity = identity_of(os.fstat(handle))
+            finally:
+                await_digests()  # threads may still read the arrays
+                os.close(handle)
+            os.replace(name, path)
+        except BaseException:
+            remove(name)
+            raise
+        if sync:
+            sync_folder(path.parent)
+    return Segment(path, meta, {entry.number: entry for entry in whole}, payload, payload_bytes, file_bytes, identity)
+
+
+def _header(meta: JSON, payload_bytes: int, entries: Sequence[Entry]) -> bytes:
+    header = dump_json({"meta": meta, "payload_bytes": payload_bytes, "tensors": [e.to_json() for e in entries]})
+    if len(header) > MAX_HEADER_BYTES:
+        raise InvalidInput(f"a segment header of {len(header)} bytes is above the limit of {MAX_HEADER_BYTES}")
+    return header
+
+
+def _body(arrays: Mapping[int, Array], entries: Sequence[Entry], payload_bytes: int) -> Iterator[memoryview]:
+    end = 0
+    for entry in entries:
+        if entry.offset > end:
+            yield memoryview(bytes(entry.offset - end))
+        yield raw(arrays[entry.number]).data
+        end = entry.end
+    yield memoryview(bytes(payload_bytes - end))
+
+
+def _write(handle: int, buffers: Iterator[memoryview] | Sequence[memoryview], offset: int) -> None:
+    batch: list[memoryview] = []
+    for buffer in buffers:
+        if buffer.nbytes:
+            batch.append(buffer)
+        if len(batch) == BUFFERS:
+            offset = _write_batch(handle, batch, offset)
+            batch = []
+    _write_batch(handle, batch, offset)
+
+
+def _write_batch(handle: int, batch: list[memoryview], offset: int) -> int:
+    # The kernel may stop anywhere (a signal, 2 GiB, a nearly full disk): go on where it left off.
+    while batch:
+        written = os.pwritev(handle, batch, offset)
+        offset += written
+        while batch and written >= batch[0].nbytes:
+            written -= batch.pop(0).nbytes
+        if batch and written:
+            batch[0] = batch[0][written:]
+    return offset
