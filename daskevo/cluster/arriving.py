@@ -1,21 +1,30 @@
-"""Tensors that came from an owner's shard, held against what the reader's own owner map says of them.
+"""Tensors that come from an owner's shard: by reference, from its file, or in messages, held against what is wanted.
 
 A shard answers by the owner's id and tensor number. Whether these are still the tensors that were inherited (and not,
-after a loss, those of another model of that id) only the digest tells, which travels with the reader.
+after a loss, those of another model of that id) only the digest tells, which travels with the reader: the provider's
+word on it is compared first, then the bytes, wherever they came from another process or from a file.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from daskevo.cluster.directory import Directory
+from daskevo.cluster.neighbours import Neighbour, Neighbours
+from daskevo.cluster.pieces import Landing, Part, cut, few_at_once
+from daskevo.errors import RootUnusable
 from daskevo.graph import ArchitectureGraph
 from daskevo.ownership.owner_map import OwnerEntry
-from daskevo.store.pack import digest, parse_header, unpack
-from daskevo.types import ModelId, TensorSpec
+from daskevo.store.digests import FEW_BYTES
+from daskevo.store.pack import Entry
+from daskevo.store.root import Root
+from daskevo.store.segment import Segment
+from daskevo.store.sight import may_be_mapped
+from daskevo.types import Attempt, ModelId, TensorSpec
 
 Array = np.ndarray[Any, Any]
 
@@ -55,31 +64,138 @@ def wanted_of(graph: ArchitectureGraph, entries: Iterable[tuple[int, OwnerEntry]
     return owners
 
 
-async def arrived(answer: Mapping[str, Any], owner: ModelId, wanted: Mapping[int, Wanted]) -> dict[int, Array]:
-    """Return the tensors of a provider's answer, read-only, by number in the owner.
+class Source(NamedTuple):
+    """Where a reader's tensors come from: the shard, and the attempt that stored them there."""
+
+    shard: int
+    owner: ModelId
+    attempt: Attempt
+
+
+def _check_answer(answer: Mapping[str, Any], owner: ModelId, wanted: Mapping[int, Wanted]) -> None:
+    """Hold what a provider says that it has against what is wanted.
+
+    Raises
+    ------
+    Gone
+        If a tensor is another than the reader's map names.
+    """
+    for (number, want), found in zip(sorted(wanted.items()), answer["digests"], strict=True):
+        if found != want.digest:
+            raise Gone(
+                f"tensor {number} of {owner!r} is another than the one that was inherited (found {found}, expected "
+                f"{want.digest})"
+            )
+
+
+def by_reference(answer: Mapping[str, Any], owner: ModelId, wanted: Mapping[int, Wanted]) -> dict[int, Array]:
+    """Return the provider's own read-only arrays: it is this very process; raises Gone as `arrived` does."""
+    _check_answer(answer, owner, wanted)
+    arrays: dict[int, Array] = answer["arrays"]
+    for number, want in wanted.items():
+        if TensorSpec.of(arrays[number]) != want.spec:
+            raise Gone(f"tensor {number} of {owner!r} is {TensorSpec.of(arrays[number])}, {want.spec} was inherited")
+    return arrays
+
+
+async def arrived(
+    directory: Directory,
+    answer: Mapping[str, Any],
+    source: Source,
+    wanted: Mapping[int, Wanted],
+    *,
+    neighbour: Neighbour | None,
+    timeout_s: float,
+) -> dict[int, Array]:
+    """Return the tensors that a provider's answer to `refer` brings, or says where to find, by number in the owner.
+
+    Parameters
+    ----------
+    directory:
+        For the messages that bring what the answer doesn't.
+    answer:
+        With ``digests``, and ``arrays``, ``file``, or ``parts`` and ``frames``.
+    neighbour:
+        The provider on this host that was asked for a file.
 
     Raises
     ------
     Gone
         If one of them is another than the reader's map names.
     CorruptRecord
-        If they were damaged on the way.
+        If bytes aren't those of their digest.
+    ShardUnavailable
+        If a message had no answer in time.
     """
-    if "arrays" in answer:  # the provider is this very process: its own read-only arrays
-        arrays: dict[int, Array] = answer["arrays"]
-        found = await asyncio.to_thread(_look_at, arrays)
+    if "arrays" in answer:
+        return by_reference(answer, source.owner, wanted)
+    _check_answer(answer, source.owner, wanted)
+    if "file" in answer and neighbour is not None:
+        found = await _from_file(directory.neighbours, neighbour, answer["file"], source, wanted)
+        if found is not None:
+            return found
+    landing = await asyncio.to_thread(Landing, {number: want.spec for number, want in wanted.items()})
+    here = [Part(*part) for part in answer.get("parts", ())]
+    if here:
+        await asyncio.to_thread(landing.land, here, answer["frames"])
+    there = {number: wanted[number].spec.nbytes for number in sorted(wanted.keys() - {part.number for part in here})}
+
+    async def fetch(parts: Sequence[Part]) -> None:
+        brought = await directory.call(
+            source.shard,
+            "read",
+            timeout_s=timeout_s,
+            model=source.owner,
+            attempt=list(source.attempt),
+            parts=[list(part) for part in parts],
+        )
+        await asyncio.to_thread(landing.land, parts, brought["frames"])
+
+    await few_at_once(cut(there), fetch)
+    return await asyncio.to_thread(landing.tensors, {number: want.digest for number, want in wanted.items()})
+
+
+async def _from_file(
+    neighbours: Neighbours, neighbour: Neighbour, file: Mapping[str, Any], source: Source, wanted: Mapping[int, Wanted]
+) -> dict[int, Array] | None:
+    """Read from the owner's segment file what the provider says is there; None if this process can't.
+
+    What was reserved stays where it is, and segments never change: the provider takes no part in it.
+    """
+    try:
+        found = await asyncio.to_thread(_read_file, neighbour.root, file, source, wanted)
+    except RootUnusable as error:
+        found, reason = None, error.message
     else:
-        arrays = unpack(answer["header"], answer["block"])  # compares the bytes with the header's digests
-        header = parse_header(answer["header"], np.asarray(answer["block"]).nbytes)
-        found = {entry.number: Wanted(entry.spec, entry.digest) for entry in header}
-    for number, want in wanted.items():
-        if found.get(number) != want:
-            raise Gone(
-                f"tensor {number} of {owner!r} is another than the one that was inherited "
-                f"(found {found.get(number)}, expected {want})"
-            )
-    return arrays
+        reason = f"the file of {source.owner!r} is another here"
+    if found is None:
+        neighbours.distrust(neighbour.address, reason)
+    return found
 
 
-def _look_at(arrays: Mapping[int, Array]) -> dict[int, Wanted]:
-    return {number: Wanted(TensorSpec.of(array), digest(array)) for number, array in arrays.items()}
+def _read_file(
+    root: Root, file: Mapping[str, Any], source: Source, wanted: Mapping[int, Wanted]
+) -> dict[int, Array] | None:
+    """Read tensors from the file that a provider named, comparing each with its digest; None if it isn't that file.
+
+    Large ones are mapped where that is safe: they are then the page cache's own memory, which no process can write to.
+    """
+    path = root.shard(source.shard).segment_path(source.owner, source.attempt)
+    places = zip(sorted(wanted), file["offsets"], strict=True)
+    entries = {number: Entry(number, wanted[number].spec, offset, wanted[number].digest) for number, offset in places}
+    identity = tuple(file["identity"])
+    segment = Segment(path, None, entries, file["payload"], file["payload_bytes"], file["file_bytes"], identity)
+    if not segment.is_there():
+        return None
+    return segment.read(mapped=segment.tensor_bytes >= FEW_BYTES and may_be_mapped(root.path))
+
+
+def file_answer(segment: Segment, numbers: Iterable[int]) -> dict[str, Any]:
+    """Return where tensors lie in a segment, for a reader on this host."""
+    return {
+        "identity": list(segment.identity),
+        "payload": segment.payload,
+        "payload_bytes": segment.payload_bytes,
+        "file_bytes": segment.file_bytes,
+        "offsets": [segment.entries[number].offset for number in numbers],
+    }

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from daskevo.cluster.neighbours import Neighbour, Neighbours
 from daskevo.cluster.silence import Silence
 from daskevo.cluster.transport import NoAnswer, Transport, typed_error, value_of
 from daskevo.errors import DaskevoError, ShardDamaged, ShardFenced, ShardUnavailable
@@ -22,6 +23,8 @@ from daskevo.types import ModelId
 
 CALL_TIMEOUT_S = 10.0
 """Longest wait for one answer about metadata, before the table is looked at again."""
+SIGHT_TIMEOUT_S = 2.0
+"""Longest wait to learn whether a provider is a neighbour: without it, messages do."""
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
 
@@ -81,6 +84,7 @@ class Directory:
         self._fetch = fetch or self._ask_coordinator
         self._table: ShardTable | None = None
         self._refreshing: asyncio.Task[ShardTable] | None = None
+        self.neighbours = Neighbours(self._sight)
 
     async def table(self) -> ShardTable:
         """Return the table, fetched at first use."""
@@ -108,6 +112,15 @@ class Directory:
         """Return the shard that is home to a model."""
         return shard_of(model_id, (await self.table()).shards)
 
+    async def _sight(self, address: str) -> Any:
+        timeout_s = self.silence.patience(address, SIGHT_TIMEOUT_S)
+        return await self._call(address, "sight", timeout_s=timeout_s)
+
+    async def neighbour(self, shard: int) -> Neighbour | None:
+        """Return the provider that serves `shard` if it shares a host and the root with this process."""
+        place = (await self.table()).places[shard]
+        return None if place is None else await self.neighbours.at(place.address)
+
     async def call(
         self,
         shard: int,
@@ -116,12 +129,14 @@ class Directory:
         timeout_s: float,
         call_timeout_s: float | None = None,
         patient: bool = True,
+        bring: Callable[[str], Awaitable[Mapping[str, Any]]] | None = None,
         **arguments: Any,
     ) -> Any:
         """Call the provider that serves `shard`, following the table.
 
         The method answers None for "not mine". `call_timeout_s` limits one try (the whole time when None). Who is not
         `patient` can do without the answer, and waits for a provider that was silent lately no longer than a moment.
+        `bring` is given the address before each try, and returns the arguments that depend on it.
 
         Raises
         ------
@@ -148,6 +163,8 @@ class Directory:
                     left = self.silence.patience(address, left)
                     deadline = min(deadline, loop.time() + left)
                 try:
+                    if bring is not None:
+                        arguments.update(await bring(address))
                     value = await self._call(
                         address, method, timeout_s=min(left, call_timeout_s or left), shard=shard, **arguments
                     )

@@ -16,16 +16,18 @@ from typing import Any
 
 from daskevo.catalogue import Match, PrefixIndex, Query
 from daskevo.cluster.auditing import audit_shard
+from daskevo.cluster.handing import hand_out, hand_out_parts, specs_from_wire
 from daskevo.cluster.matching import Question, match_to_wire
+from daskevo.cluster.neighbours import sight_to_wire
 from daskevo.cluster.overview import OVERVIEW
-from daskevo.cluster.serving import ServedShard, Summary, open_shard, published, summary_of
+from daskevo.cluster.serving import Brought, ServedShard, Summary, Unseen, open_shard, published, summary_of
 from daskevo.cluster.session import Session
 from daskevo.cluster.transport import Handler, Replies, answer
 from daskevo.errors import ClusterError, CorruptRecord, DaskevoError, ModelLost, RepositoryError, ShardFenced
 from daskevo.ownership.messages import Drop, DropAttempt, FinishRetirement, Put, Refer, Status, message_from_wire
 from daskevo.ownership.model_record import ModelRecord
+from daskevo.ownership.replies import Reserved
 from daskevo.ownership.state import Effects, Retirement
-from daskevo.store.pack import pack
 from daskevo.store.root import Root
 from daskevo.store.shard_state import damaged
 from daskevo.store.tiers import Tensors
@@ -79,6 +81,8 @@ class ShardHost:
             "ask": self.ask,
             "refer": self.refer,
             "read": self.read,
+            "sight": self.sight,
+            "land": self.land,
             "put": self.put,
             "match": self.match,
             "drop_attempts": self.drop_attempts,
@@ -93,7 +97,7 @@ class ShardHost:
             **self.methods(),
             "together": partial(self.together, {"ask": self.ask, "refer": partial(self.refer, local=True)}),
             "refer": partial(self.refer, local=True),
-            "read": partial(self.read, local=True),
+            "look_at": self.look_at,
         }
 
     # -- opening and closing -------------------------------------------------------------------------------------------
@@ -364,48 +368,73 @@ class ShardHost:
 
         return await self._with(shard, work)  # type: ignore[no-any-return]
 
-    async def refer(self, shard: int, message: Any, local: bool = False) -> dict[str, Any] | None:
-        """Reserve and read tensors of one owner."""
+    async def refer(self, shard: int, message: Any, near: bool = False, local: bool = False) -> dict[str, Any] | None:
+        """Reserve tensors of one owner, and hand them out: once they are reserved, nothing deletes them."""
         decoded = message_from_wire(message)
         assert isinstance(decoded, Refer)
 
         async def work(served: ServedShard) -> dict[str, Any]:
-            reply, arrays = await served.refer(decoded)
-            return {"reply": reply.to_wire(), **await self._tensors(arrays, local)}
+            (reply,) = await served.ask([decoded])
+            answer = {"reply": reply.to_wire()}
+            if isinstance(reply, Reserved):
+                answer |= await hand_out(served, reply.owner, reply.attempt, decoded.numbers, near=near, local=local)
+            return answer
 
         return await self._with(shard, work)  # type: ignore[no-any-return]
 
-    async def read(
-        self, shard: int, model: str, attempt: Any, numbers: Sequence[int], local: bool = False
-    ) -> dict[str, Any] | None:
-        """Read tensors that the caller has reserved, or doesn't mind to lose (attempt None: the published one's)."""
+    async def read(self, shard: int, model: str, attempt: Any, parts: Sequence[Any]) -> dict[str, Any] | None:
+        """Read parts of tensors that the caller has reserved."""
 
         async def work(served: ServedShard) -> dict[str, Any]:
-            if attempt is None:
-                found = served.shard.state.references.published.get(ModelId(model))
-                if found is None:
-                    raise CorruptRecord(f"tensors of {model!r} are wanted, which was never published", model_id=model)
-            else:
-                found = Tick.parse(attempt)
-            return await self._tensors(await served.read(ModelId(model), found, frozenset(numbers)), local)
+            return await hand_out_parts(served, ModelId(model), Tick.parse(attempt), parts)
 
         return await self._with(shard, work)  # type: ignore[no-any-return]
 
-    async def _tensors(self, arrays: dict[int, Any], local: bool) -> dict[str, Any]:
-        if local:
-            return {"arrays": arrays}
-        header, block = await asyncio.to_thread(pack, arrays)
-        return {"header": header, "block": block}
+    async def look_at(self, shard: int, model: str, numbers: Sequence[int]) -> dict[str, Any] | None:
+        """Read tensors that nobody has reserved, in this process; they may have gone."""
 
-    async def put(self, shard: int, message: Any, header: Sequence[Any], block: Any) -> Any:
-        """Store, stage and publish."""
+        async def work(served: ServedShard) -> dict[str, Any]:
+            found = served.shard.state.references.published.get(ModelId(model))
+            if found is None:
+                raise CorruptRecord(f"tensors of {model!r} are wanted, which was never published", model_id=model)
+            return await hand_out(served, ModelId(model), found, numbers, near=False, local=True)
+
+        return await self._with(shard, work)  # type: ignore[no-any-return]
+
+    async def sight(self) -> dict[str, Any]:
+        """Say what this process sees of the root, for neighbours."""
+        return await asyncio.to_thread(sight_to_wire, self.root)
+
+    async def land(
+        self, shard: int, model: str, attempt: Any, specs: Sequence[Any], parts: Sequence[Any], frames: Sequence[Any]
+    ) -> bool | None:
+        """Take in some of the tensors of a put that is to come."""
+
+        async def work(served: ServedShard) -> bool:
+            await served.landings.land(ModelId(model), Tick.parse(attempt), specs_from_wire(specs), parts, frames)
+            return True
+
+        return await self._with(shard, work)  # type: ignore[no-any-return]
+
+    async def put(
+        self,
+        shard: int,
+        message: Any,
+        parts: Sequence[Any] = (),
+        frames: Sequence[Any] | None = None,
+        arrays: Mapping[int, Any] | None = None,
+    ) -> dict[str, Any] | None:
+        """Store, stage and publish; ``unseen`` in the answer says that the tensors aren't there."""
         decoded = message_from_wire(message)
         assert isinstance(decoded, Put)
 
-        async def work(served: ServedShard) -> Any:
-            return (await served.put(decoded, header, block)).to_wire()
+        async def work(served: ServedShard) -> dict[str, Any]:
+            try:
+                return {"reply": (await served.put(decoded, Brought(arrays, parts, frames))).to_wire()}
+            except Unseen as error:
+                return {"unseen": str(error)}
 
-        return await self._with(shard, work)
+        return await self._with(shard, work)  # type: ignore[no-any-return]
 
     async def match(
         self, scope: str, questions: Sequence[Any], records: bool = False, status: Sequence[Any] | None = None

@@ -82,6 +82,9 @@ class OfflineTransport:
         assert self.host is not None
         return value_of(await answer(method, self.host.local_methods()[method], arguments))
 
+    def is_here(self, address: str) -> bool:
+        return True
+
     def _table(self) -> JSON:
         places: dict[int, Place | None] = dict.fromkeys(range(self.root.shards), Place(_HERE, _HERE))
         places.update(dict.fromkeys(self.troubles))

@@ -9,13 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-from daskevo.cluster.arriving import Array
 from daskevo.cluster.inheriting import Reservation
+from daskevo.cluster.preparing import Payload
 from daskevo.cluster.reserving import give_back
+from daskevo.cluster.sending import send_put
 from daskevo.cluster.session import Session
 from daskevo.errors import (
     ClusterError,
@@ -29,25 +27,12 @@ from daskevo.errors import (
 from daskevo.graph import ArchitectureGraph
 from daskevo.ownership.messages import Abort, Drop, Put
 from daskevo.ownership.model_record import ModelRecord
-from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
-from daskevo.ownership.replies import Refused, Verdict, reply_from_wire
-from daskevo.store.pack import digest, pack
-from daskevo.types import JSON, ModelId, Objective, TensorSpec, Tick
+from daskevo.ownership.owner_map import OwnerMap
+from daskevo.ownership.replies import Refused, Verdict
+from daskevo.types import JSON, ModelId, Objective, Tick
 
 KEPT = "user:kept"
 """Label of a put without labels: published means that at least one label keeps the model."""
-
-
-@dataclass(frozen=True)
-class Payload:
-    """What one put sends home, made without I/O by `prepare`."""
-
-    entries: tuple[OwnerEntry, ...]
-    own: Mapping[int, TensorSpec]
-    header: Sequence[Any]
-    block: np.ndarray[Any, Any]
-    unused: Mapping[ModelId, frozenset[int]]
-    """Owner -> reserved numbers that the new owner map does not use: inherited, but changed."""
 
 
 @dataclass(frozen=True)
@@ -64,40 +49,6 @@ class Stored:
 
     record: ModelRecord
     by_other: bool = False
-
-
-def prepare(reservation: Reservation, tensors: Mapping[int, Array], steps: int) -> Payload:
-    """Compare content hashes with what was inherited, and pack what changed.
-
-    A tensor counts as unchanged if and only if its content hash equals the inherited one's: moving statistics and
-    user code change tensors behind the back of `trainable`.
-
-    Parameters
-    ----------
-    tensors:
-        All tensors of the model, by number.
-    steps:
-        Training steps since it was inherited or built, counted to each tensor that changed.
-    """
-    entries: list[OwnerEntry] = []
-    changed: dict[int, Array] = {}
-    for number in sorted(tensors):
-        found, inherited = digest(tensors[number]), reservation.entries.get(number)
-        if inherited is not None and inherited.digest == found:
-            entries.append(inherited)
-            continue
-        changed[number] = tensors[number]
-        before = 0 if inherited is None else inherited.steps
-        entries.append(OwnerEntry(reservation.model_id, number, found, before + steps))
-    uses = OwnerMap(tuple(entries)).owners
-    unused = {
-        owner: numbers - uses.get(owner, frozenset())
-        for owner, numbers in reservation.owners.items()
-        if numbers - uses.get(owner, frozenset())
-    }
-    header, block = pack(changed)
-    own = {number: TensorSpec.of(array) for number, array in changed.items()}
-    return Payload(tuple(entries), own, header, block, unused)
 
 
 def make_record(
@@ -151,18 +102,9 @@ async def put(
         The records of the id's home can't be read: nothing is visible, nothing leaks. Another id may have another home.
     """
     message = Put(record, dict.fromkeys(labels or (KEPT,), record.created))
-    shard = await session.directory.shard_of(record.model_id)
     cause: BaseException | None = None
     try:
-        wire = await session.directory.call(
-            shard,
-            "put",
-            timeout_s=session.timeout_s,
-            message=message.to_wire(),
-            header=payload.header,
-            block=payload.block,
-        )
-        reply = reply_from_wire(wire)
+        reply = await send_put(session, message, payload)
         if isinstance(reply, Verdict) and reply.state in ("published", "retiring", "retired"):
             _finish(session, record, payload)
             return Stored(record)
@@ -216,7 +158,9 @@ async def _abort(
     if verdict.state in ("published", "retiring"):
         _finish(session, record, payload)
         return Stored(record)
-    # Home confirmed: this attempt can never publish. Now the drops, then the end.
+    # Home confirmed: this attempt can never publish. Now the file, the drops, then the end.
+    if verdict.state == "aborted":
+        await asyncio.to_thread(payload.withdraw)
     await give_back(session, model_id, attempt, reservation.owners)
     if verdict.state == "retired":
         return Stored(record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from daskevo.cluster.arriving import Array, Gone, Wanted, arrived, wanted_of
+from daskevo.cluster.arriving import Array, Gone, Wanted, by_reference, wanted_of
 from daskevo.cluster.reserving import refer_all
 from daskevo.cluster.session import Caller, Session
 from daskevo.errors import ModelLost, RepositoryError
@@ -92,9 +92,9 @@ async def _read(
 ) -> dict[int, Array]:
     shard = await session.directory.shard_of(owner)
     answer = await session.directory.call(
-        shard, "read", timeout_s=session.timeout_s, model=owner, attempt=None, numbers=sorted(wanted)
+        shard, "look_at", timeout_s=session.timeout_s, model=owner, numbers=sorted(wanted)
     )
     try:
-        return await arrived(answer, owner, wanted)
+        return by_reference(answer, owner, wanted)
     except Gone as gone:
         raise _lost(record, owner, gone.reason) from gone

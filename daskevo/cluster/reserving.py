@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from daskevo.cluster.arriving import Array, Gone, Wanted, arrived
+from daskevo.cluster.arriving import Array, Gone, Source, Wanted, arrived
 from daskevo.cluster.directory import Call
+from daskevo.cluster.neighbours import Neighbour
 from daskevo.cluster.session import Session
 from daskevo.errors import DaskevoError
 from daskevo.ownership.messages import Drop, Refer
@@ -42,15 +43,18 @@ async def refer_all(
     For each owner, in order: number -> value, read-only; or why not: `Gone` if a tensor is not there or is another
     than wanted, ShardUnavailable if its shard gave no answer in time.
     """
-    calls = []
+    calls, neighbours = [], []
     for owner, wanted in owners.items():
         message = Refer(owner, model_id, attempt, frozenset(wanted))
-        calls.append(Call(await session.directory.shard_of(owner), "refer", {"message": message.to_wire()}, patient))
+        shard = await session.directory.shard_of(owner)
+        neighbours.append(await session.directory.neighbour(shard))
+        near = {"near": True} if neighbours[-1] is not None else {}
+        calls.append(Call(shard, "refer", {"message": message.to_wire(), **near}, patient))
     answers = await session.directory.together(calls, timeout_s=session.timeout_s)
     results = await asyncio.gather(
         *(
-            _referred(session, answer, owner, wanted)
-            for answer, (owner, wanted) in zip(answers, owners.items(), strict=True)
+            _referred(session, answer, call.shard, owner, wanted, neighbour)
+            for answer, call, neighbour, (owner, wanted) in zip(answers, calls, neighbours, owners.items(), strict=True)
         ),
         return_exceptions=True,
     )
@@ -60,7 +64,14 @@ async def refer_all(
     return results  # type: ignore[return-value]
 
 
-async def _referred(session: Session, answer: Any, owner: ModelId, wanted: Mapping[int, Wanted]) -> dict[int, Array]:
+async def _referred(
+    session: Session,
+    answer: Any,
+    shard: int,
+    owner: ModelId,
+    wanted: Mapping[int, Wanted],
+    neighbour: Neighbour | None,
+) -> dict[int, Array]:
     if isinstance(answer, DaskevoError):
         raise answer
     reply = reply_from_wire(answer["reply"])
@@ -68,7 +79,8 @@ async def _referred(session: Session, answer: Any, owner: ModelId, wanted: Mappi
         raise Gone(f"tensors of {owner!r} are {reply.reason}")
     if not isinstance(reply, Reserved):
         raise await session.missing(owner, "unknown")
-    return await arrived(answer, owner, wanted)
+    source = Source(shard, owner, reply.attempt)
+    return await arrived(session.directory, answer, source, wanted, neighbour=neighbour, timeout_s=session.timeout_s)
 
 
 async def give_back(session: Session, model_id: ModelId, attempt: Attempt, owners: Iterable[ModelId]) -> None:

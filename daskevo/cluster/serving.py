@@ -11,10 +11,12 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from daskevo.cluster.handing import Landings
+from daskevo.cluster.pieces import Landing, Part
 from daskevo.errors import CorruptRecord, NotDeployed, RepositoryError, ShardFenced
 from daskevo.ownership.messages import (
     Abort,
@@ -23,7 +25,6 @@ from daskevo.ownership.messages import (
     FinishRetirement,
     Message,
     Put,
-    Refer,
     Release,
     ReleaseLabel,
     Retire,
@@ -31,13 +32,13 @@ from daskevo.ownership.messages import (
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.records import record_from_json
 from daskevo.ownership.references import numbers_in
-from daskevo.ownership.replies import Refused, Reply, Reserved
+from daskevo.ownership.replies import Refused, Reply
 from daskevo.ownership.shard import Shard
 from daskevo.ownership.state import Effects
-from daskevo.store.pack import Entry, parse_header, unpack
+from daskevo.store.segment import Segment
 from daskevo.store.shard_folder import ShardFolder
 from daskevo.store.shard_state import damaged
-from daskevo.store.tiers import DurableTensors, Tensors
+from daskevo.store.tiers import DurableTensors, SpillingTensors, Tensors
 from daskevo.types import Attempt, ModelId, TensorSpec, Tick, VertexId
 
 Array = np.ndarray[Any, Any]
@@ -46,6 +47,20 @@ _FREEING = (Abort, Drop, DropAttempt, FinishRetirement, Release, ReleaseLabel, R
 """What gives back room: on a full disk too, or nothing could be retired there."""
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Unseen(Exception):
+    """The tensors of a put aren't where its writer says: it sends them once more, in messages."""
+
+
+class Brought(NamedTuple):
+    """A put's tensors: by reference, as the last of several messages, or (nothing here) in a file that was written."""
+
+    arrays: Mapping[int, Array] | None = None
+    parts: Sequence[Sequence[int]] = ()
+    frames: Sequence[Any] | None = None
 
 
 class ServedShard:
@@ -79,6 +94,7 @@ class ServedShard:
         self._read_only = read_only_files is not None
         self.tensors = tensors
         self._on_effects = on_effects
+        self.landings = Landings()
         self._lock = asyncio.Lock()
 
     @property
@@ -114,27 +130,33 @@ class ServedShard:
                 elif decision.check:
                     await asyncio.to_thread(self.folder.append, (), flush=decision.flush)
             effects = [self.shard.apply(record) for record in decision.records]
+        if isinstance(message, Abort):
+            self.landings.forget(message.model, message.attempt)
         for effect in effects:
             await self.carry_out(effect)
         return decision.reply
 
     async def carry_out(self, effects: Effects) -> None:
         """Free tensors and files, and hand on what concerns others."""
-        for (model_id, attempt), numbers in effects.freed.items():
-            self.tensors.free(model_id, attempt, numbers)
+        if effects.freed and isinstance(self.tensors, SpillingTensors):
+            await asyncio.to_thread(self._free, effects.freed)  # which may remove files
+        else:
+            self._free(effects.freed)
         if effects.segments and self.folder is not None:
             await asyncio.to_thread(self.folder.delete, effects.segments)
         self._on_effects(self, effects)
 
-    async def refer(self, message: Refer) -> tuple[Reply, dict[int, Array]]:
-        """Reserve tensors and read them: once they are reserved, nothing deletes them."""
-        reply = await self._carry_out(message)
-        if not isinstance(reply, Reserved):
-            return reply, {}
-        return reply, await self.read(message.owner, reply.attempt, message.numbers)
+    def _free(self, freed: Mapping[tuple[ModelId, Attempt], Iterable[int]]) -> None:
+        for (model_id, attempt), numbers in freed.items():
+            self.tensors.free(model_id, attempt, numbers)
 
-    async def read(self, model_id: ModelId, attempt: Attempt, numbers: frozenset[int]) -> dict[int, Array]:
-        """Return tensors of one segment, read-only, by number.
+    def own(self, model_id: ModelId, attempt: Attempt) -> dict[int, tuple[TensorSpec, str]]:
+        """Return what a model stored itself, by number: what each tensor is, and its digest."""
+        model = self.shard.state.models.get(model_id)
+        return {} if model is None or model.record.attempt != attempt else named_in(model.record)
+
+    async def reading(self, model_id: ModelId, work: Callable[[], T]) -> T:
+        """Run what reads a model's tensors in a thread.
 
         Raises
         ------
@@ -142,14 +164,25 @@ class ServedShard:
             If the segment is damaged, or one of them is not there.
         """
         try:
-            found = await asyncio.to_thread(self.tensors.read, [(model_id, attempt, number) for number in numbers])
+            return await asyncio.to_thread(work)
         except KeyError as error:
             raise CorruptRecord(
                 f"tensors of {model_id!r} that its shard {self.number} knows are not there: run daskevo verify",
                 model_id=model_id,
                 shard=self.number,
             ) from error
+
+    async def read(self, model_id: ModelId, attempt: Attempt, numbers: frozenset[int]) -> dict[int, Array]:
+        """Return tensors of one segment, read-only, by number; raises as `reading` does."""
+        keys = [(model_id, attempt, number) for number in numbers]
+        found = await self.reading(model_id, lambda: self.tensors.read(keys)) if keys else {}
         return {number: found[model_id, attempt, number] for number in numbers}
+
+    async def segment(self, model_id: ModelId, attempt: Attempt, numbers: Sequence[int]) -> Segment:
+        """Return the open segment that holds tensors, of a repository with a root; raises as `reading` does."""
+        assert isinstance(self.tensors, DurableTensors)
+        segments = self.tensors.segments
+        return await self.reading(model_id, lambda: segments.segment(model_id, attempt, numbers))
 
     async def check(self, model_id: ModelId, attempt: Attempt, numbers: frozenset[int]) -> None:
         """Compare tensors with their checksums, on the disk where there is one (not in the cache).
@@ -173,34 +206,67 @@ class ServedShard:
 
         await asyncio.to_thread(look)
 
-    async def put(self, message: Put, header: Sequence[Any], block: Any) -> Reply:
+    async def put(self, message: Put, brought: Brought) -> Reply:
         """Store a model's own tensors, stage and publish it.
 
         Raises
         ------
+        Unseen
+            If the tensors aren't there: nothing was changed.
         CorruptRecord
-            If the tensors are not those that the record names.
+            If they are not those that the record names.
         """
         record = message.record
-        arrays = await asyncio.to_thread(_checked, record, header, block)
         looked = self.shard.decide(message)
         if isinstance(looked.reply, Refused) or not looked.records:
             return await self._carry_out(message)
-        if arrays:
-            message = replace(message, file_bytes=await asyncio.to_thread(self._store, record, arrays))
+        if record.own:
+            message = replace(message, file_bytes=await asyncio.to_thread(self._take_in, record, brought))
         named = False
         try:
             reply = await self._carry_out(message)
             named = not isinstance(reply, Refused)
         finally:
+            self.landings.forget(record.model_id, record.attempt)
             await self._forget_unnamed(record.model_id, record.attempt, record.own, named)
         return reply
 
-    def _store(self, record: ModelRecord, arrays: dict[int, Array]) -> int | None:
-        self.tensors.put(record.model_id, record.attempt, arrays)
-        if self.folder is None:
-            return None
-        return self.folder.segment_path(record.model_id, record.attempt).stat().st_size
+    def _take_in(self, record: ModelRecord, brought: Brought) -> int | None:
+        """Make a put's tensors safe, however they were brought; return the size of their file."""
+        model_id, attempt, named = record.model_id, record.attempt, named_in(record)
+        digests = {number: digest for number, (_, digest) in named.items()}
+        if brought.arrays is not None:
+            # Of this process: hashed by who hands them over, and read-only.
+            arrays = brought.arrays
+            _check_named(record, {number: (TensorSpec.of(array), digests[number]) for number, array in arrays.items()})
+        elif brought.frames is not None:
+            landing = self.landings.of(model_id, attempt)
+            if landing is None:
+                landing = Landing({number: spec for number, (spec, _) in named.items()})
+            _check_named(record, {number: (spec, digests.get(number, "")) for number, spec in landing.specs.items()})
+            landing.land([Part(*part) for part in brought.parts], brought.frames)
+            if not landing.is_complete:
+                raise Unseen(f"not all tensors of {model_id!r} have arrived")
+            arrays = landing.tensors(digests)
+        else:
+            return self._adopt(record)
+        self.tensors.put(model_id, attempt, arrays, known=digests)
+        return None if self.folder is None else self.folder.segment_path(model_id, attempt).stat().st_size
+
+    def _adopt(self, record: ModelRecord) -> int:
+        """Take in the segment file that the writer has written, if its header says the same as the record.
+
+        Its bytes are compared with the digests by whoever reads them: the writer has hashed what it wrote.
+        """
+        if self.folder is None or not isinstance(self.tensors, DurableTensors):
+            raise Unseen("this repository has no root")
+        try:
+            segment = self.folder.open_segment(record.model_id, record.attempt)
+        except CorruptRecord as error:
+            raise Unseen(error.message) from error
+        _check_named(record, {number: (entry.spec, entry.digest) for number, entry in segment.entries.items()})
+        self.tensors.segments.take(record.model_id, record.attempt, segment, record.own)
+        return segment.file_bytes
 
     async def _forget_unnamed(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int], named: bool) -> None:
         """Take back what `put` stored if no record names it; a fenced owner leaves it to its successor's audit."""
@@ -262,19 +328,19 @@ def open_shard(folder: ShardFolder | None, number: int, generation: int, floor: 
     return shard
 
 
-def _checked(record: ModelRecord, header: Sequence[Any], block: Any) -> dict[int, Array]:
-    entries: tuple[Entry, ...] = parse_header(list(header), np.asarray(block).nbytes)
-    brought = {entry.number: (entry.spec, entry.digest) for entry in entries}
-    named: dict[int, tuple[TensorSpec, str]] = {
-        number: (spec, record.owner_map.entries[number].digest) for number, spec in record.own.items()
-    }
+def named_in(record: ModelRecord) -> dict[int, tuple[TensorSpec, str]]:
+    """Return what a record says of the tensors that its model stored itself: by number, what it is and its digest."""
+    return {number: (spec, record.owner_map.entries[number].digest) for number, spec in record.own.items()}
+
+
+def _check_named(record: ModelRecord, brought: Mapping[int, tuple[TensorSpec, str]]) -> None:
+    named = named_in(record)
     if brought != named:
         wrong = sorted(number for number in brought.keys() | named.keys() if brought.get(number) != named.get(number))
         raise CorruptRecord(
             f"the put of {record.model_id!r} brings other tensors than its record names, numbers {wrong[:5]}",
             model_id=record.model_id,
         )
-    return unpack(list(header), block)
 
 
 def published(shard: Shard) -> Mapping[ModelId, ModelRecord]:

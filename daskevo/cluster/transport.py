@@ -73,6 +73,10 @@ class Transport(Protocol):
         """
         ...
 
+    def is_here(self, address: str) -> bool:
+        """Whether the provider at `address` is in this very process: what it is given it gets by reference."""
+        ...
+
 
 def repository_key(root: str | os.PathLike[str] | None) -> str:
     """Return the word that tells the repositories of one cluster apart in names of operations and plugins.
@@ -155,12 +159,18 @@ def _marked(value: Any) -> Any:
     # Replies of several calls that came in one message; other lists may be long, and hold no arrays.
     if isinstance(value, Replies):
         return [_marked_reply(reply) for reply in value]
+    if isinstance(value, Frames):
+        return [to_serialize(frame) for frame in value]
     return value
 
 
 def _marked_reply(reply: Any) -> Any:
     value = reply.get("value") if isinstance(reply, dict) else None
     return {"value": _shippable(value)} if isinstance(value, dict) else reply
+
+
+class Frames(list[Any]):
+    """Arrays that make up the bytes of one message."""
 
 
 class Replies(list[Any]):
@@ -245,6 +255,9 @@ class PoolTransport:
         if reply is None:
             raise NoAnswer(address, method, "no provider of this repository there")
         return value_of(reply)
+
+    def is_here(self, address: str) -> bool:
+        return self._local(address) is not None
 
     async def _call(self, address: str, name: str, timeout_s: float, arguments: Mapping[str, Any]) -> Any:
         loop = asyncio.get_running_loop()

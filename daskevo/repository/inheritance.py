@@ -15,13 +15,16 @@ import numpy as np
 
 from daskevo.catalogue import Match
 from daskevo.cluster.inheriting import Reservation, reserve_best
-from daskevo.cluster.putting import Payload, Stored, make_record, prepare, put
+from daskevo.cluster.preparing import Payload, prepare, withdrawn_on_error
+from daskevo.cluster.putting import Stored, make_record, put
 from daskevo.cluster.renewing import renew
 from daskevo.cluster.reserving import give_back
+from daskevo.cluster.sending import folder_of_home
 from daskevo.errors import CorruptRecord, InvalidInput
 from daskevo.graph import ArchitectureGraph, Prefix
 from daskevo.ownership.codec import json_value
 from daskevo.ownership.model_record import ModelRecord
+from daskevo.store.shard_folder import ShardFolder
 from daskevo.types import JSON, ModelId, check_label, check_name
 
 if TYPE_CHECKING:
@@ -283,7 +286,7 @@ class Inheritance:
 
     def _prepare(
         self, metrics: dict[str, Any], step: int, labels: Sequence[str], trained_steps: int | None
-    ) -> tuple[dict[str, JSON], Callable[[], Payload]]:
+    ) -> tuple[dict[str, JSON], Callable[[ShardFolder | None], Payload]]:
         from daskevo.models import read_tensors
 
         if isinstance(labels, str):
@@ -298,12 +301,12 @@ class Inheritance:
             raise InvalidInput(f"{self.model_id!r} is stored already: inherit again to make another model")
         with _timed(self.timings, "read_s"):
             tensors = dict(enumerate(read_tensors(self.flat)))
-        return plain_metrics(metrics), lambda: prepare(self._inherited, tensors, steps)
+        return plain_metrics(metrics), lambda folder: prepare(self._inherited, tensors, steps, folder)
 
     async def _put(
         self,
         caller: Any,
-        made: tuple[dict[str, JSON], Callable[[], Payload]],
+        made: tuple[dict[str, JSON], Callable[[ShardFolder | None], Payload]],
         step: int,
         labels: tuple[str, ...],
         extra: JSON,
@@ -315,20 +318,27 @@ class Inheritance:
             self._over = False
         reservation = self._inherited
         with _timed(self.timings, "pack_s"):
-            payload, created = await asyncio.gather(asyncio.to_thread(make_payload), session.tick())
+            folder = await folder_of_home(session, self.model_id)
+            ticking = asyncio.ensure_future(session.tick())
+            try:
+                payload = await asyncio.to_thread(make_payload, folder)
+            except BaseException:
+                ticking.cancel()
+                raise
         with _timed(self.timings, "put_s"):
-            record = make_record(
-                reservation,
-                payload,
-                self.graph,
-                created,
-                scope=self._repository.scope,
-                objective=self._repository.objective,
-                metrics=metrics,
-                step=step,
-                parent=self.parent,
-                extra=extra,
-            )
+            async with withdrawn_on_error(payload):
+                record = make_record(
+                    reservation,
+                    payload,
+                    self.graph,
+                    await ticking,
+                    scope=self._repository.scope,
+                    objective=self._repository.objective,
+                    metrics=metrics,
+                    step=step,
+                    parent=self.parent,
+                    extra=extra,
+                )
             self._over = True
             stored: Stored = await put(session, reservation, record, payload, labels)
         self.record, self.by_other = stored.record, stored.by_other

@@ -80,7 +80,8 @@ def put_plain(repository: Any, architecture: Any) -> None:
     import numpy as np
 
     from daskevo.cluster.inheriting import reserve_best
-    from daskevo.cluster.putting import make_record, prepare, put
+    from daskevo.cluster.preparing import prepare
+    from daskevo.cluster.putting import make_record, put
     from daskevo.types import ModelId
 
     connection = repository.connection

@@ -9,7 +9,9 @@ import numpy as np
 from distributed.utils_test import gen_cluster
 
 from daskevo.cluster.inheriting import Reservation, reserve_best
-from daskevo.cluster.putting import Stored, make_record, prepare, put
+from daskevo.cluster.preparing import prepare
+from daskevo.cluster.putting import Stored, make_record, put
+from daskevo.cluster.sending import folder_of_home
 from daskevo.graph import ArchitectureGraph
 from daskevo.repository import Repository, open_repository
 from daskevo.testing.graphs import GraphBuilder
@@ -77,7 +79,8 @@ async def put_reserved(
     if keep:
         made.update(reservation.arrays)
     made.update(tensors or {})
-    payload = prepare(reservation, made, 1)
+    folder = await folder_of_home(session, reservation.model_id)
+    payload = prepare(reservation, made, 1, folder)
     record = make_record(
         reservation,
         payload,
@@ -141,7 +144,8 @@ def hold_in_task(repository: Repository, graph: ArchitectureGraph, model_id: str
 
 async def put_in_task(repository: Repository, connection: Any, graph: Any, reservation: Reservation) -> Stored:
     """Put inside a task, on the worker's event loop."""
-    payload = prepare(reservation, {**values(graph, 5), **reservation.arrays}, 1)
+    folder = await folder_of_home(connection.session, reservation.model_id)
+    payload = prepare(reservation, {**values(graph, 5), **reservation.arrays}, 1, folder)
     record = make_record(
         reservation,
         payload,

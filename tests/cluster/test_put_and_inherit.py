@@ -242,19 +242,17 @@ def test_tensors_that_are_not_those_inherited_are_never_returned(what: str, wher
         graph, wider = chain(8, 6, 3), chain(8, 6, 5)
         await make(repository, chain(8), "other", seed=3, score=0.1)
         alone = await reserve(repository, graph, "first", ancestor=False)
-        first = await put_reserved(repository, graph, alone, seed=1)
+        await put_reserved(repository, graph, alone, seed=1)
         second = await make(repository, wider, "second", seed=2, score=0.9)
         host = plugin_of(a).host
-        if what == "never heard of":
-            number = shard_of(ModelId("first"), 8)
-            state = host.shards[number].shard.state
-            host.index.remove(ModelId("first"))
-            host.shards[number].shard = Shard(number, state.generation)
-        else:
-            key = ModelId("first"), first.record.attempt
-            host.tensors.free(*key, [0])
-            old = values(graph, 1)[0]
-            host.tensors.put(*key, {0: old + 1 if what == "values" else old.reshape(-1)})
+        number = shard_of(ModelId("first"), 8)
+        state = host.shards[number].shard.state
+        host.shards[number].shard = Shard(number, state.generation)
+        if what != "never heard of":
+            another = graph if what == "values" else chain(9, 6, 3)
+            alone = await reserve(repository, another, "first", ancestor=False)
+            await put_reserved(repository, another, alone, seed=7)
+        host.index.remove(ModelId("first"))
         if where == "same process":
             repository.connection.session.transport.provider = plugin_of(a).transport.provider
         with pytest.raises(ModelLost, match="'second' can't be read: it inherits from 'first'"):

@@ -106,9 +106,9 @@ async def test_the_answer_is_lost_once_and_the_put_is_sent_again(c: Any, s: Any,
     host = plugin_of(a).host
     real, calls = host.shards[await repository.connection.session.directory.shard_of(ModelId("child"))].put, []
 
-    async def twice(message: Put, header: Any, block: Any) -> Any:
+    async def twice(message: Put, brought: Any) -> Any:
         calls.append(message)
-        first, second = await asyncio.gather(real(message, header, block), real(message, header, block))
+        first, second = await asyncio.gather(real(message, brought), real(message, brought))
         assert first == second
         return first
 
@@ -150,7 +150,7 @@ async def test_a_put_that_arrives_after_its_abort(c: Any, s: Any, a: Any, t: Any
     with pytest.raises(PutFailed):
         await put_reserved(repository, WIDER, reservation)
     answer = await real(**late[0])
-    assert answer["value"]["reason"] == "aborted"
+    assert answer["value"]["reply"]["reason"] == "aborted"
     assert (await repository.status("child")).state == "unknown"
     assert not list((tmp_path / "root").rglob("child*.seg"))
     assert (await repository.verify()).clean
@@ -180,6 +180,7 @@ async def test_the_disk_is_full(c: Any, s: Any, a: Any, t: Any, tmp_path: Any, m
         raise RootUnusable("no space left", folder=str(tmp_path))
 
     monkeypatch.setattr("daskevo.store.segment_tier.write_segment", full)
+    monkeypatch.setattr("daskevo.store.shard_folder.write_segment", full)
     with pytest.raises(PutFailed, match="no space left"):
         await put_reserved(repository, WIDER, reservation)
     monkeypatch.undo()

@@ -1,0 +1,104 @@
+"""How a put reaches home: by the name of the file that was written, by reference, or in messages of about 48 MB."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from daskevo.cluster.handing import specs_to_wire
+from daskevo.cluster.pieces import Part, cut, few_at_once, frames
+from daskevo.cluster.preparing import Payload
+from daskevo.cluster.session import Session
+from daskevo.cluster.transport import Frames, NoAnswer
+from daskevo.errors import ClusterError
+from daskevo.ownership.messages import Put
+from daskevo.ownership.replies import Reply, reply_from_wire
+from daskevo.store.pack import raw
+from daskevo.store.shard_folder import ShardFolder
+from daskevo.types import ModelId
+
+SLOWEST_BYTES_PER_S = 8 << 20
+"""A put may take longer than the session's time limit by its bytes at this rate: a slow network is no silence."""
+_TRIES = 3
+
+
+async def folder_of_home(session: Session, model_id: ModelId) -> ShardFolder | None:
+    """Return the folder that a model's segment may be written to here, if its home's provider is a neighbour."""
+    shard = await session.directory.shard_of(model_id)
+    neighbour = await session.directory.neighbour(shard)
+    return None if neighbour is None else neighbour.root.shard(shard)
+
+
+async def send_put(session: Session, message: Put, payload: Payload) -> Reply:
+    """Send a put home with its tensors, and return the answer.
+
+    Raises
+    ------
+    ShardUnavailable
+        If home gave no answer in time.
+    ClusterError
+        If it never got the tensors whole.
+    """
+    shard = await session.directory.shard_of(message.record.model_id)
+    in_file = payload.folder is not None or not payload.tensors
+    nbytes = 0 if in_file else sum(array.nbytes for array in payload.tensors.values())
+    reason = ""
+    for _ in range(_TRIES):
+        answer = await session.directory.call(
+            shard,
+            "put",
+            timeout_s=session.timeout_s + nbytes / SLOWEST_BYTES_PER_S,
+            message=message.to_wire(),
+            bring=None if in_file else lambda address: _bring(session, address, shard, payload),
+        )
+        if "unseen" not in answer:
+            return reply_from_wire(answer["reply"])
+        # The file isn't there for the provider, or another provider has the shard by now: send it all.
+        reason, in_file = answer["unseen"], False
+        nbytes = sum(array.nbytes for array in payload.tensors.values())
+    raise ClusterError(f"home of {message.record.model_id!r} did not get its tensors: {reason}")
+
+
+async def _bring(session: Session, address: str, shard: int, payload: Payload) -> Mapping[str, Any]:
+    """Send all but the last message of a put's tensors; return what the put itself carries.
+
+    Raises
+    ------
+    NoAnswer
+        If one of them had none, or the provider doesn't serve the shard: the next try begins anew.
+    """
+    if session.transport.is_here(address):
+        return {"arrays": {number: _read_only(array) for number, array in payload.tensors.items()}}
+    # Not the smallest first: what is left for the put itself is one message at most.
+    *first, last = cut({number: array.nbytes for number, array in payload.tensors.items()})
+    specs = specs_to_wire(payload.own)
+
+    async def carried(parts: Sequence[Part]) -> dict[str, Any]:
+        found = await asyncio.to_thread(
+            frames, parts, lambda part: raw(payload.tensors[part.number])[part.start : part.stop]
+        )
+        return {"parts": [list(part) for part in parts], "frames": Frames(found)}
+
+    async def send(parts: Sequence[Part]) -> None:
+        landed = await session.transport.provider(
+            address,
+            "land",
+            timeout_s=session.timeout_s,
+            shard=shard,
+            model=payload.model_id,
+            attempt=list(payload.attempt),
+            specs=specs,
+            **await carried(parts),
+        )
+        if landed is None:
+            raise NoAnswer(address, "land", f"shard {shard} isn't served there any more")
+
+    await few_at_once(first, send)
+    return await carried(last)
+
+
+def _read_only(array: Any) -> Any:
+    found = array[...]
+    found.flags.writeable = False
+    return found
