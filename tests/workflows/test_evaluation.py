@@ -166,3 +166,21 @@ def test_training_ends_at_the_step_that_was_asked_for(until: int | None, steps: 
     assert taken == steps
     assert int(model.optimizer.iterations) == steps
     assert 0 <= metrics["val_accuracy"] <= 1
+
+
+def test_a_problem_may_fit_in_its_own_way() -> None:
+    problem: Any = refer(Path(__file__).with_name("tiny.py")).load()
+    model = problem.build(problem.space().values(problem.space().sample(np.random.default_rng(0))))
+    asked: list[Any] = []
+
+    class Own:
+        epochs, batch_size = 2, 16
+        compile, score = staticmethod(problem.compile), staticmethod(problem.score)
+
+        def fit(self, model: Any, x: Any, y: Any, **options: Any) -> Any:
+            asked.append(sorted(options))
+            return model.fit(x[:16], y[:16], **options)
+
+    _, taken = train(Own(), model, problem.data(), Stopwatch())  # type: ignore[arg-type]
+    assert asked == [["batch_size", "callbacks", "epochs", "verbose"]]
+    assert taken == 2

@@ -143,6 +143,7 @@ def test_data_is_made_once_per_process(tmp_path: Path) -> None:
         ("epochs, batch_size = 2, 8", "epochs, batch_size = 0, 8", "epochs"),
         ("epochs, batch_size = 2, 8", "epochs, batch_size = True, 'x'", "batch_size"),
         ('name = "mine"', "", "name"),
+        ('name = "mine"', 'name = "mine"\nfit = lambda model: None', "fit() taking a model"),
         ('name = "mine"', 'name = "../mine"', "problem's name"),
         ("def score(", "class score: pass\ndef other(", "score()"),
         ("return Space(", "return (lambda *parts: None)(", "space()"),

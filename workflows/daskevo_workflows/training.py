@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from daskevo.errors import InvalidProblem
+from daskevo_workflows.fitting import fast_fit
 from daskevo_workflows.problems.protocol import Problem, optional_callbacks
 
 Callbacks = Sequence[Any] | Callable[[], Sequence[Any]]
@@ -51,7 +52,7 @@ def train(
     Parameters
     ----------
     stopwatch:
-        Gets the phases compile, first_step, training and scoring.
+        Gets the phases compile, first_step, training and scoring. The first step includes the making of its graph.
     epochs:
         Instead of the problem's.
     until_step:
@@ -75,14 +76,12 @@ def train(
     """
     with stopwatch.phase("compile"):
         problem.compile(model)
-        optimizer = getattr(model, "optimizer", None)
-        if optimizer is not None:
-            # Built inside the first step's graph, the slots would be traced there; the values are the same.
-            optimizer.build(model.trainable_variables)
+    fit = getattr(problem, "fit", None) or fast_fit
     clock = _clock(until_step, cancelled)
     begun = time.perf_counter()
     try:
-        history = model.fit(
+        history = fit(
+            model,
             *data.train,
             epochs=_epochs(epochs or problem.epochs, until_step, data, problem.batch_size),
             batch_size=problem.batch_size,

@@ -21,7 +21,14 @@ them)::
     def compile(model): ...
     def score(model, data): return {"val_accuracy": ...}
 
-``daskevo nas moons.py`` runs it.
+``daskevo nas moons.py`` runs it. Two parts may be there or not::
+
+    def callbacks(): ...                      # Keras callbacks, fresh for each evaluation
+    def fit(model, x, y, **options):          # instead of daskevo_workflows.fitting.fast_fit
+        return model.fit(x, y, **options)
+
+Without a `fit` of the problem's own, models are fitted by :func:`daskevo_workflows.fitting.fast_fit`: Keras' `fit`,
+whose first step comes sooner. `options` are epochs, batch_size, callbacks and verbose; `fit` returns a Keras History.
 """
 
 from __future__ import annotations
@@ -80,7 +87,7 @@ class Problem(Protocol):
 
 
 METHODS: Mapping[str, int] = {"space": 0, "build": 1, "data": 0, "compile": 1, "score": 2}
-"""Method -> arguments it takes. Optional: ``callbacks() -> list`` of Keras callbacks, fresh for each evaluation."""
+"""Method -> arguments it takes. Two more are optional, see above: `callbacks` and `fit`."""
 
 
 def check_problem(problem: object, where: str) -> Problem:
@@ -113,6 +120,9 @@ def check_problem(problem: object, where: str) -> Problem:
             faults.append(f"{part}() (a function)")
         elif not _takes(method, arguments):
             faults.append(f"{part}() taking {arguments} argument{'s' * (arguments != 1)}")
+    fit = getattr(problem, "fit", None)
+    if fit is not None and not (callable(fit) and _takes(fit, 3, "epochs", "batch_size", "callbacks", "verbose")):
+        faults.append("fit() taking a model, x, y and options (leave it out for the usual one)")
     if faults:
         raise InvalidProblem(
             f"{where} is no problem; missing or wrong: {'; '.join(faults)}. See daskevo_workflows.problems.protocol "
@@ -125,9 +135,9 @@ def check_problem(problem: object, where: str) -> Problem:
     return problem  # type: ignore[return-value]
 
 
-def _takes(method: Any, arguments: int) -> bool:
+def _takes(method: Any, arguments: int, *options: str) -> bool:
     try:
-        inspect.signature(method).bind(*[None] * arguments)
+        inspect.signature(method).bind(*[None] * arguments, **dict.fromkeys(options))
     except TypeError:
         return False
     except ValueError:  # no signature to be had: a builtin
