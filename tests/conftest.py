@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from daskevo.catalogue import PrefixIndex
 
 # A busy machine must not fail a test: no time limits per example, and slow generation is no error.
 settings.register_profile("daskevo", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -13,3 +16,12 @@ settings.load_profile("daskevo")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs so; the commands that tests interrupt would inherit it and never hear Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_core() -> None:
+    """Compile the prefix index before anything else: not beside a cluster whose timeouts are under test.
+
+    The processes that tests start take it from the cache.
+    """
+    PrefixIndex().warm()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from daskevo.catalogue.index import Match, PrefixIndex, Query
+from daskevo.catalogue.index import PrefixIndex
+from daskevo.catalogue.questions import Entry, Match, Query, pack_edges
 
-__all__ = ["Match", "PrefixIndex", "Query"]
+__all__ = ["Entry", "Match", "PrefixIndex", "Query", "pack_edges"]

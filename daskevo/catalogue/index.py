@@ -2,53 +2,38 @@
 
 Source: paper 000, section 4.2 (longest common prefix queries over the models of a provider). Ids of vertices contain
 their ancestor cones (:mod:`daskevo.graph.identity`), so the prefix of a graph with a model is the set of ids that both
-have, and its score is the weight of that set. An inverted index, id -> models that hold it, leaves out all models that
-share nothing, and most of those that share too little to win.
+have, and its score is the weight of that set. How a query is answered without looking at every model is told in
+:mod:`daskevo.catalogue.compiled.searching`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
+from daskevo.catalogue.locking import ReadWriteLock
+from daskevo.catalogue.questions import Entry, Match, PackedModel, Query, pack_model, pack_query
 from daskevo.errors import InvalidInput
 from daskevo.types import ModelId, Tick, VertexId
 
+if TYPE_CHECKING:
+    from daskevo.catalogue.scope import Scope
 
-class Match(NamedTuple):
-    """A model that shares a prefix. Matches compare in a total order, and the largest is the best.
-
-    So the best of all providers' answers is the answer over all models, whatever the shards. A model without a
-    quality has the rank -inf.
-    """
-
-    score: int
-    rank: float
-    created: Tick
-    model_id: ModelId
-
-
-class Query(NamedTuple):
-    """One question to the index: the arguments of :meth:`PrefixIndex.best` after the scope."""
-
-    ids: Sequence[VertexId]
-    weights: Sequence[int] | None = None
-    exclude: frozenset[ModelId] = frozenset()
-
-
-class _Entry(NamedTuple):
-    scope: str
-    ids: frozenset[VertexId]
-    rank: float
-    created: Tick
+_NUMBERS = 1 << 40
+_NOBODY: Mapping[ModelId, int] = {}
 
 
 class PrefixIndex:
     """Exact best matches among the models of one provider, scope by scope.
 
     All methods may be called from any thread; each takes effect at once for the calls that start after it returned.
+    Queries run side by side, without Python's global lock in the compiled core; a change waits for the queries under
+    way and keeps out those that come after it, so every answer is right for one moment. Nothing of a query is kept
+    between calls: what it needs while it runs belongs to the call.
+
+    The core is compiled, or taken from the cache, by `warm`, or else by the first query, which then takes seconds.
+    Until then models only wait in line, so an index that nobody asks needs no compiler.
 
     Examples
     --------
@@ -61,18 +46,60 @@ class PrefixIndex:
     """
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._models: dict[ModelId, _Entry] = {}
-        # No empty sets and no empty scopes are kept, so that memory follows what is stored.
-        self._scopes: dict[str, dict[VertexId, set[ModelId]]] = {}
+        self._lock = ReadWriteLock()
+        self._warming = Lock()
+        self._new_scope: type[Scope] | None = None
+        self._waiting: dict[ModelId, PackedModel] = {}
+        # Model -> number of its scope * _NUMBERS + its number there: one int, not a tuple, for a million models.
+        self._places: dict[ModelId, int] = {}
+        self._scopes: list[Scope | None] = []
+        self._scope_numbers: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self._models)
+        return len(self._places) + len(self._waiting)
 
     def __contains__(self, model_id: object) -> bool:
-        return model_id in self._models
+        return model_id in self._places or model_id in self._waiting
 
-    def insert(self, scope: str, model_id: ModelId, ids: Sequence[VertexId], rank: float | None, created: Tick) -> None:
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the compiled core's arrays."""
+        with self._lock.reading():
+            return sum(scope.nbytes for scope in self._scopes if scope is not None)
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether queries are answered without compiling first."""
+        return self._new_scope is not None
+
+    def warm(self) -> None:
+        """Load the compiled core and bring in the models that wait for it; compiles for seconds where it is not cached.
+
+        Call it from a thread, early, where an event loop must not stand still.
+
+        Raises
+        ------
+        InvalidInput
+            If numba is missing or can't be loaded.
+        """
+        with self._warming:
+            if self._new_scope is not None:
+                return
+            try:
+                from daskevo.catalogue.scope import Scope
+            except ImportError as error:
+                raise InvalidInput(
+                    f"the prefix index needs numba, which can't be imported here ({error}): pip install numba"
+                ) from error
+            with self._lock.writing():
+                self._new_scope = Scope
+                waiting, self._waiting = self._waiting, {}
+                for model_id, model in waiting.items():
+                    self._put(model_id, model)
+
+    def insert(
+        self, scope: str, model_id: ModelId, ids: Sequence[VertexId] | bytes, rank: float | None, created: Tick
+    ) -> None:
         """Add a model; one of the same id is replaced.
 
         Parameters
@@ -80,7 +107,7 @@ class PrefixIndex:
         scope:
             Only queries of this scope find the model.
         ids:
-            The ids of its graph's vertices, each 16 bytes.
+            The ids of its graph's vertices, each 16 bytes, or all of them joined. # (n_vertices,)
         rank:
             Its quality as a figure that is larger for better models (:meth:`daskevo.types.Objective.rank`). None,
             NaN and infinities lose against every number.
@@ -92,51 +119,64 @@ class PrefixIndex:
         InvalidInput
             If `ids` are no vertex ids.
         """
-        _check_ids(ids)
-        known = rank if rank is not None and math.isfinite(rank) else -math.inf
-        entry = _Entry(scope, frozenset(ids), known, created)
-        with self._lock:
-            self._remove(model_id)
-            self._models[model_id] = entry
-            postings = self._scopes.setdefault(scope, {})
-            for vertex_id in entry.ids:
-                postings.setdefault(vertex_id, set()).add(model_id)
+        self.insert_many([Entry(scope, model_id, ids, rank, created)])
+
+    def insert_many(self, entries: Iterable[Entry]) -> None:
+        """Add models, all at one moment for those who query; raises as `insert` does, before any is added."""
+        packed = [(entry.model_id, pack_model(entry)) for entry in entries]
+        with self._lock.writing():
+            for model_id, model in packed:
+                self._remove(model_id)
+                if self._new_scope is None:
+                    self._waiting[model_id] = model
+                else:
+                    self._put(model_id, model)
+
+    def _put(self, model_id: ModelId, model: PackedModel) -> None:
+        number = self._scope_numbers.get(model.scope)
+        if number is None:
+            assert self._new_scope is not None
+            scope = self._new_scope()
+            number = self._scopes.index(None) if None in self._scopes else len(self._scopes)
+            self._scopes[number : number + 1] = [scope]
+            self._scope_numbers[model.scope] = number
+        found = self._scopes[number]
+        assert found is not None
+        self._places[model_id] = number * _NUMBERS + found.add(model_id, model)
 
     def remove(self, model_id: ModelId) -> None:
         """Take a model out; nothing happens if it isn't there."""
-        with self._lock:
+        with self._lock.writing():
             self._remove(model_id)
 
     def _remove(self, model_id: ModelId) -> None:
-        entry = self._models.pop(model_id, None)
-        if entry is None:
+        self._waiting.pop(model_id, None)
+        place = self._places.pop(model_id, None)
+        if place is None:
             return
-        postings = self._scopes[entry.scope]
-        for vertex_id in entry.ids:
-            holders = postings[vertex_id]
-            holders.remove(model_id)
-            if not holders:
-                del postings[vertex_id]
-        if not postings:
-            del self._scopes[entry.scope]
+        number, member = divmod(place, _NUMBERS)
+        scope = self._scopes[number]
+        assert scope is not None
+        scope.remove(member)
+        if not len(scope):
+            # Memory follows what is stored: an empty scope keeps nothing.
+            self._scopes[number] = None
+            self._scope_numbers = {name: kept for name, kept in self._scope_numbers.items() if kept != number}
 
     def best(
         self,
         scope: str,
-        ids: Sequence[VertexId],
+        ids: Sequence[VertexId] | bytes,
         weights: Sequence[int] | None = None,
         exclude: frozenset[ModelId] = frozenset(),
+        edges: bytes | None = None,
     ) -> Match | None:
         """Return the best match for a graph, or None if no model of the scope shares a vertex with it.
 
         Parameters
         ----------
-        ids:
-            The ids of the graph's vertices. # (n_vertices,)
-        weights:
-            What each vertex counts, positive; by default 1 (:func:`daskevo.graph.weights`). # (n_vertices,)
-        exclude:
-            Models that must not be the answer.
+        ids, weights, exclude, edges:
+            As in :class:`Query`.
 
         Returns
         -------
@@ -145,56 +185,46 @@ class PrefixIndex:
         Raises
         ------
         InvalidInput
-            If `ids` are no distinct vertex ids, or the weights don't fit them.
+            If `ids` are no distinct vertex ids, or the weights or edges don't fit them.
         """
-        values = _check_query(ids, weights)
-        with self._lock:
-            return self._best(scope, values, exclude)
+        query = pack_query(Query(ids, weights, exclude, edges))
+        self._load()
+        with self._lock.reading():
+            number = self._scope_numbers.get(scope)
+            found = self._nothing() if number is None else self._scopes[number]
+            assert found is not None
+            return found.best(query, self._numbers(number, exclude) if exclude else _NOBODY)
 
     def best_many(self, scope: str, queries: Iterable[Query]) -> list[Match | None]:
-        """Return the best match of each query, all as of one moment; raises as `best` does, before any is answered."""
-        checked = [(_check_query(query.ids, query.weights), query.exclude) for query in queries]
-        with self._lock:
-            return [self._best(scope, values, exclude) for values, exclude in checked]
+        """Return the best match of each query, all as of one moment; raises as `best` does.
 
-    def _best(self, scope: str, values: dict[VertexId, int], exclude: frozenset[ModelId]) -> Match | None:
-        postings = self._scopes.get(scope, {})
-        present = sorted((postings.keys() & values.keys()), key=lambda vertex_id: len(postings[vertex_id]))
-        # The most that a model can score which is in none of the postings looked through so far.
-        most = sum(values[vertex_id] for vertex_id in present)
-        wanted = frozenset(present)
-        best: Match | None = None
-        seen: set[ModelId] = set()
-        for vertex_id in present:
-            # At equality there may still be a model that wins by its rank.
-            if best is not None and most < best.score:
-                break
-            holders = postings[vertex_id]
-            for model_id in holders - seen - exclude:
-                entry = self._models[model_id]
-                score = sum([values[shared] for shared in wanted & entry.ids])
-                match = Match(score, entry.rank, entry.created, model_id)
-                if best is None or match > best:
-                    best = match
-            seen |= holders
-            most -= values[vertex_id]
-        return best
+        One call of the compiled core, which holds neither Python's global lock nor up other queries; changes wait
+        until all are answered.
+        """
+        packed = [pack_query(query) for query in queries]
+        if not packed:
+            return []
+        self._load()
+        with self._lock.reading():
+            number = self._scope_numbers.get(scope)
+            found = self._nothing() if number is None else self._scopes[number]
+            assert found is not None
+            return found.best_many(packed, [self._numbers(number, query.exclude) for query in packed])
 
+    def _load(self) -> None:
+        if self._new_scope is None:
+            self.warm()
 
-def _check_ids(ids: Sequence[VertexId]) -> None:
-    if not all(type(vertex_id) is bytes and len(vertex_id) == 16 for vertex_id in ids):
-        raise InvalidInput("these are no vertex ids, which have 16 bytes each: pass `graph.ids`")
+    def _nothing(self) -> Scope:
+        """A scope without models: queries are checked there all the same."""
+        assert self._new_scope is not None
+        return self._new_scope()
 
-
-def _check_query(ids: Sequence[VertexId], weights: Sequence[int] | None) -> dict[VertexId, int]:
-    _check_ids(ids)
-    if weights is None:
-        weights = [1] * len(ids)
-    elif len(weights) != len(ids) or not all(type(weight) is int and weight > 0 for weight in weights):
-        raise InvalidInput(
-            f"weights must be one positive int for each of the {len(ids)} vertices: pass `graph.weights(graph, by)`"
-        )
-    values = dict(zip(ids, weights, strict=True))
-    if len(values) != len(ids):
-        raise InvalidInput("the ids of a graph's vertices are distinct, these are not: pass `graph.ids`")
-    return values
+    def _numbers(self, scope: int | None, models: Iterable[ModelId]) -> dict[ModelId, int]:
+        """Return the numbers of those of the models that are in a scope."""
+        numbers = {}
+        for model_id in models:
+            place = self._places.get(model_id)
+            if place is not None and place // _NUMBERS == scope:
+                numbers[model_id] = place % _NUMBERS
+        return numbers

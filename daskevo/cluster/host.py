@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from daskevo.catalogue import Match, PrefixIndex, Query
+from daskevo.catalogue import Entry, Match, PrefixIndex, Query
 from daskevo.cluster.auditing import audit_shard
 from daskevo.cluster.handing import hand_out, hand_out_parts, specs_from_wire
 from daskevo.cluster.matching import Question, match_to_wire
@@ -40,6 +40,8 @@ OPENINGS_AT_ONCE = 8
 AUDIT_EVERY_S = 600.0
 THREADED_QUESTIONS = 16
 """From so many queries on, a batch is answered in a thread: other messages need not wait for it."""
+QUESTIONS_AT_ONCE = 256
+"""Of one batch: what is published or retired meanwhile waits for them, some milliseconds."""
 _RETRY_S = (0.1, 0.5, 2.0, 10.0)
 
 
@@ -188,17 +190,25 @@ class ShardHost:
         if not in_time():
             raise ShardFenced(late, shard=number)  # whoever opens a shard takes it from its owner
         served, summaries = await asyncio.to_thread(read)
-        if self._closed or not in_time():
+        on_time = in_time()
+        if on_time:
+            # In a thread, since a shard may bring ten thousand models; nobody changes them before the shard is served.
+            await asyncio.to_thread(self.index_models, served, summaries)
+        if self._closed or not on_time:
             served.close()
             raise ShardFenced(f"{self.name} is closing" if self._closed else late, shard=number)
         self.take(served, summaries)
         self._spawn(self._after_opening(served))
         return served
 
+    def index_models(self, served: ServedShard, summaries: Mapping[ModelId, Summary]) -> None:
+        """Bring the models of a shard into the index; from any thread."""
+        records = published(served.shard)
+        self.index.insert_many([_entry(records[model_id], summary) for model_id, summary in summaries.items()])
+
     def take(self, served: ServedShard, summaries: Mapping[ModelId, Summary]) -> None:
-        """Serve a shard from now on."""
-        for model_id, record in published(served.shard).items():
-            self._insert(record, summaries[model_id])
+        """Serve a shard whose models are in the index from now on."""
+        self.index_bytes |= {model_id: summary.nbytes for model_id, summary in summaries.items()}
         self.shards[served.number] = served
 
     async def _after_opening(self, served: ServedShard) -> None:
@@ -273,8 +283,9 @@ class ShardHost:
             if number in self.shards:
                 await self._audit(self.shards[number])
 
-    def start_audits(self) -> None:
-        """Audit all shards every ten minutes, beside all other work."""
+    def start(self) -> None:
+        """Begin what goes on beside all else: loading the compiled index, audits every ten minutes."""
+        self._spawn(asyncio.to_thread(self.index.warm))
         self._spawn(self._audits())
 
     async def _audits(self) -> None:
@@ -291,16 +302,11 @@ class ShardHost:
         if effects.published is not None:
             record = served.shard.state.models[effects.published].record
             if served.shard.state.models[effects.published].state == "published":
-                self._insert(record, summary_of(record))
+                summary = summary_of(record)
+                self.index.insert_many([_entry(record, summary)])
+                self.index_bytes[record.model_id] = summary.nbytes
         for retirement in effects.retire:
             self._spawn(self._retire(served, retirement))
-
-    def _insert(self, record: ModelRecord, summary: Summary) -> None:
-        rank = None
-        if record.objective is not None and record.quality is not None:
-            rank = Objective.parse(record.objective).rank(record.quality)
-        self.index.insert(record.scope, record.model_id, summary.ids, rank, record.created)
-        self.index_bytes[record.model_id] = summary.nbytes
 
     def _unpublish(self, model_id: ModelId) -> None:
         self.index.remove(model_id)
@@ -452,7 +458,8 @@ class ShardHost:
         if status is not None and status[0] in self.shards:
             # Its check of the epoch waits for the disk, and nothing here for it.
             standing = asyncio.ensure_future(self.ask(status[0], [Status(ModelId(status[1])).to_wire()]))
-        if len(questions) >= THREADED_QUESTIONS:
+        # The first queries may come while the index is still compiled, which takes seconds.
+        if len(questions) >= THREADED_QUESTIONS or not self.index.is_warm:
             found = await asyncio.to_thread(self.best_many, scope, questions)
         else:
             found = self.best_many(scope, questions)
@@ -471,8 +478,11 @@ class ShardHost:
 
     def best_many(self, scope: str, questions: Sequence[Any]) -> list[Match | None]:
         """Answer queries as they came by wire; from any thread."""
-        queries = [Question.from_wire(value) for value in questions]
-        return self.index.best_many(scope, [Query(*query) for query in queries])
+        found: list[Match | None] = []
+        for start in range(0, len(questions), QUESTIONS_AT_ONCE):
+            some = [Question.from_wire(value) for value in questions[start : start + QUESTIONS_AT_ONCE]]
+            found += self.index.best_many(scope, [Query(*question) for question in some])
+        return found
 
     def _record(self, model_id: ModelId) -> ModelRecord | None:
         for served in self.shards.values():
@@ -519,3 +529,10 @@ class ShardHost:
     def in_order(self) -> list[ServedShard]:
         """Return my shards by number."""
         return [served for _, served in sorted(self.shards.items())]
+
+
+def _entry(record: ModelRecord, summary: Summary) -> Entry:
+    rank = None
+    if record.objective is not None and record.quality is not None:
+        rank = Objective.parse(record.objective).rank(record.quality)
+    return Entry(record.scope, record.model_id, summary.ids, rank, record.created)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from daskevo.catalogue import Match
+from daskevo.catalogue import Match, pack_edges
 from daskevo.cluster.directory import Directory
 from daskevo.graph import ArchitectureGraph, weights
 from daskevo.ownership.model_record import ModelRecord
@@ -20,30 +20,34 @@ from daskevo.types import ModelId, Tick, VertexId
 
 MATCH_TIMEOUT_S = 5.0
 """Longest wait for one provider's matches: an evaluation rather inherits a little less than waits for a stuck one."""
-_ID_BYTES = 16
 
 
 class Question(NamedTuple):
-    """One query as it travels: vertex ids, their weights, models that must not be the answer."""
+    """One query as it travels: vertex ids, their weights, models that must not be the answer, edges.
 
-    ids: tuple[VertexId, ...]
-    weights: tuple[int, ...] | None = None
+    The parameters of :class:`daskevo.catalogue.Query`.
+    """
+
+    ids: Sequence[VertexId] | bytes
+    weights: Sequence[int] | None = None
     exclude: frozenset[ModelId] = frozenset()
+    edges: bytes | None = None
 
     @classmethod
     def of(cls, graph: ArchitectureGraph, by: str = "vertex", exclude: Iterable[ModelId] = ()) -> Question:
         """Make the query of a graph, its vertices weighed by ``"vertex"`` or ``"bytes"``."""
-        weighed = tuple(weights(graph, by))  # type: ignore[arg-type]
-        return cls(graph.ids, None if by == "vertex" else weighed, frozenset(exclude))
+        weighed = weights(graph, by)  # type: ignore[arg-type]
+        edges = [(edge.source, target) for target, vertex in enumerate(graph.vertices) for edge in vertex.edges]
+        return cls(graph.ids, None if by == "vertex" else weighed, frozenset(exclude), pack_edges(edges))
 
     def to_wire(self) -> list[Any]:
-        return [b"".join(self.ids), None if self.weights is None else list(self.weights), sorted(self.exclude)]
+        ids = self.ids if isinstance(self.ids, bytes) else b"".join(self.ids)
+        return [ids, None if self.weights is None else list(self.weights), sorted(self.exclude), self.edges]
 
     @classmethod
     def from_wire(cls, value: Any) -> Question:
-        packed, weighed, exclude = value
-        ids = tuple(VertexId(packed[start : start + _ID_BYTES]) for start in range(0, len(packed), _ID_BYTES))
-        return cls(ids, None if weighed is None else tuple(weighed), frozenset(exclude))
+        ids, weighed, exclude, edges = value
+        return cls(ids, None if weighed is None else list(weighed), frozenset(exclude), edges)
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,9 @@ class OfflineConnection:
                 if isinstance(served, ShardDamaged):
                     transport.troubles[number] = DAMAGED + served.message
                     continue
-                transport.host.take(served, {m: summary_of(r) for m, r in published(served.shard).items()})
+                summaries = {m: summary_of(r) for m, r in published(served.shard).items()}
+                transport.host.index_models(served, summaries)
+                transport.host.take(served, summaries)
 
     def caller(self) -> Caller:
         return Caller(ClientHolder("no cluster"))

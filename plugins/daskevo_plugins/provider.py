@@ -125,7 +125,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
             session = Session(self.transport, OWNER_TIMEOUT_S, self.directory)
             self.host = ShardHost(str(self._worker.name), root, tensors, session)
             serve(self._worker.handlers, "provider", self.settings.key, self.host.methods())
-            self.host.start_audits()
+            self.host.start()
         await self.transport.coordinator(
             "join", timeout_s=CALL_TIMEOUT_S, name=str(self._worker.name), address=self._worker.address
         )

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from daskevo.catalogue import Match, PrefixIndex, Query
+from daskevo.catalogue import Entry, Match, PrefixIndex, Query, pack_edges
 from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph, longest_common_prefix, weights
 from daskevo.testing.graphs import GraphBuilder, build, related_graphs, related_recipes
@@ -21,7 +21,12 @@ from daskevo.types import ModelId, Tick, VertexId
 SCOPES = ("digits", "flights")
 RANKS = st.sampled_from([None, math.nan, -math.inf, math.inf, -0.5, 0.0, 0.5])
 TICKS = st.builds(Tick, st.integers(1, 2), st.integers(1, 3))
+IDS = [VertexId(bytes([number]) * 16) for number in range(7)]
 NAMES = st.sampled_from([ModelId(f"m{number}") for number in range(8)])
+
+
+def edges_of(graph: ArchitectureGraph) -> bytes:
+    return pack_edges((edge.source, target) for target, vertex in enumerate(graph.vertices) for edge in vertex.edges)
 
 
 class _Stored(NamedTuple):
@@ -94,7 +99,9 @@ class ComeAndGo(RuleBasedStateMachine):
     )
     def ask(self, graph: ArchitectureGraph, scope: str, by: str, exclude: frozenset[ModelId]) -> None:
         expected = _brute_force(self.models, scope, graph, by, exclude)
-        assert self.index.best(scope, graph.ids, weights(graph, by), exclude) == expected
+        query = Query(graph.ids, weights(graph, by), exclude)
+        assert self.index.best(scope, *query) == expected
+        assert self.index.best(scope, *query._replace(edges=edges_of(graph))) == expected
 
     @invariant()
     def holds_what_was_inserted(self) -> None:
@@ -119,9 +126,6 @@ def test_best_of_the_shards_is_best_of_all(family: list, data: st.DataObject) ->
         shards[data.draw(st.integers(0, 2))].insert(*arguments)
     answers = [match for shard in shards if (match := shard.best("digits", graph.ids))]
     assert max(answers, default=None) == whole.best("digits", graph.ids)
-
-
-IDS = [VertexId(bytes([number]) * 16) for number in range(7)]
 
 
 @given(
@@ -194,11 +198,17 @@ def test_many_queries_are_answered_in_order() -> None:
     queries = [
         Query(a.ids),
         Query(b.ids, weights(b, "bytes")),
+        Query(b"".join(b.ids), edges=edges_of(b)),
         Query([VertexId(bytes(16))]),
+        Query([]),
         Query(a.ids, exclude=frozenset({ModelId("a")})),
     ]
     assert index.best_many("digits", queries) == [index.best("digits", *query) for query in queries]
-    assert [match and match.model_id for match in index.best_many("digits", queries)] == ["a", "b", None, "b"]
+    assert [match and match.model_id for match in index.best_many("digits", queries)] == [
+        *("a", "b", "b", None, None, "b")
+    ]
+    assert index.best_many("flights", queries) == [None] * 6
+    assert index.best_many("digits", []) == []
 
 
 def test_a_replaced_model_is_found_as_it_is_now() -> None:
@@ -210,22 +220,41 @@ def test_a_replaced_model_is_found_as_it_is_now() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ids", "values", "message"),
+    ("query", "message"),
     [
-        (["x" * 16], None, "no vertex ids"),
-        ([b"short"], None, "no vertex ids"),
-        ([bytes(16)] * 2, None, "distinct"),
-        ([bytes(16)], [], "one positive int"),
-        ([bytes(16)], [0], "one positive int"),
-        ([bytes(16)], [1.5], "one positive int"),
+        (Query(["x" * 16]), "no vertex ids"),
+        (Query([b"short"]), "no vertex ids"),
+        (Query(b"short"), "no vertex ids"),
+        (Query([bytes(16)] * 2), "distinct"),
+        (Query(bytes(32)), "distinct"),
+        (Query([bytes(16)], []), "one positive int"),
+        (Query([bytes(16)], [0]), "one positive int"),
+        (Query([bytes(16)], [1.5]), "one positive int"),
+        (Query([bytes(16)], [True]), "one positive int"),
+        (Query(IDS[:2], [2**62, 2**62]), "less than"),
+        (Query(IDS[:2], edges=b"odd"), "pairs"),
+        (Query(IDS[:2], edges=pack_edges([(0, 2)])), "earlier to later"),
+        (Query(IDS[:2], edges=pack_edges([(-1, 0)])), "earlier to later"),
+        (Query(IDS[:2], edges=pack_edges([(1, 1)])), "earlier to later"),
+        (Query(IDS[:3], edges=pack_edges([(0, 2)]) + pack_edges([(0, 1)])), "earlier to later"),
     ],
 )
-def test_bad_queries_are_refused(ids: list, values: list | None, message: str) -> None:
+@pytest.mark.parametrize("models", [0, 1])
+def test_bad_queries_are_refused(query: Query, message: str, models: int) -> None:
     index = PrefixIndex()
+    for number in range(models):
+        index.insert("digits", ModelId(f"m{number}"), IDS, 0.5, Tick(1, 1))
     with pytest.raises(InvalidInput, match=message):
-        index.best("digits", ids, values)
+        index.best("digits", *query)
     with pytest.raises(InvalidInput, match=message):
-        index.best_many("digits", [Query(ids, values)])
+        index.best_many("digits", [Query(IDS), query])
+
+
+def test_the_largest_weights_are_added_exactly() -> None:
+    index = PrefixIndex()
+    index.insert("digits", ModelId("m"), IDS, 0.5, Tick(2**62, 2**63 - 1))
+    match = index.best("digits", IDS[:2], [2**62, 2**62 - 1])
+    assert match == Match(2**63 - 1, 0.5, Tick(2**62, 2**63 - 1), ModelId("m"))
 
 
 def test_a_refused_model_leaves_the_index_as_it_was() -> None:
@@ -235,13 +264,24 @@ def test_a_refused_model_leaves_the_index_as_it_was() -> None:
     assert index.best("digits", _chain(8).ids) == Match(2, 0.9, Tick(1, 1), ModelId("m"))
 
 
-def test_removal_leaves_nothing_behind() -> None:
+def test_a_refused_batch_adds_nothing() -> None:
     index = PrefixIndex()
-    for number in range(20):
-        index.insert(SCOPES[number % 2], ModelId(f"m{number}"), _chain(8, number + 1).ids, None, Tick(1, number + 1))
-    for number in range(20):
-        index.remove(ModelId(f"m{number}"))
-    assert (index._models, index._scopes) == ({}, {})
+    good = Entry("digits", ModelId("good"), _chain(8).ids, 0.1, Tick(1, 1))
+    with pytest.raises(InvalidInput, match="no vertex ids"):
+        index.insert_many([good, good._replace(model_id=ModelId("bad"), ids=[VertexId(b"x")])])
+    assert len(index) == 0
+    index.insert_many([good, good._replace(rank=0.2)])
+    assert index.best("digits", _chain(8).ids) == Match(2, 0.2, Tick(1, 1), ModelId("good"))
+
+
+def test_models_wait_until_the_core_is_loaded() -> None:
+    index = _index(("a", (8,), 0.9, Tick(1, 1)), ("b", (8, 16), 0.1, Tick(1, 2)), ("c", (8, 16), 0.3, Tick(1, 3)))
+    index.insert("digits", ModelId("b"), _chain(8, 16).ids, 0.2, Tick(1, 4))
+    index.remove(ModelId("c"))
+    assert (index.is_warm, index.nbytes, len(index), "b" in index, "c" in index) == (False, 0, 2, True, False)
+    index.warm()
+    assert (index.is_warm, len(index), "b" in index, "c" in index) == (True, 2, True, False)
+    assert index.best("digits", _chain(8, 16).ids) == Match(3, 0.2, Tick(1, 4), ModelId("b"))
 
 
 def test_threads_see_whole_models() -> None:
