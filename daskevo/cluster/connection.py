@@ -86,7 +86,7 @@ class WorkerConnection:
 
     def __init__(self, worker: Worker, plugin: Any, timeout_s: float) -> None:
         self.worker = worker
-        self.session = Session(plugin.transport, timeout_s, plugin.directory, plugin.outbox)
+        self.session: Session = plugin.session.within(timeout_s)
 
     def caller(self) -> Caller:
         return task_caller(self.worker)

@@ -7,9 +7,11 @@ asks (the holder of its attempts) comes with each call that begins one.
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
+from daskevo.cluster.asking import Asker
 from daskevo.cluster.directory import CALL_TIMEOUT_S, Call, Directory
 from daskevo.cluster.outbox import Outbox, end, give_back
 from daskevo.cluster.transport import Transport
@@ -61,24 +63,30 @@ class Session:
         Longest that one step waits for a shard, in seconds.
     directory:
         The shard table; a new one when None.
+
+    Attributes
+    ----------
     outbox:
-        What is sent without waiting; a new one when None.
+        What is sent without waiting.
+    asker:
+        Sends queries of this process together.
     """
 
     reads_without_reserving = False
     """Whether nothing is reserved for reading: a look without a cluster changes nothing."""
 
-    def __init__(
-        self,
-        transport: Transport,
-        timeout_s: float,
-        directory: Directory | None = None,
-        outbox: Outbox | None = None,
-    ) -> None:
+    def __init__(self, transport: Transport, timeout_s: float, directory: Directory | None = None) -> None:
         self.transport = transport
         self.timeout_s = timeout_s
         self.directory = directory or Directory(transport)
-        self.outbox = outbox or Outbox(self.directory)
+        self.outbox = Outbox(self.directory)
+        self.asker = Asker(self.directory)
+
+    def within(self, timeout_s: float) -> Self:
+        """Return the same session with another time limit."""
+        other = copy.copy(self)
+        other.timeout_s = timeout_s
+        return other
 
     async def send(self, message: Message, *expected: type[R], patient: bool = True) -> R | Refused:
         """Send one message to its addressee's shard; the reply is one of `expected` or a refusal.

@@ -13,7 +13,7 @@ import numpy as np
 
 from daskevo.catalogue import Match
 from daskevo.cluster.connection import Connection, connect, is_in_task
-from daskevo.cluster.matching import Question, best_matches
+from daskevo.cluster.matching import Question
 from daskevo.cluster.offline import OfflineConnection
 from daskevo.cluster.queries import query_futures
 from daskevo.cluster.reading import read_model
@@ -190,7 +190,7 @@ class Repository:
         questions = [Question.of(graph, weights) for graph in as_graphs(graphs)]
 
         async def ask(session: Session) -> Matches:
-            answer = await best_matches(session.directory, self.scope, questions, timeout_s=self.timeout_s / 2)
+            answer = await session.asker.best(self.scope, questions, timeout_s=self.timeout_s / 2)
             return Matches(answer.matches, answer.silent)
 
         return self._run(ask)

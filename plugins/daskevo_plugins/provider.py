@@ -14,10 +14,9 @@ from typing import Any
 
 from distributed import WorkerPlugin
 
-from daskevo.cluster.directory import CALL_TIMEOUT_S, Directory
+from daskevo.cluster.directory import CALL_TIMEOUT_S
 from daskevo.cluster.host import ShardHost
 from daskevo.cluster.local import PROVIDER
-from daskevo.cluster.outbox import Outbox
 from daskevo.cluster.session import Session
 from daskevo.cluster.settings import Settings, check_versions
 from daskevo.cluster.transport import Handler, PoolTransport, serve, withdraw
@@ -60,8 +59,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
         self._joining = asyncio.Lock()
         self.host: ShardHost | None = None
         self.transport = PoolTransport(worker.rpc, worker.scheduler.address, self.settings.key, self._local_methods)
-        self.directory = Directory(self.transport)
-        self.outbox = Outbox(self.directory)
+        self.session = Session(self.transport, OWNER_TIMEOUT_S)
         serve(worker.handlers, "provider", self.settings.key, {"check": self.check})
         try:
             # A worker that comes later, or back from its nanny, joins by itself.
@@ -122,8 +120,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
             manager = self._worker.memory_manager
             budget = self.settings.memory_bytes(manager.memory_limit, manager.memory_pause_fraction)
             tensors = self._tensors(root, budget)
-            session = Session(self.transport, OWNER_TIMEOUT_S, self.directory)
-            self.host = ShardHost(str(self._worker.name), root, tensors, session)
+            self.host = ShardHost(str(self._worker.name), root, tensors, self.session)
             serve(self._worker.handlers, "provider", self.settings.key, self.host.methods())
             self.host.start()
         await self.transport.coordinator(
