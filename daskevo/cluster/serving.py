@@ -220,8 +220,7 @@ class ServedShard:
         looked = self.shard.decide(message)
         if isinstance(looked.reply, Refused) or not looked.records:
             return await self._carry_out(message)
-        if record.own:
-            message = replace(message, file_bytes=await asyncio.to_thread(self._take_in, record, brought))
+        message = replace(message, file_bytes=await asyncio.to_thread(self._take_in, record, brought))
         named = False
         try:
             reply = await self._carry_out(message)
@@ -233,6 +232,10 @@ class ServedShard:
 
     def _take_in(self, record: ModelRecord, brought: Brought) -> int | None:
         """Make a put's tensors safe, however they were brought; return the size of their file."""
+        # Read here and kept, so that the event loop need not when it is published; and refused here if it can't be.
+        summary_of(record)
+        if not record.own:
+            return None
         model_id, attempt, named = record.model_id, record.attempt, named_in(record)
         digests = {number: digest for number, (_, digest) in named.items()}
         if brought.arrays is not None:

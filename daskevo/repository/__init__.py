@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from daskevo.repository.handle import Matches, ModelSummary, Repository
-from daskevo.repository.inheritance import Inheritance, InheritanceReport
+from daskevo.repository.handle import Repository
+from daskevo.repository.inheritance import Inheritance
 from daskevo.repository.opening import get_repository, open_repository
+from daskevo.repository.report import InheritanceReport
+from daskevo.repository.results import Matches, ModelSummary
 
 __all__ = [
     "Inheritance",

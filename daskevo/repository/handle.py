@@ -1,63 +1,30 @@
 """The handle on a repository: the facade over the cluster and over Keras models.
 
-Everything that waits has a time limit. With an asynchronous Dask client calls return awaitables, in Dask's own manner;
-inside a task the same handle works, without needing a free slot of the worker.
+Everything that waits has a time limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
-
-import numpy as np
+from typing import Any, Literal
 
 from daskevo.catalogue import Match
-from daskevo.cluster.connection import Connection, connect, is_in_task
+from daskevo.cluster.connection import connect
 from daskevo.cluster.matching import Question
 from daskevo.cluster.offline import OfflineConnection
 from daskevo.cluster.queries import query_futures
-from daskevo.cluster.reading import read_model
 from daskevo.cluster.session import Session
-from daskevo.cluster.settings import Settings
 from daskevo.cluster.verifying import Verification, verify
 from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph
-from daskevo.ownership.lineage import Contribution, contributors
-from daskevo.ownership.model_record import ModelRecord
 from daskevo.repository.inheritance import Inheritance
-from daskevo.types import ModelId, Objective, Tick, check_label, check_name
-
-Array = np.ndarray[Any, Any]
-
-
-class Matches(list[Match | None]):
-    """Best matches, one per graph.
-
-    Attributes
-    ----------
-    partial:
-        Providers and shards that gave no answer -> why. Empty: the answer is exact.
-    """
-
-    def __init__(self, matches: Iterable[Match | None], partial: Mapping[str, str]) -> None:
-        super().__init__(matches)
-        self.partial = dict(partial)
+from daskevo.repository.labels import Labels
+from daskevo.repository.provenance import Provenance
+from daskevo.repository.results import Matches
+from daskevo.repository.stored_models import StoredModels
+from daskevo.types import ModelId
 
 
-class ModelSummary(NamedTuple):
-    """One line of `Repository.models`."""
-
-    model_id: ModelId
-    scope: str
-    quality: float | None
-    step: int
-    created: Tick
-    labels: tuple[str, ...]
-    own_bytes: int
-    """Bytes that it stored itself."""
-
-
-class Repository:
+class Repository(StoredModels, Labels, Provenance):
     """A handle on one repository, for one scope. Cheap; can be sent to tasks of the same cluster.
 
     Made by `daskevo.open` and `daskevo.get_repository`.
@@ -71,56 +38,6 @@ class Repository:
     objective:
         The scope's, or None.
     """
-
-    def __init__(
-        self,
-        settings: Settings,
-        scope: str,
-        objective: Objective | None,
-        timeout_s: float,
-        connection: Connection | None = None,
-    ) -> None:
-        self.settings = settings
-        self.scope = scope
-        self.objective = objective
-        self.timeout_s = timeout_s
-        self._connection = connection
-
-    def __repr__(self) -> str:
-        place = "in memory" if self.root is None else repr(self.root)
-        return f"<Repository {place}, scope {self.scope!r}, objective {self.objective}>"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self._connection is not None and self._connection.session.reads_without_reserving:
-            raise InvalidInput("a repository opened without a cluster can't be sent to another process")
-        return Repository, (self.settings, self.scope, self.objective, self.timeout_s)
-
-    @property
-    def root(self) -> str | None:
-        return self.settings.root
-
-    @property
-    def connection(self) -> Connection:
-        """The way to the cluster from this thread: a task's own inside a task."""
-        if is_in_task() or self._connection is None:
-            return connect(self.settings.key, self.timeout_s)
-        return self._connection
-
-    @property
-    def client(self) -> Any:
-        """The Dask client it was opened with, or that of this process.
-
-        Raises
-        ------
-        InvalidInput
-            Inside a task, and for a look without a cluster.
-        """
-        client = getattr(self.connection, "client", None)
-        if client is None:
-            raise InvalidInput("this needs a Dask client: open the repository with client=..., outside of tasks")
-        return client
-
-    # -- inheriting ------------------------------------------------------------------------------------------------
 
     def inherit(
         self,
@@ -211,153 +128,6 @@ class Repository:
             query_futures, found, self.settings.key, connection.session, self.scope, as_graphs(graphs), weights
         )
 
-    # -- reading ---------------------------------------------------------------------------------------------------
-
-    def load(self, model_id: str, *, custom_objects: Mapping[str, Any] | None = None) -> Any:
-        """Return a stored model as a Keras model with its weights in place, uncompiled.
-
-        Raises
-        ------
-        UnknownModel, ModelRetired, ModelLost, CannotRebuild
-        """
-        wanted = ModelId(check_name(model_id))
-        caller = self.connection.caller()
-
-        async def read(session: Session) -> tuple[ModelRecord, dict[int, Array]]:
-            record = await session.open(wanted)
-            return record, await read_model(session, caller, record)
-
-        def build(found: tuple[ModelRecord, dict[int, Array]]) -> Any:
-            from daskevo.models import rebuild_flat, write_tensors
-
-            record, arrays = found
-            rebuilt = rebuild_flat(record.architecture, custom_objects=custom_objects)
-            write_tensors(rebuilt.flat, arrays)
-            return rebuilt.model
-
-        return self._run_then(read, build)
-
-    def read(self, model_id: str, layers: Iterable[int | str] | None = None) -> Any:
-        """Return tensors of a stored model, read-only.
-
-        Parameters
-        ----------
-        layers:
-            Layers by index in the architecture graph or by name; all when None.
-
-        Returns
-        -------
-        dict
-            (layer index, index in ``layer.weights``) -> array.
-        """
-        wanted = ModelId(check_name(model_id))
-        chosen = None if layers is None else tuple(layers)
-        caller = self.connection.caller()
-
-        async def read(session: Session) -> dict[tuple[int, int], Array]:
-            record = await session.open(wanted)
-            keys = record.architecture.tensors
-            numbers = _numbers_of(record, chosen)
-            arrays = await read_model(session, caller, record, numbers)
-            return {(keys[number].layer, keys[number].index): array for number, array in arrays.items()}
-
-        return self._run(read)
-
-    def record(self, model_id: str) -> Any:
-        """Return the record of a published model (`daskevo.ownership.model_record.ModelRecord`)."""
-        wanted = ModelId(check_name(model_id))
-        return self._run(Session.open, wanted)
-
-    def status(self, model_id: str) -> Any:
-        """Return where a model stands: ``unknown``, ``staged``, ``published``, ``retiring`` or ``retired``.
-
-        Returns
-        -------
-        Standing
-            With `state`, `record` (a tombstone if it was retired) and `labels`.
-        """
-        wanted = ModelId(check_name(model_id))
-        return self._run(Session.standing, wanted)
-
-    def models(self, scope: str | None = None) -> Any:
-        """Return all published models, of all scopes or of one, oldest first."""
-        if scope is not None:
-            check_name(scope, "scope")
-
-        async def ask(session: Session) -> list[ModelSummary]:
-            answers = await session.directory.all("models", timeout_s=self.timeout_s, scope=scope)
-            found = [
-                ModelSummary(ModelId(row[0]), row[1], row[2], row[3], Tick.parse(row[4]), tuple(row[5]), row[6])
-                for answer in answers
-                for row in answer
-            ]
-            return sorted(found, key=lambda summary: (summary.created, summary.model_id))
-
-        return self._run(ask)
-
-    # -- labels ----------------------------------------------------------------------------------------------------
-
-    def hold(self, model_id: str, label: str) -> Any:
-        """Keep a model under one more label, e.g. ``user:my paper``; return its labels.
-
-        Raises
-        ------
-        UnknownModel, ModelRetired
-        """
-        return self._run(Session.hold, ModelId(check_name(model_id)), check_label(label))
-
-    def release(self, model_id: str, label: str) -> Any:
-        """Take a label away; with the last one the model is retired. Return the labels that are left."""
-        return self._run(Session.release, ModelId(check_name(model_id)), check_label(label))
-
-    def release_label(self, label: str) -> Any:
-        """Take a label from all models, e.g. when a run is deleted.
-
-        Returns
-        -------
-        Models that held it, and those of them that were retired by it.
-        """
-        return self._run(Session.release_label, check_label(label))
-
-    def retire(self, model_id: str) -> Any:
-        """Take all labels of a model away, whatever they are."""
-        return self._run(Session.retire, ModelId(check_name(model_id)))
-
-    # -- provenance ------------------------------------------------------------------------------------------------
-
-    def lineage(self, model_id: str) -> Any:
-        """Return the records of a model and of those it inherited from, one after the other, retired ones included.
-
-        Raises
-        ------
-        UnknownModel
-        """
-        return self._run(_lineage, ModelId(check_name(model_id)))
-
-    def common_ancestor(self, first: str, second: str) -> Any:
-        """Return the id of the nearest model that both inherited from (each counts as its own), or None."""
-        ids = ModelId(check_name(first)), ModelId(check_name(second))
-
-        async def find(session: Session) -> ModelId | None:
-            lineages = [await _lineage(session, model_id) for model_id in ids]
-            others = {record.model_id for record in lineages[1]}
-            return next((record.model_id for record in lineages[0] if record.model_id in others), None)
-
-        return self._run(find)
-
-    def contributors(self, model_id: str) -> Any:
-        """Return which models stored the tensors of a published model, with their bytes, largest share first."""
-        wanted = ModelId(check_name(model_id))
-
-        async def find(session: Session) -> list[Contribution]:
-            record = await session.open(wanted)
-            keys = record.architecture.tensors
-            return contributors(record, [key.spec for key in keys])
-
-        return self._run(find)
-
-    # -- the whole -------------------------------------------------------------------------------------------------
-
     def stats(self) -> Any:
         """Return counts and bytes: of the whole, of the coordinator, and by provider.
 
@@ -388,36 +158,6 @@ class Repository:
             return await verify(session, repair=repair and not session.reads_without_reserving)
 
         return self._run(look)
-
-    def _run(self, function: Any, *arguments: Any) -> Any:
-        # The connection is this thread's; the coroutine runs in another.
-        connection = self.connection
-        return connection.run(function, connection.session, *arguments)
-
-    def _run_then(self, function: Any, then: Any) -> Any:
-        """Run a coroutine function, then `then` with its result, in the caller's thread where there is one."""
-        result = self._run(function)
-        if not self.connection.asynchronous:
-            return then(result)
-
-        async def both() -> Any:
-            return then(await result)
-
-        return both()
-
-
-async def _lineage(session: Session, model_id: ModelId) -> list[ModelRecord]:
-    found: list[ModelRecord] = []
-    current: ModelId | None = model_id
-    while current is not None and all(record.model_id != current for record in found):
-        standing = await session.standing(current)
-        if standing.record is None:
-            if not found:
-                raise await session.missing(model_id, "unknown")
-            break
-        found.append(standing.record)
-        current = standing.record.ancestor
-    return found
 
 
 async def _stats(session: Session, timeout_s: float) -> dict[str, Any]:
@@ -452,23 +192,3 @@ def as_graphs(graphs: Any) -> list[ArchitectureGraph]:
     from daskevo.models import flatten
 
     return [graph if isinstance(graph, ArchitectureGraph) else flatten(graph).graph for graph in found]
-
-
-def _numbers_of(record: ModelRecord, layers: Sequence[int | str] | None) -> list[int] | None:
-    if layers is None:
-        return None
-    graph = record.architecture
-    numbers: set[int] = set()
-    for wanted in layers:
-        found = [
-            index for index, layer in enumerate(graph.layers) if wanted in (index, layer.name) and wanted is not True
-        ]
-        if not found:
-            raise InvalidInput(
-                f"{record.model_id!r} has no layer {wanted!r}: its layers are 0 to {len(graph.layers) - 1}, "
-                f"{', '.join(layer.name for layer in graph.layers[:10])}...",
-                model_id=record.model_id,
-            )
-        for index in found:
-            numbers.update(graph.tensor_numbers(index))
-    return sorted(numbers)

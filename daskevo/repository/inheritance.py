@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
 
 from daskevo.catalogue import Match
 from daskevo.cluster.inheriting import Reservation, reserve_best
@@ -20,55 +15,18 @@ from daskevo.cluster.putting import Stored, make_record, put
 from daskevo.cluster.renewing import renew
 from daskevo.cluster.reserving import give_back
 from daskevo.cluster.sending import folder_of_home
-from daskevo.errors import CorruptRecord, InvalidInput
+from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph, Prefix
-from daskevo.ownership.codec import json_value
 from daskevo.ownership.model_record import ModelRecord
+from daskevo.repository.attachments import plain_extra, plain_metrics
+from daskevo.repository.report import InheritanceReport, report_of
+from daskevo.repository.timings import timed
 from daskevo.store.shard_folder import ShardFolder
 from daskevo.types import JSON, ModelId, check_label, check_name
 
 if TYPE_CHECKING:
     from daskevo.models import FlatModel, Freezing
     from daskevo.repository.handle import Repository
-
-
-@dataclass(frozen=True)
-class InheritanceReport:
-    """What was inherited, what not and why.
-
-    Parameters
-    ----------
-    ancestor:
-        The model that weights came from, or None.
-    matched, unmatched:
-        Names of the layers whose weights were inherited, and of the others that have weights.
-    frozen:
-        Names of the layers that don't train.
-    inherited_tensors, inherited_bytes, total_bytes:
-        Size of what came from the ancestor, and of the whole model.
-    tried:
-        Better matches that could not be inherited from -> why.
-    silent:
-        Providers and shards that gave no answer to the query -> why: a better match may be there.
-    """
-
-    ancestor: ModelId | None
-    matched: tuple[str, ...]
-    unmatched: tuple[str, ...]
-    frozen: tuple[str, ...]
-    inherited_tensors: int
-    inherited_bytes: int
-    total_bytes: int
-    tried: Mapping[ModelId, str]
-    silent: Mapping[str, str]
-
-    def __str__(self) -> str:
-        if self.ancestor is None:
-            return "nothing inherited: no model of the scope shares a prefix with weights"
-        return (
-            f"inherited {len(self.matched)} of {len(self.matched) + len(self.unmatched)} layers with weights from "
-            f"{self.ancestor} ({self.inherited_bytes:,} of {self.total_bytes:,} bytes), {len(self.frozen)} frozen"
-        )
 
 
 class Inheritance:
@@ -121,7 +79,7 @@ class Inheritance:
         self.model = model
         self._repository = repository
         self.timings: dict[str, float] = {}
-        with _timed(self.timings, "flatten_s"):
+        with timed(self.timings, "flatten_s"):
             self.flat: FlatModel = flatten(model)
         self._reservation: Reservation | None = None
         self._freezing: Freezing | None = None
@@ -162,22 +120,8 @@ class Inheritance:
 
     @property
     def report(self) -> InheritanceReport:
-        reservation, graph = self._inherited, self.graph
-        numbers = reservation.entries.keys()
-        matched = sorted({graph.tensors[number].layer for number in numbers})
-        rest = sorted({key.layer for key in graph.tensors} - set(matched))
         frozen = () if self._freezing is None else self._freezing.layers
-        return InheritanceReport(
-            self.ancestor,
-            tuple(graph.layers[layer].name for layer in matched),
-            tuple(graph.layers[layer].name for layer in rest),
-            tuple(graph.layers[layer].name for layer in frozen),
-            len(numbers),
-            sum(graph.tensors[number].spec.nbytes for number in numbers),
-            graph.nbytes,
-            dict(reservation.tried),
-            dict(reservation.silent),
-        )
+        return report_of(self._inherited, self.graph, frozen)
 
     # -- entering and leaving --------------------------------------------------------------------------------------
 
@@ -210,7 +154,7 @@ class Inheritance:
         self._reservation = reservation
         self.timings.update(reservation.seconds)
         try:
-            with _timed(self.timings, "load_s"):
+            with timed(self.timings, "load_s"):
                 write_tensors(self.flat, reservation.arrays)
                 self._freezing = freeze(self.flat, reservation.prefix.freezable(self.graph), self._policy)
         except BaseException:
@@ -280,7 +224,7 @@ class Inheritance:
         ModelExists
             Another run of this task had put it, and it has been retired since.
         """
-        extra = _checked(extra)
+        extra = plain_extra(extra)
         made = self._prepare(dict(metrics or {}), step, labels, trained_steps)
         return self._connection.run(self._put, self._connection.caller(), made, step, tuple(labels), extra)
 
@@ -299,7 +243,7 @@ class Inheritance:
                 raise InvalidInput(f"{name}={value!r} was passed to put: use a whole number of 0 or more")
         if self.record is not None:
             raise InvalidInput(f"{self.model_id!r} is stored already: inherit again to make another model")
-        with _timed(self.timings, "read_s"):
+        with timed(self.timings, "read_s"):
             tensors = dict(enumerate(read_tensors(self.flat)))
         return plain_metrics(metrics), lambda folder: prepare(self._inherited, tensors, steps, folder)
 
@@ -317,7 +261,7 @@ class Inheritance:
             self._reservation = await renew(session, caller, self._inherited)
             self._over = False
         reservation = self._inherited
-        with _timed(self.timings, "pack_s"):
+        with timed(self.timings, "pack_s"):
             folder = await folder_of_home(session, self.model_id)
             ticking = asyncio.ensure_future(session.tick())
             try:
@@ -325,7 +269,7 @@ class Inheritance:
             except BaseException:
                 ticking.cancel()
                 raise
-        with _timed(self.timings, "put_s"):
+        with timed(self.timings, "put_s"):
             async with withdrawn_on_error(payload):
                 record = make_record(
                     reservation,
@@ -343,57 +287,3 @@ class Inheritance:
             stored: Stored = await put(session, reservation, record, payload, labels)
         self.record, self.by_other = stored.record, stored.by_other
         return self.model_id
-
-
-class _timed:
-    """Add the seconds of a block to `timings[name]`."""
-
-    def __init__(self, timings: dict[str, float], name: str) -> None:
-        self._timings, self._name = timings, name
-
-    def __enter__(self) -> None:
-        self._started = perf_counter()
-
-    def __exit__(self, *error: object) -> None:
-        self._timings[self._name] = self._timings.get(self._name, 0.0) + perf_counter() - self._started
-
-
-def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, JSON]:
-    """Return metrics as JSON: numpy numbers become Python's, figures that aren't finite become None.
-
-    Raises
-    ------
-    InvalidInput
-        If a value is no JSON.
-
-    Examples
-    --------
-    >>> plain_metrics({"val_auc": np.float32(0.5), "loss": float("nan")})
-    {'val_auc': 0.5, 'loss': None}
-    """
-    return {str(name): _plain(value, str(name)) for name, value in metrics.items()}
-
-
-def _checked(extra: JSON) -> JSON:
-    try:
-        return json_value(extra)
-    except CorruptRecord as error:
-        raise InvalidInput(f"what is attached as `extra` must be JSON: {error.message}") from error
-
-
-def _plain(value: Any, name: str) -> JSON:
-    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
-        value = value.item()
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, (list, tuple)):
-        return [_plain(item, name) for item in value]
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item, name) for key, item in value.items()}
-    raise InvalidInput(
-        f"the metric {name!r} is a {type(value).__name__}: use numbers, text, lists and dicts", name=name
-    )

@@ -1,0 +1,55 @@
+"""What callers attach to a model, as JSON: metrics and `extra`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from daskevo.errors import CorruptRecord, InvalidInput
+from daskevo.ownership.codec import json_value
+from daskevo.types import JSON
+
+
+def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, JSON]:
+    """Return metrics as JSON: numpy numbers become Python's, figures that aren't finite become None.
+
+    Raises
+    ------
+    InvalidInput
+        If a value is no JSON.
+
+    Examples
+    --------
+    >>> plain_metrics({"val_auc": np.float32(0.5), "loss": float("nan")})
+    {'val_auc': 0.5, 'loss': None}
+    """
+    return {str(name): _plain(value, str(name)) for name, value in metrics.items()}
+
+
+def plain_extra(extra: JSON) -> JSON:
+    """Return `extra` if it is JSON; raises InvalidInput otherwise."""
+    try:
+        return json_value(extra)
+    except CorruptRecord as error:
+        raise InvalidInput(f"what is attached as `extra` must be JSON: {error.message}") from error
+
+
+def _plain(value: Any, name: str) -> JSON:
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        value = value.item()
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, name) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, name) for key, item in value.items()}
+    raise InvalidInput(
+        f"the metric {name!r} is a {type(value).__name__}: use numbers, text, lists and dicts", name=name
+    )

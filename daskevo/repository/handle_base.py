@@ -1,0 +1,82 @@
+"""What every part of a handle builds on: whose repository it is, and the way to the cluster from this thread.
+
+With an asynchronous Dask client calls return awaitables, in Dask's own manner; inside a task the same handle works,
+without needing a free slot of the worker.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from daskevo.cluster.connection import Connection, connect, is_in_task
+from daskevo.cluster.settings import Settings
+from daskevo.errors import InvalidInput
+from daskevo.types import Objective
+
+
+class HandleBase:
+    """Settings, scope and connection of a repository."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        scope: str,
+        objective: Objective | None,
+        timeout_s: float,
+        connection: Connection | None = None,
+    ) -> None:
+        self.settings = settings
+        self.scope = scope
+        self.objective = objective
+        self.timeout_s = timeout_s
+        self._connection = connection
+
+    def __repr__(self) -> str:
+        place = "in memory" if self.root is None else repr(self.root)
+        return f"<{type(self).__name__} {place}, scope {self.scope!r}, objective {self.objective}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._connection is not None and self._connection.session.reads_without_reserving:
+            raise InvalidInput("a repository opened without a cluster can't be sent to another process")
+        return type(self), (self.settings, self.scope, self.objective, self.timeout_s)
+
+    @property
+    def root(self) -> str | None:
+        return self.settings.root
+
+    @property
+    def connection(self) -> Connection:
+        """The way to the cluster from this thread: a task's own inside a task."""
+        if is_in_task() or self._connection is None:
+            return connect(self.settings.key, self.timeout_s)
+        return self._connection
+
+    @property
+    def client(self) -> Any:
+        """The Dask client it was opened with, or that of this process.
+
+        Raises
+        ------
+        InvalidInput
+            Inside a task, and for a look without a cluster.
+        """
+        client = getattr(self.connection, "client", None)
+        if client is None:
+            raise InvalidInput("this needs a Dask client: open the repository with client=..., outside of tasks")
+        return client
+
+    def _run(self, function: Any, *arguments: Any) -> Any:
+        # The connection is this thread's; the coroutine runs in another.
+        connection = self.connection
+        return connection.run(function, connection.session, *arguments)
+
+    def _run_then(self, function: Any, then: Any) -> Any:
+        """Run a coroutine function, then `then` with its result, in the caller's thread where there is one."""
+        result = self._run(function)
+        if not self.connection.asynchronous:
+            return then(result)
+
+        async def both() -> Any:
+            return then(await result)
+
+        return both()

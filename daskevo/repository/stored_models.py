@@ -1,0 +1,124 @@
+"""The part of a handle that reads what is stored: whole models, single tensors, records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from daskevo.cluster.reading import read_model
+from daskevo.cluster.session import Session
+from daskevo.errors import InvalidInput
+from daskevo.ownership.model_record import ModelRecord
+from daskevo.repository.handle_base import HandleBase
+from daskevo.repository.results import ModelSummary
+from daskevo.types import ModelId, Tick, check_name
+
+Array = np.ndarray[Any, Any]
+
+
+class StoredModels(HandleBase):
+    """Load, read, record, status, models."""
+
+    def load(self, model_id: str, *, custom_objects: Mapping[str, Any] | None = None) -> Any:
+        """Return a stored model as a Keras model with its weights in place, uncompiled.
+
+        Raises
+        ------
+        UnknownModel, ModelRetired, ModelLost, CannotRebuild
+        """
+        wanted = ModelId(check_name(model_id))
+        caller = self.connection.caller()
+
+        async def read(session: Session) -> tuple[ModelRecord, dict[int, Array]]:
+            record = await session.open(wanted)
+            return record, await read_model(session, caller, record)
+
+        def build(found: tuple[ModelRecord, dict[int, Array]]) -> Any:
+            from daskevo.models import rebuild_flat, write_tensors
+
+            record, arrays = found
+            rebuilt = rebuild_flat(record.architecture, custom_objects=custom_objects)
+            write_tensors(rebuilt.flat, arrays)
+            return rebuilt.model
+
+        return self._run_then(read, build)
+
+    def read(self, model_id: str, layers: Iterable[int | str] | None = None) -> Any:
+        """Return tensors of a stored model, read-only.
+
+        Parameters
+        ----------
+        layers:
+            Layers by index in the architecture graph or by name; all when None.
+
+        Returns
+        -------
+        dict
+            (layer index, index in ``layer.weights``) -> array.
+        """
+        wanted = ModelId(check_name(model_id))
+        chosen = None if layers is None else tuple(layers)
+        caller = self.connection.caller()
+
+        async def read(session: Session) -> dict[tuple[int, int], Array]:
+            record = await session.open(wanted)
+            keys = record.architecture.tensors
+            numbers = _numbers_of(record, chosen)
+            arrays = await read_model(session, caller, record, numbers)
+            return {(keys[number].layer, keys[number].index): array for number, array in arrays.items()}
+
+        return self._run(read)
+
+    def record(self, model_id: str) -> Any:
+        """Return the record of a published model (`daskevo.ownership.model_record.ModelRecord`)."""
+        wanted = ModelId(check_name(model_id))
+        return self._run(Session.open, wanted)
+
+    def status(self, model_id: str) -> Any:
+        """Return where a model stands: ``unknown``, ``staged``, ``published``, ``retiring`` or ``retired``.
+
+        Returns
+        -------
+        Standing
+            With `state`, `record` (a tombstone if it was retired) and `labels`.
+        """
+        wanted = ModelId(check_name(model_id))
+        return self._run(Session.standing, wanted)
+
+    def models(self, scope: str | None = None) -> Any:
+        """Return all published models, of all scopes or of one, oldest first."""
+        if scope is not None:
+            check_name(scope, "scope")
+
+        async def ask(session: Session) -> list[ModelSummary]:
+            answers = await session.directory.all("models", timeout_s=self.timeout_s, scope=scope)
+            found = [
+                ModelSummary(ModelId(row[0]), row[1], row[2], row[3], Tick.parse(row[4]), tuple(row[5]), row[6])
+                for answer in answers
+                for row in answer
+            ]
+            return sorted(found, key=lambda summary: (summary.created, summary.model_id))
+
+        return self._run(ask)
+
+
+def _numbers_of(record: ModelRecord, layers: Sequence[int | str] | None) -> list[int] | None:
+    if layers is None:
+        return None
+    graph = record.architecture
+    numbers: set[int] = set()
+    for wanted in layers:
+        found = [
+            index for index, layer in enumerate(graph.layers) if wanted in (index, layer.name) and wanted is not True
+        ]
+        if not found:
+            raise InvalidInput(
+                f"{record.model_id!r} has no layer {wanted!r}: its layers are 0 to {len(graph.layers) - 1}, "
+                f"{', '.join(layer.name for layer in graph.layers[:10])}...",
+                model_id=record.model_id,
+            )
+        for index in found:
+            numbers.update(graph.tensor_numbers(index))
+    return sorted(numbers)
