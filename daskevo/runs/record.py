@@ -58,6 +58,7 @@ class RunRecord(RunView):
     ) -> None:
         path = Path(folder)
         self._unit_ends: list[tuple[str, float | None, float, str]] = []
+        self._unit_places: list[tuple[str, str]] = []
         with contextlib.ExitStack() as stack:
             prepare_folder(path)
             stack.enter_context(locked(path))
@@ -100,7 +101,7 @@ class RunRecord(RunView):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection.execute
-                self._write_unit_ends()
+                self._write_unit_notes()
                 if hasattr(self, "_session"):
                     self._connection.execute("UPDATE sessions SET last = ? WHERE id = ?", (time.time(), self._session))
             except BaseException:
@@ -154,7 +155,14 @@ class RunRecord(RunView):
         """
         self._unit_ends.append((state, started, time.time() if ended is None else ended, key))
 
-    def _write_unit_ends(self) -> None:
+    def unit_placed(self, key: str, worker: str) -> None:
+        """Note which trainer a unit went to that was planned before one was free; stored as :meth:`unit_ended` is."""
+        self._unit_places.append((worker, key))
+
+    def _write_unit_notes(self) -> None:
+        for place in self._unit_places:
+            self._connection.execute("UPDATE units SET worker = ? WHERE key = ?", place)
+        self._unit_places.clear()
         for row in self._unit_ends:
             self._connection.execute("UPDATE units SET state = ?, started = ?, ended = ? WHERE key = ?", row)
         self._unit_ends.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from daskevo.errors import (
     SchedulerUnreachable,
     UnknownModel,
 )
-from daskevo.runs import Book, RunRecord, identity, plan, share
+from daskevo.runs import Book, RunRecord, Unit, identity, plan, share
 from daskevo.search import Report, Request, Stop, Strategy, View
 from daskevo_workflows.evaluation import (
     Assignment,
@@ -32,10 +32,9 @@ from daskevo_workflows.evaluation import (
     report_of_record,
     say_error,
 )
-from daskevo_workflows.in_flight import TICK_S, Flights, failed
+from daskevo_workflows.in_flight import TICK_S, Flights, Landed, failed
 from daskevo_workflows.problems.reference import ProblemReference
 from daskevo_workflows.progress import Progress
-from daskevo_workflows.trainers import Trainer
 from daskevo_workflows.training import Callbacks
 
 logger = logging.getLogger(__name__)
@@ -103,8 +102,12 @@ class Executor:
         self.book = book
         self.settings = settings
         self.on_progress = on_progress
-        self.flights = Flights(client, repository, record, settings.evaluation_limit_s, settings.recycle_after)
+        self.flights = Flights(
+            client, repository, record, settings.evaluation_limit_s, settings.recycle_after, freed=self._freed
+        )
         self._queue: deque[Request] = deque()
+        self._ready: deque[Request] = deque()
+        self._planned: dict[int, Unit] = {}
         self._waiting: dict[int, int] = {}
         self._attempts: dict[int, int] = {}
         self._graphs: dict[int, Any] = {}
@@ -127,30 +130,35 @@ class Executor:
         """
         try:
             self._resume()
+            self._take(self.flights.watch())
             while (stop := self._stop_reason()) is None:
-                out_of_time = self._start()
-                for landed in self.flights.wait(0.0 if out_of_time else TICK_S):
-                    if landed.report is None or self._is_worth_another(landed.report):
-                        self._again(landed.request)
-                    else:
-                        self._report(landed.report)
+                self._fill()
+                for landed in self.flights.wait(TICK_S):
+                    self._take([landed])
+                    # Before the next report is heard, so that a run on one trainer asks in one order.
+                    self._fill()
                 self._tell_progress()
         except BaseException as error:
-            self.flights.close()
+            self._close()
             self._note("stopped", type(error).__name__)
             raise
-        self.flights.close()
+        self._close()
         self._sample_storage(at_once=True)
         self._tell_progress()
         self._note("stopped", stop[1], word=stop[0])
         return stop
+
+    def _close(self) -> None:
+        self.flights.close()
+        for unit in self._planned.values():
+            self.record.unit_ended(unit.key, "cancelled")
 
     def _stop_reason(self) -> tuple[str, str] | None:
         limit = self.settings.time_limit_s
         if limit is not None and time.monotonic() - self._started > limit:
             return "time limit", f"the search's time limit of {limit:g} s is over"
         stop = self.book.stop_reason()
-        if stop is None and self._exhausted is not None and not self.flights and not self._queue:
+        if stop is None and self._exhausted is not None and not self.flights and not self._queue and not self._ready:
             stop = ("exhausted", self._exhausted)
         return stop
 
@@ -170,9 +178,9 @@ class Executor:
                 self._note("model missing", f"{name} was reported, but the repository says it is {state}")
 
     def _again(self, request: Request) -> None:
-        """Queue a request whose evaluation has no report, before all others."""
+        """Have a request whose evaluation has no report submitted again, before all others."""
         if not self._found(request):
-            self._queue.appendleft(request)
+            self._ready.appendleft(request)
 
     def _found(self, request: Request) -> bool:
         """Take in the model of a request that has no report, if it was put all the same."""
@@ -199,23 +207,36 @@ class Executor:
 
     # Asking, sharing, submitting
 
-    def _start(self) -> bool:
-        """Give free trainers something to do; True if there is more to ask than a tick had time for."""
-        free = self.flights.trainers.free()
-        room = min(len(free), self.book.evaluations - self.book.counts["finished"] - len(self.flights))
-        batch: list[Request] = []
-        # Candidates are built here to know their graphs: no longer than a tick, reports must not wait.
+    def _fill(self) -> None:
+        """Give free trainers something to do, and have evaluations ready for those that will be free."""
+        trainers = self.flights.trainers
+        self._prepare(len(trainers.free()))
+        self._submit()
+        # A strategy is asked so much earlier than it need be, but a trainer never waits for candidates to be built.
+        self._prepare(max(1, trainers.slots // 4))
+        self._plan_ahead()
+
+    def _freed(self) -> None:
+        """Submit what is ready before anything else is done for the evaluation that has just ended."""
+        if self._stop_reason() is None:
+            self._submit(ended=1)
+
+    def _prepare(self, wanted: int) -> None:
+        """Have so many evaluations ready to be submitted, if the budget allows and the strategy has them.
+
+        Candidates are built here to know their graphs, and many may be known: limits and trainers are minded meanwhile.
+        """
         until = time.monotonic() + TICK_S
-        while len(batch) < room and self.book.stop_reason() is None:
+        while self._stop_reason() is None:
+            left = self.book.evaluations - self.book.counts["finished"] - len(self.flights)
+            room = min(wanted, left) - len(self._ready)
+            if room < 1 or (not self._queue and not self._ask(room)):
+                return
+            asked = [self._queue.popleft() for _ in range(min(room, len(self._queue)))]
+            self._ready.extend(self._share([request for request in asked if self._identify(request)]))
             if time.monotonic() > until:
-                self._submit(batch, free)
-                return True
-            if not self._queue and not self._ask(room - len(batch)):
-                break
-            asked = [self._queue.popleft() for _ in range(min(room - len(batch), len(self._queue)))]
-            batch += self._share([request for request in asked if self._identify(request)], batch)
-        self._submit(batch, free)
-        return False
+                self._take(self.flights.watch())
+                until = time.monotonic() + TICK_S
 
     def _ask(self, wanted: int) -> bool:
         wanted = min(wanted, self.book.wanted)
@@ -264,10 +285,10 @@ class Executor:
         self.book.identify(request.number, identity(request, graph.ids))
         return True
 
-    def _share(self, requests: Sequence[Request], batch: Sequence[Request]) -> tuple[Request, ...]:
+    def _share(self, requests: Sequence[Request]) -> tuple[Request, ...]:
         """Answer what is known, let wait what is under way; return what is to be evaluated."""
         under_way = {
-            self.book.identities[request.number]: request.number for request in [*self.flights.requests, *batch]
+            self.book.identities[request.number]: request.number for request in [*self.flights.requests, *self._ready]
         }
         sharing = share(requests, self.book.identities, self.book.done, under_way)
         self._waiting.update(sharing.waiting)
@@ -275,18 +296,48 @@ class Executor:
             self._report(self.book.duplicate(number, original))
         return sharing.fresh
 
-    def _submit(self, batch: Sequence[Request], free: Sequence[Trainer]) -> None:
+    def _plan_ahead(self) -> None:
+        """Record the units of what is ready, so that nothing has to wait for the disk when it is submitted.
+
+        An evaluation planned here asks for its best match itself when it begins, and finds what was put until then.
+        """
+        batch = [request for request in self._ready if request.number not in self._planned]
+        if batch:
+            units = plan(
+                [replace(request, ancestor=None) for request in batch], self._attempts, self.book.recent_seconds()
+            )
+            self._planned.update((unit.numbers[0], unit) for unit in units)
+            self._record_units(batch, units, {})
+
+    def _record_units(self, batch: Sequence[Request], units: Sequence[Unit], workers: Mapping[str, str]) -> None:
+        # In the record before anything is submitted: whatever dies, the model's name is known.
+        self.record.planned({request.number: self.book.identities[request.number] for request in batch}, units, workers)
+
+    def _submit(self, ended: int = 0) -> None:
+        """Submit what is ready to free trainers.
+
+        Parameters
+        ----------
+        ended:
+            Evaluations that are over and not reported yet: each may be one of those that the budget counts.
+        """
+        free = self.flights.trainers.free()
+        left = self.book.evaluations - self.book.counts["finished"] - len(self.flights) - ended
+        batch = [self._ready.popleft() for _ in range(max(0, min(len(free), left, len(self._ready))))]
         if not batch:
             return
+        new = [request for request in batch if request.number not in self._planned]
         unmatched = self.flights.unmatched
-        planned = [replace(request, ancestor=None) if request.number in unmatched else request for request in batch]
-        units = plan(planned, self._attempts, self.book.recent_seconds())
-        keys = {unit.numbers[0]: unit.key for unit in units if unit.kind == "evaluate"}
+        matched = [replace(request, ancestor=None) if request.number in unmatched else request for request in new]
+        units = [*plan(matched, self._attempts, self.book.recent_seconds())] if new else []
+        ahead = [self._planned.pop(request.number) for request in batch if request.number in self._planned]
+        keys = {unit.numbers[0]: unit.key for unit in [*units, *ahead] if unit.kind == "evaluate"}
         places = free[: len(batch)]
         workers = {keys[request.number]: str(place.name) for request, place in zip(batch, places, strict=True)}
-        # In the record before anything is submitted: whatever dies, the model's name is known.
-        identities = {request.number: self.book.identities[request.number] for request in batch}
-        self.record.planned(identities, units, workers)
+        for unit in ahead:
+            self.record.unit_placed(unit.key, workers[unit.key])
+        if new:
+            self._record_units(new, units, workers)
         assignments = [
             Assignment(
                 key=keys[request.number],
@@ -302,11 +353,19 @@ class Executor:
             )
             for request in batch
         ]
-        self.flights.submit(units, assignments, places, self._graphs)
+        self.flights.submit([*units, *ahead], assignments, places, self._graphs)
         for request in batch:
             self._attempts[request.number] = self._attempts.get(request.number, 0) + 1
 
     # Reports and labels
+
+    def _take(self, landings: Iterable[Landed]) -> None:
+        """Take in evaluations that are no longer on their way."""
+        for landed in landings:
+            if landed.report is None or self._is_worth_another(landed.report):
+                self._again(landed.request)
+            else:
+                self._report(landed.report)
 
     def _report(self, report: Report) -> None:
         """Take in a report: book, strategy, record, labels, then whoever waits for the same result."""

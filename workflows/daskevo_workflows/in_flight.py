@@ -9,7 +9,7 @@ import logging
 import queue
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -76,6 +76,8 @@ class Flights:
         Longest that an evaluation may take once its trainer is ready; None = no limit.
     recycle_after:
         Evaluations after which an idle trainer is restarted; None = never.
+    freed:
+        Called as soon as an evaluation has ended and its trainer may take another, before its report is fetched.
     """
 
     def __init__(
@@ -85,12 +87,14 @@ class Flights:
         record: RunRecord,
         evaluation_limit_s: float | None,
         recycle_after: int | None,
+        freed: Callable[[], None] = lambda: None,
     ) -> None:
         self.client = client
         self.repository = repository
         self.record = record
         self.limit_s = evaluation_limit_s
         self.recycle_after = recycle_after
+        self.freed = freed
         self._inbox: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._flights: dict[str, Flight] = {}
         self._deaths: Counter[int] = Counter()
@@ -198,7 +202,7 @@ class Flights:
                 kind, what = self._inbox.get_nowait()
         except queue.Empty:
             pass
-        yield from self._watch()
+        yield from self.watch()
 
     def _on_said(self, message: Mapping[str, Any]) -> Iterator[Landed]:
         flight = self._flights.get(message["key"])
@@ -222,8 +226,10 @@ class Flights:
         if flight is None:
             return
         if flight.future.status == "finished":
+            self._free(flight, evaluated=True)
             report: Report = flight.future.result()
-            self._land(flight, "done" if report.status == "finished" else "failed", report.started, report.ended)
+            state = "done" if report.status == "finished" else "failed"
+            self.record.unit_ended(flight.unit.key, state, report.started, report.ended)
         elif flight.future.status == "error":
             error = flight.future.exception()
             if type(error).__name__ == "KilledWorker":
@@ -232,47 +238,65 @@ class Flights:
             if flight.matches is not None and flight.matches.status == "error":
                 yield self._without_match(flight, f"the query of its batch failed: {error}")
                 return
-            self._land(flight, "failed")
+            self._free(flight, evaluated=True)
+            self.record.unit_ended(flight.unit.key, "failed")
             report = failed(flight.request, "error", f"{type(error).__name__}: {error}", flight.place)
         else:
             self.trainers.refresh()  # raises if it is the scheduler that is gone
-            self._land(flight, "cancelled")
+            self._free(flight, evaluated=False)
+            self.record.unit_ended(flight.unit.key, "cancelled")
             report = failed(flight.request, "cancelled", "its task was cancelled by somebody else", flight.place)
+        flight.future.release()
         self._recycle(flight.place)
         yield Landed(flight.request, report)
 
-    def _land(self, flight: Flight, state: str, started: float | None = None, ended: float | None = None) -> None:
+    def _free(self, flight: Flight, *, evaluated: bool) -> None:
+        """Give a trainer back that has done its work, and let it have more at once, unless it is to be restarted: that
+        must wait until its report has been fetched."""
         del self._flights[flight.unit.key]
-        self.trainers.give_back(flight.place, flight.unit.key, evaluated=state in ("done", "failed"))
-        self.record.unit_ended(flight.unit.key, state, started, ended)
+        self.trainers.give_back(flight.place, flight.unit.key, evaluated=evaluated)
+        if not self._why_recycle(flight.place):
+            self.freed()
+
+    def _land(self, flight: Flight, state: str) -> None:
+        """Take an evaluation off that did not end by itself."""
+        del self._flights[flight.unit.key]
+        self.trainers.give_back(flight.place, flight.unit.key, evaluated=False)
+        self.record.unit_ended(flight.unit.key, state)
         flight.future.release()
 
     # Limits and trainers
 
-    def _recycle(self, name: str) -> None:
-        """Restart a trainer that has trained its share of models: training leaks memory, whatever one clears."""
+    def _why_recycle(self, name: str) -> str | None:
+        """Say why a trainer is due for a restart: training leaks memory, whatever one clears; None if it is not."""
         trainer = self.trainers.present.get(name)
         evaluations = self.trainers.evaluations.get(name, 0)
-        if trainer is None or self.trainers.used.get(name) or name in self.trainers.restarting:
+        if trainer is None or self.trainers.used.get(name) or name in self.trainers.restarting or name in self._kept:
+            return None
+        if trainer.paused:
+            return "paused for its memory"
+        due = self.recycle_after and evaluations >= self.recycle_after
+        return f"after {evaluations} evaluations" if due else None
+
+    def _recycle(self, name: str) -> None:
+        """Restart a trainer that is due."""
+        why = self._why_recycle(name)
+        if why is None:
             return
-        if (self.recycle_after and evaluations >= self.recycle_after) or trainer.paused:
-            why = "paused for its memory" if trainer.paused else f"after {evaluations} evaluations"
-            if trainer.provider:
-                self._say_kept(name, why)
-            elif self.trainers.restart(name):
-                self._note("recycled", f"{name} {why}", worker=name)
+        if self.trainers.present[name].provider:
+            self._say_kept(name, why)
+        elif self.trainers.restart(name):
+            self._note("recycled", f"{name} {why}", worker=name)
 
     def _say_kept(self, name: str, why: str) -> None:
         """Say once per trainer that it should be restarted and isn't: all others would wait for its shards."""
-        if name not in self._kept:
-            self._kept.add(name)
-            words = (
-                f"{name} {why} is not restarted, because it is a provider too: its memory grows with each evaluation"
-            )
-            logger.warning("%s; start providers and trainers as workers of their own for long runs", words)
-            self._note("not recycled", words, worker=name)
+        self._kept.add(name)
+        words = f"{name} {why} is not restarted, because it is a provider too: its memory grows with each evaluation"
+        logger.warning("%s; start providers and trainers as workers of their own for long runs", words)
+        self._note("not recycled", words, worker=name)
 
-    def _watch(self) -> Iterator[Landed]:
+    def watch(self) -> Iterator[Landed]:
+        """Look at limits and trainers, once per tick; yield what is no longer on its way."""
         now = time.monotonic()
         if now - self._watched < TICK_S:
             return
@@ -282,7 +306,7 @@ class Flights:
         if set(present) != before:
             self._note("trainers", f"{len(present)} trainers: {', '.join(sorted(present)) or 'none'}")
         self._mind_trainers(now)
-        for flight in list(self._flights.values()):
+        for flight in [flight for flight in self._flights.values() if not flight.future.done()]:
             there = present.get(flight.place)
             since = flight.ready if flight.ready is not None else flight.submitted + SETUP_S
             if there is None or there.address != flight.trainer.address:
