@@ -60,7 +60,7 @@ class Settings:
     shards:
         Number of shards of a new repository; one that exists keeps its own.
     durability:
-        ``written`` or ``volatile``.
+        ``volatile``, ``written`` or ``synced``.
     memory:
         Budget for tensors per provider: bytes, or a share of the worker's memory limit between 0 and 1.
     scope:
@@ -117,9 +117,10 @@ def check_settings(shards: Any, durability: Any, memory: Any) -> None:
     """
     if type(shards) is not int or not 1 <= shards <= 65536:
         raise InvalidInput(f"shards={shards!r} was asked for: use a whole number from 1 to 65536", shards=str(shards))
-    if durability not in ("volatile", "written"):
+    if durability not in ("volatile", "written", "synced"):
         raise InvalidInput(
-            f"durability={durability!r} was asked for: use 'written' (survives any process) or 'volatile'",
+            f"durability={durability!r} was asked for: use 'written' (survives any process), 'synced' "
+            "(survives the host) or 'volatile'",
             durability=str(durability),
         )
     if memory is not None and (isinstance(memory, bool) or not isinstance(memory, (int, float)) or not memory > 0):

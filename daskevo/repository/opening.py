@@ -46,7 +46,8 @@ def open_repository(
     shards:
         Number of shards of a new repository: 64 is good for tens of providers.
     durability:
-        ``"written"``: what was answered survives any process. ``"volatile"``: nothing is promised.
+        ``"written"``: what was answered survives any process. ``"synced"``: the host too, at the price of an fsync of
+        each file. ``"volatile"``: nothing is promised.
     timeout_s:
         Longest wait, in seconds, of each step with this handle.
 

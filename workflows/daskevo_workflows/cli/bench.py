@@ -49,3 +49,15 @@ def measured(measure: Callable[[bool, Say], Outcome]) -> Callable[..., None]:
         click.echo(json.dumps(outcome.value, allow_nan=False) if as_json else str(outcome))
 
     return run
+
+
+@bench.command()
+@measured
+def store(quick: bool, say: Say) -> Outcome:
+    """Puts and reads of models through a repository, against HDF5, Keras' files, safetensors, raw files and memcpy.
+
+    Takes some minutes, and about 4 GB in the folder for temporary files and in memory.
+    """
+    from daskevo_workflows.bench.store import measure
+
+    return measure(quick, say)
