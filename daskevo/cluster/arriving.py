@@ -20,10 +20,10 @@ from daskevo.errors import RootUnusable
 from daskevo.graph import ArchitectureGraph
 from daskevo.ownership.owner_map import OwnerEntry
 from daskevo.store.digests import FEW_BYTES
+from daskevo.store.mounts import may_be_mapped
 from daskevo.store.pack import Entry
 from daskevo.store.root import Root
 from daskevo.store.segment import Segment
-from daskevo.store.sight import may_be_mapped
 from daskevo.types import Attempt, ModelId, TensorSpec
 
 Array = np.ndarray[Any, Any]

@@ -50,6 +50,7 @@ def test_a_rival_reads_what_it_wrote(rival: Rival, synced: bool, tmp_path: Path)
         assert all((np.ravel(found[number]) == tensors[number].ravel()).all() for number in numbers)
 
 
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras' variables, to numpy 2
 @pytest.mark.parametrize("place", [0, 1])
 def test_keras_files_hold_as_many_bytes(place: int, tmp_path: Path) -> None:
     rival = keras_rivals(SHAPE.width, SHAPE.layers)[place]

@@ -52,7 +52,6 @@ READS = (Case("read all", "read", 1.0), Case("read half", "read", 0.5), Case("re
 INHERIT = Case("inherit all", "inherit", 1.0)
 SLOW = frozenset({".weights.h5", ".keras"})
 """Rivals that serialise in Python: measured less often, and by one writer only."""
-_LEAD_S = 0.3
 
 
 class Plan(NamedTuple):
@@ -64,10 +63,12 @@ class Plan(NamedTuple):
     with_keras: bool
     loop: Shape
     loop_memory_bytes: int
+    lead_s: float
+    """How long before several writers begin their tasks are sent, so that they begin together."""
 
 
-FULL = Plan((LARGE, SMALL), 4, 7, True, BIG, SPILLING_BYTES)
-QUICK = Plan((TOY,), 2, 1, False, Shape("toy", 256, 8), 1 << 20)
+FULL = Plan((LARGE, SMALL), 4, 5, True, BIG, SPILLING_BYTES, 0.3)
+QUICK = Plan((TOY,), 2, 1, False, Shape("toy", 256, 8), 1 << 20, 0.05)
 
 
 class Row(NamedTuple):
@@ -167,6 +168,11 @@ def _places() -> Iterator[dict[str, str]]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def _is_whole(name: str, case: Case) -> bool:
+    """Whether a writer takes the same time for all cases of this action."""
+    return name == MEMCPY or name in SLOW or (case.action == "put" and name not in (OURS, "raw files"))
+
+
 class _Bench:
     """All cases in one folder, with or without fsync."""
 
@@ -198,34 +204,41 @@ class _Bench:
                     cases += READS if writers == 1 else READS[:1]
                 if not self.synced and writers == 1:
                     cases.append(INHERIT)
+                whole: dict[tuple[str, str], float] = {}
                 for case in cases:
                     self.say(f"  {shape.name}, {case.name}, {writers} at a time{', fsync' * self.synced}")
-                    found += self._case(shape, case, writers, names)
+                    found += self._case(shape, case, writers, names, whole)
         return found
 
-    def _case(self, shape: Shape, case: Case, writers: int, bases: Sequence[str]) -> list[Row]:
-        """Measure all writers in turn, several times."""
-        repeat = self.plan.repeat * (1 if shape.nbytes > 1 << 24 else 3)
+    def _case(
+        self, shape: Shape, case: Case, writers: int, bases: Sequence[str], whole: dict[tuple[str, str], float]
+    ) -> list[Row]:
+        """Measure all writers in turn, several times; `whole` keeps what needs no measuring again."""
         names = [OURS, MEMCPY]
         if case is not INHERIT:
             names += [rival.name for rival in rivals_of(shape, self.plan.with_keras)]
         if writers > 1:
             names = [name for name in names if name not in SLOW]
+        # Who always writes or reads whole models does so once for all cases.
+        names = [name for name in names if (name, case.action) not in whole or not _is_whole(name, case)]
+        repeat = self.plan.repeat
+        if repeat > 1:
+            repeat = max(3, repeat // 2) if writers > 1 else repeat if shape.nbytes > 1 << 24 else 5 * repeat
         seconds: dict[str, list[float]] = {name: [] for name in names}
-        for turn in range(repeat + 1):
+        for turn in range(repeat + (repeat > 1)):
             for name in names:
-                if name in SLOW and turn > max(3, repeat // 3):
+                if name in SLOW and turn > 3:
                     continue
-                started = time.monotonic() + (_LEAD_S if writers > 1 else 0.0)
+                started = time.monotonic() + (self.plan.lead_s if writers > 1 else 0.0)
                 tasks = [self._task(trainer, name, shape, case, bases, started) for trainer in range(writers)]
                 spans = self.client.gather(tasks)
                 # The first one imports, connects and fills caches.
-                if turn or not self.plan.repeat > 1:
+                if turn or repeat == 1:
                     seconds[name].append(max(end for _, end in spans) - min(begin for begin, _ in spans))
-        return [
-            Row(shape, case.name, self.place, self.synced, writers, name, median(found))
-            for name, found in seconds.items()
-        ]
+        found = {name: median(times) for name, times in seconds.items()}
+        whole.update({(name, case.action): value for name, value in found.items() if _is_whole(name, case)})
+        found.update({name: value for (name, action), value in whole.items() if action == case.action})
+        return [Row(shape, case.name, self.place, self.synced, writers, name, value) for name, value in found.items()]
 
     def _task(self, trainer: int, name: str, shape: Shape, case: Case, bases: Sequence[str], started: float) -> Any:
         if name == OURS:
