@@ -150,7 +150,10 @@ def _to_json(row: Row, rows: Sequence[Row]) -> dict[str, JSON]:
 
 @contextmanager
 def _cluster(plan: Plan) -> Iterator[Client]:
-    cluster = daskevo.local_cluster(trainers=plan.writers, providers=1, threads_per_trainer=1, dashboard_address=None)
+    # Without a limit: trainers hold several models here, and Dask would pause them for what is the benchmark's own.
+    cluster = daskevo.local_cluster(
+        trainers=plan.writers, providers=1, threads_per_trainer=1, memory_limit=None, dashboard_address=None
+    )
     with cluster, cluster.get_client() as client:
         client.wait_for_workers(plan.writers + 1, timeout=120)
         yield client
