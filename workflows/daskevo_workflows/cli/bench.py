@@ -61,3 +61,12 @@ def store(quick: bool, say: Say) -> Outcome:
     from daskevo_workflows.bench.store import measure
 
     return measure(quick, say)
+
+
+@bench.command()
+@measured
+def nas(quick: bool, say: Say) -> Outcome:
+    """Time to the first step, the repository's part of an evaluation, overhead beyond training."""
+    from daskevo_workflows.bench.nas import measure
+
+    return measure(quick, say)
