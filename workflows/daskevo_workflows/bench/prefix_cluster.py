@@ -121,11 +121,13 @@ def _rows_of(workers: int, quick: bool) -> list[ClusterRow]:
     ):
         client.wait_for_workers(workers + 1)
         repository = daskevo.open(None, SCOPE, client=client, objective="max score")
-        filled = [
-            client.submit(fill, repository.settings.key, models, workers=[f"provider-{number}"], pure=False)
-            for number in range(workers)
-        ]
-        assert sum(client.gather(filled)) == models, "each model has one home"
+        filled = client.gather(
+            [
+                client.submit(fill, repository.settings.key, models, workers=[f"provider-{number}"], pure=False)
+                for number in range(workers)
+            ]
+        )
+        assert sum(filled) == models, "each model has one home"
         found = []
         for clients, batch in [(clients, 1) for clients in ((1, 4) if quick else CLIENTS)] + [(1, BATCHES[-1])]:
             per_s, median_s = client.submit(
