@@ -64,7 +64,7 @@ class PrefixIndex:
     @property
     def nbytes(self) -> int:
         """Bytes of the compiled core's arrays."""
-        with self._lock.reading():
+        with self._lock.reading:
             return sum(scope.nbytes for scope in self._scopes if scope is not None)
 
     @property
@@ -91,7 +91,7 @@ class PrefixIndex:
                 raise InvalidInput(
                     f"the prefix index needs numba, which can't be imported here ({error}): pip install numba"
                 ) from error
-            with self._lock.writing():
+            with self._lock.writing:
                 self._new_scope = Scope
                 waiting, self._waiting = self._waiting, {}
                 for model_id, model in waiting.items():
@@ -124,7 +124,7 @@ class PrefixIndex:
     def insert_many(self, entries: Iterable[Entry]) -> None:
         """Add models, all at one moment for those who query; raises as `insert` does, before any is added."""
         packed = [(entry.model_id, pack_model(entry)) for entry in entries]
-        with self._lock.writing():
+        with self._lock.writing:
             for model_id, model in packed:
                 self._remove(model_id)
                 if self._new_scope is None:
@@ -146,7 +146,7 @@ class PrefixIndex:
 
     def remove(self, model_id: ModelId) -> None:
         """Take a model out; nothing happens if it isn't there."""
-        with self._lock.writing():
+        with self._lock.writing:
             self._remove(model_id)
 
     def _remove(self, model_id: ModelId) -> None:
@@ -187,9 +187,9 @@ class PrefixIndex:
         InvalidInput
             If `ids` are no distinct vertex ids, or the weights or edges don't fit them.
         """
-        query = pack_query(Query(ids, weights, exclude, edges))
+        query = pack_query(ids, weights, exclude, edges)
         self._load()
-        with self._lock.reading():
+        with self._lock.reading:
             number = self._scope_numbers.get(scope)
             found = self._nothing() if number is None else self._scopes[number]
             assert found is not None
@@ -201,11 +201,11 @@ class PrefixIndex:
         One call of the compiled core, which holds neither Python's global lock nor up other queries; changes wait
         until all are answered.
         """
-        packed = [pack_query(query) for query in queries]
+        packed = [pack_query(*query) for query in queries]
         if not packed:
             return []
         self._load()
-        with self._lock.reading():
+        with self._lock.reading:
             number = self._scope_numbers.get(scope)
             found = self._nothing() if number is None else self._scopes[number]
             assert found is not None

@@ -16,8 +16,8 @@ Array = np.ndarray[Any, Any]
 _ID_BYTES = 16
 _EDGE_BYTES = 8
 _MOST = 2**63 - 1
-_NOTHING = np.empty(0, np.int64)
-_NO_EDGES = np.empty(0, np.int32)
+_NOTHING = np.frombuffer(b"", np.int64)
+_NO_EDGES = np.frombuffer(b"", np.int32)
 
 
 class Match(NamedTuple):
@@ -122,23 +122,27 @@ class PackedQuery(NamedTuple):
     closed: bool
 
 
-def pack_query(query: Query) -> PackedQuery:
-    """Check and pack a query.
+def pack_query(
+    ids: Sequence[VertexId] | bytes,
+    weights: Sequence[int] | None = None,
+    exclude: frozenset[ModelId] = frozenset(),
+    edges: bytes | None = None,
+) -> PackedQuery:
+    """Check and pack a query, given by the fields of :class:`Query`.
 
     Raises
     ------
     InvalidInput
         If its ids are no vertex ids, or weights or edges don't fit them. Equal ids are found by the core.
     """
-    joined = _joined(query.ids)
-    count = len(joined) // _ID_BYTES
-    weights = _NOTHING if query.weights is None else _weights(query.weights, count)
-    edges = _NO_EDGES
-    if query.edges is not None:
-        if len(query.edges) % _EDGE_BYTES:
+    joined = _joined(ids)
+    values = _NOTHING if weights is None else _weights(weights, len(joined) // _ID_BYTES)
+    pairs = _NO_EDGES
+    if edges is not None:
+        if len(edges) % _EDGE_BYTES:
             raise InvalidInput("the edges of a query are pairs of int32: pass what `pack_edges` returns")
-        edges = np.frombuffer(query.edges, np.int32)
-    return PackedQuery(np.frombuffer(joined, np.uint64), weights, query.exclude, edges, query.edges is not None)
+        pairs = np.frombuffer(edges, np.int32)
+    return PackedQuery(np.frombuffer(joined, np.uint64), values, exclude, pairs, edges is not None)
 
 
 def _joined(ids: Sequence[VertexId] | bytes) -> bytes:

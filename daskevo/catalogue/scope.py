@@ -33,7 +33,7 @@ page by page, not copied."""
 FULLEST = 0.6
 """Share of a hash table's slots in use at most: an absent id is known after 3.6 slots, mostly of one cache line."""
 _EMPTIEST = 0.4
-_NOBODY = np.empty(0, np.int64)
+_NOBODY = np.frombuffer(b"", np.int64)
 
 
 class Scope:

@@ -27,13 +27,13 @@ from struct import pack
 from daskevo.graph.parts import Edge, LayerRecord, Vertex
 from daskevo.types import TensorSpec, VertexId
 
-# Part of every hash: ids of another scheme can never equal these. Changing it, or anything below, makes all
-# stored models unmatchable.
-_SCHEME = b"daskevo-vertex-1"
+SCHEME = b"daskevo-vertex-1"
+"""Part of every hash: ids of another scheme can never equal these. Changing it, or anything below, makes all stored
+models unmatchable."""
 
 
 def _hash(data: bytes) -> bytes:
-    return blake2b(data, digest_size=16, person=_SCHEME).digest()
+    return blake2b(data, digest_size=16, person=SCHEME).digest()
 
 
 def vertex_ids(

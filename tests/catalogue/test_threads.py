@@ -113,7 +113,7 @@ def test_readers_are_inside_together() -> None:
     both = threading.Barrier(2, timeout=10)
 
     def read() -> None:
-        with lock.reading():
+        with lock.reading:
             both.wait()
 
     with running(read, read):
@@ -128,21 +128,21 @@ def test_a_writer_waits_for_readers_and_later_readers_for_the_writer() -> None:
     inside, leave = threading.Event(), threading.Event()
 
     def read_first() -> None:
-        with lock.reading():
+        with lock.reading:
             inside.set()
             assert leave.wait(10)
             events.append("first reader leaves")
 
     def write() -> None:
         assert inside.wait(10)
-        with lock.writing():
+        with lock.writing:
             events.append("writer")
 
     def read_later() -> None:
         # Only once the writer stands in the gate.
         while not lock._gate.locked():
             pass
-        with lock.reading():
+        with lock.reading:
             events.append("later reader")
 
     with running(read_first, write, read_later):
@@ -161,7 +161,7 @@ def test_a_writer_is_alone_and_an_error_opens_the_lock() -> None:
     def add() -> None:
         nonlocal count
         for _ in range(300):
-            with lock.writing():
+            with lock.writing:
                 seen = count
                 threading.Event().wait(0)
                 count = seen + 1
@@ -170,7 +170,7 @@ def test_a_writer_is_alone_and_an_error_opens_the_lock() -> None:
         pass
     assert count == 900
     for hold in (lock.reading, lock.writing):
-        with pytest.raises(ZeroDivisionError), hold():
+        with pytest.raises(ZeroDivisionError), hold:
             raise ZeroDivisionError
-    with lock.writing():
+    with lock.writing:
         pass

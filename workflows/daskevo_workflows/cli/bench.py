@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -24,8 +24,8 @@ def bench() -> None:
     """Measure daskevo against its rivals on this machine."""
 
 
-def measured(measure: Callable[[bool, Say], Outcome]) -> Callable[..., None]:
-    """Give a benchmark, a function of (quick, say), the options that all of them have."""
+def measured(measure: Callable[..., Outcome]) -> Callable[..., None]:
+    """Give a benchmark, a function of (quick, say) and of options of its own, the options that all of them have."""
 
     @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON instead of tables.")
     @click.option(
@@ -36,12 +36,12 @@ def measured(measure: Callable[[bool, Say], Outcome]) -> Callable[..., None]:
     )
     @click.option("--quick", is_flag=True, help="Toy sizes, seconds: to see that it runs, not to measure.")
     @wraps(measure)
-    def run(as_json: bool, plot: Path | None, quick: bool) -> None:
+    def run(as_json: bool, plot: Path | None, quick: bool, **options: Any) -> None:
         if plot is not None:
             from daskevo_workflows.bench.plots import check_plot
 
             check_plot(plot)
-        outcome = measure(quick, lambda line: click.echo(line, err=True))
+        outcome = measure(quick, lambda line: click.echo(line, err=True), **options)
         if plot is not None:
             from daskevo_workflows.bench.plots import save_plot
 
@@ -70,3 +70,24 @@ def nas(quick: bool, say: Say) -> Outcome:
     from daskevo_workflows.bench.nas import measure
 
     return measure(quick, say)
+
+
+@bench.command()
+@click.option(
+    "--models", type=click.IntRange(min=1000), help="Only catalogues of this size.  [default: 60000, and 600000]"
+)
+@click.option("--catalogue", type=click.Choice(["random", "lineage"]), help="Only this kind.  [default: both]")
+@measured
+def prefix(quick: bool, say: Say, models: int | None, catalogue: Literal["random", "lineage"] | None) -> Outcome:
+    """Best-match queries: the index against Algorithm 1, SQLite and Redis.
+
+    The JSON describes the first catalogue of the table.
+    """
+    from daskevo_workflows.bench.prefix import CATALOGUES, SIZES, measure
+
+    return measure(
+        quick,
+        say,
+        CATALOGUES if catalogue is None else [catalogue],
+        SIZES if models is None else [models],
+    )
