@@ -53,7 +53,12 @@ async def _read_reserved(
     except BaseException:
         await asyncio.shield(session.end(attempt, settled=False))
         raise
-    heard = await asyncio.shield(session.give_back([Drop(owner, None, attempt) for owner in owners]))
+    drops = [Drop(owner, None, attempt) for owner in owners]
+    if not any(isinstance(result, BaseException) for result in results):
+        # It is read: nobody needs to wait until it is given back.
+        session.outbox.add(attempt, drops)
+        return results  # type: ignore[return-value]
+    heard = await asyncio.shield(session.give_back(drops))
     await session.end(attempt, settled=heard)
     for owner, result in zip(owners, results, strict=True):
         if isinstance(result, Gone):
