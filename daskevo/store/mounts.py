@@ -1,4 +1,4 @@
-"""Which file system a folder lies on, and what may be asked of it."""
+"""Which file system a folder lies on, and whether its files may be mapped."""
 
 from __future__ import annotations
 
@@ -8,12 +8,6 @@ from pathlib import Path
 
 _MAPPED = {"btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs"}
 """File systems whose maps are safe: their disk is this host's, a page of a file that is there can be read again."""
-
-_ALLOCATES = {"ext4", "xfs"}
-"""File systems that set room aside at once, and write into it faster than into room found bit by bit.
-
-Others may write zeros instead: all of it twice.
-"""
 
 
 @lru_cache(maxsize=8192)
@@ -41,8 +35,3 @@ def may_be_mapped(path: Path) -> bool:
     ends the process, where a read would have raised an error.
     """
     return file_system(path) in _MAPPED
-
-
-def sets_room_aside(path: Path) -> bool:
-    """Whether room for a file in a folder is better asked for before it is written."""
-    return file_system(path) in _ALLOCATES

@@ -15,7 +15,6 @@ from typing import Any
 from daskevo.errors import InvalidInput
 from daskevo.store.digests import FEW_BYTES, digesting
 from daskevo.store.files import dump_json, remove, sync_folder, temporary, usable
-from daskevo.store.mounts import sets_room_aside
 from daskevo.store.pack import Array, Entry, lay_out, raw, round_up
 from daskevo.store.segment import (
     BUFFERS,
@@ -87,8 +86,6 @@ def write_segment(
                     whole, front, trailer = ends()
                     _write(handle, [memoryview(front), *body, memoryview(trailer)], 0)
                 else:
-                    if sets_room_aside(path.parent):
-                        os.posix_fallocate(handle, 0, file_bytes)
                     _write(handle, body, payload)
                     whole, front, trailer = ends()
                     _write(handle, [memoryview(trailer)], payload + payload_bytes)

@@ -18,24 +18,22 @@ TABLE = """22 1 8:1 / / rw - ext4 /dev/sda rw
 
 
 @pytest.mark.parametrize(
-    ("path", "kind", "mapped", "aside"),
+    ("path", "kind", "mapped"),
     [
-        ("/home/me", "ext4", True, True),
-        ("/dev/shm/evo", "tmpfs", True, False),
-        ("/scratch/evo/shards", "lustre", False, False),
-        ("/scratch/local disk/evo", "xfs", True, True),
-        ("/scratch2/evo", "tmpfs", True, False),
-        ("/scratch3", "ext4", True, True),
+        ("/home/me", "ext4", True),
+        ("/dev/shm/evo", "tmpfs", True),
+        ("/scratch/evo/shards", "lustre", False),
+        ("/scratch/local disk/evo", "xfs", True),
+        ("/scratch2/evo", "tmpfs", True),
+        ("/scratch3", "ext4", True),
     ],
 )
-def test_the_innermost_mount_counts(
-    path: str, kind: str, mapped: bool, aside: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_innermost_mount_counts(path: str, kind: str, mapped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "read_text", lambda self: TABLE)
     mounts.file_system.cache_clear()
     try:
         assert mounts.file_system(Path(path)) == kind
-        assert (mounts.may_be_mapped(Path(path)), mounts.sets_room_aside(Path(path))) == (mapped, aside)
+        assert mounts.may_be_mapped(Path(path)) == mapped
     finally:
         mounts.file_system.cache_clear()
 
@@ -48,6 +46,5 @@ def test_a_system_without_a_table_promises_nothing(tmp_path: Path, monkeypatch: 
     mounts.file_system.cache_clear()
     try:
         assert not mounts.may_be_mapped(tmp_path)
-        assert not mounts.sets_room_aside(tmp_path)
     finally:
         mounts.file_system.cache_clear()
