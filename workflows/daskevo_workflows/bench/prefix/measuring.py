@@ -19,7 +19,7 @@ from daskevo_workflows.bench.machine import machine_line
 from daskevo_workflows.bench.outcome import Outcome
 from daskevo_workflows.bench.prefix import algorithm1, redis_rival, sqlite_rival
 from daskevo_workflows.bench.prefix.catalogues import Catalogue, Kind, make
-from daskevo_workflows.bench.prefix.cluster import cluster_rows
+from daskevo_workflows.bench.prefix.cluster import ClusterRow, cluster_json, cluster_rows, cluster_table
 from daskevo_workflows.bench.tables import Table, figure
 from daskevo_workflows.bench.timing import quantile, timed, undisturbed
 
@@ -79,16 +79,16 @@ def measure(quick: bool, say: Say, kinds: Sequence[Kind] = CATALOGUES, sizes: Se
     if quick:
         sizes = [QUICK_SIZE]
     found: list[Measured] = []
-    cluster: list[dict[str, Any]] = []
+    cluster: list[ClusterRow] = []
     for models in sizes:
         for kind in kinds:
             say(f"making {models:,} models, {kind} ...")
             catalogue = make(kind, models, 50 if quick else QUERIES)
             found.append(_measure(catalogue, quick, partial(_say, say, f"{models:,} {kind}")))
             if len(found) == 1:
-                cluster = cluster_rows(catalogue, quick, say)
+                cluster = cluster_rows(quick, say)
     machine = machine_line(["numpy", "numba", "redis"])
-    return Outcome(machine, _tables(found, cluster), found[0].value(cluster), partial(_draw, found))
+    return Outcome(machine, _tables(found, cluster), found[0].value(cluster_json(cluster)), partial(_draw, found))
 
 
 def _say(say: Say, where: str, what: str) -> None:
@@ -206,7 +206,7 @@ def _redis(catalogue: Catalogue, say: Callable[[str], None]) -> float:
         return fmean(timed(partial(redis_rival.ask, client, graphs[0]), repeat=len(graphs))) * 1e6
 
 
-def _tables(found: Sequence[Measured], cluster: Sequence[dict[str, Any]]) -> list[Table]:
+def _tables(found: Sequence[Measured], cluster: Sequence[ClusterRow]) -> list[Table]:
     heads = [f"{one.kind} {one.models:,}" for one in found]
     rows: Rows = {
         "daskevo's index: mean": [one.mean_us for one in found],
@@ -243,9 +243,7 @@ def _tables(found: Sequence[Measured], cluster: Sequence[dict[str, Any]]) -> lis
         Table("Changes and memory of the index", ["", *heads], _rows(changes)),
     ]
     if cluster:
-        keys = ("workers", "batch", "queries_per_s", "median_ms")
-        shown = [[str(row["workers"]), str(row["batch"]), *(figure(row[key]) for key in keys[2:])] for row in cluster]
-        tables.append(Table("Over a cluster", ["workers", "batch", "queries per second", "median, ms"], shown))
+        tables.append(cluster_table(cluster))
     return tables
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from daskevo_workflows.bench.prefix_cluster import (
+from daskevo_workflows.bench.prefix.cluster import (
     LAYERS,
     ClusterRow,
     catalogue,
@@ -33,7 +33,7 @@ def test_relatives_share_all_that_comes_before_the_changed_layer() -> None:
 def test_rows_as_table_and_as_json() -> None:
     rows = [ClusterRow(2, 1, 100, 25_000.04, 3.99999), ClusterRow(2, 8, 1, 900.0, 7.0)]
     assert cluster_json(rows) == [{"workers": 2, "batch": 100, "queries_per_s": 25000.0, "median_ms": 4.0}]
-    assert "| 2       |       8 |     1 |       900 |      7.00 |" in str(cluster_table(rows, 60_000))
+    assert "| 2       |       8 |     1 |       900 |      7.00 |" in str(cluster_table(rows))
 
 
 @pytest.mark.processes
