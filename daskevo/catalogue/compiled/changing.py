@@ -6,9 +6,11 @@ import numpy as np
 
 from daskevo.catalogue.compiled.compiling import helper
 from daskevo.catalogue.compiled.layout import (
+    AHEAD,
     GRAPHS,
     HEADER,
     LACKING,
+    LINE,
     MEMBER_END,
     MEMBER_FREE,
     MEMBERS,
@@ -25,6 +27,7 @@ from daskevo.catalogue.compiled.layout import (
 )
 from daskevo.catalogue.compiled.order import beats, member_at, place_of
 from daskevo.catalogue.compiled.pool import give, growth, narrowed, room_for, take, units_of, value_at, widened
+from daskevo.catalogue.compiled.prefetching import prefetch
 from daskevo.catalogue.compiled.table import erase, find_node, following, home_of, number_in, put, tag_of
 from daskevo.catalogue.questions import Array
 
@@ -266,6 +269,7 @@ def remove_graph(
     """Take a graph out of all posting lists."""
     start = graph * UNIT
     size = pool[start + SIZE]
+    prefetch_changes(nodes, pool, graph)
     for index in range(size):
         node = pool[start + HEADER + index]
         row = nodes[node]
@@ -289,6 +293,25 @@ def remove_graph(
     erase(graphs, np.uint64(np.uint32(pool[start + TAG])), graph)
     give(pool, meta, room_for(HEADER + 2 * size), graph)
     meta[GRAPHS] -= 1
+
+
+@helper
+def prefetch_changes(nodes: Array, pool: Array, graph: int) -> None:
+    """Fetch what a removal reads at random: each node, the end of its posting list, the graph that stands there."""
+    start = graph * UNIT + HEADER
+    size = pool[graph * UNIT + SIZE]
+    for index in range(size):
+        prefetch(nodes, pool[start + index])
+    for index in range(size):
+        row = nodes[pool[start + index]]
+        if row.room >= 0:
+            prefetch(pool, row.at * UNIT + row.count - 1)
+            prefetch(pool, row.at * UNIT + pool[start + size + index])
+    for index in range(size):
+        row = nodes[pool[start + index]]
+        last = value_at(pool, row.at, row.room, row.count - 1)
+        for line in range(0, HEADER + 2 * size, LINE):
+            prefetch(pool, last * UNIT + line)
 
 
 @helper
@@ -318,6 +341,8 @@ def choose_best(nodes: Array, members: Array, pool: Array, node: int) -> None:
     first = member_at(pool, best, 0)
     for place in range(1, row.count):
         graph = value_at(pool, row.at, row.room, place)
+        if place + AHEAD < row.count:
+            prefetch(pool, value_at(pool, row.at, row.room, place + AHEAD) * UNIT)
         member = member_at(pool, graph, 0)
         if beats(members, pool, member, first):
             best, first = graph, member

@@ -42,6 +42,12 @@ MEMBER: Final = np.dtype(
 UNIT: Final = 4
 """Words of the smallest block; blocks are counted in units, so that an int32 reaches 32 GB."""
 
+LINE: Final = 16
+"""Words of a cache line."""
+
+AHEAD: Final = 8
+"""Graphs of a posting list whose memory is on its way while one is looked at."""
+
 # Words of a graph's block.
 SIZE: Final = 0
 MEMBERS_AT: Final = 1

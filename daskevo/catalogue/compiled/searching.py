@@ -26,9 +26,11 @@ import numpy as np
 from daskevo.catalogue.compiled.compiling import helper
 from daskevo.catalogue.compiled.cones import ancestors_of, check_edges, drop_below_absent, holds, sums
 from daskevo.catalogue.compiled.layout import (
+    AHEAD,
     BAD_EDGES,
     FOUND,
     HEADER,
+    LINE,
     MOST_CLOSED,
     NOTHING,
     REPEATED,
@@ -37,7 +39,8 @@ from daskevo.catalogue.compiled.layout import (
 )
 from daskevo.catalogue.compiled.order import among, beats, first_allowed, member_at
 from daskevo.catalogue.compiled.pool import value_at
-from daskevo.catalogue.compiled.table import find_node, tag_of
+from daskevo.catalogue.compiled.prefetching import prefetch
+from daskevo.catalogue.compiled.table import find_node, home_of, tag_of
 from daskevo.catalogue.questions import Array
 
 
@@ -70,6 +73,8 @@ def ask(
     if not check_edges(edges, total):
         return BAD_EDGES, 0, -1
     found = np.empty(total, np.int64)
+    for vertex in range(total):
+        prefetch(table, home_of(table, tag_of(ids[2 * vertex], ids[2 * vertex + 1])))
     for vertex in range(total):
         found[vertex] = find_node(table, nodes, ids[2 * vertex], ids[2 * vertex + 1])
     drop_below_absent(found, edges)
@@ -130,6 +135,7 @@ def best_of(
     for vertex in range(count):
         whole += weights[vertex]
         best = nodes[at[vertex]].best
+        prefetch_graph(pool, best)
         settled[vertex] = len(exclude) == 0 or not among(exclude, member_at(pool, best, 0))
     above, below = sums(cones, weights)
     # Rule 1. Only the last vertex' cone can be all.
@@ -170,6 +176,8 @@ def best_of(
         vertex = entrances[entrance]
         row = nodes[at[vertex]]
         for place in range(row.count):
+            if place + AHEAD < row.count:
+                prefetch_graph(pool, value_at(pool, row.at, row.room, place + AHEAD))
             graph = value_at(pool, row.at, row.room, place)
             bound, winner = better(members, pool, graph, exclude, keys, values, bound, winner)
         # Rule 5.
@@ -180,6 +188,13 @@ def best_of(
         if left < bound:
             break
     return bound, winner
+
+
+@helper
+def prefetch_graph(pool: Array, graph: int) -> None:
+    """Fetch a graph's size and its first nodes."""
+    prefetch(pool, graph * UNIT)
+    prefetch(pool, graph * UNIT + LINE)
 
 
 @helper
