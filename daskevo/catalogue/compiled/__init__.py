@@ -3,10 +3,10 @@
 Why numba: it has wheels for every Python that daskevo supports and needs no compiler where daskevo is installed; its
 only dependency beside LLVM is numpy, and it is at home wherever Dask is used with numpy.
 
-Modules, each of functions that the next one uses: `layout` (what stands where), `pool` (blocks and lists in one
-array), `table` (open-addressing hash tables), `prefetching`, `order` (which model is better), `cones`
-(what is known of the order of a query's vertices), `changing` (add and remove a model),
-`searching` (answer a query), `entries` (the functions that Python calls, compiled or taken from the cache on import).
+Modules, each of functions that the next ones use: `layout` (what stands where), `pool` (blocks and lists in one array),
+`table` (open-addressing hash tables), `prefetching`, `order` (which model is better), `changing` (add and remove a
+model), `cones` (which vertices of a query lie below which), `scoring`, `searching` (answer a query), `entries` (the
+functions that Python calls, compiled or taken from the cache on import).
 """
 
 from __future__ import annotations

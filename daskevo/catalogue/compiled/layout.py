@@ -48,6 +48,9 @@ LINE: Final = 16
 AHEAD: Final = 8
 """Graphs of a posting list whose memory is on its way while one is looked at."""
 
+SCORING_PLACES: Final = 1024
+"""Places up to which the table that models are scored by is made larger: 12 kB."""
+
 # Words of a graph's block.
 SIZE: Final = 0
 MEMBERS_AT: Final = 1

@@ -29,17 +29,14 @@ from daskevo.catalogue.compiled.layout import (
     AHEAD,
     BAD_EDGES,
     FOUND,
-    HEADER,
-    LINE,
     MOST_CLOSED,
     NOTHING,
     REPEATED,
-    SIZE,
-    UNIT,
 )
-from daskevo.catalogue.compiled.order import among, beats, first_allowed, member_at
+from daskevo.catalogue.compiled.order import among, member_at
 from daskevo.catalogue.compiled.pool import value_at
 from daskevo.catalogue.compiled.prefetching import prefetch
+from daskevo.catalogue.compiled.scoring import better, power_of_two, prefetch_graph, score_of, weights_by_node
 from daskevo.catalogue.compiled.table import find_node, home_of, tag_of
 from daskevo.catalogue.questions import Array
 
@@ -116,15 +113,6 @@ def repeats(ids: Array) -> bool:
 
 
 @helper
-def power_of_two(least: int) -> int:
-    """Return the smallest power of two above `least`."""
-    size = 2
-    while size <= least:
-        size *= 2
-    return size
-
-
-@helper
 def best_of(
     nodes: Array, members: Array, pool: Array, at: Array, weights: Array, cones: Array, exclude: Array
 ) -> tuple[int, int]:
@@ -142,7 +130,7 @@ def best_of(
     if above[count - 1] == whole and settled[count - 1]:
         return whole, member_at(pool, nodes[at[count - 1]].best, 0)
 
-    keys, values = weights_by_node(at, weights)
+    keys, values, apart = weights_by_node(at, weights)
     bound, winner = 0, -1
     # Rule 2. Neighbours often have the same best holder.
     seen = np.zeros(len(keys), np.int32)  # graph + 1, or 0
@@ -153,7 +141,8 @@ def best_of(
             place = (place + 1) & (len(seen) - 1)
         if seen[place] == 0:
             seen[place] = graph + 1
-            bound, winner = better(members, pool, graph, exclude, keys, values, bound, winner)
+            score = score_of(pool, graph, keys, values, apart)
+            bound, winner = better(members, pool, graph, score, exclude, bound, winner)
 
     order = by_length(nodes, at)
     kept = rest(order, weights, above, settled, bound)
@@ -179,7 +168,8 @@ def best_of(
             if place + AHEAD < row.count:
                 prefetch_graph(pool, value_at(pool, row.at, row.room, place + AHEAD))
             graph = value_at(pool, row.at, row.room, place)
-            bound, winner = better(members, pool, graph, exclude, keys, values, bound, winner)
+            score = score_of(pool, graph, keys, values, apart)
+            bound, winner = better(members, pool, graph, score, exclude, bound, winner)
         # Rule 5.
         for lower in range(count):
             if not read[lower] and holds(cones, lower, vertex):
@@ -187,51 +177,6 @@ def best_of(
                 left -= weights[lower]
         if left < bound:
             break
-    return bound, winner
-
-
-@helper
-def prefetch_graph(pool: Array, graph: int) -> None:
-    """Fetch a graph's size and its first nodes."""
-    prefetch(pool, graph * UNIT)
-    prefetch(pool, graph * UNIT + LINE)
-
-
-@helper
-def weights_by_node(at: Array, weights: Array) -> tuple[Array, Array]:
-    """Return a small hash table, node -> weight: nodes plus 1, 0 in empty places, and weights."""
-    size = power_of_two(4 * len(at))
-    keys, values = np.zeros(size, np.int32), np.empty(size, np.int64)
-    for vertex in range(len(at)):
-        place = at[vertex] & (size - 1)
-        while keys[place] > 0:
-            place = (place + 1) & (size - 1)
-        keys[place] = at[vertex] + 1
-        values[place] = weights[vertex]
-    return keys, values
-
-
-@helper
-def better(
-    members: Array, pool: Array, graph: int, exclude: Array, keys: Array, values: Array, bound: int, winner: int
-) -> tuple[int, int]:
-    """Return (score, member) of the better of a graph's best member and the winner so far."""
-    start = graph * UNIT
-    mask = len(keys) - 1
-    score = 0
-    for word in range(start + HEADER, start + HEADER + pool[start + SIZE]):
-        node = pool[word]
-        place = node & mask
-        while keys[place] > 0:
-            if keys[place] == node + 1:
-                score += values[place]
-                break
-            place = (place + 1) & mask
-    if score < bound:
-        return bound, winner
-    member = first_allowed(pool, graph, exclude)
-    if member >= 0 and (score > bound or winner < 0 or beats(members, pool, member, winner)):
-        return score, member
     return bound, winner
 
 
