@@ -6,6 +6,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from daskevo_workflows.bench.prefix.space import CELLS, Genome, Model, express, mutate, sample
@@ -40,20 +41,13 @@ def make(kind: Kind, models: int, queries: int, seed: int = 0) -> Catalogue:
     """Make a catalogue.
 
     ``random``: each model is drawn by chance. ``lineage``: all models of aged evolution (population 100, tournaments of
-    10, one gene changed), whose fitness is a sum of effects that genes have alone and beside their neighbour, and of
-    noise.
+    10, one gene changed, or more until the model is a new one), whose fitness is a sum of effects that genes have alone
+    and beside their neighbour, and of noise.
     """
     draw = random.Random(seed)
     fitness = _fitness(seed)
-    genomes = _lineage(draw, fitness) if kind == "lineage" else iter(lambda: sample(draw), None)
-    seen: set[Genome] = set()
-    chosen: list[Genome] = []
-    for genome in genomes:
-        if genome not in seen:
-            seen.add(genome)
-            chosen.append(genome)
-        if len(chosen) == models + queries:
-            break
+    genomes = _lineage(draw, fitness) if kind == "lineage" else _by_chance(draw)
+    chosen = list(islice(genomes, models + queries))
     made = [express(genome) for genome in chosen]
     return Catalogue(kind, made[:models], [fitness(genome) for genome in chosen[:models]], made[models:])
 
@@ -76,13 +70,26 @@ def _fitness(seed: int) -> Callable[[Genome], float]:
     return fitness
 
 
+def _by_chance(draw: random.Random) -> Iterator[Genome]:
+    seen: set[Genome] = set()
+    while True:
+        genome = sample(draw)
+        if genome not in seen:
+            seen.add(genome)
+            yield genome
+
+
 def _lineage(draw: random.Random, fitness: Callable[[Genome], float]) -> Iterator[Genome]:
     population: deque[tuple[float, Genome]] = deque(maxlen=POPULATION)
+    seen: set[Genome] = set()
     while True:
         if len(population) < POPULATION:
             genome = sample(draw)
         else:
             genome = mutate(draw, max(draw.sample(population, TOURNAMENT))[1])
+        while genome in seen:
+            genome = mutate(draw, genome)
+        seen.add(genome)
         # What an evaluation measures is never quite the same twice.
         population.append((fitness(genome) + draw.gauss(0, 0.5), genome))
         yield genome
