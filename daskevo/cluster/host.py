@@ -72,6 +72,7 @@ class ShardHost:
         self._openings = 0
         self._failing: dict[int, str] = {}
         self.background: set[asyncio.Task[None]] = set()
+        self.retirements: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def methods(self) -> dict[str, Handler]:
@@ -214,7 +215,7 @@ class ShardHost:
     async def _after_opening(self, served: ServedShard) -> None:
         await self._carried_out(served, served.shard.opening)
         for retirement in served.shard.retiring():
-            self._spawn(self._retire(served, retirement))
+            self._spawn(self._retire(served, retirement), self.retirements)
 
     async def _carried_out(self, served: ServedShard, effects: Effects) -> None:
         try:
@@ -254,13 +255,16 @@ class ShardHost:
 
     # -- background ----------------------------------------------------------------------------------------------------
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None], group: set[asyncio.Task[None]] | None = None) -> None:
         if self._closed:
             work.close()
             return
         task = asyncio.get_running_loop().create_task(work)
         self.background.add(task)
         task.add_done_callback(self._done)
+        if group is not None:
+            group.add(task)
+            task.add_done_callback(group.discard)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self.background.discard(task)
@@ -306,7 +310,7 @@ class ShardHost:
                 self.index.insert_many([_entry(record, summary)])
                 self.index_bytes[record.model_id] = summary.nbytes
         for retirement in effects.retire:
-            self._spawn(self._retire(served, retirement))
+            self._spawn(self._retire(served, retirement), self.retirements)
 
     def _unpublish(self, model_id: ModelId) -> None:
         self.index.remove(model_id)

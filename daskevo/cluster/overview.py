@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ from daskevo.store.tiers import DurableTensors
 
 if TYPE_CHECKING:
     from daskevo.cluster.host import ShardHost
+
+RETIRING_S = 0.5
+"""Longest wait for retirements under way: what a retirement waits for may be away for long."""
 
 
 def models(host: ShardHost, scope: str | None) -> list[Any]:
@@ -51,6 +55,13 @@ async def check_segments(host: ShardHost) -> list[list[Any]]:
     return wrong
 
 
+async def retirements(host: ShardHost) -> int:
+    """Wait a moment for the retirements that are under way; return how many still are."""
+    if host.retirements:
+        await asyncio.wait(host.retirements, timeout=RETIRING_S)
+    return len(host.retirements)
+
+
 def stats(host: ShardHost) -> dict[str, Any]:
     """Return counts and bytes of this provider."""
     states = [served.shard.state for served in host.shards.values()]
@@ -83,6 +94,7 @@ OVERVIEW: Mapping[str, Callable[..., Any]] = {
     "models": models,
     "snapshots": snapshots,
     "check_segments": check_segments,
+    "retirements": retirements,
     "stats": stats,
 }
 """Name of the operation -> function of the host and its arguments."""

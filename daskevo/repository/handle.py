@@ -162,6 +162,8 @@ class Repository(StoredModels, Labels, Provenance):
 
 async def _stats(session: Session, timeout_s: float) -> dict[str, Any]:
     await session.outbox.sent()
+    # What was retired before is counted as gone: its tensors go in the background.
+    await session.directory.everywhere("retirements", timeout_s=timeout_s, patient=False)
     coordinator = await session.transport.coordinator("stats", timeout_s=timeout_s)
     answers, silent = await session.directory.everywhere("stats", timeout_s=timeout_s, patient=False)
     sums = (

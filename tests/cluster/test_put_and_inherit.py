@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import numpy as np
 import pytest
 
+from daskevo.cluster.host import ShardHost
 from daskevo.cluster.reading import read_model
 from daskevo.cluster.renewing import renew
 from daskevo.errors import ModelExists, ModelLost, ModelRetired, UnknownModel
@@ -82,6 +84,25 @@ async def test_after_the_last_label_nothing_is_left(c: Any, s: Any, a: Any, b: A
     assert (stats["tensors"], stats["payload_bytes"], stats["references"], stats["models"]) == (0, 0, 0, 0)
     assert not list((tmp_path / "root").rglob("*.seg"))
     assert await repository.best_match([chain(8)]) == [None]
+
+
+@evo_cluster(providers=2)
+async def test_stats_count_what_was_retired_before_as_gone(
+    c: Any, s: Any, a: Any, b: Any, t: Any, monkeypatch: Any
+) -> None:
+    retire = ShardHost._retire
+
+    async def late(*arguments: Any) -> None:
+        await asyncio.sleep(0.1)
+        await retire(*arguments)
+
+    monkeypatch.setattr(ShardHost, "_retire", late)
+    repository = await open_here(c, None)
+    await make(repository, chain(8, 6, 3), "first", seed=1)
+    await put_reserved(repository, chain(8, 6, 5), await reserve(repository, chain(8, 6, 5), "second"), seed=2)
+    await repository.retire(ModelId("first"))
+    await repository.retire(ModelId("second"))
+    assert (await repository.stats())["payload_bytes"] == 0
 
 
 @evo_cluster()
