@@ -147,17 +147,14 @@ def write_all(handle: int, data: bytes | memoryview) -> None:
         view = view[os.write(handle, view) :]
 
 
-def temporary(path: Path) -> Path:
-    """Return a name beside `path` that nobody else uses; readers of the folder know it by its ending."""
-    return path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
-
-
-def _write_temporary(path: Path, data: bytes, sync: bool) -> Path:
-    name = temporary(path)
+@contextlib.contextmanager
+def _temporary(path: Path, sync: bool) -> Iterator[tuple[int, Path]]:
+    """Open a new file beside `path`, known by its ending to readers of the folder; it stays unless the block fails."""
+    name = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
     handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         try:
-            write_all(handle, data)
+            yield handle, name
             if sync:
                 os.fsync(handle)
         finally:
@@ -165,12 +162,16 @@ def _write_temporary(path: Path, data: bytes, sync: bool) -> Path:
     except BaseException:
         remove(name)
         raise
-    return name
 
 
-def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Replace `path` in one step: a reader sees the old bytes or the new ones, whenever the writer dies."""
-    name = _write_temporary(path, data, sync)
+@contextlib.contextmanager
+def replacing(path: Path, *, sync: bool = False) -> Iterator[int]:
+    """Open a new file to write to, which replaces `path` in one step when the block ends; on an error nothing is left.
+
+    A reader sees the old bytes or the new ones, whenever the writer dies.
+    """
+    with _temporary(path, sync) as (handle, name):
+        yield handle
     try:
         os.replace(name, path)
     except BaseException:
@@ -180,12 +181,19 @@ def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
         sync_folder(path.parent)
 
 
+def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
+    """Replace the content of `path` as `replacing` does."""
+    with replacing(path, sync=sync) as handle:
+        write_all(handle, data)
+
+
 def create_file(path: Path, data: bytes, *, sync: bool = False) -> bool:
     """Create `path` whole, if it isn't there: of several callers at once exactly one gets True.
 
     A reader never sees it half written where the file system has hard links; elsewhere it may, for a moment.
     """
-    name = _write_temporary(path, data, sync)
+    with _temporary(path, sync) as (handle, name):
+        write_all(handle, data)
     try:
         os.link(name, path)
     except FileExistsError:

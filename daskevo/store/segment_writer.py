@@ -14,7 +14,7 @@ from typing import Any
 
 from daskevo.errors import InvalidInput
 from daskevo.store.digests import FEW_BYTES, digesting
-from daskevo.store.files import dump_json, remove, sync_folder, temporary, usable
+from daskevo.store.files import dump_json, replacing, usable
 from daskevo.store.pack import Array, Entry, lay_out, raw, round_up
 from daskevo.store.segment import (
     BUFFERS,
@@ -76,32 +76,20 @@ def write_segment(
         crc = zlib.crc32(file_bytes.to_bytes(8, "little"), zlib.crc32(front))
         return whole, front, TRAILER.pack(file_bytes, crc, 0, END_MAGIC)
 
-    name = temporary(path)
-    with usable(path.parent, "write a segment", file_bytes):
+    with usable(path.parent, "write a segment", file_bytes), replacing(path, sync=sync) as handle:
         try:
-            handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-            try:
-                body = _body(arrays, entries, payload_bytes)
-                if payload_bytes < FEW_BYTES:
-                    whole, front, trailer = ends()
-                    _write(handle, [memoryview(front), *body, memoryview(trailer)], 0)
-                else:
-                    _write(handle, body, payload)
-                    whole, front, trailer = ends()
-                    _write(handle, [memoryview(trailer)], payload + payload_bytes)
-                    _write(handle, [memoryview(front)], 0)
-                if sync:
-                    os.fsync(handle)
-                identity = identity_of(os.fstat(handle))
-            finally:
-                await_digests()  # threads may still read the arrays
-                os.close(handle)
-            os.replace(name, path)
-        except BaseException:
-            remove(name)
-            raise
-        if sync:
-            sync_folder(path.parent)
+            body = _body(arrays, entries, payload_bytes)
+            if payload_bytes < FEW_BYTES:
+                whole, front, trailer = ends()
+                _write(handle, [memoryview(front), *body, memoryview(trailer)], 0)
+            else:
+                _write(handle, body, payload)
+                whole, front, trailer = ends()
+                _write(handle, [memoryview(trailer)], payload + payload_bytes)
+                _write(handle, [memoryview(front)], 0)
+            identity = identity_of(os.fstat(handle))
+        finally:
+            await_digests()  # threads may still read the arrays
     return Segment(path, meta, {entry.number: entry for entry in whole}, payload, payload_bytes, file_bytes, identity)
 
 
