@@ -115,7 +115,7 @@ class Landings:
         if landing is None or landing.specs != specs:
             landing = Landing(specs)
         self._landings[model_id, attempt] = landing, now
-        await asyncio.to_thread(landing.land, [Part(*part) for part in parts], frames)
+        await asyncio.to_thread(landing.land, parts, frames)
 
     def forget(self, model_id: ModelId, attempt: Attempt) -> None:
         """Give the memory of an attempt back."""

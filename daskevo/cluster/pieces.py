@@ -112,7 +112,7 @@ class Landing:
         self._landed: set[Part] = set()
         self._lock = threading.Lock()
 
-    def land(self, parts: Iterable[Part], frames: Sequence[Any]) -> None:
+    def land(self, parts: Iterable[Sequence[int]], frames: Sequence[Any]) -> None:
         """Copy a message's bytes to where they belong; blocks for as long as copying takes.
 
         Raises
@@ -120,13 +120,13 @@ class Landing:
         CorruptRecord
             If the frames have another length than the parts, or the parts aren't these tensors'.
         """
-        parts = [Part(*part) for part in parts]
+        found = [Part(*part) for part in parts]
         buffers = [raw(frame) if isinstance(frame, np.ndarray) else np.frombuffer(frame, np.uint8) for frame in frames]
-        if sum(part.stop - part.start for part in parts) != sum(buffer.nbytes for buffer in buffers):
+        if sum(part.stop - part.start for part in found) != sum(buffer.nbytes for buffer in buffers):
             raise CorruptRecord("a message with tensors has another length than it says")
         rest = iter(buffers)
         buffer: Memory = np.empty(0, np.uint8)
-        for part in parts:
+        for part in found:
             if part.number not in self._memory or not 0 <= part.start <= part.stop <= self._memory[part.number].nbytes:
                 raise CorruptRecord(f"a message brings {part}, which is no part of the tensors that it belongs to")
             start = part.start
@@ -137,7 +137,7 @@ class Landing:
                 self._memory[part.number][start : start + length] = buffer[:length]
                 start, buffer = start + length, buffer[length:]
         with self._lock:
-            self._landed.update(parts)
+            self._landed.update(found)
 
     @property
     def is_complete(self) -> bool:

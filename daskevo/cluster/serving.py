@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from daskevo.cluster.handing import Landings
-from daskevo.cluster.pieces import Landing, Part
+from daskevo.cluster.pieces import Landing
 from daskevo.errors import CorruptRecord, NotDeployed, RepositoryError, ShardFenced
 from daskevo.ownership.messages import (
     Abort,
@@ -247,7 +247,7 @@ class ServedShard:
             if landing is None:
                 landing = Landing({number: spec for number, (spec, _) in named.items()})
             _check_named(record, {number: (spec, digests.get(number, "")) for number, spec in landing.specs.items()})
-            landing.land([Part(*part) for part in brought.parts], brought.frames)
+            landing.land(brought.parts, brought.frames)
             if not landing.is_complete:
                 raise Unseen(f"not all tensors of {model_id!r} have arrived")
             arrays = landing.tensors(digests)
