@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from daskevo.catalogue import Entry, Match, PrefixIndex, Query
+from daskevo.catalogue import Entry, Match, PrefixIndex
 from daskevo.cluster.auditing import audit_shard
 from daskevo.cluster.handing import hand_out, hand_out_parts, specs_from_wire
 from daskevo.cluster.matching import Question, match_to_wire
@@ -277,7 +277,7 @@ class ShardHost:
             logger.error("daskevo: background work of %s failed", self.name, exc_info=error)
 
     async def at_rest(self, timeout_s: float) -> None:
-        """Wait until no retirement is under way."""
+        """Wait until nothing goes on beside the messages; of a host that was not started."""
         async with asyncio.timeout(timeout_s):
             while self.background:
                 await asyncio.wait(list(self.background))
@@ -485,7 +485,7 @@ class ShardHost:
         found: list[Match | None] = []
         for start in range(0, len(questions), QUESTIONS_AT_ONCE):
             some = [Question.from_wire(value) for value in questions[start : start + QUESTIONS_AT_ONCE]]
-            found += self.index.best_many(scope, [Query(*question) for question in some])
+            found += self.index.best_many(scope, some)
         return found
 
     def _record(self, model_id: ModelId) -> ModelRecord | None:

@@ -8,30 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-from daskevo.catalogue import Match, pack_edges
+from daskevo.catalogue import Match, Query, pack_edges
 from daskevo.cluster.directory import Directory
 from daskevo.graph import ArchitectureGraph, weights
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.replies import Standing
 from daskevo.ownership.table import ShardTable
-from daskevo.types import ModelId, Tick, VertexId
+from daskevo.types import ModelId, Tick
 
 MATCH_TIMEOUT_S = 5.0
 """Longest wait for one provider's matches: an evaluation rather inherits a little less than waits for a stuck one."""
 
 
-class Question(NamedTuple):
-    """One query as it travels: vertex ids, their weights, models that must not be the answer, edges.
+class Question(Query):
+    """A query of the index that travels: made of a graph, sent, read again where it is answered."""
 
-    The parameters of :class:`daskevo.catalogue.Query`.
-    """
-
-    ids: Sequence[VertexId] | bytes
-    weights: Sequence[int] | None = None
-    exclude: frozenset[ModelId] = frozenset()
-    edges: bytes | None = None
+    __slots__ = ()
 
     @classmethod
     def of(cls, graph: ArchitectureGraph, by: str = "vertex", exclude: Iterable[ModelId] = ()) -> Question:
