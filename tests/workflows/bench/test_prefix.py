@@ -96,7 +96,7 @@ def test_sqlite_answers_as_the_index() -> None:
     base.close()
 
 
-@pytest.mark.skipif(redis_rival.missing() is not None, reason="no redis-server here")
+@pytest.mark.skipif(redis_rival.missing() is not None, reason=f"not installed here: {redis_rival.missing()}")
 def test_redis_answers_as_a_scan_and_gives_its_lock_back() -> None:
     catalogue = make("lineage", 30, 3)
     ancestors = [algorithm1.graph_of(model.leaves) for model in catalogue.models]
