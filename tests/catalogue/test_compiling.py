@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TOY = """
 import logging, sys
 from pathlib import Path
@@ -87,6 +89,49 @@ def test_without_a_folder_to_write_to_each_process_compiles(tmp_path: Path) -> N
     out, err = end(start(toy, NUMBA_CACHE_DIR=str(in_the_way)))
     assert out.startswith("42 ")
     assert "set NUMBA_CACHE_DIR" in err
+
+
+FULL_DISK = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # an empty file can still be made, as on a full disk
+"""
+
+
+def test_a_full_disk_keeps_nothing_and_stops_nothing(tmp_path: Path) -> None:
+    toy = tmp_path / "toy.py"
+    toy.write_text(FULL_DISK + TOY)
+    out, err = end(start(toy, NUMBA_CACHE_DIR=str(tmp_path / "cache")))
+    assert out.startswith("42 ")
+    assert "set NUMBA_CACHE_DIR" in err
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+@pytest.mark.parametrize("kept", [0.0, 0.5], ids=["empty", "half"])
+def test_what_a_crash_of_the_host_left_is_made_anew(tmp_path: Path, ending: str, kept: float) -> None:
+    toy = tmp_path / "toy.py"
+    toy.write_text(TOY)
+    folder = str(tmp_path / "cache")
+    end(start(toy, NUMBA_CACHE_DIR=folder))
+    (file,) = (tmp_path / "cache").rglob(f"*.{ending}")
+    os.truncate(file, int(file.stat().st_size * kept))
+    out, err = end(start(toy, NUMBA_CACHE_DIR=folder))
+    assert out.startswith("42 ")
+    assert "can't be used" in err
+    assert end(start(toy, NUMBA_CACHE_DIR=folder))[0].startswith("42 ")
+    assert end(start(toy, NUMBA_CACHE_DIR=folder)) == ("42 1 0", "")
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707])
+def test_a_folder_that_others_can_write_to_is_not_used(tmp_path: Path, mode: int) -> None:
+    toy = tmp_path / "toy.py"
+    toy.write_text(TOY)
+    folder = str(tmp_path / "cache")
+    end(start(toy, NUMBA_CACHE_DIR=folder))
+    (mine,) = (tmp_path / "cache" / "daskevo").iterdir()
+    mine.chmod(mode)
+    out, err = end(start(toy, NUMBA_CACHE_DIR=folder))
+    assert out.split()[1] == "0"
+    assert "others can write" in err
 
 
 def test_the_users_cache_folder_is_used_where_none_is_named(tmp_path: Path) -> None:

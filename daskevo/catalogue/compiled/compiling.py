@@ -25,21 +25,36 @@ def helper(function: Function) -> Function:
     return numba.njit(**_OPTIONS)(function)  # type: ignore[no-any-return]
 
 
-def entry(signature: Any, *, keep: bool) -> Callable[[Function], Function]:
+def entry(signature: Any, *, keep: Path | None) -> Callable[[Function], Function]:
     """Compile a function that Python calls, at once, for this signature and no other.
 
     With the signature given, nothing is ever compiled in the middle of a query.
+
+    Parameters
+    ----------
+    keep:
+        What `cache_folder` gives. What can't be kept there (a full disk, a quota) or is damaged (a host that crashed)
+        is compiled by this process for itself: the index answers all the same.
     """
 
     def decorate(function: Function) -> Function:
-        return numba.njit([signature], cache=keep, **_OPTIONS)(function)  # type: ignore[no-any-return]
+        if keep is not None:
+            try:
+                return numba.njit([signature], cache=True, **_OPTIONS)(function)  # type: ignore[no-any-return]
+            except OSError as error:
+                _warn_unkept(keep, error)
+            except Exception as error:  # noqa: BLE001 - nobody can tell what a damaged pickle raises
+                logger.warning("daskevo: compiled code in %s can't be used (%r): it is made anew", keep, error)
+                for index in keep.rglob("*.nbi"):
+                    index.unlink(missing_ok=True)
+        return numba.njit([signature], **_OPTIONS)(function)  # type: ignore[no-any-return]
 
     return decorate
 
 
 @contextmanager
-def cache_folder(modules: Sequence[Path]) -> Iterator[bool]:
-    """Let numba keep what is compiled inside in a folder of its own; gives whether there is one.
+def cache_folder(modules: Sequence[Path]) -> Iterator[Path | None]:
+    """Let numba keep what is compiled inside in a folder of its own; gives the folder, or None if there is none.
 
     The folder is named after the sources of *all* modules of the core: numba looks at the file of a compiled function
     only, and would go on using code that was compiled from older versions of the modules that this one calls. It lies
@@ -53,23 +68,34 @@ def cache_folder(modules: Sequence[Path]) -> Iterator[bool]:
     folder = _base() / f"core-{digest.hexdigest()}"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_own(folder)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        logger.warning(
-            "daskevo: can't keep compiled code in %s (%s): each process compiles it again, which takes seconds; set "
-            "NUMBA_CACHE_DIR to a folder of yours",
-            folder,
-            error,
-        )
-        yield False
+        _warn_unkept(folder, error)
+        yield None
         return
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(folder)
     try:
-        yield True
+        yield folder
     finally:
         numba.config.CACHE_DIR = before
+
+
+def _check_own(folder: Path) -> None:
+    status = folder.stat()
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise PermissionError(f"others can write to {folder}, and what is kept there is run")
+
+
+def _warn_unkept(folder: Path, error: OSError) -> None:
+    logger.warning(
+        "daskevo: can't keep compiled code in %s (%s): each process compiles it again, which takes seconds; set "
+        "NUMBA_CACHE_DIR to a folder of yours",
+        folder,
+        error,
+    )
 
 
 def _base() -> Path:
