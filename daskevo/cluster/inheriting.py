@@ -245,7 +245,11 @@ class _Search:
             # Its home may have been silent, or on the way to another provider.
             _refuse_taken(self._model_id, answer.standing or await session.standing(self._model_id))
         (match,) = answer.matches
-        return _Found(None if match is None else answer.records[match.model_id], answer.silent)
+        if match is None or match.model_id in answer.records:
+            return _Found(None if match is None else answer.records[match.model_id], answer.silent)
+        # Indexed there, but not served yet or any more: its shard is on the way from one provider to another.
+        self._match = match
+        return await self.next()
 
 
 def _answered(reply: Reply | DaskevoError | None) -> Reply:

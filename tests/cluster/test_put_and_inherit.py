@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import numpy as np
@@ -147,6 +148,44 @@ async def test_an_ancestor_that_is_retired_during_inherit_gives_way_to_the_next(
     assert list(reservation.tried) == ["good"]
     await put_reserved(repository, graph, reservation)
     assert (await repository.verify()).clean
+
+
+@evo_cluster(providers=2)
+async def test_an_ancestor_whose_shard_is_being_opened_is_waited_for(
+    c: Any, s: Any, a: Any, b: Any, t: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # While a shard is opened, its models are in the index before anybody serves their records.
+    leaving, indexed, matched = threading.Event(), threading.Event(), threading.Event()
+    index_models, match = ShardHost.index_models, ShardHost.match
+
+    def index_and_wait(self: ShardHost, served: Any, summaries: Any) -> None:
+        index_models(self, served, summaries)
+        if leaving.is_set() and names[-1] in summaries:
+            indexed.set()
+            assert matched.wait(20)
+
+    async def match_and_say(self: ShardHost, **arguments: Any) -> Any:
+        answer = await match(self, **arguments)
+        if indexed.is_set():
+            matched.set()
+        return answer
+
+    monkeypatch.setattr(ShardHost, "index_models", index_and_wait)
+    monkeypatch.setattr(ShardHost, "match", match_and_say)
+    names = ["first", "best"]
+    repository = await open_here(c, tmp_path / "root")
+    graph = chain(8, 6)
+    for number, name in enumerate(names):
+        await make(repository, graph, name, seed=number, score=number / 100)
+    directory = repository.connection.session.directory
+    shard = await directory.shard_of(ModelId(names[-1]))
+    leaving.set()
+    await (a if shard in plugin_of(a).host.shards else b).close()
+    while not indexed.is_set() or (await directory.refresh()).places[shard] is not None:
+        await asyncio.sleep(0.01)
+    child = await reserve(repository, graph, "child")
+    assert child.ancestor is not None
+    assert (child.ancestor.model_id, child.tried) == (names[-1], {})
 
 
 @evo_cluster()
