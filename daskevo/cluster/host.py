@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 OPENINGS_AT_ONCE = 8
 """Shards opened at the same time: each waits for the disk several times."""
 AUDIT_EVERY_S = 600.0
+CLOSING_S = 5.0
+"""Longest wait for background work that was cancelled."""
 THREADED_QUESTIONS = 16
 """From so many queries on, a batch is answered in a thread: other messages need not wait for it."""
 QUESTIONS_AT_ONCE = 256
@@ -249,7 +251,8 @@ class ShardHost:
         self._closed = True
         for task in list(self.background):
             task.cancel()
-        await asyncio.gather(*self.background, return_exceptions=True)
+        if self.background:
+            await asyncio.wait(list(self.background), timeout=CLOSING_S)
         for served in list(self.shards.values()):
             self._stop(served)
 

@@ -7,6 +7,7 @@ thread, the resource ``evaluation``, and share the cores and GPUs.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import uuid
@@ -16,6 +17,7 @@ from typing import Any
 
 from dask.system import CPU_COUNT
 from distributed import Nanny, Scheduler
+from distributed.core import Status
 from distributed.deploy.spec import SpecCluster
 from distributed.system import MEMORY_LIMIT
 
@@ -30,6 +32,24 @@ EVALUATION = "evaluation"
 
 class LocalEvoCluster(SpecCluster):  # type: ignore[misc]
     """A `SpecCluster` of named providers and trainers; workers added by `scale` are trainers."""
+
+    _closing: asyncio.Task[None] | None = None
+
+    async def _close(self) -> None:
+        """Close once for all who ask: a time limit or Ctrl-C ends the waiting, and the closing goes on.
+
+        Dask's own, cancelled or failed on its way, leaves a cluster that is ``closing`` for ever, and the next
+        `close`, such as that of a ``with`` block, waits for its end for ever.
+        """
+        if self._closing is None or self._has_failed(self._closing):
+            self._closing = asyncio.get_running_loop().create_task(super()._close())
+        await asyncio.shield(self._closing)
+
+    def _has_failed(self, closing: asyncio.Task[None]) -> bool:
+        if not closing.done() or not (closing.cancelled() or closing.exception()):
+            return False
+        self.status = Status.failed  # of such a cluster Dask closes what is left
+        return True
 
     def _new_worker_name(self, worker_number: int) -> str:
         return f"trainer-{worker_number}"

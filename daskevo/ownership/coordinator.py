@@ -97,9 +97,9 @@ class Coordinator:
         """A provider went: its shards are nobody's until `assign`."""
         self._assignment.provider_left(name)
 
-    def assign(self, avoid: Container[str] = ()) -> list[OpenShards]:
-        """Return who is to open the shards that nobody has; those to `avoid` only if there are no others."""
-        return self._assignment.assign(avoid)
+    def assign(self, avoid: Container[str] = (), leaving: Container[str] = ()) -> list[OpenShards]:
+        """Return who is to open the shards that nobody has: who is to `avoid` only if no others can, nobody `leaving`."""
+        return self._assignment.assign(avoid, leaving)
 
     def rebalance(self) -> list[OpenShards | CloseShards]:
         """Return the moves that even out the providers' shares."""

@@ -119,12 +119,12 @@ class Assignment:
                 self._lost[shard] = self._tick()
         self.version += 1
 
-    def assign(self, avoid: Container[str] = ()) -> list[OpenShards]:
+    def assign(self, avoid: Container[str] = (), leaving: Container[str] = ()) -> list[OpenShards]:
         """Give each shard that nobody has to the provider with the fewest.
 
-        Those to `avoid` (they gave no answer lately) get some only where there are no others.
+        Those to `avoid` (they gave no answer lately) get some only where there are no others; those `leaving` get none.
         """
-        load = self._load()
+        load = {name: shards for name, shards in self._load().items() if name not in leaving}
         load = {name: shards for name, shards in load.items() if name not in avoid} or load
         given: dict[str, list[int]] = {}
         for shard in range(self.shards):

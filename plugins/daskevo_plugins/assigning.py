@@ -43,14 +43,23 @@ class Assigner:
         How providers are called.
     on_change:
         Called after the shard table has changed.
+    is_leaving:
+        Whether the worker at an address is about to close: it is given no more shards.
     """
 
-    def __init__(self, core: Coordinator, transport: Transport, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        core: Coordinator,
+        transport: Transport,
+        on_change: Callable[[], None],
+        is_leaving: Callable[[str], bool],
+    ) -> None:
         self.core = core
         self.stopped = False
         """Set when another job has the root: nothing is opened against it."""
         self._transport = transport
         self._on_change = on_change
+        self._is_leaving = is_leaving
         self._changed = asyncio.Event()
         self._troubles: dict[int, tuple[str, str]] = {}
         self._silences: dict[int, int] = {}
@@ -70,8 +79,11 @@ class Assigner:
         """
         pause_s = _FIRST_PAUSE_S
         while not self.stopped:
-            results = await asyncio.gather(*map(self._have_opened, self.core.assign(self._silent_ones())))
-            if all(results) or not self.core.providers():
+            leaving = {name for name, place in self.core.providers().items() if self._is_leaving(place.address)}
+            instructions = self.core.assign(self._silent_ones(), leaving)
+            results = await asyncio.gather(*map(self._have_opened, instructions))
+            # Who is leaving may stay after all: Dask gives it up where nobody can take over a worker's data.
+            if (all(results) and not leaving) or not self.core.providers():
                 return
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
@@ -163,7 +175,12 @@ class Assigner:
             )
         except (NoAnswer, DaskevoError) as error:
             if place.name not in self._avoid:
-                logger.warning("daskevo: provider %s did not open shards %s: %s", place.name, instruction.shards, error)
+                # Who closes at that moment, as all do when a cluster is closed, is nobody's trouble.
+                gone = self.core.providers().get(place.name) != place or self._is_leaving(place.address)
+                level = logging.INFO if gone else logging.WARNING
+                logger.log(
+                    level, "daskevo: provider %s did not open shards %s: %s", place.name, instruction.shards, error
+                )
             self._avoid[place.name] = time.monotonic() + AVOID_S
             late = isinstance(error, NoAnswer) and error.late
             for shard in instruction.shards:

@@ -15,12 +15,14 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from distributed import SchedulerPlugin
+from distributed.core import Status
 
 from daskevo.cluster.directory import CALL_TIMEOUT_S, Directory
 from daskevo.cluster.queries import TASK_PREFIX
 from daskevo.cluster.settings import Settings, check_versions
 from daskevo.cluster.transport import PoolTransport, serve, withdraw
 from daskevo.errors import (
+    ClusterError,
     DaskevoError,
     NoProvider,
     RepositoryError,
@@ -40,6 +42,9 @@ from daskevo_plugins.settling import Settler
 logger = logging.getLogger(__name__)
 
 _LEASE_QUESTION_S = 3.0
+_LEAVING = (Status.closing_gracefully, Status.closing, Status.closed)
+_CLOSING_S = 5.0
+"""Longest that a closing scheduler waits for each of what there is to end here."""
 
 
 def plugin_name(key: str) -> str:
@@ -89,7 +94,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             self._transport = PoolTransport(scheduler.rpc, scheduler.address, self.settings.key)
             self._directory = Directory(self._transport, self._current_table)
             self._settler = Settler(self._core, self._directory)
-            self._assigner = Assigner(self._core, self._transport, self._settler.wake)
+            self._assigner = Assigner(self._core, self._transport, self._settler.wake, self._is_leaving)
             self._spawn(self._settler.run())
         finally:
             self._ready.set()
@@ -149,13 +154,15 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         tasks = list(self._background)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.wait(tasks, timeout=_CLOSING_S)
         withdraw(self._scheduler.handlers, "coordinator", self.settings.key)
         if self._lease is not None:
             try:
-                await asyncio.to_thread(self._lease.release)
-            except RepositoryError as error:
-                logger.warning("daskevo: the lease of %s was not given back: %s", self.settings.root, error)
+                # A file system that gives no answer must not keep the scheduler from closing.
+                await asyncio.wait_for(asyncio.to_thread(self._lease.release), _CLOSING_S)
+            except (RepositoryError, TimeoutError) as error:
+                logger.warning("daskevo: the lease of %s was not given back: %r", self.settings.root, error)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -212,6 +219,11 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     @property
     def _started(self) -> bool:
         return self._ready.is_set() and self._failure is None and not self._closed
+
+    def _is_leaving(self, address: str) -> bool:
+        """Whether the scheduler knows that a worker is closing."""
+        worker = self._scheduler.workers.get(address)
+        return worker is not None and worker.status in _LEAVING
 
     def _end_holders(self, holders: Sequence[Holder]) -> None:
         for holder in holders:
@@ -400,8 +412,12 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         }
 
     async def _tell_lost(self) -> None:
-        await self._directory.refresh()
-        await self._directory.everywhere("forget_lost", timeout_s=CALL_TIMEOUT_S)
+        try:
+            await self._directory.refresh()
+            await self._directory.everywhere("forget_lost", timeout_s=CALL_TIMEOUT_S)
+        except ClusterError as error:
+            # A provider that is closing itself can't ask what was lost any more.
+            logger.info("daskevo: not everyone heard that shards are lost: %s", error)
 
 
 def _declare(scopes: dict[str, str | None], scope: str, objective: str | None) -> str | None:

@@ -72,7 +72,6 @@ def main() -> None:
                     f"p90 {found[int(0.9 * len(found))]:.1f} ms"
                 )
             client.cancel(work)
-        cluster.close(timeout=1)
 
 
 def put_plain(repository: Any, architecture: Any) -> None:

@@ -100,7 +100,6 @@ def main() -> None:
             median, mean = scale * statistics.median(found), scale * statistics.mean(found)
             print(f"{name:14s} median {median:8.2f}   mean {mean:8.2f}")
         print(text)
-        cluster.close(timeout=1)
 
 
 if __name__ == "__main__":

@@ -166,6 +166,15 @@ def test_a_provider_that_left_is_replaced_and_its_late_word_is_ignored() -> None
     assert c.table().lost == {}
 
 
+def test_providers_that_leave_get_no_more_shards() -> None:
+    c = serving("p0", "p1", "p2")
+    c.provider_left("p0")
+    assert {i.place.name for i in c.assign(leaving={"p1"})} == {"p2"}
+    c.provider_left("p2")
+    assert c.assign(leaving={"p1"}) == []
+    assert {i.place.name for i in c.assign()} == {"p1"}
+
+
 def test_a_provider_that_comes_back_elsewhere_has_nothing_open() -> None:
     c = serving("p0")
     c.provider_joined("p0", "tcp://new")

@@ -12,7 +12,7 @@ from distributed import Worker
 
 from daskevo.cluster.transport import NoAnswer
 from daskevo.errors import ModelLost, RepositoryTaken, ShardUnavailable
-from daskevo.store.lease import Holder, take_lease
+from daskevo.store.lease import Holder, Lease, take_lease
 from daskevo.store.root import Root
 from tests.cluster.helpers import (
     at_rest,
@@ -44,6 +44,45 @@ async def test_shards_are_spread_and_move_to_who_is_left(c: Any, s: Any, a: Any,
     verification = await repository.verify()
     assert verification.clean, verification.differences
     assert verification.models == 6
+
+
+@evo_cluster(providers=2)
+async def test_a_provider_that_is_leaving_gets_shards_only_if_it_stays(
+    c: Any, s: Any, a: Any, b: Any, t: Any, tmp_path: Any, monkeypatch: Any, caplog: Any
+) -> None:
+    repository = await open_here(c, tmp_path / "root")
+    await make(repository, GRAPH, "first", seed=1)
+    core, told = coordinator_of(s)._core, asyncio.Queue()
+    assign = core.assign
+
+    def listened_to(*arguments: Any) -> Any:
+        told.put_nowait(found := assign(*arguments))
+        return found
+
+    monkeypatch.setattr(core, "assign", listened_to)
+    s.handle_worker_status_change("closing_gracefully", b.address, "test")
+    await a.close()
+    assert await asyncio.wait_for(told.get(), 20) == []
+    s.handle_worker_status_change("running", b.address, "test")
+    (instruction,) = await asyncio.wait_for(told.get(), 20)
+    assert (instruction.place.address, len(instruction.shards)) == (b.address, 4)
+    np.testing.assert_array_equal((await repository.read("first"))[1, 0], values(GRAPH, 1)[0])
+    assert "did not open" not in caplog.text
+
+
+@evo_cluster()
+async def test_a_lease_that_cannot_be_given_back_does_not_keep_the_scheduler(
+    c: Any, s: Any, a: Any, t: Any, tmp_path: Any, monkeypatch: Any, caplog: Any
+) -> None:
+    await open_here(c, tmp_path / "root")
+    coordinator, answered = coordinator_of(s), threading.Event()
+    monkeypatch.setattr("daskevo_plugins.coordinator._CLOSING_S", 0.05)
+    monkeypatch.setattr(Lease, "release", lambda lease: answered.wait())
+    try:
+        await asyncio.wait_for(coordinator.before_close(), 20)
+    finally:
+        answered.set()
+    assert "was not given back: TimeoutError()" in caplog.text
 
 
 @evo_cluster()

@@ -134,7 +134,6 @@ def _rows_of(workers: int, quick: bool) -> list[ClusterRow]:
                 ask, repository, models, clients, batch, queries, seconds, resources={"evaluation": 1}, pure=False
             ).result()
             found.append(ClusterRow(workers, clients, batch, per_s, 1000 * median_s))
-        cluster.close(timeout=1)
     return found
 
 
