@@ -21,6 +21,7 @@
     │   ├── ScopeMismatch                   a scope used with another objective than it was made with
     │   ├── RootUnusable                    the root folder is missing, not writable, not seen by a host, or full
     │   ├── RepositoryTaken                 another job has this repository open
+    │   │   └── SchedulerUnaskable          the job that opened it last can't be asked from here whether it still has
     │   ├── ShardFenced                     the shard has another owner: this one stops serving it
     │   └── CorruptRecord                   a file that is not what was written: cut, damaged or hostile
     │       └── ShardDamaged                a shard's records can't be read: restore its folder, others are served
@@ -150,6 +151,10 @@ class RootUnusable(RepositoryError):
 
 class RepositoryTaken(RepositoryError):
     """Another job has this repository open."""
+
+
+class SchedulerUnaskable(RepositoryTaken):
+    """The job that opened it last can't be asked from here whether it still has it open: TLS, or another process."""
 
 
 class ShardFenced(RepositoryError):

@@ -16,10 +16,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from distributed import rpc
+from distributed.core import ConnectionPool
+from distributed.security import Security
 
 from daskevo.cluster.directory import DAMAGED
 from daskevo.cluster.host import ShardHost
+from daskevo.cluster.lease_holders import identity_at
 from daskevo.cluster.serving import ServedShard, published, summary_of
 from daskevo.cluster.session import Caller, Session
 from daskevo.cluster.transport import answer, typed_error, value_of
@@ -40,7 +42,6 @@ T = TypeVar("T")
 
 _HERE = "here"
 _CACHE_BYTES = 64 << 20
-_LEASE_QUESTION_S = 3.0
 _PATIENCE_S = 60.0
 
 
@@ -187,7 +188,7 @@ def repair(root: Root, timeout_s: float) -> None:
     Raises
     ------
     RepositoryTaken
-        If a job has it open: verify through that one.
+        If a job has it open: verify through that one. `SchedulerUnaskable` if that can't be found out from here.
     RootUnusable, CorruptRecord
         If it can't be read or written.
     """
@@ -198,7 +199,7 @@ async def _repair(root: Root, timeout_s: float) -> None:
     loop = asyncio.get_running_loop()
 
     def ask(holder: Holder) -> str | None:
-        return asyncio.run_coroutine_threadsafe(_identity(holder.address), loop).result()
+        return asyncio.run_coroutine_threadsafe(_identity(holder), loop).result()
 
     mine = Holder(scheduler_id=f"repair-{os.getpid()}", address=_HERE, job=f"repair by {getpass.getuser()}")
     lease = await asyncio.to_thread(take_lease, root, mine, ask)
@@ -218,12 +219,8 @@ async def _repair(root: Root, timeout_s: float) -> None:
         await asyncio.to_thread(lease.release)
 
 
-async def _identity(address: str) -> str | None:
-    if "://" not in address:
+async def _identity(holder: Holder) -> str | None:
+    if holder.address == _HERE:
         return None  # another repair: it has no address, its lease goes with it
-    try:
-        async with asyncio.timeout(_LEASE_QUESTION_S), rpc(address) as scheduler:
-            reply = await scheduler.identity()
-    except (OSError, TimeoutError, ValueError):
-        return None
-    return reply.get("id") if isinstance(reply, dict) else None
+    async with ConnectionPool(connection_args=Security().get_connection_args("client")) as pool:
+        return await identity_at(holder, pool)

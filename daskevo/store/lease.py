@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from daskevo.errors import CorruptRecord, RepositoryTaken
+from daskevo.errors import CorruptRecord, RepositoryTaken, SchedulerUnaskable
 from daskevo.store.files import corrupt, create_file, dump_json, parse_json, read_small, remove, replace_file, usable
 from daskevo.store.root import Root
 
@@ -52,8 +52,12 @@ class Holder:
         return f"job {self.job} (scheduler {self.scheduler_id} at {self.address} on {self.host}, since {self.started})"
 
 
+class CannotAsk(Exception):
+    """Whether a holder lives can't be found out from here; says why."""
+
+
 Ask = Callable[[Holder], str | None]
-"""Ask the address of a holder which scheduler it is: its id, or None if nobody answers in time.
+"""Ask the address of a holder which scheduler it is: its id, or None if nobody answers in time; may raise `CannotAsk`.
 
 About its own scheduler a coordinator answers None unless it serves this repository already: after a restart of the
 coordinator nothing of the old generation lives.
@@ -131,12 +135,15 @@ def take_lease(root: Root, mine: Holder, ask: Ask) -> Lease:
     ------
     RepositoryTaken
         If another job has it open (its scheduler answers), or was faster.
+    SchedulerUnaskable
+        If whether its holder lives can't be found out from here.
     CorruptRecord, RootUnusable
         As in `current_lease`.
     """
     while True:
         highest, holder = _standing(root)
-        if holder is not None and (answer := ask(holder)) is not None and answer == holder.scheduler_id:
+        answer = None if holder is None else _ask(root, highest, holder, ask)
+        if holder is not None and answer == holder.scheduler_id:
             if answer == mine.scheduler_id:
                 return Lease(root, highest, holder, joined=True)
             raise _taken(root, highest, holder)
@@ -178,16 +185,35 @@ def _standing(root: Root) -> tuple[int, Holder | None]:
                 return highest, holder
 
 
+def _ask(root: Root, generation: int, holder: Holder, ask: Ask) -> str | None:
+    try:
+        return ask(holder)
+    except CannotAsk as error:
+        raise SchedulerUnaskable(
+            f"{root.path} was opened last in {holder}, and whether that job still has it open can't be found out from "
+            f"here: {error}. Open it where that scheduler can be reached; if the job has ended, remove "
+            f"{_generation_path(root, generation)} and try again",
+            **_facts(root, generation, holder),
+            reason=str(error),
+        ) from error
+
+
 def _taken(root: Root, generation: int, holder: Holder | None) -> RepositoryTaken:
     return RepositoryTaken(
         f"{root.path} is open in {holder or 'another job'}: end that job, or connect to its scheduler",
-        root=str(root.path),
-        generation=generation,
-        job=holder and holder.job,
-        address=holder and holder.address,
-        host=holder and holder.host,
-        scheduler_id=holder and holder.scheduler_id,
+        **_facts(root, generation, holder),
     )
+
+
+def _facts(root: Root, generation: int, holder: Holder | None) -> dict[str, Any]:
+    return {
+        "root": str(root.path),
+        "generation": generation,
+        "job": holder and holder.job,
+        "address": holder and holder.address,
+        "host": holder and holder.host,
+        "scheduler_id": holder and holder.scheduler_id,
+    }
 
 
 def _generation_path(root: Root, generation: int) -> Path:

@@ -18,6 +18,7 @@ from distributed import SchedulerPlugin
 from distributed.core import Status
 
 from daskevo.cluster.directory import CALL_TIMEOUT_S, Directory
+from daskevo.cluster.lease_holders import identity_at
 from daskevo.cluster.queries import TASK_PREFIX
 from daskevo.cluster.settings import Settings, check_versions
 from daskevo.cluster.transport import PoolTransport, serve, withdraw
@@ -41,7 +42,6 @@ from daskevo_plugins.settling import Settler
 
 logger = logging.getLogger(__name__)
 
-_LEASE_QUESTION_S = 3.0
 _LEAVING = (Status.closing_gracefully, Status.closing, Status.closed)
 _CLOSING_S = 5.0
 """Longest that a closing scheduler waits for each of what there is to end here."""
@@ -138,11 +138,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
                 for other in self._scheduler.plugins.values()
             )
             return holder.scheduler_id if serving else None
-        try:
-            reply = await asyncio.wait_for(self._scheduler.rpc(holder.address).identity(), _LEASE_QUESTION_S)
-        except (OSError, TimeoutError, ValueError):
-            return None
-        return reply.get("id") if isinstance(reply, dict) else None
+        return await identity_at(holder, self._scheduler.rpc)
 
     def serves(self, root: str) -> bool:
         """Whether this coordinator has that folder open."""
