@@ -98,7 +98,7 @@ class Coordinator:
         self._assignment.provider_left(name)
 
     def assign(self, avoid: Container[str] = (), leaving: Container[str] = ()) -> list[OpenShards]:
-        """Return who is to open the shards that nobody has: who is to `avoid` only if no others can, nobody `leaving`."""
+        """Return who is to open the shards that nobody has: nobody `leaving`, those to `avoid` if nobody else can."""
         return self._assignment.assign(avoid, leaving)
 
     def rebalance(self) -> list[OpenShards | CloseShards]:
