@@ -202,7 +202,7 @@ class ServedShard:
             lacking = numbers - segment.entries.keys()
             if lacking:
                 raise CorruptRecord(f"{segment.path} lacks tensors {sorted(lacking)[:5]}", model_id=model_id)
-            segment.read(numbers, mapped=True)
+            segment.check(numbers)
 
         await asyncio.to_thread(look)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import struct
+import subprocess
+import sys
 import tracemalloc
 import zlib
 from pathlib import Path
@@ -233,6 +235,50 @@ def test_a_file_replaced_after_its_header_was_read(tmp_path: Path) -> None:
     write_segment(tmp_path / "a.seg", SMALL | {9: np.arange(100)})
     with pytest.raises(CorruptRecord, match="replaced"):
         segment.read()
+
+
+CUT_MEANWHILE = """
+import os, sys
+from types import SimpleNamespace
+import numpy as np
+import xxhash
+from daskevo.errors import CorruptRecord
+from daskevo.store import segment
+from daskevo.store.segment_writer import write_segment
+
+path = sys.argv[1]
+written = write_segment(path, {number: np.arange(1_200_000.0) for number in range(2)})
+
+def cut_and_hash(data):
+    os.truncate(path, 5000)
+    return xxhash.xxh3_128_hexdigest(data)
+
+segment.xxhash = SimpleNamespace(xxh3_128_hexdigest=cut_and_hash)
+try:
+    written.verify()
+except CorruptRecord as error:
+    print("named")
+"""
+
+
+def test_verifying_survives_a_file_that_is_cut_under_it(tmp_path: Path) -> None:
+    # In a process of its own: reading such a file through a map would end it.
+    command = [sys.executable, "-c", CUT_MEANWHILE, str(tmp_path / "a.seg")]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (found.returncode, found.stdout) == (0, "named\n"), found.stderr
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_file_that_is_cut_before_it_is_read(tmp_path: Path, mapped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    segment = write_segment(tmp_path / "a.seg", {0: np.arange(1000.0)})
+
+    def told_before(status: os.stat_result) -> tuple[int, int, int]:
+        os.truncate(segment.path, 500)
+        return segment.identity
+
+    monkeypatch.setattr("daskevo.store.segment.identity_of", told_before)
+    with pytest.raises(CorruptRecord, match="the file is cut"):
+        segment.read(mapped=mapped)
 
 
 def test_many_small_tensors_and_long_names(tmp_path: Path) -> None:
