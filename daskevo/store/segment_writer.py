@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
 from daskevo.errors import InvalidInput
-from daskevo.store.digests import FEW_BYTES, digesting
-from daskevo.store.files import dump_json, replacing, usable
+from daskevo.store.digests import FEW_BYTES, digesting, groups, threads
+from daskevo.store.files import begin_writeback, dump_json, replacing, usable
 from daskevo.store.pack import Array, Entry, lay_out, raw, round_up
 from daskevo.store.segment import (
     BUFFERS,
@@ -28,6 +29,8 @@ from daskevo.store.segment import (
     identity_of,
 )
 from daskevo.types import JSON
+
+_PIECE_BYTES = 8 << 20
 
 
 def write_segment(
@@ -83,7 +86,7 @@ def write_segment(
                 whole, front, trailer = ends()
                 _write(handle, [memoryview(front), *body, memoryview(trailer)], 0)
             else:
-                _write(handle, body, payload)
+                (_write_ahead if sync else _write)(handle, body, payload)
                 whole, front, trailer = ends()
                 _write(handle, [memoryview(trailer)], payload + payload_bytes)
                 _write(handle, [memoryview(front)], 0)
@@ -110,7 +113,21 @@ def _body(arrays: Mapping[int, Array], entries: Sequence[Entry], payload_bytes: 
     yield memoryview(bytes(payload_bytes - end))
 
 
-def _write(handle: int, buffers: Iterator[memoryview] | Sequence[memoryview], offset: int) -> None:
+def _write_ahead(handle: int, buffers: Iterator[memoryview], offset: int) -> None:
+    """Write, and let the disk begin with one part while the next is copied: fsync then waits for little more."""
+    pieces = [
+        buffer[start : start + _PIECE_BYTES] for buffer in buffers for start in range(0, buffer.nbytes, _PIECE_BYTES)
+    ]
+    begun: list[Future[None]] = []
+    try:
+        for part in groups(pieces, lambda piece: piece.nbytes):
+            start, offset = offset, _write(handle, part, offset)
+            begun.append(threads().submit(begin_writeback, handle, start, offset - start))
+    finally:
+        wait(begun)  # the file is closed next
+
+
+def _write(handle: int, buffers: Iterator[memoryview] | Sequence[memoryview], offset: int) -> int:
     batch: list[memoryview] = []
     for buffer in buffers:
         if buffer.nbytes:
@@ -118,7 +135,7 @@ def _write(handle: int, buffers: Iterator[memoryview] | Sequence[memoryview], of
         if len(batch) == BUFFERS:
             offset = _write_batch(handle, batch, offset)
             batch = []
-    _write_batch(handle, batch, offset)
+    return _write_batch(handle, batch, offset)
 
 
 def _write_batch(handle: int, batch: list[memoryview], offset: int) -> int:

@@ -120,3 +120,16 @@ def test_a_folder_that_is_gone_has_unknown_room(tmp_path: Path) -> None:
     with pytest.raises(RootUnusable, match="unknown free") as caught, usable(tmp_path / "gone", "write it", 1):
         os.stat(tmp_path / "gone")
     assert caught.value.free_bytes is None
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["a system with the call", "one without"])
+def test_writeback_that_begins_early_changes_no_bytes(
+    tmp_path: Path, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not known:
+        monkeypatch.setattr(module, "_sync_file_range", lambda: None)
+    with open(tmp_path / "file", "wb", buffering=0) as file:
+        file.write(b"some bytes")
+        module.begin_writeback(file.fileno(), 0, 10)
+        module.begin_writeback(file.fileno(), 5, 1 << 40)  # beyond the end is no error
+    assert (tmp_path / "file").read_bytes() == b"some bytes"

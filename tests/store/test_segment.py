@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 from daskevo.errors import CorruptRecord, InvalidInput, RootUnusable
+from daskevo.store import segment_writer
+from daskevo.store.files import begin_writeback
 from daskevo.store.pack import ALIGNMENT
 from daskevo.store.segment import END_MAGIC, MAGIC, Segment
 from daskevo.store.segment_writer import write_segment
@@ -48,6 +50,31 @@ def test_each_alone(tmp_path: Path) -> None:
     for name, array in awkward_arrays().items():
         write_segment(tmp_path / "a.seg", {7: array})
         assert same_tensor(Segment.open(tmp_path / "a.seg").read([7])[7], array), name
+
+
+def test_what_is_synced_goes_to_the_disk_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    sizes = (9_000_001, 5, 0, 20_000_003, 4_000_000)
+    arrays = {number: rng.integers(0, 255, size, np.uint8) for number, size in enumerate(sizes)}
+    begun: list[tuple[int, int]] = []
+
+    def begin(handle: int, offset: int, nbytes: int) -> None:
+        # What the disk begins with is in the file already, and the file still open.
+        assert os.fstat(handle).st_size >= offset + nbytes
+        begun.append((offset, nbytes))
+        begin_writeback(handle, offset, nbytes)
+
+    monkeypatch.setattr(segment_writer, "begin_writeback", begin)
+    write_segment(tmp_path / "plain.seg", arrays)
+    assert not begun
+    segment = write_segment(tmp_path / "synced.seg", arrays, sync=True)
+    assert (tmp_path / "synced.seg").read_bytes() == (tmp_path / "plain.seg").read_bytes()
+    end = segment.payload
+    for offset, nbytes in sorted(begun):
+        assert offset == end
+        end += nbytes
+    assert end == segment.payload + segment.payload_bytes
+    assert len(begun) > 3
 
 
 def test_ranges(tmp_path: Path) -> None:

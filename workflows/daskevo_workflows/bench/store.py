@@ -24,6 +24,7 @@ from daskevo.cluster.matching import Question, best_matches
 from daskevo.types import JSON
 from daskevo_workflows.bench.machine import machine_line
 from daskevo_workflows.bench.outcome import Outcome
+from daskevo_workflows.bench.settling import settle
 from daskevo_workflows.bench.store_tables import draw, tables
 from daskevo_workflows.bench.store_tasks import (
     MEMCPY,
@@ -233,6 +234,7 @@ class _Bench:
             for name in names[turn % len(names) :] + names[: turn % len(names)]:
                 if name in SLOW and turn > 3:
                     continue
+                settle(writers * shape.nbytes)
                 started = time.monotonic() + (self.plan.lead_s if writers > 1 else 0.0)
                 tasks = [self._task(trainer, name, shape, case, bases, started) for trainer in range(writers)]
                 spans = self.client.gather(tasks)

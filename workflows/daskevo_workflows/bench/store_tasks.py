@@ -150,7 +150,6 @@ def measure_rival(
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(own)
     own.mkdir()
-    os.sync()  # what was written before must not slow this one down
     try:
         with undisturbed():
             began = _wait_until(start_at)
@@ -206,7 +205,6 @@ class _Ours:
         fresh = await asyncio.to_thread(tensors_of, self.shape, 1)
         child = await self._reserve(_new_id(), base)
         tensors = {**child.arrays, **{number: fresh[number] for number in case.numbers(self.shape)}}
-        await asyncio.to_thread(os.sync)
         began = await asyncio.to_thread(_wait_until, start_at)
         await self._put(child, tensors)
         ended = time.monotonic()

@@ -1,0 +1,27 @@
+"""What is done before each write that is measured."""
+
+from __future__ import annotations
+
+import resource
+
+import pytest
+
+from daskevo_workflows.bench import settling
+from daskevo_workflows.bench.settling import settle
+
+
+def touched() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def test_free_memory_is_touched_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pages(nbytes: int) -> int:
+        before = touched()
+        settle(nbytes)
+        return touched() - before
+
+    pages(1)
+    assert pages(64 << 20) > pages(1)
+    # Never more than a share of what is there.
+    monkeypatch.setattr(settling, "_available_bytes", lambda: 1 << 12)
+    assert pages(1 << 50) < 100
