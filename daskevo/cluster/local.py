@@ -19,6 +19,7 @@ from dask.system import CPU_COUNT
 from distributed import Nanny, Scheduler
 from distributed.core import Status
 from distributed.deploy.spec import SpecCluster
+from distributed.security import Security
 from distributed.system import MEMORY_LIMIT
 
 from daskevo.cluster.leaving import LeaveAtOnce
@@ -67,6 +68,7 @@ def local_cluster(
     host: str = "127.0.0.1",
     dashboard_address: str | None = ":0",
     env: Mapping[str, str] | None = None,
+    security: Security | bool | None = None,
     asynchronous: bool = False,
     silence_logs: int | bool = logging.WARNING,
     **options: Any,
@@ -94,6 +96,9 @@ def local_cluster(
         Where the scheduler listens; dashboard_address None turns the dashboard off.
     env:
         Further environment variables of all workers.
+    security:
+        TLS between all processes: a `distributed.security.Security`, or True for certificates that are made for this
+        cluster alone (with the package ``cryptography``). None: as Dask's configuration says.
     asynchronous:
         Return a cluster for use in an event loop.
     silence_logs:
@@ -104,7 +109,7 @@ def local_cluster(
     Raises
     ------
     InvalidInput
-        If there would be no trainer, or a number is negative.
+        If there would be no trainer, a number is negative, or `security` is something else.
 
     Examples
     --------
@@ -118,6 +123,8 @@ def local_cluster(
             trainers=trainers,
             providers=providers,
         )
+    secured = _security(security)
+    encryption = {"security": secured, "protocol": "tls://" if secured.require_encryption else "tcp://"}
     devices = visible_gpus() if gpus is None else list(gpus)
     threads = threads_per_trainer or max(1, CPU_COUNT // trainers)
     if memory_limit == "auto":
@@ -128,6 +135,7 @@ def local_cluster(
         "host": host,
         "dashboard": False,
         "silence_logs": silence_logs,
+        **encryption,
         **options,
     }
     workers: dict[str, dict[str, Any]] = {
@@ -166,6 +174,7 @@ def local_cluster(
             "dashboard": dashboard_address is not None,
             # Without a dashboard there is still a server for health and metrics: let it take any port.
             "dashboard_address": dashboard_address or ":0",
+            **encryption,
         },
     }
     return LocalEvoCluster(
@@ -174,9 +183,20 @@ def local_cluster(
         worker=trainer(trainers),
         asynchronous=asynchronous,
         silence_logs=silence_logs,
+        security=secured,
         # Clusters of one name are equal to Dask: `get_client` of a second one would return the first one's client.
         name=f"daskevo-{uuid.uuid4().hex[:8]}",
     )
+
+
+def _security(asked: Security | bool | None) -> Any:
+    if isinstance(asked, Security):
+        return asked
+    if asked is None:
+        return Security()
+    if asked is True:
+        return Security.temporary()
+    raise InvalidInput(f"security={asked!r} was asked for: use a distributed.security.Security, True or None")
 
 
 def trainer_environment(threads: int, gpu: str | None) -> dict[str, str]:

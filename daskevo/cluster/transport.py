@@ -264,7 +264,7 @@ class PoolTransport:
         deadline = loop.time() + timeout_s
         comm = await _within(
             min(CONNECT_TIMEOUT_S, timeout_s),
-            self.pool.connect(address, timeout=min(CONNECT_TIMEOUT_S, timeout_s)),
+            self._connected(address, min(CONNECT_TIMEOUT_S, timeout_s)),
             address,
             name,
         )
@@ -278,6 +278,12 @@ class PoolTransport:
         finally:
             self.pool.reuse(address, comm)
 
+    async def _connected(self, address: str, timeout_s: float) -> Any:
+        try:
+            return await self.pool.connect(address, timeout=timeout_s)
+        except TypeError as error:  # Dask's word for a tls:// address where there are no certificates
+            raise ConnectionError("it takes TLS connections only, and this process has no certificates") from error
+
 
 async def _within(timeout_s: float, call: Awaitable[Any], address: str, method: str) -> Any:
     try:
@@ -287,7 +293,7 @@ async def _within(timeout_s: float, call: Awaitable[Any], address: str, method: 
     except OSError as error:  # CommClosedError and refused connections
         raise NoAnswer(address, method, str(error) or type(error).__name__) from error
     except RuntimeError as error:
-        # The pool of a closing client or worker says so with a bare RuntimeError.
-        if "closed" not in str(error).lower():
+        # The pool of a closing client or worker, and one that must encrypt, say so with a bare RuntimeError.
+        if not any(word in str(error).lower() for word in ("closed", "encryption required")):
             raise
         raise NoAnswer(address, method, str(error)) from error

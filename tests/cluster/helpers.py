@@ -22,10 +22,13 @@ CONFIG = {"distributed.admin.tick.limit": "10s", "distributed.worker.memory.paus
 
 
 def evo_cluster(providers: int = 1, trainers: int = 1, combined: int = 0, **options: Any) -> Any:
-    """Return a decorator: the test gets client, scheduler, and the workers (providers first)."""
+    """Return a decorator: the test gets client, scheduler, and the workers (providers first); TLS with `security`."""
     provider, trainer = {"resources": {"provider": 1}}, {"resources": {"evaluation": 1}}
-    workers: list[Any] = [("127.0.0.1", 2, provider)] * providers + [("127.0.0.1", 1, trainer)] * trainers
-    workers += [("127.0.0.1", 1, {"resources": {"evaluation": 1, "provider": 1}})] * combined
+    host = "127.0.0.1"
+    if "security" in options:
+        host = options["scheduler"] = f"tls://{host}"
+    workers: list[Any] = [(host, 2, provider)] * providers + [(host, 1, trainer)] * trainers
+    workers += [(host, 1, {"resources": {"evaluation": 1, "provider": 1}})] * combined
     config = {**CONFIG, **options.pop("config", {})}
     return gen_cluster(client=True, nthreads=workers, timeout=60, config=config, **options)
 

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -40,6 +41,12 @@ UNDISTURBED = "daskevo_workflows.cli.undisturbed"
 
 SECONDS_TO_KNOCK = 3.0
 """Longest wait for a scheduler's port before a client is left to try."""
+
+TLS = (
+    "if the cluster uses TLS, give its tls:// address, and name its certificates in Dask's configuration, "
+    "distributed.comm.tls"
+)
+"""What to do where a scheduler hangs up."""
 
 SECONDS = click.FloatRange(min=0, min_open=True)
 
@@ -263,7 +270,7 @@ def _cluster(scheduler: str | None, workers: int | None) -> Iterator[Client]:
         client = Client(scheduler, timeout="15s", set_as_default=False)
     except (OSError, ValueError) as error:
         raise SchedulerUnreachable(
-            f"no Dask scheduler answers at {scheduler} ({error}); see its log for the address, "
+            f"no Dask scheduler answers at {scheduler} ({_reason(error)}); see its log for the address, "
             "or leave --scheduler out to start a local cluster",
             address=scheduler,
         ) from error
@@ -272,19 +279,33 @@ def _cluster(scheduler: str | None, workers: int | None) -> Iterator[Client]:
 
 
 def _knock(scheduler: str) -> None:
-    """See at once what a client finds out only when its time is over: an address that is none, or a closed port.
+    """See at once what a client finds out only when its time is over: no address, a closed port, no certificates.
 
     Raises
     ------
     OSError, ValueError
     """
     from distributed.comm.addressing import get_address_host_port, parse_address
+    from distributed.security import Security
 
     host, port = get_address_host_port(scheduler)
-    if parse_address(scheduler)[0] in ("tcp", "tls"):
+    scheme, security = parse_address(scheduler)[0], Security()
+    if scheme == "tls" and not security.tls_ca_file:
+        raise ConnectionError(f"it takes TLS connections only, and no certificates are configured: {TLS}")
+    if scheme == "tcp" and security.require_encryption:
+        raise ConnectionError(f"Dask's configuration asks for encryption, and this address has none: {TLS}")
+    if scheme in ("tcp", "tls"):
         # A host that doesn't answer is left to the client, which waits longer.
         with contextlib.suppress(TimeoutError), socket.create_connection((host, port), timeout=SECONDS_TO_KNOCK):
             pass
+
+
+def _reason(error: BaseException) -> str:
+    """Return why no connection came about, for somebody who may have to set TLS up."""
+    if isinstance(error.__cause__, (ssl.SSLError, ConnectionError)):
+        # A port without TLS, or with another cluster's certificates, is hung up on.
+        return f"no connection that both sides take came about, {error}: {TLS}"
+    return str(error)
 
 
 def _how_to_go_on(folder: Path) -> str:
