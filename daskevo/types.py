@@ -168,12 +168,10 @@ class Tick(NamedTuple):
         CorruptRecord
             If it is anything else.
         """
-        if (
-            isinstance(value, (list, tuple))
-            and len(value) == 2
-            and all(type(part) is int and 0 <= part < 2**63 for part in value)
-        ):
-            return cls(*value)
+        if isinstance(value, (list, tuple)) and len(value) == 2:
+            generation, counter = value
+            if type(generation) is int is type(counter) and 0 <= generation < 2**63 and 0 <= counter < 2**63:
+                return cls(generation, counter)
         raise CorruptRecord(f"expected a tick [generation, counter], found {_shorten(value)}")
 
 

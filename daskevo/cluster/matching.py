@@ -66,9 +66,9 @@ class Answer:
     standing: Standing | None = None
 
 
-def match_to_wire(match: Match | None) -> list[Any] | None:
-    """Return a match as msgpack carries it."""
-    return None if match is None else [match.score, match.rank, list(match.created), match.model_id]
+def match_to_wire(match: Match | None) -> tuple[Any, ...] | None:
+    """Return a match as msgpack carries it: tuples, which arrive as such and compare as matches do."""
+    return None if match is None else tuple(match)
 
 
 def match_from_wire(value: Any) -> Match | None:
@@ -76,11 +76,16 @@ def match_from_wire(value: Any) -> Match | None:
     return None if value is None else Match(value[0], value[1], Tick.parse(value[2]), ModelId(value[3]))
 
 
-def best_of(answers: Iterable[Sequence[Match | None]]) -> tuple[Match | None, ...]:
-    """Reduce the answers of all providers: the best match of each query."""
-    return tuple(
-        max((match for match in column if match is not None), default=None) for column in zip(*answers, strict=True)
-    )
+def best_of(answers: Iterable[Sequence[Any]]) -> tuple[Match | None, ...]:
+    """Reduce the answers of all providers, as `match_to_wire` wrote them: the best match of each query."""
+    best: Sequence[Any] = ()
+    for place, answer in enumerate(answers):
+        best = [_better(one, other) for one, other in zip(best, answer, strict=True)] if place else answer
+    return tuple(map(match_from_wire, best))
+
+
+def _better(one: Any, other: Any) -> Any:
+    return other if one is None or (other is not None and other > one) else one
 
 
 async def best_matches(
@@ -119,7 +124,7 @@ async def best_matches(
         # Their shards are opened elsewhere by now, or they are at another address: one more try by the new table.
         again, late = await directory.everywhere("match", timeout_s=timeout_s, patient=False, **question)
         answers |= again
-    found = [[match_from_wire(match) for match in answer["matches"]] for answer in answers.values()]
+    found = [answer["matches"] for answer in answers.values()]
     matches = best_of(found) if found else (None,) * len(questions)
     winners = {match.model_id for match in matches if match is not None}
     standings = [answer["standing"] for answer in answers.values() if answer["standing"] is not None]

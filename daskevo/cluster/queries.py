@@ -16,7 +16,7 @@ from distributed import Client, Future, get_worker
 from daskevo.catalogue import Match
 from daskevo.cluster.connection import provider_plugin
 from daskevo.cluster.directory import CALL_TIMEOUT_S
-from daskevo.cluster.matching import Question, best_of, match_from_wire, match_to_wire
+from daskevo.cluster.matching import Question, best_of, match_to_wire
 from daskevo.cluster.session import Session
 from daskevo.errors import NoProvider, NotDeployed
 from daskevo.graph import ArchitectureGraph
@@ -79,4 +79,4 @@ def query_provider(key: str, scope: str, questions: list[Any]) -> list[Any]:
 
 def reduce_matches(answers: list[list[Any]]) -> tuple[Match | None, ...]:
     """Return the best match of each query over all providers."""
-    return best_of([[match_from_wire(match) for match in answer] for answer in answers])
+    return best_of(answers)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import math
 from typing import Any
 
 import pytest
 from distributed import Event, Worker
 
-from daskevo.catalogue import PrefixIndex
-from daskevo.cluster.matching import Question, best_of
+from daskevo.catalogue import Match, PrefixIndex
+from daskevo.cluster.matching import Question, best_of, match_to_wire
 from daskevo.cluster.transport import operation
 from daskevo.errors import InvalidInput
+from daskevo.types import ModelId, Tick
 from tests.cluster.helpers import chain, evo_cluster, make, open_here, plugin_of
 
 MODELS = {f"m{n}": (chain(8, 4 + n % 3, 3 + n % 2), n / 10) for n in range(10)}
@@ -97,4 +100,18 @@ async def test_a_provider_that_gives_no_answer_makes_it_partial(c: Any, s: Any, 
 
 
 def test_the_reduction_of_nothing() -> None:
+    assert best_of([]) == ()
     assert best_of([[None, None], [None, None]]) == (None, None)
+
+
+def test_the_reduction_follows_the_total_order() -> None:
+    rising = [
+        Match(1, 0.9, Tick(1, 9), ModelId("z")),
+        Match(2, -math.inf, Tick(1, 9), ModelId("z")),
+        Match(2, 0.5, Tick(1, 1), ModelId("z")),
+        Match(2, 0.5, Tick(1, 2), ModelId("a")),
+        Match(2, 0.5, Tick(1, 2), ModelId("b")),
+    ]
+    for asked in itertools.permutations([None, *rising], 3):
+        best = max(match for match in asked if match is not None)
+        assert best_of([[match_to_wire(match)] for match in asked]) == (best,)
