@@ -106,7 +106,8 @@ def check_json(value: object, what: str, *, depth: int = 64, values: int = 1_000
             if part is None or kind is bool:
                 continue
             if kind is str:
-                _check_text(part, what)
+                if not part.isascii():  # type: ignore[attr-defined]
+                    _check_text(part, what)
             elif kind is int:
                 # Longer integers would not survive int <-> str conversion, nor any other JSON reader.
                 if not -(2**64) < part < 2**64:  # type: ignore[operator]
@@ -118,7 +119,8 @@ def check_json(value: object, what: str, *, depth: int = 64, values: int = 1_000
                 deeper.extend(part)  # type: ignore[arg-type]
             elif kind is dict:
                 for key in part:  # type: ignore[attr-defined]
-                    _check_text(key, what)
+                    if type(key) is not str or not key.isascii():
+                        _check_text(key, what)
                 deeper.extend(part.values())  # type: ignore[attr-defined]
             else:
                 raise InvalidInput(

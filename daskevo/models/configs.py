@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from daskevo.models.config_cache import recorded
 from daskevo.models.keras_private import is_registered, lookup_of, public_name, public_symbol, with_sublayers
 from daskevo.models.rejections import cannot_flatten, describe
 from daskevo.types import JSON
@@ -30,9 +31,16 @@ def record_config(operation: Any, *, allow_lambda: bool = False) -> dict[str, JS
         ``config``, ``lambda`` or ``unregistered-function``.
     """
     _check_functions(operation, allow_lambda)
+    adapted = _adapted(operation)
+    if adapted:
+        return _work_out(operation, adapted, allow_lambda)
+    return recorded(operation, lambda: _work_out(operation, {}, allow_lambda))
+
+
+def _work_out(operation: Any, adapted: dict[str, Any], allow_lambda: bool) -> dict[str, JSON]:
     try:
         serialised = _serialise(operation, allow_lambda)
-        serialised["config"] = {**serialised["config"], **_adapted(operation)}
+        serialised["config"] = {**serialised["config"], **adapted}
         config: dict[str, JSON] = _plain(serialised)
     except Exception as error:
         raise cannot_flatten(

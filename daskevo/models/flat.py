@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
+from keras.backend import standardize_dtype
 
 from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph
@@ -59,4 +60,5 @@ def weights_of(operation: Any) -> list[Any]:
 
 def spec_of(variable: Any) -> TensorSpec:
     """Return shape and dtype of a Keras variable."""
-    return TensorSpec(tuple(int(size) for size in variable.shape), keras.backend.standardize_dtype(variable.dtype))
+    dtype = variable.dtype  # that of a Keras variable is a standard name already
+    return TensorSpec(tuple(map(int, variable.shape)), dtype if type(dtype) is str else standardize_dtype(dtype))
