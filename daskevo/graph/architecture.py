@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from daskevo.graph.codec import decode, encode, from_text, to_text
 from daskevo.graph.identity import vertex_ids
@@ -127,17 +128,32 @@ class ArchitectureGraph:
     @cached_property
     def text(self) -> str:
         """The graph as it is stored and sent: ``to_json()`` as ASCII JSON text without blanks."""
-        return to_text(self.to_json())
+        text = to_text(self.to_json())
+        _remember(text, self)
+        return text
 
     @staticmethod
     def of_text(text: str) -> ArchitectureGraph:
         """Read what `text` wrote; raises CorruptRecord as `from_json` does.
 
-        The last graphs that were read are kept: a search reads the same ancestors again and again.
+        The last graphs that were read or written are kept: a search reads the same ancestors again and again.
         """
-        return _of_text(text)
+        graph = _last.get(text)
+        if graph is None:
+            graph = ArchitectureGraph.from_json(from_text(text))
+        _remember(text, graph)
+        return graph
 
 
-@lru_cache(maxsize=64)
-def _of_text(text: str) -> ArchitectureGraph:
-    return ArchitectureGraph.from_json(from_text(text))
+_KEPT = 64
+
+_last: dict[str, ArchitectureGraph] = {}
+_lock = threading.Lock()
+
+
+def _remember(text: str, graph: ArchitectureGraph) -> None:
+    with _lock:
+        _last.pop(text, None)
+        _last[text] = graph
+        if len(_last) > _KEPT:
+            del _last[next(iter(_last))]

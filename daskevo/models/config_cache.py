@@ -57,7 +57,7 @@ def _key(operation: Any) -> tuple[JSON, Key | None]:
     try:
         config = dict(operation.get_config())
         name = config.pop("name")
-        # JSON says all values, and refuses what has none; repr tells apart what JSON writes alike, such as keys 1 and "1".
+        # JSON says all values, and refuses what has none; repr tells apart what it writes alike: keys 1 and "1".
         return name, (kind, json.dumps(config), repr(config))
     except Exception:  # noqa: BLE001 - whoever serialises it says what is wrong
         return None, None
