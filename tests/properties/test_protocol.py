@@ -30,7 +30,6 @@ class Protocol(RuleBasedStateMachine):
     def put(self, model: ModelId, ancestor: ModelId | None, fallback: ModelId | None, label: str) -> None:
         holder = self.world.new_holder(f"{model}-{len(self.world.actors)}")
         script = actors.put(
-            self.world,
             holder,
             model,
             None if ancestor == model else ancestor,
@@ -42,19 +41,19 @@ class Protocol(RuleBasedStateMachine):
     @rule(model=MODELS)
     def read(self, model: ModelId) -> None:
         holder = self.world.new_holder(f"reader-{len(self.world.actors)}")
-        self.world.spawn(f"read {model}", actors.read(self.world, holder, model), holder)
+        self.world.spawn(f"read {model}", actors.read(holder, model), holder)
 
     @rule(model=MODELS, label=LABELS)
     def hold(self, model: ModelId, label: str) -> None:
-        self.world.spawn(f"hold {model}", actors.hold(self.world, model, label))
+        self.world.spawn(f"hold {model}", actors.hold(model, label))
 
     @rule(model=MODELS, label=LABELS)
     def release(self, model: ModelId, label: str) -> None:
-        self.world.spawn(f"release {model}", actors.release(self.world, model, label))
+        self.world.spawn(f"release {model}", actors.release(model, label))
 
     @rule(label=LABELS)
     def release_label(self, label: str) -> None:
-        self.world.spawn(f"release {label}", actors.release_label(self.world, label))
+        self.world.spawn(f"release {label}", actors.release_label(label))
 
     @rule()
     def audit(self) -> None:

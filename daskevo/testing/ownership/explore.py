@@ -39,7 +39,7 @@ def _put(
     labels: tuple[str, ...] = ("user:a",),
 ) -> Actor:
     holder = world.new_holder(f"{model}-{len(world.actors)}")
-    script = actors.put(world, holder, model, ancestor, fallback, labels)
+    script = actors.put(holder, model, ancestor, fallback, labels)
     return world.spawn(f"put {model}", script, holder)
 
 
@@ -54,18 +54,18 @@ def inherit_while_retired(world: World) -> None:
     _stored(world, (A, None))
     _put(world, C, A)
     holder = world.new_holder("reader")
-    world.spawn("read a", actors.read(world, holder, A), holder)
-    world.spawn("release a", actors.release(world, A, "user:a"))
+    world.spawn("read a", actors.read(holder, A), holder)
+    world.spawn("release a", actors.release(A, "user:a"))
 
 
 def lineage(world: World) -> None:
     """A grandchild takes from a child and from a grandparent that is retired already."""
     _stored(world, (A, None), (C, A))
-    world.spawn("release a", actors.release(world, A, "user:a"))
+    world.spawn("release a", actors.release(A, "user:a"))
     world.settle_down()
     _put(world, B, C)
     _put(world, D, C)
-    world.spawn("release c", actors.release(world, C, "user:a"))
+    world.spawn("release c", actors.release(C, "user:a"))
 
 
 def twice(world: World) -> None:
@@ -73,23 +73,23 @@ def twice(world: World) -> None:
     _stored(world, (A, None))
     _put(world, C, A)
     _put(world, C, A)
-    world.spawn("release a", actors.release(world, A, "user:a"))
+    world.spawn("release a", actors.release(A, "user:a"))
 
 
 def used_again(world: World) -> None:
     """A retired id is tried again."""
     _stored(world, (A, None), (C, A))
-    world.spawn("release c", actors.release(world, C, "user:a"))
+    world.spawn("release c", actors.release(C, "user:a"))
     _put(world, C, A)
 
 
 def labels(world: World) -> None:
     """Holds and releases of the same labels overtake each other."""
     _stored(world, (A, None))
-    world.spawn("hold best", actors.hold(world, A, "best:r"))
-    world.spawn("release best", actors.release(world, A, "best:r"))
-    world.spawn("hold user", actors.hold(world, A, "user:a"))
-    world.spawn("release user", actors.release(world, A, "user:a"))
+    world.spawn("hold best", actors.hold(A, "best:r"))
+    world.spawn("release best", actors.release(A, "best:r"))
+    world.spawn("hold user", actors.hold(A, "user:a"))
+    world.spawn("release user", actors.release(A, "user:a"))
 
 
 def audited(world: World) -> None:
@@ -97,7 +97,7 @@ def audited(world: World) -> None:
     _stored(world, (A, None), (C, A))
     _put(world, D, A)
     _put(world, B, C)
-    world.spawn("release a", actors.release(world, A, "user:a"))
+    world.spawn("release a", actors.release(A, "user:a"))
     world.audit()
 
 
@@ -105,7 +105,7 @@ def next_best(world: World) -> None:
     """A match goes between look and reservation; the next best shares an owner with it."""
     _stored(world, (A, None), (C, A))
     _put(world, D, C, A)
-    world.spawn("release c", actors.release(world, C, "user:a"))
+    world.spawn("release c", actors.release(C, "user:a"))
 
 
 def ended_goes_on(world: World) -> None:
@@ -115,7 +115,7 @@ def ended_goes_on(world: World) -> None:
     world.train(actor)
     assert actor.holder is not None
     world.end_holder(actor.holder)
-    world.spawn("release a", actors.release(world, A, "user:a"))
+    world.spawn("release a", actors.release(A, "user:a"))
 
 
 def label_ends(world: World) -> None:
@@ -123,9 +123,9 @@ def label_ends(world: World) -> None:
     _stored(world, (A, None))
     _put(world, C, A, labels=("user:a", "best:r"))
     world.settle_down()
-    world.spawn("hold best", actors.hold(world, A, "best:r"))
-    world.spawn("end best", actors.release_label(world, "best:r"))
-    world.spawn("release user", actors.release(world, C, "user:a"))
+    world.spawn("hold best", actors.hold(A, "best:r"))
+    world.spawn("end best", actors.release_label("best:r"))
+    world.spawn("release user", actors.release(C, "user:a"))
 
 
 def ended_early(world: World) -> None:
@@ -141,14 +141,14 @@ def restarted(world: World) -> None:
     _stored(world, (A, None))
     world.train(_put(world, C, A))
     world.restart_coordinator()
-    world.spawn("release a", actors.release(world, A, "user:a"))
+    world.spawn("release a", actors.release(A, "user:a"))
 
 
 def released_after_put(world: World) -> None:
     """A model is put under two labels, and one of them is released as soon as it is stored."""
     holder = world.new_holder("task")
-    put = actors.put(world, holder, A, labels=("user:a", "best:r"))
-    world.spawn("put a, release", actors.in_turn(put, actors.release(world, A, "best:r")), holder)
+    put = actors.put(holder, A, labels=("user:a", "best:r"))
+    world.spawn("put a, release", actors.in_turn(put, actors.release(A, "best:r")), holder)
 
 
 def audited_in_training(world: World) -> None:
@@ -159,7 +159,7 @@ def audited_in_training(world: World) -> None:
     world.train(writing)
     world.resume(writing)
     world.train(writing)
-    world.spawn("release a", actors.release(world, A, "user:a"))
+    world.spawn("release a", actors.release(A, "user:a"))
     world.audit()
 
 
@@ -168,7 +168,7 @@ def moved(world: World) -> None:
     _stored(world, (A, None))
     world.train(_put(world, C, A))
     for shard in range(world.shards):
-        world.spawn(f"move {shard}", actors.move(world, shard))
+        world.spawn(f"move {shard}", actors.move(shard))
 
 
 SCENARIOS: dict[str, Scenario] = {

@@ -14,7 +14,6 @@ from daskevo.types import Attempt, ModelId, Tick
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from daskevo.ownership.holders import Holder
     from daskevo.ownership.state import Model
     from daskevo.testing.ownership.servers import Server
     from daskevo.testing.ownership.world import Actor, World
@@ -38,7 +37,7 @@ class Promises:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._reserved: dict[Attempt, tuple[Holder, ModelId | None, Mapping[ModelId, frozenset[int]]]] = {}
+        self._reserved: dict[Attempt, tuple[ModelId | None, Mapping[ModelId, frozenset[int]]]] = {}
         self._verdicts: dict[tuple[ModelId, Attempt], str] = {}
         self._retiring: set[ModelId] = set()
         self._issued: dict[tuple[ModelId | None, str], dict[Tick, bool]] = {}
@@ -46,17 +45,15 @@ class Promises:
 
     # What the world reports.
 
-    def reserved(
-        self, holder: Holder, model: ModelId | None, attempt: Attempt, wanted: Mapping[ModelId, frozenset[int]]
-    ) -> None:
+    def reserved(self, model: ModelId | None, attempt: Attempt, wanted: Mapping[ModelId, frozenset[int]]) -> None:
         """All owners have answered that these tensors stay for the attempt."""
-        self._reserved[attempt] = holder, model, wanted
+        self._reserved[attempt] = model, wanted
 
     def given_back(self, attempt: Attempt) -> None:
         """The holder doesn't want them any more."""
         self._reserved.pop(attempt, None)
 
-    def issued(self, model: ModelId | None, label: str, tick: Tick, *, held: bool) -> None:
+    def issued(self, model: ModelId | None, label: str, tick: Tick, held: bool) -> None:
         """Somebody sends a hold or release (model None: of all models)."""
         self._issued.setdefault((model, label), {})[tick] = held
 
@@ -163,7 +160,7 @@ class Promises:
         self._answered[key] = max(tick, self._answered.get(key, BEGINNING))
 
     def _check_reserved(self) -> None:
-        for attempt, (_, child, wanted) in list(self._reserved.items()):
+        for attempt, (child, wanted) in list(self._reserved.items()):
             published = None if child is None else self._model(child)
             if self._world.is_over(attempt) or (published is not None and published.record.attempt == attempt):
                 del self._reserved[attempt]

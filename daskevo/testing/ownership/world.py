@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from daskevo.ownership.coordinator import Coordinator
 from daskevo.ownership.hashing import shard_of
@@ -16,8 +17,9 @@ from daskevo.ownership.holders import ClientHolder, Holder
 from daskevo.ownership.messages import Message
 from daskevo.ownership.references import numbers_in
 from daskevo.ownership.replies import Reply
+from daskevo.ownership.snapshot import FileView, ShardSnapshot
 from daskevo.testing.ownership import actors
-from daskevo.testing.ownership.actors import Ask, Behaviour, Call, Script, Send
+from daskevo.testing.ownership.actors import Ask, Behaviour, Call, Do, Note, Run, Script, Send
 from daskevo.testing.ownership.promises import Promises
 from daskevo.testing.ownership.servers import Disk, Server, ServerRules
 from daskevo.types import Attempt, ModelId
@@ -31,11 +33,14 @@ class Actor:
     """A script under way: what it waits for, and what has come in."""
 
     name: str
-    script: Script
+    script: Run
     holder: Holder | None
-    generation: int
-    waiting: dict[int, int]
-    answers: list[Answer]
+    coordinator: Coordinator
+    """The one that was there when it began."""
+    server: Server | None
+    """The opening of a shard whose provider it is part of."""
+    waiting: dict[int, int] = field(default_factory=dict)
+    answers: list[Answer] = field(default_factory=list)
     resting: bool = False
     done: bool = False
     outcome: str | None = None
@@ -71,6 +76,19 @@ class Action:
     kind: str
     words: str
     run: Callable[[], object]
+
+
+def act_on(server: Server, act: Do) -> Reply | ShardSnapshot | None:
+    """Let a shard's provider do something with its opening of the shard."""
+    match act.name, act.args:
+        case "handle", (message,):
+            return server.handle(message)[0]
+        case "snapshot", ():
+            return server.shard.snapshot(tuple(FileView(*segment) for segment in sorted(server.disk.files)))
+        case "delete", (segments,):
+            server.delete_files(segments)
+            return None
+    raise AssertionError(f"a shard's provider can't {act}")
 
 
 class World:
@@ -115,9 +133,9 @@ class World:
 
     # What happens in order.
 
-    def spawn(self, name: str, script: Script, holder: Holder | None = None) -> Actor:
-        """Start a script, e.g. ``world.spawn("child", actors.put(world, ...), holder)``."""
-        actor = Actor(name, script, holder, self.coordinator.generation, {}, [])
+    def spawn(self, name: str, script: Script, holder: Holder | None = None, server: Server | None = None) -> Actor:
+        """Start a script, e.g. ``world.spawn("child", actors.put(holder, ...), holder)``."""
+        actor = Actor(name, script.start(self), holder, self.coordinator, server)
         self.actors.append(actor)
         self._advance(actor, None)
         return actor
@@ -226,7 +244,7 @@ class World:
             (self.promises.check_empty, self.promises.labels()),
         ):
             for label in sorted(labels):
-                self.spawn(f"release {label}", actors.release_label(self, label))
+                self.spawn(f"release {label}", actors.release_label(label))
             # Twice: what the first audit aborts or retires, the second finds unused.
             for _ in range(2):
                 self.settle_down()
@@ -275,10 +293,10 @@ class World:
         self.servers[shard] = server
         self.promises.opened(server)
         for retirement in server.shard.retiring():
-            self.spawn(f"retire {retirement.model}", actors.retire(self, server, retirement))
+            self.spawn(f"retire {retirement.model}", actors.retire(retirement), server=server)
         self.coordinator.resume_settling()
         if self.coordinator.unsettled():
-            self.spawn("settle", actors.settle(self))
+            self.spawn("settle", actors.settle())
 
     def cut_off(self, shard: int, actor: Actor) -> None:
         """A shard gets another owner, while an actor still talks to the old one, which knows nothing of it."""
@@ -301,7 +319,7 @@ class World:
         self.coordinator = self._coordinator_class(self.coordinator.generation + 1, self.shards)
         self._disturb_all()
         for shard in range(self.shards):
-            self.spawn(f"reopen {shard}", actors.reopen(self, shard))
+            self.spawn(f"reopen {shard}", actors.reopen(shard))
 
     def end_holder(self, holder: Holder) -> None:
         """A task run or client ends, says the scheduler; its thread may go on."""
@@ -310,7 +328,7 @@ class World:
             if actor.holder == holder:
                 actor.disturbed = True
         if self.coordinator.holder_ended(holder):
-            self.spawn("settle", actors.settle(self))
+            self.spawn("settle", actors.settle())
 
     def kill(self, actor: Actor) -> None:
         """An actor stops where it is, and its holder ends."""
@@ -321,14 +339,14 @@ class World:
     def audit(self) -> None:
         """Start an audit of every shard."""
         for shard in range(self.shards):
-            self.spawn(f"audit {shard}", actors.audit(self, shard))
+            self.spawn(f"audit {shard}", actors.audit(), server=self.servers[shard])
 
     # Inside.
 
     def _arrives(self, key: int, request: Request, die_after: int | None = None) -> None:
         answer: Answer
         if isinstance(request.call, Ask):
-            answer = request.call.run()
+            answer = self._ask(request.call)
         else:
             server = request.actor.stays_with.get(request.place)
             if server is None or not server.serving:
@@ -345,14 +363,56 @@ class World:
             self._disturb_all()
         for effect in effects:
             for retirement in effect.retire:
-                self.spawn(f"retire {retirement.model}", actors.retire(self, server, retirement))
+                self.spawn(f"retire {retirement.model}", actors.retire(retirement), server=server)
         if reply is not None:
             self.promises.answered(message, reply)
         return reply
 
+    def _ask(self, call: Ask) -> Answer:
+        match call.name, call.args:
+            case "begin", (holder, model):
+                return self.coordinator.begin(holder, model, live=self.is_live(holder)) or "not live"
+            case "end", (attempt, settled):
+                self.coordinator.end(attempt, settled=settled)
+                if not settled:
+                    self.spawn("settle", actors.settle())
+                return "ended"
+            case "over", (attempts,):
+                return self.coordinator.over(attempts)
+            case "tick", ():
+                return self.coordinator.tick()
+        raise AssertionError(f"the coordinator can't be asked {call}")
+
+    def _perform(self, actor: Actor, act: Do | Note) -> Any:
+        if isinstance(act, Note):
+            return getattr(self.promises, act.name)(*act.args)
+        server = actor.server
+        match act.name, act.args:
+            case "write", (shard, segment):
+                return self.disks[shard].files.add(segment)
+            case "open", (shard,):
+                return self.open(shard)
+            case "reopen", (shard,):
+                there = self.servers[shard]
+                if there is None or there.shard.state.generation < self.coordinator.generation:
+                    self.open(shard)
+                return None
+            case "take settling", ():
+                return actor.coordinator.take_settling()
+            case "postpone", (due,):
+                return actor.coordinator.postpone(due)
+            case "settled", (due,):
+                return actor.coordinator.settled(due)
+            case "serving", ():
+                return server is not None and server.serving
+        assert server is not None
+        return act_on(server, act)
+
     def _advance(self, actor: Actor, answers: list[Answer] | None) -> None:
         try:
             calls = actor.script.send(answers)
+            while isinstance(calls, (Do, Note)):
+                calls = actor.script.send(self._perform(actor, calls))
         except StopIteration as stop:
             actor.done, actor.outcome = True, stop.value
             self.promises.finished(actor)
