@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from daskevo.ownership import messages as ask
 from daskevo.ownership import records as write
@@ -16,6 +15,7 @@ from daskevo.ownership.references import numbers_in
 from daskevo.ownership.shard import Decision, Shard
 from daskevo.ownership.state import Effects, ShardState
 from daskevo.testing.ownership import Behaviour, World
+from daskevo.testing.ownership.exhaustive.system import System
 from daskevo.testing.ownership.servers import ServerRules
 from daskevo.types import Attempt, ModelId, Tick
 
@@ -172,50 +172,59 @@ class _OldGenerationsNotOver(Coordinator):
         return [o and p.generation == self.generation for p, o in zip(asked, answers, strict=True)]
 
 
-def _world(
-    rules: ServerRules | None = None,
-    behaviour: Behaviour | None = None,
-    coordinator: type[Coordinator] = Coordinator,
-) -> Callable[[], World]:
-    return partial(World, 2, rules, behaviour, coordinator)
+@dataclass(frozen=True)
+class Rules:
+    """What shards, actors and coordinator keep to: all rules but one."""
+
+    servers: ServerRules | None = None
+    behaviour: Behaviour | None = None
+    coordinator: type[Coordinator] = Coordinator
+
+    def world(self) -> World:
+        """Return a world under these rules, with two shards."""
+        return World(2, self.servers, self.behaviour, self.coordinator)
+
+    def system(self) -> System:
+        """Return a system under these rules, with two shards."""
+        return System(2, self.servers, self.behaviour, self.coordinator)
 
 
-SWITCHED_OFF: dict[str, Callable[[], World]] = {
-    "refer refuses what is not there": _world(ServerRules(decide=_refer_without_looking)),
-    "refer is flushed": _world(_unflushed(write.Referred)),
-    "gone: next match under a new attempt": _world(behaviour=Behaviour(new_attempt_after_gone=False)),
-    "stage is refused if aborted": _world(ServerRules(shard=_WithoutFences)),
-    "stage is refused if over by generation": _world(ServerRules(shard=_WithoutGenerations)),
-    "stage is refused if published": _world(ServerRules(shard=_StageAfterPublish)),
-    "first publish wins": _world(ServerRules(shard=_SecondPublishWins)),
-    "published is flushed": _world(_unflushed(write.Published)),
-    "the segment is there before stage": _world(behaviour=Behaviour(segment_before_stage=False)),
-    "a late publish changes no labels": _world(ServerRules(decide=_late_publish_changes_labels)),
-    "narrow after publish": _world(behaviour=Behaviour(narrow_after_publish=False)),
-    "abort before drops": _world(behaviour=Behaviour(abort_before_drops=False, retries=1)),
-    "abort fences what home never heard of": _world(ServerRules(decide=_no_fence_for_unheard)),
-    "aborted is flushed": _world(_unflushed(write.Aborted)),
-    "fences are kept": _world(ServerRules(shard=_FencesNotInHead)),
-    "attempts are never shared": _world(coordinator=_SharedAttempts),
-    "ended is final": _world(coordinator=_EndedMayBegin),
-    "older generations are over": _world(coordinator=_OldGenerationsNotOver),
-    "the highest tick decides about a label": _world(ServerRules(decide=_last_message_decides_label)),
-    "removed labels leave their tick": _world(ServerRules(shard=_ReleasedTicksForgotten)),
-    "hold is flushed": _world(_unflushed(write.LabelHeld)),
-    "release is flushed": _world(_unflushed(write.LabelsReleased)),
-    "retiring is flushed": _world(_unflushed(write.Retiring)),
-    "a label's end is flushed": _world(_unflushed(write.LabelEnded)),
-    "retiring and the drop of own bits are one record": _world(
+SWITCHED_OFF: dict[str, Rules] = {
+    "refer refuses what is not there": Rules(ServerRules(decide=_refer_without_looking)),
+    "refer is flushed": Rules(_unflushed(write.Referred)),
+    "gone: next match under a new attempt": Rules(behaviour=Behaviour(new_attempt_after_gone=False)),
+    "stage is refused if aborted": Rules(ServerRules(shard=_WithoutFences)),
+    "stage is refused if over by generation": Rules(ServerRules(shard=_WithoutGenerations)),
+    "stage is refused if published": Rules(ServerRules(shard=_StageAfterPublish)),
+    "first publish wins": Rules(ServerRules(shard=_SecondPublishWins)),
+    "published is flushed": Rules(_unflushed(write.Published)),
+    "the segment is there before stage": Rules(behaviour=Behaviour(segment_before_stage=False)),
+    "a late publish changes no labels": Rules(ServerRules(decide=_late_publish_changes_labels)),
+    "narrow after publish": Rules(behaviour=Behaviour(narrow_after_publish=False)),
+    "abort before drops": Rules(behaviour=Behaviour(abort_before_drops=False, retries=1)),
+    "abort fences what home never heard of": Rules(ServerRules(decide=_no_fence_for_unheard)),
+    "aborted is flushed": Rules(_unflushed(write.Aborted)),
+    "fences are kept": Rules(ServerRules(shard=_FencesNotInHead)),
+    "attempts are never shared": Rules(coordinator=_SharedAttempts),
+    "ended is final": Rules(coordinator=_EndedMayBegin),
+    "older generations are over": Rules(coordinator=_OldGenerationsNotOver),
+    "the highest tick decides about a label": Rules(ServerRules(decide=_last_message_decides_label)),
+    "removed labels leave their tick": Rules(ServerRules(shard=_ReleasedTicksForgotten)),
+    "hold is flushed": Rules(_unflushed(write.LabelHeld)),
+    "release is flushed": Rules(_unflushed(write.LabelsReleased)),
+    "retiring is flushed": Rules(_unflushed(write.Retiring)),
+    "a label's end is flushed": Rules(_unflushed(write.LabelEnded)),
+    "retiring and the drop of own bits are one record": Rules(
         ServerRules(decide=_drop_own_bits_later, shard=_RetiringInTwoRecords)
     ),
-    "the id is never used again": _world(ServerRules(shard=_NoTombstone)),
-    "settling aborts first": _world(behaviour=Behaviour(settle_aborts_first=False)),
-    "audit: live, no verdict": _world(behaviour=Behaviour(live_gets_no_verdict=False)),
-    "audit: no answer, no verdict": _world(behaviour=Behaviour(silence_is_no_verdict=False)),
-    "audit: published, drop what the map does not use": _world(behaviour=Behaviour(drops_unused_of_published=False)),
-    "files go only by a verdict": _world(behaviour=Behaviour(files_need_a_verdict=False)),
-    "check before the answer": _world(ServerRules(check_epoch=False)),
-    "only the highest journal is read": _world(ServerRules(read_highest_journal_only=False), Behaviour(retries=1)),
+    "the id is never used again": Rules(ServerRules(shard=_NoTombstone)),
+    "settling aborts first": Rules(behaviour=Behaviour(settle_aborts_first=False)),
+    "audit: live, no verdict": Rules(behaviour=Behaviour(live_gets_no_verdict=False)),
+    "audit: no answer, no verdict": Rules(behaviour=Behaviour(silence_is_no_verdict=False)),
+    "audit: published, drop what the map does not use": Rules(behaviour=Behaviour(drops_unused_of_published=False)),
+    "files go only by a verdict": Rules(behaviour=Behaviour(files_need_a_verdict=False)),
+    "check before the answer": Rules(ServerRules(check_epoch=False)),
+    "only the highest journal is read": Rules(ServerRules(read_highest_journal_only=False), Behaviour(retries=1)),
 }
 
 FOUND_BY: dict[str, str] = {
@@ -254,3 +263,40 @@ FOUND_BY: dict[str, str] = {
     "only the highest journal is read": "moved",
 }
 """The scenario in which some single fault (or none at all) shows what is lost without the rule."""
+
+SHORTEST: dict[str, tuple[str, dict[str, int]]] = {
+    "refer refuses what is not there": ("twice", {}),
+    "refer is flushed": ("restarted", {"crash": 1}),
+    "gone: next match under a new attempt": ("next_best", {"late": 1}),
+    "stage is refused if aborted": ("ended_goes_on", {}),
+    "stage is refused if over by generation": ("restarted", {"late": 1}),
+    "stage is refused if published": ("used_again", {"late": 1}),
+    "first publish wins": ("twice", {}),
+    "published is flushed": ("ended_early", {"crash": 1}),
+    "the segment is there before stage": ("released_after_put", {}),
+    "a late publish changes no labels": ("released_after_put", {"double": 1}),
+    "narrow after publish": ("next_best", {}),
+    "abort before drops": ("restarted", {"late": 1}),
+    "abort fences what home never heard of": ("ended_goes_on", {}),
+    "aborted is flushed": ("ended_goes_on", {"crash": 1}),
+    "fences are kept": ("ended_goes_on", {"crash": 1}),
+    "attempts are never shared": ("twice", {}),
+    "ended is final": ("ended_early", {"kill": 1}),
+    "older generations are over": ("restarted", {}),
+    "the highest tick decides about a label": ("labels", {}),
+    "removed labels leave their tick": ("released_after_put", {}),
+    "hold is flushed": ("label_ends", {"crash": 1}),
+    "release is flushed": ("label_ends", {"crash": 1}),
+    "retiring is flushed": ("next_best", {"crash": 1}),
+    "a label's end is flushed": ("label_ends", {"crash": 1}),
+    "retiring and the drop of own bits are one record": ("restarted", {"crash": 1}),
+    "the id is never used again": ("released_after_put", {}),
+    "settling aborts first": ("ended_goes_on", {}),
+    "audit: live, no verdict": ("audited_in_training", {}),
+    "audit: no answer, no verdict": ("audited", {"crash": 1}),
+    "audit: published, drop what the map does not use": ("moved", {"late": 1}),
+    "files go only by a verdict": ("audited_in_training", {}),
+    "check before the answer": ("restarted", {"cut": 1}),
+    "only the highest journal is read": ("moved", {"cut": 1}),
+}
+"""The scenario, and the faults by kind, among all whose states a shortest way to a broken promise is found."""

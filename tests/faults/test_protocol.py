@@ -48,6 +48,6 @@ def test_no_mixture_of_faults_breaks_a_promise(scenario: str) -> None:
 @pytest.mark.parametrize("rule", SWITCHED_OFF)
 def test_each_rule_is_needed(rule: str) -> None:
     """The exploration can fail: it finds what is lost, leaked, comes back or fails when one rule is left out."""
-    findings = single_faults(SWITCHED_OFF[rule], SCENARIOS[FOUND_BY[rule]])
+    findings = single_faults(SWITCHED_OFF[rule].world, SCENARIOS[FOUND_BY[rule]])
     finding = next(filter(None, findings), None)
     assert finding is not None, f"nobody misses the rule that {rule}"

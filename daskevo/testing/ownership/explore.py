@@ -68,6 +68,14 @@ def lineage(world: World) -> None:
     world.spawn("release c", actors.release(C, "user:a"))
 
 
+def parent_and_child(world: World) -> None:
+    """A model is put while another takes from it, or from what it takes from, which is released meanwhile."""
+    _stored(world, (A, None))
+    _put(world, C, A)
+    _put(world, B, C, A)
+    world.spawn("release a", actors.release(A, "user:a"))
+
+
 def twice(world: World) -> None:
     """One task runs twice; then the winner is released."""
     _stored(world, (A, None))
@@ -177,6 +185,7 @@ SCENARIOS: dict[str, Scenario] = {
         inherit_while_retired,
         lineage,
         next_best,
+        parent_and_child,
         twice,
         used_again,
         ended_early,

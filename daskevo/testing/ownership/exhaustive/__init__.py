@@ -1,0 +1,1 @@
+"""Explicit-state exploration of the protocol: every order of events and faults, over the code that production runs."""

@@ -1,0 +1,107 @@
+"""What was promised, as a value, and whether it is kept in a state."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from daskevo.ownership.references import numbers_in
+from daskevo.testing.ownership.actors import Note
+from daskevo.testing.ownership.exhaustive.canonical import form_of
+from daskevo.testing.ownership.promises import Promises
+from daskevo.types import Attempt, ModelId
+
+if TYPE_CHECKING:
+    from daskevo.testing.ownership.exhaustive.state import State
+    from daskevo.testing.ownership.exhaustive.system import System
+
+
+class View:
+    """A state as `Promises` looks at a world."""
+
+    def __init__(self, system: System, state: State) -> None:
+        self._system = system
+        self._coordinator = system.coordinators.get(state.coordinator)
+        places = [system.places.get(number) for number in state.places]
+        self.servers = [
+            None
+            if place.current is None
+            else SimpleNamespace(number=place.number, shard=system.places.shard(place), disk=place)
+            for place in places
+        ]
+
+    def home(self, model: ModelId) -> int:
+        """Return the shard of a model."""
+        return self._system.home(model)
+
+    def there(self, owner: ModelId, numbers: frozenset[int]) -> bool:
+        """Whether an owner's tensors can be read."""
+        server = self.servers[self.home(owner)]
+        assert server is not None
+        references = server.shard.state.references
+        stored = numbers_in(references.there(owner))
+        return numbers <= stored and (not numbers or (owner, references.published.get(owner)) in server.disk.files)
+
+    def is_over(self, attempt: Attempt) -> bool:
+        """The coordinator's word."""
+        return self._coordinator.over([attempt])[0]
+
+
+class Pledges:
+    """All lists of promises that were found, by number of value."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._known: dict[tuple[Any, ...], int] = {}
+        self._kept: dict[tuple[tuple[int, ...], int, int], int] = {}
+
+    def none(self) -> int:
+        """Return the empty list."""
+        return self._add(Promises(cast(Any, None)))
+
+    def noted(self, number: int, noted: int) -> int:
+        """Return what a script's note makes of a list."""
+        key = (number, noted)
+        if key not in self._known:
+            promises = self.copy(number)
+            note: Note = self._system.values.values[noted]
+            getattr(promises, note.name)(*note.args)
+            self._known[key] = self._add(promises)
+        return self._known[key]
+
+    def answered(self, number: int, sent: int, reply: int) -> int:
+        """Return what an answer makes of a list; raises BrokenPromise if home contradicts itself."""
+        key = (number, sent, reply)
+        if key not in self._known:
+            promises = self.copy(number)
+            values = self._system.values.values
+            promises.answered(values[sent].message, values[reply])
+            self._known[key] = self._add(promises)
+        return self._known[key]
+
+    def check(self, state: State) -> int:
+        """Check every promise; return the list without those that need no more to be kept."""
+        key = (state.places, state.promises, state.coordinator)
+        if key not in self._kept:
+            promises = self.copy(state.promises, View(self._system, state))
+            pledged = len(promises._reserved)
+            promises.check()
+            self._kept[key] = state.promises if len(promises._reserved) == pledged else self._add(promises)
+        return self._kept[key]
+
+    def copy(self, number: int, world: View | None = None) -> Promises:
+        """Return a list of promises about a world."""
+        old: Promises = self._system.values.values[number]
+        new = Promises(cast(Any, world))
+        new._reserved = dict(old._reserved)
+        new._verdicts = dict(old._verdicts)
+        new._retiring = set(old._retiring)
+        new._issued = {key: dict(ticks) for key, ticks in old._issued.items()}
+        new._answered = dict(old._answered)
+        return new
+
+    def _add(self, promises: Promises) -> int:
+        form = form_of(
+            (promises._reserved, promises._verdicts, promises._retiring, promises._issued, promises._answered)
+        )
+        return self._system.values.add(promises, ("promises", *form))

@@ -1,0 +1,44 @@
+"""No state that orders of events and faults can lead to breaks a promise; with any rule left out, one does."""
+
+from __future__ import annotations
+
+import pytest
+
+from daskevo.testing.ownership import Behaviour
+from daskevo.testing.ownership.exhaustive.search import Exploration, explore
+from daskevo.testing.ownership.exhaustive.system import System
+from daskevo.testing.ownership.explore import SCENARIOS
+from tests.faults.switched_off import SHORTEST, SWITCHED_OFF
+
+SMALL = [
+    ("twice", {}),
+    ("parent_and_child", {}),
+    ("next_best", {"late": 1}),
+    ("used_again", {"kill": 1}),
+    ("ended_early", {"crash": 1, "double": 1}),
+    ("ended_goes_on", {"crash": 1}),
+    ("restarted", {"cut": 1}),
+    ("moved", {"late": 1}),
+    ("released_after_put", {"late": 1, "double": 1, "crash": 1}),
+    ("label_ends", {}),
+    ("audited_in_training", {}),
+]
+"""Scenes and faults by kind whose states are some thousands; tests/benchmarks/every_state.py takes the large ones."""
+
+
+def _explore(system: System, scene: str, budget: dict[str, int]) -> Exploration:
+    return explore(system, SCENARIOS[scene], budget)
+
+
+@pytest.mark.parametrize(("scene", "budget"), SMALL, ids=[scene for scene, _ in SMALL])
+def test_no_state_breaks_a_promise(scene: str, budget: dict[str, int]) -> None:
+    found = _explore(System(behaviour=Behaviour(retries=1, separate_publish=False)), scene, budget)
+    assert found.violation is None, str(found.violation)
+    assert found.complete
+    assert found.ends
+
+
+@pytest.mark.parametrize("rule", SWITCHED_OFF)
+def test_each_rule_is_needed(rule: str) -> None:
+    found = _explore(SWITCHED_OFF[rule].system(), *SHORTEST[rule])
+    assert found.violation is not None, f"nobody misses the rule that {rule} in {found.states} states"
