@@ -3,7 +3,8 @@
 Run it from the root of the repository as ``python -m tests.benchmarks.every_state [--scene NAME] [--patient]
 [--faults late=1,crash=1] [--most STATES]``. For each scene and budget of faults it prints how many states and
 transitions there are, how deep they lie, the seconds and the memory that they took, and the shortest trace to a broken
-promise, if there is one. With ``--rules`` alone it leaves each rule out in turn, and prints the trace that shows what it is for.
+promise, if there is one. With ``--rules`` alone it leaves each rule out in turn, and prints the trace that shows what
+it is for.
 """
 
 from __future__ import annotations
