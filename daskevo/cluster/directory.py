@@ -136,7 +136,8 @@ class Directory:
 
         The method answers None for "not mine". `call_timeout_s` limits one try (the whole time when None). Who is not
         `patient` can do without the answer, and waits for a provider that was silent lately no longer than a moment.
-        `bring` is given the address before each try, and returns the arguments that depend on it.
+        `bring` is given the address before each try, and returns the arguments that depend on it; the time limit does
+        not run while it does.
 
         Raises
         ------
@@ -164,7 +165,9 @@ class Directory:
                     deadline = min(deadline, loop.time() + left)
                 try:
                     if bring is not None:
+                        began = loop.time()
                         arguments.update(await bring(address))
+                        deadline += loop.time() - began
                     value = await self._call(
                         address, method, timeout_s=min(left, call_timeout_s or left), shard=shard, **arguments
                     )

@@ -104,7 +104,7 @@ async def put(
     message = Put(record, dict.fromkeys(labels or (KEPT,), record.created))
     cause: BaseException | None = None
     try:
-        reply = await send_put(session, message, payload)
+        reply = await send_put(session, message, payload, session.timeout_s / 2)
         if isinstance(reply, Verdict) and reply.state in ("published", "retiring", "retired"):
             _finish(session, record, payload)
             return Stored(record)
@@ -137,10 +137,10 @@ async def _abort(
     found: str,
     cause: BaseException | None,
 ) -> Stored:
-    """Ask home for the verdict on this attempt, and act on it."""
+    """Ask home for the verdict on this attempt, and act on it; half of the time limit is left for that."""
     model_id, attempt = record.model_id, record.attempt
     try:
-        verdict = await session.send(Abort(model_id, attempt), Verdict)
+        verdict = await session.within(session.timeout_s / 2).send(Abort(model_id, attempt), Verdict)
     except (ClusterError, RepositoryError) as error:
         await session.end(attempt, settled=False)
         raise PutUnknown(

@@ -18,8 +18,6 @@ from daskevo.store.pack import raw
 from daskevo.store.shard_folder import ShardFolder
 from daskevo.types import ModelId
 
-SLOWEST_BYTES_PER_S = 8 << 20
-"""A put may take longer than the session's time limit by its bytes at this rate: a slow network is no silence."""
 _TRIES = 3
 
 
@@ -30,8 +28,13 @@ async def folder_of_home(session: Session, model_id: ModelId) -> ShardFolder | N
     return None if neighbour is None else neighbour.root.shard(shard)
 
 
-async def send_put(session: Session, message: Put, payload: Payload) -> Reply:
+async def send_put(session: Session, message: Put, payload: Payload, timeout_s: float) -> Reply:
     """Send a put home with its tensors, and return the answer.
+
+    Parameters
+    ----------
+    timeout_s:
+        How long home may be silent; a transfer as a whole takes as long as its messages come through.
 
     Raises
     ------
@@ -42,25 +45,25 @@ async def send_put(session: Session, message: Put, payload: Payload) -> Reply:
     """
     shard = await session.directory.shard_of(message.record.model_id)
     in_file = payload.folder is not None or not payload.tensors
-    nbytes = 0 if in_file else sum(array.nbytes for array in payload.tensors.values())
     reason = ""
     for _ in range(_TRIES):
         answer = await session.directory.call(
             shard,
             "put",
-            timeout_s=session.timeout_s + nbytes / SLOWEST_BYTES_PER_S,
+            timeout_s=timeout_s,
             message=message.to_wire(),
-            bring=None if in_file else lambda address: _bring(session, address, shard, payload),
+            bring=None if in_file else lambda address: _bring(session, address, shard, payload, timeout_s),
         )
         if "unseen" not in answer:
             return reply_from_wire(answer["reply"])
         # The file isn't there for the provider, or another provider has the shard by now: send it all.
         reason, in_file = answer["unseen"], False
-        nbytes = sum(array.nbytes for array in payload.tensors.values())
     raise ClusterError(f"home of {message.record.model_id!r} did not get its tensors: {reason}")
 
 
-async def _bring(session: Session, address: str, shard: int, payload: Payload) -> Mapping[str, Any]:
+async def _bring(
+    session: Session, address: str, shard: int, payload: Payload, timeout_s: float
+) -> Mapping[str, Any]:
     """Send all but the last message of a put's tensors; return what the put itself carries.
 
     Raises
@@ -84,7 +87,7 @@ async def _bring(session: Session, address: str, shard: int, payload: Payload) -
         landed = await session.transport.provider(
             address,
             "land",
-            timeout_s=session.timeout_s,
+            timeout_s=timeout_s,
             shard=shard,
             model=payload.model_id,
             attempt=list(payload.attempt),

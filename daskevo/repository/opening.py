@@ -49,7 +49,7 @@ def open_repository(
         ``"written"``: what was answered survives any process. ``"synced"``: the host too, at the price of an fsync of
         each file. ``"volatile"``: nothing is promised.
     timeout_s:
-        Longest wait, in seconds, of each step with this handle.
+        Longest wait, in seconds, of each step with this handle for somebody who gives no answer.
 
     Returns
     -------

@@ -12,11 +12,13 @@ import pytest
 from distributed import Client
 
 import daskevo
+from daskevo.cluster import pieces
 from daskevo.cluster.directory import Directory
 from daskevo.cluster.inheriting import SILENT_OWNERS
 from daskevo.cluster.local import local_cluster
 from daskevo.cluster.silence import SILENCE_S, SILENT_TIMEOUT_S, Silence
 from daskevo.cluster.transport import NoAnswer
+from daskevo.errors import PutUnknown
 from daskevo.ownership.table import Place, ShardTable
 from daskevo.types import ModelId
 from tests.cluster.helpers import chain, evo_cluster, make, open_here, put_reserved, reserve
@@ -128,6 +130,33 @@ async def test_many_ancestors_of_a_silent_owner_are_not_all_tried(
     silent = [Intercept(b, repository, method, before="lose") for method in ("match", "refer", "ask")]
     reservation = await reserve(repository, WIDER, "child")
     assert (reservation.ancestor, len(reservation.tried)) == (None, SILENT_OWNERS)
+    for interception in silent:
+        interception.stop()
+
+
+@pytest.mark.parametrize("methods", [("land", "ask"), ("put", "ask")])
+@evo_cluster(providers=2)
+async def test_a_put_to_a_silent_home_ends_within_the_time_limit(
+    c: Any, s: Any, a: Any, b: Any, t: Any, methods: tuple[str, ...], monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(pieces, "MESSAGE_BYTES", 50)
+    repository = await open_here(c, None)
+    session = repository.connection.session
+    reservation = await reserve(repository, WIDER, id_at(await session.directory.table(), b.address, "there"))
+    session.timeout_s = 2.0
+    silent = [Intercept(b, repository, method, before="lose") for method in methods]
+    waits = Waits(session.transport)
+    with pytest.raises(PutUnknown):
+        await put_reserved(repository, WIDER, reservation)
+    waited: dict[str, list[float]] = {}
+    for where, method, seconds in waits.seen:
+        if where == b.address and method in methods:
+            waited.setdefault(method, []).append(seconds)
+    # Messages with tensors go two at a time; neither they nor the question for the verdict is sent again after its time.
+    assert list(waited) == list(methods)
+    assert max(waited[methods[0]]) == pytest.approx(1.0, abs=0.1)
+    assert len(waited[methods[0]]) == (2 if methods[0] == "land" else 1)
+    assert sum(waited["ask"]) <= 1.1
     for interception in silent:
         interception.stop()
 
