@@ -21,7 +21,7 @@ from daskevo_workflows.bench.prefix import algorithm1, redis_rival, sqlite_rival
 from daskevo_workflows.bench.prefix.catalogues import Catalogue, Kind, make
 from daskevo_workflows.bench.prefix.cluster import ClusterRow, cluster_json, cluster_rows, cluster_table
 from daskevo_workflows.bench.tables import Table, figure
-from daskevo_workflows.bench.timing import quantile, timed, undisturbed
+from daskevo_workflows.bench.timing import median, quantile, timed, undisturbed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +32,7 @@ CATALOGUES: tuple[Kind, ...] = ("random", "lineage")
 SIZES = (60_000, 600_000)
 QUICK_SIZE = 300
 QUERIES = 2000
-CHANGES = 2000
+CHANGES, ROUNDS = 2000, 5
 BATCH = 100
 DATABASE_MODELS = 100_000
 """Above that, databases are not filled: their time grows with the models, as at the smaller size."""
@@ -168,7 +168,10 @@ def _resident() -> int:
 
 
 def _changes(catalogue: Catalogue, index: PrefixIndex, changes: int) -> tuple[float, float]:
-    """Retire models drawn by chance one by one, and insert them again; return the mean microseconds of each."""
+    """Retire models drawn by chance one by one, and insert them again; return microseconds of each, means of a round.
+
+    Medians of several rounds: one thread that is put off for some milliseconds would be a third of a round's time.
+    """
     numbers = random.Random(1).sample(range(len(catalogue.models)), changes)
     entries = [_entry(catalogue, number) for number in numbers]
 
@@ -180,7 +183,8 @@ def _changes(catalogue: Catalogue, index: PrefixIndex, changes: int) -> tuple[fl
         for entry in entries:
             index.insert(*entry)
 
-    (retire_s,), (insert_s,) = timed(retire, repeat=1), timed(insert, repeat=1)
+    rounds = [(*timed(retire, repeat=1), *timed(insert, repeat=1)) for _ in range(ROUNDS)]
+    retire_s, insert_s = (median(times) for times in zip(*rounds, strict=True))
     return retire_s * 1e6 / changes, insert_s * 1e6 / changes
 
 
