@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -59,6 +59,25 @@ def two_outputs() -> keras.Model:
         inputs,
         {"kind": layers.Dense(3, "softmax", name="kind")(joined), "size": layers.Dense(1, name="size")(joined)},
     )
+
+
+def one_output_in_a_list() -> keras.Model:
+    inputs = keras.Input((5,))
+    return keras.Model(inputs, [layers.Dense(3, "softmax")(inputs)])
+
+
+def subclass(cls: type[keras.Model]) -> keras.Model:
+    inputs = keras.Input((5,))
+    return cls(inputs, layers.Dense(3, "softmax")(inputs))
+
+
+class OwnCall(keras.Model):
+    def call(self, inputs: Any, training: bool = False, mask: Any = None) -> Any:
+        return super().call(inputs, training, mask)[:, :1] + 1.0
+
+
+def with_its_own_call() -> keras.Model:
+    return subclass(OwnCall)
 
 
 def numbers(*shape: int, seed: int = 0) -> Any:
@@ -138,18 +157,33 @@ def test_weight_decay_spares_what_is_excluded() -> None:
     assert_equal_fits(dense, compiling, numbers(5), classes())
 
 
-def test_a_formula_of_ones_own_is_left_alone() -> None:
-    class Sign(OPTIMIZERS.SGD):
-        def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-            self.assign_sub(variable, keras.ops.sign(gradient) * keras.ops.cast(learning_rate, variable.dtype))
+class Sign(OPTIMIZERS.SGD):
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        self.assign_sub(variable, keras.ops.sign(gradient) * keras.ops.cast(learning_rate, variable.dtype))
 
-    assert not is_elementwise(Sign(0.1))
-    assert_equal_fits(dense, lambda: {"optimizer": Sign(0.1)}, numbers(5), classes())
+
+class SlowBiases(OPTIMIZERS.SGD):
+    def assign_sub(self, variable: Any, value: Any) -> None:
+        super().assign_sub(variable, value * (0.1 if len(variable.shape) == 1 else 1.0))
+
+
+@pytest.mark.parametrize("own", [Sign, SlowBiases])
+def test_a_formula_of_ones_own_is_left_alone(own: type[Any]) -> None:
+    assert not is_elementwise(own(0.1))
+    assert_equal_fits(dense, lambda: {"optimizer": own(0.1)}, numbers(5), classes())
 
 
 @pytest.mark.parametrize("build", [with_state, with_a_frozen_layer])
 def test_layers_with_state_and_frozen_ones(build: Callable[[], keras.Model]) -> None:
     assert_equal_fits(build, {"optimizer": "adam"}, numbers(5), classes())
+
+
+@pytest.mark.parametrize(
+    ("build", "loss"), [(one_output_in_a_list, "sparse_categorical_crossentropy"), (with_its_own_call, "mse")]
+)
+def test_losses_and_metrics_are_made_for_what_a_call_returns(build: Callable[[], keras.Model], loss: str) -> None:
+    """Keras chooses between binary and categorical accuracy by the output's shape."""
+    assert_equal_fits(build, {"optimizer": "adam", "loss": loss}, numbers(5), classes())
 
 
 def test_embeddings() -> None:
@@ -192,6 +226,35 @@ def test_weights_of_classes_and_samples() -> None:
     compiling = {"optimizer": "adam", "weighted_metrics": ["accuracy"], "metrics": None}
     assert_equal_fits(dense, compiling, numbers(5), classes(), class_weight={0: 1.0, 1: 3.0, 2: 0.2}, shuffle=False)
     assert_equal_fits(dense, compiling, numbers(5), classes(), sample_weight=np.linspace(0, 1, ROWS))
+
+
+class Batches(keras.utils.PyDataset):
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> Any:
+        rows = slice(16 * index, 16 * index + 16)
+        return numbers(5)[rows], classes()[rows]
+
+
+def generated() -> Iterator[Any]:
+    while True:
+        yield from (Batches()[index] for index in range(3))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"validation_split": 0.25, "validation_freq": 2},
+        {"initial_epoch": 1, "steps_per_epoch": 1, "epochs": 3},
+        {"x": Batches, "batch_size": None},
+        {"x": generated, "batch_size": None, "steps_per_epoch": 2, "shuffle": False},
+    ],
+    ids=["validation", "epochs", "PyDataset", "generator"],
+)
+def test_data_and_epochs(options: dict[str, Any]) -> None:
+    given = {**({} if "x" in options else {"x": numbers(5), "y": classes()}), **options}
+    assert_equal_fits(dense, {"optimizer": "adam"}, **{"epochs": 4, **given})
 
 
 def test_a_dataset_of_unknown_length() -> None:
@@ -264,6 +327,39 @@ def test_early_stopping_puts_the_best_weights_back() -> None:
         validation_data=validation,
     )
     assert len(history.epoch) < 20
+
+
+class Halving(keras.callbacks.Callback):
+    """Writes into the optimizer and the weights while training goes on."""
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.model.optimizer.clipnorm = 0.1
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.model.optimizer.learning_rate = 0.1 / (batch + 1)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        last = self.model.layers[-1]
+        last.set_weights([value / 2 for value in last.get_weights()])
+
+
+@pytest.mark.parametrize(
+    "callback",
+    [
+        Halving,
+        lambda: keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2),
+        lambda: keras.callbacks.ReduceLROnPlateau("loss", factor=0.3, patience=1, min_delta=1.0),
+        keras.callbacks.SwapEMAWeights,
+    ],
+    ids=["Halving", "LearningRateScheduler", "ReduceLROnPlateau", "SwapEMAWeights"],
+)
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras reads the rate so
+def test_callbacks_that_change_optimizer_and_weights(callback: Callable[[], Any]) -> None:
+    def compiling() -> dict[str, Any]:
+        return {"optimizer": OPTIMIZERS.Adam(0.05, use_ema=callback is keras.callbacks.SwapEMAWeights)}
+
+    data = (numbers(5), classes())
+    assert_equal_fits(dense, compiling, *data, epochs=4, callbacks=lambda: [callback()], validation_data=data)
 
 
 class Counting(layers.Layer):
@@ -339,11 +435,6 @@ class OwnFit(keras.Model):
         return super().fit(*data, **options)
 
 
-def subclass(cls: type[keras.Model]) -> keras.Model:
-    model = dense()
-    return cls(model.inputs, model.outputs)
-
-
 @pytest.mark.parametrize(
     ("build", "compiling", "reason"),
     [
@@ -351,18 +442,24 @@ def subclass(cls: type[keras.Model]) -> keras.Model:
         (lambda: subclass(OwnFit), {}, "its own fit"),
         (dense, {"run_eagerly": True}, "eagerly"),
         (dense, {"steps_per_execution": 2}, "2 steps per execution"),
+        (dense, {"jit_compile": True}, "XLA"),
+        (dense, {"optimizer": lambda: OPTIMIZERS.ScheduleFreeAdamW(0.01)}, "ScheduleFreeAdamW has its own build"),
         (lambda: keras.Sequential([layers.Dense(3, "softmax")]), {}, "not built"),
     ],
 )
 def test_what_it_does_not_cover_is_fitted_as_ever(
     build: Callable[[], keras.Model], compiling: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    compiling = {"optimizer": "sgd", **compiling}
+    options = {"optimizer": "sgd", **compiling}
+
+    def compiling_anew() -> dict[str, Any]:
+        return {name: value() if callable(value) else value for name, value in options.items()}
+
     data = (numbers(5), classes())
     with caplog.at_level(logging.INFO, logger="daskevo_workflows.fitting"):
-        model, history = fitted(fast_fit, build, compiling, *data)
+        model, history = fitted(fast_fit, build, compiling_anew, *data)
     assert reason in caplog.text
-    expected, expected_history = fitted(plain_fit, build, compiling, *data)
+    expected, expected_history = fitted(plain_fit, build, compiling_anew, *data)
     assert history.history == expected_history.history
     for found, wanted in zip(state(model), state(expected), strict=True):
         np.testing.assert_array_equal(found, wanted)

@@ -40,16 +40,15 @@ def fused_updates(optimizer: Any) -> Iterator[None]:
 
 
 def is_elementwise(optimizer: Any) -> bool:
-    """Tell whether an optimizer's update is known to be elementwise: one of Keras' own, its formula not overridden."""
+    """Tell whether an optimizer's update is known to be elementwise: one of Keras' own, with nothing of it overridden
+    that sees variables one by one."""
     import keras
 
     known = {getattr(keras.optimizers, name).update_step for name in ELEMENTWISE}
     cls = type(optimizer)
-    base = keras.optimizers.Optimizer
-    return (
-        getattr(cls, "update_step", None) in known
-        and cls._backend_update_step is base._backend_update_step
-        and cls._get_variable_index is base._get_variable_index
+    inherited = ("_backend_update_step", "_get_variable_index", "assign", "assign_add", "assign_sub")
+    return getattr(cls, "update_step", None) in known and all(
+        getattr(cls, name) is getattr(keras.optimizers.Optimizer, name) for name in inherited
     )
 
 
