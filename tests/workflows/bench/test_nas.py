@@ -52,5 +52,6 @@ def test_the_command(tmp_path: Path) -> None:
     assert value["steps"]["fit"]["first_step"] > 0 < value["steps"]["fast_fit"]["first_step"]
     assert set(value["repository"]) == {*(f"{step}_ms" for step in STEPS), "share"}
     assert 0 < value["repository"]["share"] < 1
-    assert [one["framework"] for one in value["overhead"]] == ["daskevo", "Optuna", "DeepHyper", "KerasTuner"]
+    frameworks = ["daskevo", "Dask futures alone", "Optuna", "DeepHyper", "KerasTuner"]
+    assert [one["framework"] for one in value["overhead"]] == frameworks
     assert plot.read_text().lstrip().startswith("<?xml")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from daskevo_workflows.bench.machine import machine_line
 from daskevo_workflows.bench.nas_overhead import (
     Overhead,
+    measure_futures,
     measure_ours,
     measure_rivals,
     overhead_table,
@@ -48,6 +49,7 @@ def measure(quick: bool, say: Callable[[str], None]) -> Outcome:
                 cluster.get_client() as client,
             ):
                 overheads.append(measure_ours(client, place, problem, evaluations, workers))
+                overheads.append(measure_futures(client, problem, evaluations, workers))
                 if workers == 1:
                     say(f"the repository's part: {candidates + 1} evaluations of {reference.name}")
                     handle = daskevo.open(place / "evaluations", reference.name, client=client)

@@ -3,7 +3,8 @@
 Each rival runs in its own documented way with a record on disk: Optuna with SQLite, DeepHyper's CBO on threads,
 KerasTuner's random search. All build the same Keras models in the same process kind; only daskevo also stores them, and
 inherits. Overhead is the workers' time between the first begin and the last end that none of `build`, `compile`, `fit`
-and `score` accounts for, per evaluation.
+and `score` accounts for, per evaluation. Dask's futures alone, on the same trainers, are the floor: what processes and
+messages cost whoever shares these cores.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from daskevo_workflows.bench.sleeping import Sleeping
 from daskevo_workflows.bench.tables import Table, figure
@@ -72,6 +75,33 @@ def measure_ours(client: Any, folder: Path, problem: Sleeping, evaluations: int,
             own = sum(report.seconds.get(phase, 0.0) for phase in USER_PHASES)
             spans.add(report.started, report.ended, own)
     return Overhead("daskevo", workers, spans.overhead(workers))
+
+
+def measure_futures(client: Any, problem: Sleeping, evaluations: int, workers: int) -> Overhead:
+    """Evaluate drawn candidates by Dask's futures and nothing else, each submitted when another has ended."""
+    from distributed import as_completed
+
+    space, rng = problem.space(), np.random.default_rng(0)
+
+    def submit() -> Any:
+        values = space.values(space.sample(rng))
+        return client.submit(_evaluated_alone, problem, values, resources={"evaluation": 1}, pure=False)
+
+    spans = Spans()
+    under_way = as_completed([submit() for _ in range(workers)])
+    for number, future in enumerate(under_way, workers):
+        if number < evaluations:
+            under_way.add(submit())
+        spans.add(*future.result())
+    return Overhead("Dask futures alone", workers, spans.overhead(workers))
+
+
+def _evaluated_alone(problem: Sleeping, values: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Evaluate in this task; return when it began and ended, and the user's own seconds in between."""
+    begun = time.time()
+    _evaluated(problem, values)
+    ended = time.time()
+    return begun, ended, ended - begun
 
 
 def measure_rivals(folder: Path, problem: Sleeping, evaluations: int, workers: int) -> list[Overhead]:
@@ -161,9 +191,9 @@ def overhead_table(found: Sequence[Overhead], sleep_s: float, evaluations: int) 
     ]
     notes = [
         f"{evaluations} evaluations, each a model of three layers and {sleep_s:g} s of sleep; all but build, compile, "
-        "fit and score. daskevo trains in processes of their own and stores every model; the rivals evaluate in "
-        "threads of one process and store scores. KerasTuner, by its run_trial, keeps no checkpoints here; it has no "
-        "parallel search in one process.",
+        "fit and score. Dask futures alone: the same trainers, nothing asked, stored or recorded. daskevo trains in "
+        "processes of their own and stores every model; the rivals evaluate in threads of one process and store "
+        "scores. KerasTuner, by its run_trial, keeps no checkpoints here; it has no parallel search in one process.",
     ]
     if absent:
         notes.append(f"Not installed: {', '.join(absent)}.")
