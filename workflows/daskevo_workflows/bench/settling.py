@@ -12,6 +12,7 @@ import os
 
 import numpy as np
 
+LITTLE_BYTES = 1 << 24
 _MOST_SHARE = 0.5
 """Of the memory that is available: what else the machine does needs some."""
 
@@ -22,11 +23,13 @@ def settle(nbytes: int) -> None:
     Parameters
     ----------
     nbytes:
-        How much will be written or read.
+        How much will be written or read. A little of it finds room in any case.
     """
     os.sync()
+    if nbytes < LITTLE_BYTES:
+        return
     # Some more, since what is given back here isn't all that the kernel takes next.
-    wanted = min(nbytes + nbytes // 2, int(_MOST_SHARE * _available_bytes()))
+    wanted = min(nbytes + nbytes // 4, int(_MOST_SHARE * _available_bytes()))
     with mmap.mmap(-1, max(wanted, mmap.PAGESIZE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
         # Large pages: hosts take back large runs of free memory, and files are given such runs.
         memory.madvise(mmap.MADV_HUGEPAGE)
