@@ -31,7 +31,8 @@
     │   ├── NoProvider                      no worker with the resource `provider`
     │   ├── NoTrainer                       no worker with the resource `evaluation`
     │   ├── VersionMismatch                 scheduler, client and workers run different versions
-    │   └── ShardUnavailable                no provider answered for a shard in time
+    │   ├── ShardUnavailable                no provider answered for a shard in time
+    │   └── ProviderFull                    a provider has no memory for what is sent to it
     └── RunError                            a search can't start or go on
         ├── RunFolderUnusable               the run's folder is missing, not writable, or of another format
         ├── RunMismatch                     the folder holds a run of another problem, space, seed or strategy
@@ -195,6 +196,10 @@ class VersionMismatch(ClusterError):
 
 class ShardUnavailable(ClusterError):
     """No provider answered for a shard in time."""
+
+
+class ProviderFull(ClusterError):
+    """A provider has no memory for the tensors that are sent to it: fewer at once, or a larger budget."""
 
 
 class RunError(DaskevoError):

@@ -16,7 +16,7 @@ from typing import Any
 
 from daskevo.catalogue import Entry, Match, PrefixIndex
 from daskevo.cluster.auditing import audit_shard
-from daskevo.cluster.handing import hand_out, hand_out_parts, specs_from_wire
+from daskevo.cluster.handing import LEAST_ROOM_BYTES, Landings, hand_out, hand_out_parts, specs_from_wire
 from daskevo.cluster.matching import Question, match_to_wire
 from daskevo.cluster.neighbours import sight_to_wire
 from daskevo.cluster.overview import OVERVIEW
@@ -70,13 +70,18 @@ class ShardHost:
         Where tensors are kept.
     session:
         For messages to other shards and the coordinator.
+    memory_bytes:
+        Budget of the tensors in memory; what writers send at once may take as much.
     """
 
-    def __init__(self, name: str, root: Root | None, tensors: Tensors, session: Session) -> None:
+    def __init__(
+        self, name: str, root: Root | None, tensors: Tensors, session: Session, memory_bytes: int = LEAST_ROOM_BYTES
+    ) -> None:
         self.name = name
         self.root = root
         self.tensors = tensors
         self.session = session
+        self.landings = Landings(memory_bytes)
         self.index = PrefixIndex()
         self.index_bytes: dict[ModelId, int] = {}
         """Published model -> bytes of all its tensors, inherited ones included."""
@@ -193,7 +198,8 @@ class ShardHost:
         folder = None if self.root is None else self.root.shard(number)
 
         def read() -> tuple[ServedShard, dict[ModelId, Summary]]:
-            found = ServedShard(open_shard(folder, number, generation, floor), folder, self.tensors, self._on_effects)
+            shard = open_shard(folder, number, generation, floor)
+            found = ServedShard(shard, folder, self.tensors, self._on_effects, landings=self.landings)
             found.adopt()
             return found, {model_id: summary_of(record) for model_id, record in published(found.shard).items()}
 
@@ -375,13 +381,8 @@ class ShardHost:
 
     async def together(self, methods: Mapping[str, Handler], calls: Sequence[Any]) -> dict[str, Any]:
         """Carry out calls ``[method, shard, arguments]`` of several shards that came in one message, all at once."""
-        return {
-            "replies": Replies(
-                await asyncio.gather(
-                    *(answer(method, methods[method], {"shard": shard, **more}) for method, shard, more in calls)
-                )
-            )
-        }
+        asked = ((method, methods[method], {**more, "shard": shard}) for method, shard, more in calls)
+        return {"replies": Replies(await asyncio.gather(*(answer(*call, "provider") for call in asked)))}
 
     async def ask(self, shard: int, messages: Sequence[Any]) -> list[Any] | None:
         """Carry out messages of one shard in order."""
@@ -395,7 +396,8 @@ class ShardHost:
     async def refer(self, shard: int, message: Any, near: bool = False, local: bool = False) -> dict[str, Any] | None:
         """Reserve tensors of one owner, and hand them out: once they are reserved, nothing deletes them."""
         decoded = message_from_wire(message)
-        assert isinstance(decoded, Refer)
+        if not isinstance(decoded, Refer):
+            raise CorruptRecord(f"a message 'refer' carries a {type(decoded).__name__}")
 
         async def work(served: ServedShard) -> dict[str, Any]:
             (reply,) = await served.ask([decoded])
@@ -435,7 +437,7 @@ class ShardHost:
         """Take in some of the tensors of a put that is to come."""
 
         async def work(served: ServedShard) -> bool:
-            await served.landings.land(ModelId(model), Tick.parse(attempt), specs_from_wire(specs), parts, frames)
+            await self.landings.land(shard, ModelId(model), Tick.parse(attempt), specs_from_wire(specs), parts, frames)
             return True
 
         return await self._with(shard, work)  # type: ignore[no-any-return]
@@ -457,7 +459,8 @@ class ShardHost:
     ) -> dict[str, Any] | None:
         """Store, stage and publish; ``unseen`` in the answer says that the tensors aren't there."""
         decoded = message_from_wire(message)
-        assert isinstance(decoded, Put)
+        if not isinstance(decoded, Put):
+            raise CorruptRecord(f"a message 'put' carries a {type(decoded).__name__}")
 
         async def work(served: ServedShard) -> dict[str, Any]:
             try:

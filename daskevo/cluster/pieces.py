@@ -87,6 +87,11 @@ def frames(parts: Iterable[Part], piece: Callable[[Part], Memory]) -> list[Memor
     return found
 
 
+def nbytes_of(frame: Any) -> int:
+    """Return the size of some bytes of a message, whatever they came as."""
+    return memoryview(frame).nbytes
+
+
 class Landing:
     """Memory for tensors that arrive in parts, in any order, each part once or more.
 
@@ -138,6 +143,11 @@ class Landing:
                 start, buffer = start + length, buffer[length:]
         with self._lock:
             self._landed.update(found)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors, landed or not."""
+        return sum(memory.nbytes for memory in self._memory.values())
 
     @property
     def is_complete(self) -> bool:

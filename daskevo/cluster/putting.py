@@ -176,6 +176,5 @@ async def _abort(
         ) from cause
     raise PutFailed(
         f"put of {model_id!r} failed ({found}): nothing is visible and nothing leaks. Put it again",
-        model_id=model_id,
-        reason=found,
+        **{**(cause.facts if isinstance(cause, DaskevoError) else {}), "model_id": model_id, "reason": found},
     ) from cause

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from daskevo.cluster.handing import Landings
-from daskevo.cluster.pieces import Landing
+from daskevo.cluster.pieces import Landing, nbytes_of
 from daskevo.errors import CorruptRecord, NotDeployed, RepositoryError, ShardFenced
 from daskevo.graph import ArchitectureGraph
 from daskevo.ownership.messages import (
@@ -79,6 +79,8 @@ class ServedShard:
         Called with the shard and what each applied record asks for beyond files and tensors.
     read_only_files:
         The folder of a shard that is looked at, not owned: nothing is changed.
+    landings:
+        What writers are sending to this provider.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class ServedShard:
         tensors: Tensors,
         on_effects: Callable[[ServedShard, Effects], None],
         read_only_files: ShardFolder | None = None,
+        landings: Landings | None = None,
     ) -> None:
         self.shard = shard
         self.folder = folder
@@ -95,7 +98,7 @@ class ServedShard:
         self._read_only = read_only_files is not None
         self.tensors = tensors
         self._on_effects = on_effects
-        self.landings = Landings()
+        self.landings = landings or Landings()
         self._lock = asyncio.Lock()
 
     @property
@@ -132,7 +135,7 @@ class ServedShard:
                     await asyncio.to_thread(self.folder.append, (), flush=decision.flush)
             effects = [self.shard.apply(record) for record in decision.records]
         if isinstance(message, Abort):
-            self.landings.forget(message.model, message.attempt)
+            self.landings.forget(self.number, message.model, message.attempt)
         for effect in effects:
             await self.carry_out(effect)
         return decision.reply
@@ -227,7 +230,7 @@ class ServedShard:
             reply = await self._carry_out(message)
             named = not isinstance(reply, Refused)
         finally:
-            self.landings.forget(record.model_id, record.attempt)
+            self.landings.forget(self.number, record.model_id, record.attempt)
             await self._forget_unnamed(record.model_id, record.attempt, record.own, named)
         return reply
 
@@ -244,8 +247,11 @@ class ServedShard:
             arrays = brought.arrays
             _check_named(record, {number: (TensorSpec.of(array), digests[number]) for number, array in arrays.items()})
         elif brought.frames is not None:
-            landing = self.landings.of(model_id, attempt)
+            landing = self.landings.of(self.number, model_id, attempt)
             if landing is None:
+                # Before memory is made for what the record says: it has come, in this one message, or never will.
+                if sum(map(nbytes_of, brought.frames)) < record.own_bytes:
+                    raise Unseen(f"not all tensors of {model_id!r} have arrived")
                 landing = Landing({number: spec for number, (spec, _) in named.items()})
             _check_named(record, {number: (spec, digests.get(number, "")) for number, spec in landing.specs.items()})
             landing.land(brought.parts, brought.frames)
@@ -294,6 +300,7 @@ class ServedShard:
 
     def close(self) -> None:
         """Stop owning the shard; the next owner opens it as if this one had died."""
+        self.landings.forget_shard(self.number)
         for (model_id, attempt), mask in self.shard.state.references.alive.items():
             self.tensors.free(model_id, attempt, numbers_in(mask))
         if self.folder is not None:

@@ -22,6 +22,7 @@ from distributed.core import send_recv
 from distributed.protocol import to_serialize
 
 from daskevo import errors
+from daskevo.cluster.arguments import check_arguments
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +107,7 @@ def operation(role: str, key: str, method: str) -> str:
 def serve(handlers: dict[str, Handler], role: str, key: str, methods: Mapping[str, Handler]) -> None:
     """Add `methods` to a Dask server's handlers; typed errors travel as values, others are logged and named."""
     for method, function in methods.items():
-        handlers[operation(role, key, method)] = _answering(method, function)
+        handlers[operation(role, key, method)] = _answering(role, method, function)
 
 
 def withdraw(handlers: dict[str, Handler], role: str, key: str) -> None:
@@ -124,9 +125,9 @@ def _withdrawn(**arguments: Any) -> None:
     return None
 
 
-def _answering(method: str, function: Handler) -> Handler:
+def _answering(role: str, method: str, function: Handler) -> Handler:
     async def handler(**arguments: Any) -> dict[str, Any]:
-        reply = await answer(method, function, arguments)
+        reply = await answer(method, function, arguments, role)
         value = reply.get("value")
         return {"value": _shippable(value)} if isinstance(value, dict) else reply
 
@@ -134,9 +135,19 @@ def _answering(method: str, function: Handler) -> Handler:
     return handler
 
 
-async def answer(method: str, function: Handler, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a method and wrap what it returns or raises into a reply that msgpack can carry."""
+async def answer(
+    method: str, function: Handler, arguments: Mapping[str, Any], role: str | None = None
+) -> dict[str, Any]:
+    """Run a method and wrap what it returns or raises into a reply that msgpack can carry.
+
+    Parameters
+    ----------
+    role:
+        Whose method it is, of ``provider`` and ``coordinator``, if the arguments came in a message: they are checked.
+    """
     try:
+        if role is not None:
+            check_arguments(role, method, arguments)
         value = function(**arguments)
         if inspect.isawaitable(value):
             value = await value

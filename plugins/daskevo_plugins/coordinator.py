@@ -25,6 +25,7 @@ from daskevo.cluster.transport import PoolTransport, serve, withdraw
 from daskevo.errors import (
     ClusterError,
     DaskevoError,
+    InvalidInput,
     NoProvider,
     RepositoryError,
     RepositoryTaken,
@@ -366,6 +367,8 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
 
     def fenced(self, shard: int, provider: str, epoch: int, reason: str) -> bool:
         """A provider found that its shard has another owner: have it opened again if it is ours to give."""
+        if shard >= self._core.shards:
+            raise InvalidInput(f"shard {shard} can't be fenced: this repository has {self._core.shards}")
         self._core.not_served(shard, provider)
         self._assigner.changed()
         self._spawn(self._after_fence())

@@ -120,7 +120,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
             manager = self._worker.memory_manager
             budget = self.settings.memory_bytes(manager.memory_limit, manager.memory_pause_fraction)
             tensors = self._tensors(root, budget)
-            self.host = ShardHost(str(self._worker.name), root, tensors, self.session)
+            self.host = ShardHost(str(self._worker.name), root, tensors, self.session, budget)
             serve(self._worker.handlers, "provider", self.settings.key, self.host.methods())
             self.host.start()
         await self.transport.coordinator(

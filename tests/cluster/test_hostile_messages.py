@@ -1,0 +1,284 @@
+"""Messages that nobody of ours would send: one named error each, nothing changed, no memory for what they claim."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from daskevo.cluster import handing
+from daskevo.cluster.arguments import ARGUMENTS, COORDINATOR, PROVIDER
+from daskevo.cluster.handing import Landings
+from daskevo.cluster.transport import Frames
+from daskevo.errors import CorruptRecord, InvalidInput, ProviderFull, PutFailed
+from daskevo.ownership.messages import Put, Refer
+from daskevo.ownership.owner_map import OwnerMap
+from daskevo.types import ModelId, TensorSpec, Tick
+from tests.cluster.helpers import chain, coordinator_of, evo_cluster, make, open_here, plugin_of, put_reserved, reserve
+
+GRAPH = chain(8, 6, 3)
+NAMES = {
+    "path upwards": "../x",
+    "absolute path": "/etc/passwd",
+    "drive": "C:\\x",
+    "escaped dots": "%2e%2e",
+    "escaped slash": "a%2fb",
+    "zero": "a\0b",
+    "line": "a\nb",
+    "too long": "a" * 300,
+    "empty": "",
+    "dots": "..",
+    "hidden": ".a",
+    "blank": "a b",
+    "cyrillic": "m\u043edel",
+    "full-width": "\uff41\uff42",
+    "combining": "a\u0301",
+    "right to left": "a\u202eb",
+    "lone surrogate": "a\udc80",
+    "number": 7,
+    "bytes": b"first",
+    "list": ["first"],
+}
+"""Ids that are none: what they are -> one."""
+ODD: dict[str, Any] = {
+    "None": None,
+    "text": "x",
+    "negative": -1,
+    "huge": 2**64 - 1,
+    "float": 0.5,
+    "NaN": float("nan"),
+    "list": [1],
+    "deep": [[[[[]]]]],
+    "mapping": {"a": 1},
+    "bytes": b"\x80" * 9,
+    "true": True,
+}
+"""Values of the wrong kind, for any argument."""
+
+
+def good_arguments(record: Any) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return arguments of every method that takes some, as our own processes send them."""
+    refer = Refer(ModelId("first"), None, Tick(1, 1), frozenset({0}))
+    put = Put(record, {"user:x": Tick(1, 1)})
+    return {
+        "provider": {
+            "check": {"versions": {"daskevo": "0"}},
+            "open_shards": {"shards": [0], "generation": 0, "floors": [[0, [1, 1]]], "patience_s": 1.0},
+            "close_shards": {"shards": [99]},
+            "together": {"calls": [["ask", 99, {"messages": []}]]},
+            "ask": {"shard": 99, "messages": []},
+            "refer": {"shard": 99, "message": refer.to_wire(), "near": False},
+            "read": {"shard": 99, "model": "first", "attempt": [1, 1], "parts": [[0, 0, 4]]},
+            "land": {
+                "shard": 99,
+                "model": "first",
+                "attempt": [1, 1],
+                "specs": [[0, [1], "float32"]],
+                "parts": [[0, 0, 4]],
+                "frames": [b"1234"],
+            },
+            "put": {"shard": 99, "message": put.to_wire(), "parts": [[0, 0, 4]], "frames": [b"1234"]},
+            "match": {"scope": "test", "questions": [], "records": False, "status": [99, "first"]},
+            "drop_attempts": {"attempts": [["none", [0, 0]]]},
+            "models": {"scope": "test"},
+        },
+        "coordinator": {
+            "hello": {"versions": {"daskevo": "0"}},
+            "join": {"name": "n", "address": "tcp://127.0.0.1:9"},
+            "assign": {"patience_s": 1.0},
+            "begin": {"holder": {"kind": "ClientHolder", "client_id": "x"}, "model": "m", "key": "k"},
+            "end": {"attempts": [], "settled": True},
+            "over": {"attempts": []},
+            "fenced": {"shard": 99, "provider": "p", "epoch": 1, "reason": "r"},
+            "scope": {"scope": "test", "objective": None},
+        },
+    }
+
+
+def arrived(value: Any) -> Any:
+    """Return a value as a message carries it: without lists."""
+    return tuple(map(arrived, value)) if isinstance(value, list) else value
+
+
+def is_allowed(role: str, method: str, name: str, value: Any) -> bool:
+    known = ARGUMENTS[role][method]
+    try:
+        (known.needed.get(name) or known.more[name])(arrived(value))
+    except (CorruptRecord, InvalidInput):
+        return False
+    return True
+
+
+def everything(provider: Any, folder: Any) -> tuple[Any, ...]:
+    """What must not change: the shards' states, the files, the index."""
+    host = plugin_of(provider).host
+    heads = {number: [record.to_json() for record in served.shard.head()] for number, served in host.shards.items()}
+    files = {str(path): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+    return heads, files, sorted(host.index_bytes), host.landings.memory_bytes
+
+
+@evo_cluster()
+async def test_every_method_names_what_is_wrong_and_changes_nothing(
+    c: Any, s: Any, a: Any, t: Any, tmp_path: Any
+) -> None:
+    repository = await open_here(c, tmp_path / "root")
+    record = (await make(repository, GRAPH, "first")).record
+    good = good_arguments(record)
+    transport = repository.connection.session.transport
+    before, generation = everything(a, tmp_path), coordinator_of(s)._core.generation
+
+    async def call(role: str, method: str, arguments: dict[str, Any]) -> Any:
+        if role == "coordinator":
+            return await transport.coordinator(method, timeout_s=20, **arguments)
+        return await transport.provider(a.address, method, timeout_s=20, **arguments)
+
+    for role, methods in ARGUMENTS.items():
+        # A method without a row of its own would be called with anything.
+        served = coordinator_of(s)._methods() if role == "coordinator" else plugin_of(a).host.methods()
+        assert methods.keys() >= served.keys()
+        for method, known in methods.items():
+            arguments = good[role].get(method, {})
+            assert arguments.keys() == known.needed.keys() | known.more.keys(), method
+            tried: list[dict[str, Any]] = [{**arguments, "foreign": 1}, {**arguments, "local": True}]
+            tried += [{name: arguments[name] for name in arguments if name != gone} for gone in known.needed]
+            for name in arguments:
+                tried += [{**arguments, name: odd} for odd in ODD.values() if not is_allowed(role, method, name, odd)]
+            for name in arguments.keys() & {"model", "scope"}:
+                tried += [{**arguments, name: hostile} for hostile in NAMES.values() if hostile != "a\udc80"]
+            for hostile in tried:
+                with pytest.raises(CorruptRecord, match=f"'{method}'"):
+                    await call(role, method, hostile)
+    # What is well-formed and still can't be.
+    for role, method, change in (
+        ("coordinator", "fenced", {}),
+        ("coordinator", "scope", {"objective": "biggest score"}),
+        ("coordinator", "begin", {"holder": {"kind": "Nobody"}}),
+        ("provider", "ask", {"messages": [{"kind": "Nothing"}]}),
+        ("provider", "refer", {"message": Put(record, {"user:x": Tick(1, 1)}).to_wire()}),
+        ("provider", "put", {"message": Refer(ModelId("first"), None, Tick(1, 1), frozenset({0})).to_wire()}),
+        ("provider", "match", {"questions": [[b"123", None, [], None]]}),
+        ("provider", "match", {"questions": [[b"1" * 16, ["x"], [], None]]}),
+        ("provider", "match", {"questions": [[b"1" * 16, None, [], b"\xff" * 8]]}),
+        ("provider", "match", {"questions": [[b"1" * 32, None, [], None]]}),
+    ):
+        with pytest.raises((CorruptRecord, InvalidInput)):
+            await call(role, method, {**good[role][method], **change})
+    assert everything(a, tmp_path) == before
+    assert coordinator_of(s)._core.generation == generation
+    assert (await repository.verify()).clean
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_no_id_becomes_a_path(kind: str, tmp_path: Any) -> None:
+    for method in (PROVIDER["land"], PROVIDER["read"]):
+        with pytest.raises((CorruptRecord, InvalidInput)):
+            method.needed["model"](NAMES[kind])
+    with pytest.raises((CorruptRecord, InvalidInput)):
+        COORDINATOR["begin"].needed["model"](NAMES[kind])
+
+
+@evo_cluster()
+async def test_ids_that_differ_in_case_only_are_two_models(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
+    repository = await open_here(c, tmp_path / "root")
+    for seed, name in enumerate(("model", "Model", "MODEL")):
+        await put_reserved(repository, GRAPH, await reserve(repository, GRAPH, name, ancestor=False), seed=seed)
+    files = [path.name for path in (tmp_path / "root").rglob("*.seg")]
+    assert len({name.lower() for name in files}) == len(files) == 3
+    found = [(await repository.read(name))[1, 0] for name in ("model", "Model", "MODEL")]
+    assert not (found[0] == found[1]).all()
+    assert not (found[1] == found[2]).all()
+
+
+@evo_cluster()
+async def test_nothing_is_allocated_for_what_a_message_claims(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
+    repository = await open_here(c, tmp_path / "root")
+    record = (await make(repository, GRAPH, "first")).record
+    transport = repository.connection.session.transport
+    shard = await repository.connection.session.directory.shard_of(ModelId("second"))
+    before = everything(a, tmp_path)
+    claims: list[Any] = [
+        [[0, [2**40], "uint8"]],
+        [[0, [2**61], "uint8"]],
+        [[n, [2**20], "float64"] for n in range(2000)],
+    ]
+    claims += [[[0, [2**62], "uint8"]], [[-1, [1], "uint8"]], [[2**40, [1], "uint8"]], [[0, [1], "object"]]]
+    claims += [[[0, 5, "uint8"]], [[0, [1.5], "uint8"]], [0], [[0]], [[0, [[]], "uint8"]]]
+    tracemalloc.start()
+    try:
+        for specs in claims:
+            message = {"shard": shard, "model": "second", "attempt": [1, 1], "parts": [], "frames": Frames()}
+            with pytest.raises((CorruptRecord, ProviderFull)):
+                await transport.provider(a.address, "land", timeout_s=20, specs=specs, **message)
+        # A put in one message that says it brings what it doesn't.
+        big, name = chain(1 << 28, 6, 3), ModelId("second")
+        entries = OwnerMap.of(entry._replace(owner=name) for entry in record.owner_map.entries)
+        own = {number: key.spec for number, key in enumerate(big.tensors)}
+        claimed = replace(record, model_id=name, graph=big.text, own=own, owner_map=entries)
+        wire = Put(claimed, {"user:x": Tick(1, 1)}).to_wire()
+        sent = {"shard": shard, "message": wire, "parts": [], "frames": Frames([np.zeros(1, np.uint8)])}
+        assert "not all" in (await transport.provider(a.address, "put", timeout_s=20, **sent))["unseen"]
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+    assert everything(a, tmp_path) == before
+    assert (await repository.verify()).clean
+
+
+@evo_cluster()
+async def test_a_put_larger_than_a_provider_takes_in_fails_by_name(
+    c: Any, s: Any, a: Any, t: Any, monkeypatch: Any
+) -> None:
+    from daskevo.cluster import pieces
+
+    monkeypatch.setattr(pieces, "MESSAGE_BYTES", 64)
+    repository = await open_here(c, None)
+    host = plugin_of(a).host
+    host.landings.limit_bytes = 200
+    with pytest.raises(PutFailed, match="memory") as caught:
+        await make(repository, GRAPH, "first", keep=False)
+    assert caught.value.limit_bytes == 200
+    assert caught.value.needed_bytes > 200
+    assert caught.value.model_id == "first"
+    assert host.landings.memory_bytes == 0
+    host.landings.limit_bytes = 1 << 20
+    await make(repository, GRAPH, "second")
+    assert host.landings.memory_bytes == 0
+    assert (await repository.verify()).clean
+
+
+def test_writers_wait_for_room_that_others_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handing, "LEAST_ROOM_BYTES", 0)
+    spec = {0: TensorSpec((60,), "uint8")}
+    one, other = (0, ModelId("one"), Tick(1, 1)), (0, ModelId("other"), Tick(1, 2))
+
+    async def land(landings: Landings, key: Any) -> None:
+        await landings.land(*key, spec, [[0, 0, 60]], [bytes(60)])
+
+    async def run() -> None:
+        landings = Landings(100)
+        await land(landings, one)
+        waiting = asyncio.ensure_future(land(landings, other))
+        await asyncio.sleep(0.02)
+        assert not waiting.done()
+        await land(landings, one)  # who is at it already waits for nothing
+        landings.forget(*one)
+        await waiting
+        assert landings.memory_bytes == 60
+        landings.forget_shard(0)
+        assert landings.memory_bytes == 0
+        # Nobody gives room back: the writer is told.
+        await land(landings, one)
+        monkeypatch.setattr(handing, "ROOM_S", 0.05)
+        with pytest.raises(ProviderFull, match="'other'") as caught:
+            await land(landings, other)
+        assert (caught.value.needed_bytes, caught.value.free_bytes, caught.value.limit_bytes) == (60, 40, 100)
+        # Who has sent nothing for long has died.
+        monkeypatch.setattr(handing, "FORGOTTEN_AFTER_S", 0.0)
+        await land(landings, other)
+        assert landings.of(*one) is None
+
+    asyncio.run(run())
