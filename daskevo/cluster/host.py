@@ -20,20 +20,10 @@ from daskevo.cluster.handing import LEAST_ROOM_BYTES, Landings, hand_out, hand_o
 from daskevo.cluster.matching import Question, match_to_wire
 from daskevo.cluster.neighbours import sight_to_wire
 from daskevo.cluster.overview import OVERVIEW
-from daskevo.cluster.serving import (
-    Brought,
-    ServedShard,
-    Summary,
-    Unseen,
-    open_shard,
-    published,
-    summary_of,
-    summary_of_graph,
-)
+from daskevo.cluster.serving import Brought, ServedShard, Summary, Unseen, open_shard, published, summary_of
 from daskevo.cluster.session import Session
 from daskevo.cluster.transport import Handler, Replies, answer
 from daskevo.errors import ClusterError, CorruptRecord, DaskevoError, ModelLost, RepositoryError, ShardFenced
-from daskevo.graph import ArchitectureGraph
 from daskevo.ownership.messages import Drop, DropAttempt, FinishRetirement, Put, Refer, Status, message_from_wire
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.replies import Reserved
@@ -103,7 +93,6 @@ class ShardHost:
             "read": self.read,
             "sight": self.sight,
             "land": self.land,
-            "foretold": self.foretold,
             "put": self.put,
             "match": self.match,
             "drop_attempts": self.drop_attempts,
@@ -442,13 +431,6 @@ class ShardHost:
 
         return await self._with(shard, work)  # type: ignore[no-any-return]
 
-    async def foretold(self, shard: int, graph: str) -> bool:
-        """Read the architecture of a model that trains, so that its put finds it read; the last of them are kept."""
-        # What can't be read is refused when it is put.
-        with contextlib.suppress(CorruptRecord):
-            await asyncio.to_thread(lambda: summary_of_graph(ArchitectureGraph.of_text(graph)))
-        return True
-
     async def put(
         self,
         shard: int,
@@ -486,7 +468,6 @@ class ShardHost:
         if status is not None and status[0] in self.shards:
             # Its check of the epoch waits for the disk, and nothing here for it.
             standing = asyncio.ensure_future(self.ask(status[0], [Status(ModelId(status[1])).to_wire()]))
-            await asyncio.sleep(0)  # it goes on to the disk before the index is asked
         # The first queries may come while the index is still compiled, which takes seconds.
         if len(questions) >= THREADED_QUESTIONS or not self.index.is_warm:
             found = await asyncio.to_thread(self.best_many, scope, questions)

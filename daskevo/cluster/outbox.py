@@ -1,23 +1,19 @@
 """Messages that nobody waits for: after a put, the drops of what the model does not use, and the end of its attempt.
 
-Before it, while the model trains, its home is told the architecture: read then, it needn't be when the model is put.
-
-Drops and ends leave at once, those that came meanwhile together. What is lost with the process, or not heard, the
-holder's end and the audit take care of (protocol.md: narrow, end).
+They leave at once, those that came meanwhile together. What is lost with the process, or not heard, the holder's end
+and the audit take care of (protocol.md: narrow, end).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Iterable, Sequence
 
 from daskevo.cluster.directory import Call, Directory
 from daskevo.errors import ClusterError, DaskevoError
-from daskevo.graph import ArchitectureGraph
 from daskevo.ownership.messages import Drop
-from daskevo.types import Attempt, ModelId
+from daskevo.types import Attempt
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +35,6 @@ class Outbox:
         self._drops: list[Drop] = []
         self._ended: list[Attempt] = []
         self._sending: asyncio.Task[None] | None = None
-        self._foretelling: set[asyncio.Task[None]] = set()
 
     def add(self, ended: Attempt, drops: Iterable[Drop] = ()) -> None:
         """Hand over the end of an attempt that needs no settling, and its drops; call it in the event loop."""
@@ -48,16 +43,8 @@ class Outbox:
         if self._sending is None or self._sending.done():
             self._sending = asyncio.get_running_loop().create_task(self._send())
 
-    def foretell(self, model_id: ModelId, graph: ArchitectureGraph) -> None:
-        """Tell a model's home the architecture that it will be put with; call it in the event loop."""
-        task = asyncio.get_running_loop().create_task(self._foretell(model_id, graph))
-        self._foretelling.add(task)
-        task.add_done_callback(self._foretelling.discard)
-
     async def sent(self) -> None:
         """Wait until all that was handed over has been answered, or given up."""
-        if self._foretelling:
-            await asyncio.wait(list(self._foretelling))
         while self._sending is not None and not self._sending.done():
             await asyncio.shield(self._sending)
 
@@ -66,14 +53,6 @@ class Outbox:
             ended, self._ended = self._ended, []
             drops, self._drops = self._drops, []
             await asyncio.gather(give_back(self._directory, drops), end(self._directory, ended, settled=True))
-
-    async def _foretell(self, model_id: ModelId, graph: ArchitectureGraph) -> None:
-        # Nothing depends on it: the put brings the architecture in any case.
-        with contextlib.suppress(DaskevoError):
-            shard = await self._directory.shard_of(model_id)
-            await self._directory.call(
-                shard, "foretold", timeout_s=GIVE_BACK_TIMEOUT_S, patient=False, graph=graph.text
-            )
 
 
 async def give_back(directory: Directory, drops: Sequence[Drop]) -> bool:

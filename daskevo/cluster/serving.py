@@ -18,7 +18,6 @@ import numpy as np
 from daskevo.cluster.handing import Landings
 from daskevo.cluster.pieces import Landing, nbytes_of
 from daskevo.errors import CorruptRecord, NotDeployed, RepositoryError, ShardFenced
-from daskevo.graph import ArchitectureGraph
 from daskevo.ownership.messages import (
     Abort,
     Drop,
@@ -316,11 +315,7 @@ class Summary(NamedTuple):
 
 def summary_of(record: ModelRecord) -> Summary:
     """Read a published model's architecture."""
-    return summary_of_graph(record.architecture)
-
-
-def summary_of_graph(graph: ArchitectureGraph) -> Summary:
-    """Work out, or look up, what a graph keeps once it is worked out."""
+    graph = record.architecture
     return Summary(graph.ids, graph.nbytes)
 
 

@@ -136,9 +136,8 @@ class Inheritance:
         return self
 
     async def _reserve(self, caller: Any) -> Reservation:
-        session = self._connection.session
-        reservation = await reserve_best(
-            session,
+        return await reserve_best(
+            self._connection.session,
             caller,
             self.model_id,
             self.graph,
@@ -148,8 +147,6 @@ class Inheritance:
             ancestor=self._wanted,
             check_id=not self._is_new_id,
         )
-        session.outbox.foretell(self.model_id, self.graph)
-        return reservation
 
     def _apply(self, reservation: Reservation) -> None:
         from daskevo.models import freeze, write_tensors

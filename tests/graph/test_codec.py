@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskevo.errors import CorruptRecord, InvalidInput
-from daskevo.graph import ArchitectureGraph, Edge, LayerRecord, Vertex, validation
+from daskevo.graph import ArchitectureGraph, Edge, LayerRecord, Vertex, architecture, validation
 from daskevo.testing.graphs import GraphBuilder, architecture_graphs
 from daskevo.types import TensorSpec
 
@@ -169,3 +169,18 @@ def test_tensor_numbers_follow_layers_in_order_of_first_call() -> None:
     assert [list(graph.tensor_numbers(layer)) for layer in range(3)] == [[], [0, 1], [2, 3]]
     assert graph.parameters == 58
     assert graph.nbytes == 232
+
+
+def test_the_last_graphs_are_kept_and_no_more() -> None:
+    def chain(width: int) -> ArchitectureGraph:
+        builder = GraphBuilder()
+        return builder.graph(builder.dense(builder.input(4), width))
+
+    architecture._last.clear()
+    graphs = [chain(number + 1) for number in range(architecture._KEPT + 1)]
+    texts = [graph.text for graph in graphs]
+    assert len(architecture._last) == architecture._KEPT
+    assert ArchitectureGraph.of_text(texts[-1]) is graphs[-1]
+    again = ArchitectureGraph.of_text(texts[0])
+    assert again is not graphs[0]
+    assert again == graphs[0]
