@@ -61,9 +61,7 @@ async def send_put(session: Session, message: Put, payload: Payload, timeout_s: 
     raise ClusterError(f"home of {message.record.model_id!r} did not get its tensors: {reason}")
 
 
-async def _bring(
-    session: Session, address: str, shard: int, payload: Payload, timeout_s: float
-) -> Mapping[str, Any]:
+async def _bring(session: Session, address: str, shard: int, payload: Payload, timeout_s: float) -> Mapping[str, Any]:
     """Send all but the last message of a put's tensors; return what the put itself carries.
 
     Raises

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from daskevo.errors import InvalidInput, VersionMismatch
 from daskevo.store.files import Durability
+from daskevo.store.root import MAX_SHARDS
 
 PROVIDER_MEMORY_SHARE = 0.3
 """Share of a worker's memory limit that tensors may take unless `memory` says otherwise."""
@@ -115,8 +116,10 @@ def check_settings(shards: Any, durability: Any, memory: Any) -> None:
     InvalidInput
         If one of them can't be.
     """
-    if type(shards) is not int or not 1 <= shards <= 65536:
-        raise InvalidInput(f"shards={shards!r} was asked for: use a whole number from 1 to 65536", shards=str(shards))
+    if type(shards) is not int or not 1 <= shards <= MAX_SHARDS:
+        raise InvalidInput(
+            f"shards={shards!r} was asked for: use a whole number from 1 to {MAX_SHARDS}", shards=str(shards)
+        )
     if durability not in ("volatile", "written", "synced"):
         raise InvalidInput(
             f"durability={durability!r} was asked for: use 'written' (survives any process), 'synced' "

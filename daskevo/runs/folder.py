@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from daskevo.errors import RunFolderUnusable, RunMismatch
+from daskevo.store.files import replace_file
 from daskevo.types import JSON
 
 FORMAT = "daskevo run"
@@ -107,12 +108,8 @@ def read_info(folder: Path) -> RunInfo | None:
 
 def write_info(folder: Path, info: RunInfo) -> None:
     """Write `run.json` in one step, so that it is there in full or not at all."""
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".run-", suffix=".json")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        json.dump(info.to_json(), file, indent=1, allow_nan=False)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, folder / "run.json")
+    data = json.dumps(info.to_json(), indent=1, allow_nan=False).encode()
+    replace_file(folder / "run.json", data, sync=True)
 
 
 def prepare_folder(folder: Path) -> None:

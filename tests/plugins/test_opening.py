@@ -211,6 +211,7 @@ async def test_a_cluster_without_the_plugins(c: Any, s: Any, a: Any, t: Any) -> 
         ({"scope": "x" * 10_000}, InvalidName),
         ({"shards": 0}, InvalidInput),
         ({"shards": True}, InvalidInput),
+        ({"shards": 4097}, InvalidInput),
         ({"durability": "maybe"}, InvalidInput),
         ({"memory": -1}, InvalidInput),
         ({"timeout_s": 0}, InvalidInput),
