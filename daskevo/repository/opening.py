@@ -33,7 +33,8 @@ def open_repository(
     ----------
     root:
         Its folder, on a file system that the scheduler and all workers see. None: in the providers' memory, spilling to
-        their scratch folders, gone with them.
+        their scratch folders, gone with them; tensors travel in messages. Large models on one host are faster in a
+        folder of its memory (``/dev/shm/...``), which is yours to delete and has no budget.
     scope:
         Models whose data and task are the same, so that they are matched and their qualities compare.
     client:
