@@ -186,7 +186,6 @@ PROVIDER: Mapping[str, Arguments] = {
             "frames": _frames,
         }
     ),
-    "foretold": Arguments({"shard": count, "graph": text}),
     "put": Arguments({"shard": count, "message": _mapping}, {"parts": _parts, "frames": _or_none(_frames)}),
     "match": Arguments(
         {"scope": _scope, "questions": _list_of(_question)},

@@ -81,7 +81,6 @@ def good_arguments(record: Any) -> dict[str, dict[str, dict[str, Any]]]:
                 "parts": [[0, 0, 4]],
                 "frames": [b"1234"],
             },
-            "foretold": {"shard": 99, "graph": "{}"},
             "put": {"shard": 99, "message": put.to_wire(), "parts": [[0, 0, 4]], "frames": [b"1234"]},
             "match": {"scope": "test", "questions": [], "records": False, "status": [99, "first"]},
             "drop_attempts": {"attempts": [["none", [0, 0]]]},
