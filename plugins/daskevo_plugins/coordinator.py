@@ -7,18 +7,16 @@ which provider serves which shard. Nothing of models lives here: a restart begin
 from __future__ import annotations
 
 import asyncio
-import getpass
 import logging
 import os
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from distributed import SchedulerPlugin
 from distributed.core import Status
 
 from daskevo.cluster.directory import CALL_TIMEOUT_S, Directory
-from daskevo.cluster.lease_holders import identity_at
 from daskevo.cluster.queries import TASK_PREFIX
 from daskevo.cluster.settings import Settings, check_versions
 from daskevo.cluster.transport import PoolTransport, serve, withdraw
@@ -29,16 +27,17 @@ from daskevo.errors import (
     NoProvider,
     RepositoryError,
     RepositoryTaken,
-    ScopeMismatch,
 )
 from daskevo.ownership.coordinator import Coordinator
 from daskevo.ownership.holders import ClientHolder, Holder, holder_from_wire
 from daskevo.ownership.table import ShardTable
-from daskevo.store.lease import Holder as LeaseHolder
-from daskevo.store.lease import Lease, take_lease
+from daskevo.store.lease import Lease
 from daskevo.store.root import Root
-from daskevo.types import JSON, ModelId, Objective, Tick, check_name
+from daskevo.types import JSON, ModelId, Tick
 from daskevo_plugins.assigning import Assigner
+from daskevo_plugins.background import Background
+from daskevo_plugins.leasing import lease_root
+from daskevo_plugins.scopes import Scopes
 from daskevo_plugins.settling import Settler
 
 logger = logging.getLogger(__name__)
@@ -77,11 +76,11 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._scheduler = scheduler
         self._ready = asyncio.Event()
         self._failure: DaskevoError | None = None
-        self._background: set[asyncio.Task[None]] = set()
+        self._background = Background()
         self._closed = False
         self._lease: Lease | None = None
         self._root: Root | None = None
-        self._scopes: dict[str, str | None] = {}
+        self._scopes = Scopes(None)
         self._addresses: dict[str, str] = {}
         # Of tasks that have begun attempts: a scheduler makes thousands of transitions a second, most of other tasks.
         self._keys: set[Any] = set()
@@ -96,7 +95,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             self._directory = Directory(self._transport, self._current_table)
             self._settler = Settler(self._core, self._directory)
             self._assigner = Assigner(self._core, self._transport, self._settler.wake, self._is_leaving)
-            self._spawn(self._settler.run())
+            self._background.spawn(self._settler.run())
         finally:
             self._ready.set()
 
@@ -106,40 +105,17 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             # Nothing is read back from memory; the clock only keeps the ticks of two coordinators apart.
             self._core = Coordinator(time.time_ns() // 1_000_000, self.settings.shards, durable=False)
             return
-        loop = asyncio.get_running_loop()
-
-        def ask(holder: LeaseHolder) -> str | None:
-            return asyncio.run_coroutine_threadsafe(self._identity(holder), loop).result()
-
-        mine = LeaseHolder(self._scheduler.id, self._scheduler.address, _job())
-
-        def take() -> Lease:
-            root = Root.create(
-                self.settings.root or "", shards=self.settings.shards, durability=self.settings.durability
-            )
-            return take_lease(root, mine, ask)
-
-        lease = await asyncio.to_thread(take)
-        if lease.joined:
-            raise RepositoryTaken(
-                f"{self.settings.root} is open in this cluster already under another path: use that path",
-                root=self.settings.root,
-                job=lease.holder.job,
-                address=lease.holder.address,
-            )
+        lease = await lease_root(self.settings, self._scheduler, self._is_served_by_another)
         self._lease, self._root = lease, lease.root
-        self._scopes = await asyncio.to_thread(lease.root.scopes)
+        self._scopes = Scopes(lease.root)
+        await self._scopes.read()
         self._core = Coordinator(lease.generation, lease.root.shards, durable=True)
 
-    async def _identity(self, holder: LeaseHolder) -> str | None:
-        """Ask a lease's address which scheduler it is; None if nobody answers there."""
-        if holder.scheduler_id == self._scheduler.id:
-            serving = any(
-                isinstance(other, CoordinatorPlugin) and other is not self and other.serves(self.settings.root or "")
-                for other in self._scheduler.plugins.values()
-            )
-            return holder.scheduler_id if serving else None
-        return await identity_at(holder, self._scheduler.rpc)
+    def _is_served_by_another(self) -> bool:
+        return any(
+            isinstance(other, CoordinatorPlugin) and other is not self and other.serves(self.settings.root or "")
+            for other in self._scheduler.plugins.values()
+        )
 
     def serves(self, root: str) -> bool:
         """Whether this coordinator has that folder open."""
@@ -148,11 +124,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     async def before_close(self) -> None:
         """Give the lease back: the next job need not ask an address where nobody answers."""
         self._closed = True
-        tasks = list(self._background)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=_CLOSING_S)
+        await self._background.end(_CLOSING_S)
         withdraw(self._scheduler.handlers, "coordinator", self.settings.key)
         if self._lease is not None:
             try:
@@ -160,16 +132,6 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
                 await asyncio.wait_for(asyncio.to_thread(self._lease.release), _CLOSING_S)
             except (RepositoryError, TimeoutError) as error:
                 logger.warning("daskevo: the lease of %s was not given back: %r", self.settings.root, error)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._background.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("daskevo: background work of the coordinator failed", exc_info=error)
 
     # -- hooks: Dask swallows their exceptions, so they are kept small -------------------------------------------------
 
@@ -203,9 +165,9 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             if place.address == worker:
                 self._core.provider_left(name)
                 self._assigner.changed()
-                self._spawn(self._assigner.assign())
+                self._background.spawn(self._assigner.assign())
                 if self.settings.root is None:
-                    self._spawn(self._tell_lost())
+                    self._background.spawn(self._tell_lost())
 
     def remove_client(self, scheduler: Any, client: str) -> None:
         """End a client that left."""
@@ -299,7 +261,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._addresses[name] = address
         self._assigner.changed()
         if self._assigned:
-            self._spawn(self._assigner.assign())
+            self._background.spawn(self._assigner.assign())
         return self._facts()
 
     _assigned = False
@@ -319,7 +281,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
                 workers=sorted(str(worker.name) for worker in self._scheduler.workers.values()),
             )
         self._assigned = True
-        self._spawn(self._assigner.assign())
+        self._background.spawn(self._assigner.assign())
         await self._assigner.wait_until_open(patience_s)
         # All are served or known to be damaged: from now on a shard without a state has lost it.
         if self._root is not None:
@@ -371,7 +333,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             raise InvalidInput(f"shard {shard} can't be fenced: this repository has {self._core.shards}")
         self._core.not_served(shard, provider)
         self._assigner.changed()
-        self._spawn(self._after_fence())
+        self._background.spawn(self._after_fence())
         return True
 
     async def _after_fence(self) -> None:
@@ -390,12 +352,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
 
     async def scope(self, scope: str, objective: str | None) -> str | None:
         """Make a scope known; return its objective."""
-        if self._root is not None:
-            found = await asyncio.to_thread(self._root.declare_scope, scope, objective)
-        else:
-            found = _declare(self._scopes, scope, objective)
-        self._scopes[scope] = found
-        return found
+        return await self._scopes.declare(scope, objective)
 
     def stats(self) -> dict[str, JSON]:
         """Return what the coordinator counts."""
@@ -407,7 +364,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             "providers": {name: place.address for name, place in self._core.providers().items()},
             "unserved_shards": [shard for shard, place in table.places.items() if place is None],
             "lost_shards": sorted(table.lost),
-            "scopes": dict(self._scopes),
+            "scopes": dict(self._scopes.known),
         }
 
     async def _tell_lost(self) -> None:
@@ -417,27 +374,3 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         except ClusterError as error:
             # A provider that is closing itself can't ask what was lost any more.
             logger.info("daskevo: not everyone heard that shards are lost: %s", error)
-
-
-def _declare(scopes: dict[str, str | None], scope: str, objective: str | None) -> str | None:
-    check_name(scope, "scope")
-    wanted = None if objective is None else str(Objective.parse(objective))
-    found = scopes.get(scope)
-    if wanted is not None and found is not None and wanted != found:
-        raise ScopeMismatch(
-            f"scope {scope!r} has the objective {found!r}, {wanted!r} was asked for: use another scope",
-            scope=scope,
-            objective=found,
-            asked=wanted,
-        )
-    return found or wanted
-
-
-def _job() -> str:
-    for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"):
-        if name in os.environ:
-            return f"{name}={os.environ[name]}"
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}"

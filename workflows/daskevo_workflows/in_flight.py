@@ -17,6 +17,7 @@ from daskevo.errors import ClusterError, NoTrainer
 from daskevo.runs import RunRecord, Unit
 from daskevo.search import Failure, FailureKind, Report, Request
 from daskevo_workflows.evaluation import EVENTS, Assignment, evaluate
+from daskevo_workflows.notes import note
 from daskevo_workflows.trainers import Trainer, Trainers
 
 logger = logging.getLogger(__name__)
@@ -180,7 +181,7 @@ class Flights:
         try:
             matches = self.repository.query_futures([graphs[number] for number in match.numbers], client=self.client)
         except ClusterError as error:
-            self._note("no query", f"the batch's query could not be submitted: {error}")
+            note(self.record, "no query", f"the batch's query could not be submitted: {error}")
             self.record.unit_ended(match.key, "lost")
             return None
         matches.add_done_callback(lambda done: self._inbox.put(("matched", match.key)))
@@ -214,7 +215,7 @@ class Flights:
         name, error = what
         self.trainers.has_restarted(name)
         if error is not None:
-            self._note("restart failed", f"{name}: {error}", worker=name)
+            note(self.record, "restart failed", f"{name}: {error}", worker=name)
         yield from ()
 
     def _on_matched(self, key: str) -> Iterator[Landed]:
@@ -286,14 +287,14 @@ class Flights:
         if self.trainers.present[name].provider:
             self._say_kept(name, why)
         elif self.trainers.restart(name):
-            self._note("recycled", f"{name} {why}", worker=name)
+            note(self.record, "recycled", f"{name} {why}", worker=name)
 
     def _say_kept(self, name: str, why: str) -> None:
         """Say once per trainer that it should be restarted and isn't: all others would wait for its shards."""
         self._kept.add(name)
         words = f"{name} {why} is not restarted, because it is a provider too: its memory grows with each evaluation"
         logger.warning("%s; start providers and trainers as workers of their own for long runs", words)
-        self._note("not recycled", words, worker=name)
+        note(self.record, "not recycled", words, worker=name)
 
     def watch(self) -> Iterator[Landed]:
         """Look at limits and trainers, once per tick; yield what is no longer on its way."""
@@ -304,7 +305,7 @@ class Flights:
         before = set(self.trainers.present)
         present = self.trainers.refresh()
         if set(present) != before:
-            self._note("trainers", f"{len(present)} trainers: {', '.join(sorted(present)) or 'none'}")
+            note(self.record, "trainers", f"{len(present)} trainers: {', '.join(sorted(present)) or 'none'}")
         self._mind_trainers(now)
         for flight in [flight for flight in self._flights.values() if not flight.future.done()]:
             there = present.get(flight.place)
@@ -344,7 +345,7 @@ class Flights:
         self._land(flight, "cancelled")
         restarted = self.trainers.restart(flight.place)
         end = f"its trainer {flight.place} " + ("was restarted" if restarted else "has no nanny and goes on with it")
-        self._note("time limit", f"past {limit_s:g} s; {end}", flight.request.number, worker=flight.place)
+        note(self.record, "time limit", f"past {limit_s:g} s; {end}", flight.request.number, worker=flight.place)
         message = f"the evaluation was past its limit of {limit_s:g} s; {end}"
         return Landed(flight.request, failed(flight.request, "time limit", message, flight.place))
 
@@ -368,12 +369,8 @@ class Flights:
     def _withdraw(self, flight: Flight, message: str) -> Landed:
         flight.future.cancel(force=True)
         self._land(flight, "lost")
-        self._note("again", message, flight.request.number, worker=flight.place)
+        note(self.record, "again", message, flight.request.number, worker=flight.place)
         return Landed(flight.request, None)
-
-    def _note(self, kind: str, message: str, number: int | None = None, **facts: Any) -> None:
-        logger.info("%s: %s", kind, message)
-        self.record.event(kind, message, number, **facts)
 
 
 def failed(request: Request, kind: FailureKind, message: str, worker: str | None = None) -> Report:

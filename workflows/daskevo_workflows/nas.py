@@ -14,12 +14,13 @@ from daskevo.errors import InvalidInput
 from daskevo.runs import Book, RunRecord
 from daskevo.search import AgedEvolution, Random, Strategy
 from daskevo.types import JSON, Objective
-from daskevo_workflows.executor import Executor, Settings
+from daskevo_workflows.executor import Executor
 from daskevo_workflows.identity import identity_of
 from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.progress import Progress
 from daskevo_workflows.refining import refine
 from daskevo_workflows.result import Found, Result
+from daskevo_workflows.settings import Settings
 from daskevo_workflows.training import Callbacks
 
 if TYPE_CHECKING:

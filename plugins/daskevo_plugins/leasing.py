@@ -1,0 +1,71 @@
+"""Takes the lease of a root for the scheduler that this process runs: one coordinator per root, in all clusters."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+from collections.abc import Callable
+from typing import Any
+
+from daskevo.cluster.lease_holders import identity_at
+from daskevo.cluster.settings import Settings
+from daskevo.errors import RepositoryTaken
+from daskevo.store.lease import Holder, Lease, take_lease
+from daskevo.store.root import Root
+
+
+async def lease_root(settings: Settings, scheduler: Any, is_served: Callable[[], bool]) -> Lease:
+    """Make or open the root of a repository, and take its lease.
+
+    Parameters
+    ----------
+    settings:
+        With a root.
+    scheduler:
+        Will hold the lease.
+    is_served:
+        Whether another coordinator of this scheduler has the root open.
+
+    Raises
+    ------
+    RepositoryTaken
+        If another scheduler has it, or this one under another path.
+    RootUnusable, CorruptRecord
+    """
+    loop = asyncio.get_running_loop()
+
+    async def identity(holder: Holder) -> str | None:
+        """Ask a lease's address which scheduler it is; None if nobody answers there."""
+        if holder.scheduler_id == scheduler.id:
+            return holder.scheduler_id if is_served() else None
+        return await identity_at(holder, scheduler.rpc)
+
+    def ask(holder: Holder) -> str | None:
+        return asyncio.run_coroutine_threadsafe(identity(holder), loop).result()
+
+    mine = Holder(scheduler.id, scheduler.address, _job())
+
+    def take() -> Lease:
+        root = Root.create(settings.root or "", shards=settings.shards, durability=settings.durability)
+        return take_lease(root, mine, ask)
+
+    lease = await asyncio.to_thread(take)
+    if lease.joined:
+        raise RepositoryTaken(
+            f"{settings.root} is open in this cluster already under another path: use that path",
+            root=settings.root,
+            job=lease.holder.job,
+            address=lease.holder.address,
+        )
+    return lease
+
+
+def _job() -> str:
+    for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"):
+        if name in os.environ:
+            return f"{name}={os.environ[name]}"
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"

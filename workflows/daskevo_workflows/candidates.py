@@ -1,0 +1,148 @@
+"""Candidates on their way to a trainer: asked of the strategy, built for their graphs, shared with equal ones."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from daskevo.errors import CannotFlatten, InvalidInput
+from daskevo.runs import Book, RunRecord, identity, share
+from daskevo.search import Report, Request, Stop, Strategy, View
+from daskevo_workflows.evaluation import in_control_arm, say_error
+from daskevo_workflows.in_flight import failed
+from daskevo_workflows.notes import note
+from daskevo_workflows.problems.protocol import Problem
+from daskevo_workflows.settings import Settings
+
+
+class Candidates:
+    """Requests that are not submitted yet.
+
+    Parameters
+    ----------
+    problem:
+        Builds them.
+    strategy:
+        Asked for them.
+    record, book:
+        Of the run.
+    settings:
+        Which of them inherit.
+    under_way:
+        Returns the requests that are with trainers.
+    report:
+        Takes reports of those that need no trainer: duplicates, and what can't be built.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        strategy: Strategy,
+        record: RunRecord,
+        book: Book,
+        settings: Settings,
+        under_way: Callable[[], Iterable[Request]],
+        report: Callable[[Report], None],
+    ) -> None:
+        self.ready: deque[Request] = deque()
+        """To be submitted, in this order."""
+        self.graphs: dict[int, Any] = {}
+        """Architecture graphs of requests that have no report yet, by number."""
+        self.exhausted: str | None = None
+        """Why the strategy has no more."""
+        self._problem = problem
+        self._space = problem.space()
+        self._strategy = strategy
+        self._record = record
+        self._book = book
+        self._settings = settings
+        self._under_way = under_way
+        self._report = report
+        self._queue: deque[Request] = deque()
+        self._waiting: dict[int, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._queue or self.ready)
+
+    def add(self, request: Request) -> None:
+        """Take in a request that was asked for in an earlier session."""
+        self._queue.append(request)
+
+    def again(self, request: Request) -> None:
+        """Have a request submitted again, before all others."""
+        self.ready.appendleft(request)
+
+    def reported(self, number: int) -> None:
+        """Let go on who waits for the result of a request that has its report now."""
+        self.graphs.pop(number, None)
+        for waiting in [waiting for waiting, original in self._waiting.items() if original == number]:
+            del self._waiting[waiting]
+            self._queue.appendleft(self._book.requests[waiting])
+
+    def prepare(self, wanted: int) -> bool:
+        """Make up to so many more ready; False if there is none to be had just now."""
+        if not self._queue and not self._ask(wanted):
+            return False
+        asked = [self._queue.popleft() for _ in range(min(wanted, len(self._queue)))]
+        self.ready.extend(self._share([request for request in asked if self._identify(request)]))
+        return True
+
+    def _ask(self, wanted: int) -> bool:
+        wanted = min(wanted, self._book.wanted)
+        if wanted < 1 or self.exhausted is not None:
+            return False
+        view = View(wanted, self._book.next_number, self._record.info.label, self._book.asked, len(self._book.pending))
+        answer = self._strategy.ask(view)
+        if isinstance(answer, Stop):
+            self.exhausted = answer.message
+            note(self._record, "exhausted", answer.message)
+            return False
+        if any(request.sequence is not None for request in answer):
+            raise InvalidInput(
+                f"strategy {self._strategy.name!r} asks for hyper-parameters over time (`sequence`): evaluations train "
+                "with those of the problem; leave it None"
+            )
+        requests = [replace(request, transfer=self._transfers(request)) for request in answer[:wanted]]
+        self._record.asked(requests, self._strategy.state())
+        self._book.ask(requests)
+        self._queue.extend(requests)
+        return bool(requests)
+
+    def _transfers(self, request: Request) -> bool:
+        settings = self._settings
+        control = in_control_arm(settings.seed, request.number, settings.control_share)
+        return request.transfer and settings.transfer and not control
+
+    def _identify(self, request: Request) -> bool:
+        """Build the candidate without weights to know its graph; a candidate without one has failed."""
+        if request.number in self.graphs:
+            return True
+        from daskevo.models import flatten, shape_only
+
+        try:
+            with shape_only():
+                graph = flatten(self._problem.build(self._space.values(request.candidate))).graph
+        except CannotFlatten as error:
+            self._report(failed(request, "flatten", str(error)))
+            return False
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the user's build() may raise anything, SystemExit too
+            self._report(failed(request, "build", f"build() raised {say_error(error)}"))
+            return False
+        self.graphs[request.number] = graph
+        self._book.identify(request.number, identity(request, graph.ids))
+        return True
+
+    def _share(self, requests: Sequence[Request]) -> tuple[Request, ...]:
+        """Answer what is known, let wait what is under way; return what is to be evaluated."""
+        under_way = {
+            self._book.identities[request.number]: request.number for request in [*self._under_way(), *self.ready]
+        }
+        sharing = share(requests, self._book.identities, self._book.done, under_way)
+        self._waiting.update(sharing.waiting)
+        for number, original in sharing.known.items():
+            self._report(self._book.duplicate(number, original))
+        return sharing.fresh

@@ -1,0 +1,71 @@
+"""What a run keeps alive in its repository: label changes carried out, and samples of what they add up to."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+
+from daskevo.errors import ClusterError, ModelRetired, SchedulerUnreachable, UnknownModel
+from daskevo.repository import Repository
+from daskevo.runs import RunRecord
+from daskevo_workflows.notes import note
+
+logger = logging.getLogger(__name__)
+
+STORAGE_S = 3.0
+"""Least time between two samples of what the repository holds."""
+
+
+class Holdings:
+    """The repository's side of a run's labels.
+
+    Parameters
+    ----------
+    repository:
+        Where the models are.
+    record:
+        Has the label changes that were decided and not carried out yet, and gets the samples.
+    """
+
+    def __init__(self, repository: Repository, record: RunRecord) -> None:
+        self.storage: Mapping[str, int] = {}
+        """The last sample: stored_bytes, full_copy_bytes, live_models."""
+        self._repository = repository
+        self._record = record
+        self._sampled = 0.0
+
+    def change_labels(self) -> None:
+        """Carry out the label changes in the record, in order: what is given comes before what is taken."""
+        carried_out: list[int] = []
+        for number, change in self._record.label_changes():
+            try:
+                getattr(self._repository, change.action)(change.model_id, change.label)
+            except (ModelRetired, UnknownModel) as error:
+                note(self._record, "label", f"{change.action} {change.label} on {change.model_id}: {error}")
+            except SchedulerUnreachable:
+                raise
+            except ClusterError as error:
+                # Home is being opened elsewhere; the change stays in the record and is tried again with the next.
+                logger.info("label changes are put off: %s", error)
+                break
+            carried_out.append(number)
+        if carried_out:
+            self._record.labels_changed(carried_out)
+
+    def sample(self, *, at_once: bool = False) -> None:
+        now = time.monotonic()
+        if now - self._sampled < STORAGE_S and not at_once:
+            return
+        self._sampled = now
+        try:
+            stats = self._repository.stats()
+        except ClusterError as error:
+            logger.info("what the repository holds can't be asked now: %s", error)
+            return
+        self.storage = {
+            "stored_bytes": int(stats["payload_bytes"]),
+            "full_copy_bytes": int(stats["full_copy_bytes"]),
+            "live_models": int(stats["models"]),
+        }
+        self._record.event("storage", "", **self.storage)

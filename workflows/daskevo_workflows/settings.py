@@ -1,0 +1,23 @@
+"""How a run evaluates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from daskevo_workflows.training import Callbacks
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run evaluates (see :func:`daskevo_workflows.nas.search`)."""
+
+    seed: int = 0
+    transfer: bool = True
+    freeze: Any = "prefix"
+    control_share: float = 0.0
+    time_limit_s: float | None = None
+    evaluation_limit_s: float | None = None
+    recycle_after: int | None = 50
+    callbacks: Callbacks = ()
+    epochs: int | None = None
