@@ -28,6 +28,8 @@ LONGEST_OPEN_TIMEOUT_S = 120.0
 """Twice as long is waited at each further try of a shard, up to this: a large one is opened in the end."""
 AVOID_S = 60.0
 """How long a provider that gave no answer gets no more shards, if there are others."""
+_HEARSAY_S = 0.1
+"""A worker that closes breaks its connections off before the scheduler knows of it, by so much at most."""
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0
 
@@ -174,19 +176,15 @@ class Assigner:
                 patience_s=patience_s,
             )
         except (NoAnswer, DaskevoError) as error:
-            if place.name not in self._avoid:
-                # Who closes at that moment, as all do when a cluster is closed, is nobody's trouble.
-                gone = self.core.providers().get(place.name) != place or self._is_leaving(place.address)
-                level = logging.INFO if gone else logging.WARNING
-                logger.log(
-                    level, "daskevo: provider %s did not open shards %s: %s", place.name, instruction.shards, error
-                )
+            known = place.name in self._avoid
             self._avoid[place.name] = time.monotonic() + AVOID_S
             late = isinstance(error, NoAnswer) and error.late
             for shard in instruction.shards:
                 self._silences[shard] = self._silences.get(shard, 0) + late
                 self.core.not_served(shard, place.name)
             self.changed()
+            if not known:
+                await self._complain(instruction, error)
             return False, False
         self._avoid.pop(place.name, None)
         for shard, _ in answer["opened"]:
@@ -199,6 +197,14 @@ class Assigner:
             self.core.not_served(shard, place.name)
         self.changed()
         return True, all(kind == ShardDamaged.__name__ for _, kind, _ in answer["failed"])
+
+    async def _complain(self, instruction: OpenShards, error: Exception) -> None:
+        """Log that a provider did not open shards; who is closing, as all do when a cluster is, is nobody's trouble."""
+        place = instruction.place
+        await asyncio.sleep(_HEARSAY_S)
+        gone = self.core.providers().get(place.name) != place or self._is_leaving(place.address)
+        level = logging.INFO if gone else logging.WARNING
+        logger.log(level, "daskevo: provider %s did not open shards %s: %s", place.name, instruction.shards, error)
 
     async def _have_closed(self, place: Place, shard: int) -> None:
         """A shard was given to another provider while this one opened it; manners only, the epoch fences it."""
