@@ -115,7 +115,10 @@ def test_the_command_prints_a_table(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "| daskevo's index: mean" in result.stdout
     assert "random 300 | lineage 300" in result.stdout
-    assert "Redis, values iterated" in plot.read_text()
+    drawn = plot.read_text()
+    assert "Redis, values iterated" in drawn
+    assert ">1 ms<" in drawn
+    assert "mathdefault" not in drawn
 
 
 def test_the_command_prints_json_without_redis(monkeypatch: pytest.MonkeyPatch) -> None:

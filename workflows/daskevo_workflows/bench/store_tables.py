@@ -64,7 +64,7 @@ def tables(rows: Sequence[Row], lags: Sequence[float], loop: Shape) -> list[Tabl
 
 def draw(into: Figure, rows: Sequence[Row]) -> None:
     """Draw the bandwidth by share that changed, and of reads, for the first model on each place."""
-    from daskevo_workflows.reports.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION
+    from daskevo_workflows.reports.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION, logarithmic
 
     colours = dict(zip(ORDER, (BLUE, ORANGE, FAINT, GREEN, VERMILION, PURPLE, SKY), strict=True))
     shape = rows[0].shape
@@ -82,7 +82,7 @@ def draw(into: Figure, rows: Sequence[Row]) -> None:
             places_of = [number + width * (index - len(writers) / 2 + 0.5) for number in range(len(cases))]
             axis.bar(places_of, [found.get(case, 0.0) for case in cases], width, color=colours[writer], label=writer)
         axis.set_xticks(range(len(cases)), [case.replace(", ", "\n").replace(" changed", "") for case in cases])
-        axis.set_yscale("log")
+        logarithmic(axis.yaxis)
         axis.set_title(f"{shape.name} on {place}", color=INK)
     axes[0].set_ylabel("GB/s, by the model's size")
     axes[-1].legend(loc="upper right", ncols=2)

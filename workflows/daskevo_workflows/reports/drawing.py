@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
 
 import matplotlib
+from matplotlib.axis import Axis, XAxis
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 # After Okabe and Ito, whose colours stay apart with every common colour blindness; their orange and sky are too pale
 # for lines on white. A test holds contrast and distances.
@@ -67,6 +69,14 @@ RASTER_FROM = 4000
 def settings() -> Any:
     """Return the context in which figures are made and saved, so that a user's own matplotlibrc changes nothing."""
     return matplotlib.rc_context({**matplotlib.rcParamsDefault, **_SETTINGS, "backend": "svg"})
+
+
+def logarithmic(axis: Axis, words: Callable[[float], str] = "{:g}".format) -> None:
+    """Make an axis logarithmic, with plain numbers: matplotlib's own are mathematics, which nobody sets here."""
+    change = axis.axes.set_xscale if isinstance(axis, XAxis) else axis.axes.set_yscale
+    change("log")
+    axis.set_major_formatter(FuncFormatter(lambda value, _: words(value)))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def to_svg(figure: Figure, *, name: str, title: str, description: str) -> str:

@@ -256,7 +256,7 @@ def _rows(rows: Rows) -> list[list[str]]:
 
 
 def _draw(found: Sequence[Measured], drawing: Figure) -> None:
-    from daskevo_workflows.reports.drawing import BLUE, FAINT, GREEN, ORANGE, PURPLE, VERMILION
+    from daskevo_workflows.reports.drawing import BLUE, FAINT, GREEN, ORANGE, PURPLE, VERMILION, logarithmic
 
     bars: dict[str, tuple[Sequence[float | None], str]] = {
         "daskevo's index": ([one.mean_us for one in found], BLUE),
@@ -275,9 +275,9 @@ def _draw(found: Sequence[Measured], drawing: Figure) -> None:
             axes.annotate(_short(value), (value / 1e6, row), (3, 0), textcoords="offset points", va="center", size=8)
     axes.set_yticks(range(len(found)), [f"{one.models:,}\n{one.kind}" for one in found])
     axes.invert_yaxis()
-    axes.set_xscale("log")
+    logarithmic(axes.xaxis, lambda seconds: _short(1e6 * seconds, 1))
     axes.margins(x=0.12)
-    axes.set_xlabel("seconds for one query, mean (logarithmic)")
+    axes.set_xlabel("time of one query, mean (logarithmic)")
     axes.set_title("Best match among all models of a catalogue")
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0)
@@ -285,8 +285,8 @@ def _draw(found: Sequence[Measured], drawing: Figure) -> None:
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
 
 
-def _short(microseconds: float) -> str:
+def _short(microseconds: float, digits: int = 2) -> str:
     for unit, scale in (("s", 1e6), ("ms", 1e3)):
         if microseconds >= scale:
-            return f"{figure(microseconds / scale, 2)} {unit}"
-    return f"{figure(microseconds, 2)} µs"
+            return f"{figure(microseconds / scale, digits)} {unit}"
+    return f"{figure(microseconds, digits)} µs"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from matplotlib.ticker import FuncFormatter
-
 from daskevo_workflows.reports import drawing as d
 from daskevo_workflows.reports.figures.chart import (
     Drawing,
@@ -59,8 +57,7 @@ def bytes_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
                     marker="o" if len(curve.points) == 1 else None,
                 )
             if logarithmic:
-                panel.set_yscale("log")
-                panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+                d.logarithmic(panel.yaxis)
             else:
                 panel.set_ylim(bottom=0)
             panel.set_xlabel(f"running time ({time_name})")
