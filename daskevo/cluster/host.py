@@ -1,32 +1,26 @@
-"""What a provider does, whatever process it lives in: holds shards, answers queries, serves tensors, retires, audits.
+"""A provider's shards, whatever process they live in: opened, indexed, retired from, audited, given up when fenced.
 
-No distributed here but the transport that it is given: the same host serves under a Dask worker and, without a cluster,
-for a repair of a root.
+No distributed here but the transport that it is given: the same host lives in a Dask worker and, without a cluster, in
+a repair of a root. What it answers to others is in `handlers`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from daskevo.catalogue import Entry, Match, PrefixIndex
 from daskevo.cluster.auditing import audit_shard
-from daskevo.cluster.handing import LEAST_ROOM_BYTES, Landings, hand_out, hand_out_parts, specs_from_wire
-from daskevo.cluster.matching import Question, match_to_wire
-from daskevo.cluster.neighbours import sight_to_wire
-from daskevo.cluster.overview import OVERVIEW
-from daskevo.cluster.serving import Brought, ServedShard, Summary, Unseen, open_shard, published, summary_of
+from daskevo.cluster.handing import LEAST_ROOM_BYTES, Landings
+from daskevo.cluster.matching import Question
+from daskevo.cluster.serving import ServedShard, Summary, open_shard, published, summary_of
 from daskevo.cluster.session import Session
-from daskevo.cluster.transport import Handler, Replies, answer
 from daskevo.errors import ClusterError, CorruptRecord, DaskevoError, ModelLost, RepositoryError, ShardFenced
-from daskevo.ownership.messages import Drop, DropAttempt, FinishRetirement, Put, Refer, Status, message_from_wire
+from daskevo.ownership.messages import Drop, FinishRetirement
 from daskevo.ownership.model_record import ModelRecord
-from daskevo.ownership.replies import Reserved
 from daskevo.ownership.state import Effects, Retirement
 from daskevo.store.root import Root
 from daskevo.store.shard_state import damaged
@@ -40,8 +34,6 @@ OPENINGS_AT_ONCE = 8
 AUDIT_EVERY_S = 600.0
 CLOSING_S = 5.0
 """Longest wait for background work that was cancelled."""
-THREADED_QUESTIONS = 16
-"""From so many queries on, a batch is answered in a thread: other messages need not wait for it."""
 QUESTIONS_AT_ONCE = 256
 """Of one batch: what is published or retired meanwhile waits for them, some milliseconds."""
 _RETRY_S = (0.1, 0.5, 2.0, 10.0)
@@ -81,34 +73,6 @@ class ShardHost:
         self.background: set[asyncio.Task[None]] = set()
         self.retirements: set[asyncio.Task[None]] = set()
         self._closed = False
-
-    def methods(self) -> dict[str, Handler]:
-        """Return what is served under names of operations."""
-        return {
-            "open_shards": self.open_shards,
-            "close_shards": self.close_shards,
-            "together": partial(self.together, {"ask": self.ask, "refer": self.refer}),
-            "ask": self.ask,
-            "refer": self.refer,
-            "read": self.read,
-            "sight": self.sight,
-            "land": self.land,
-            "put": self.put,
-            "match": self.match,
-            "drop_attempts": self.drop_attempts,
-            "forget_lost": self.forget_lost,
-            "audit": self.audit,
-            **{name: partial(function, self) for name, function in OVERVIEW.items()},
-        }
-
-    def local_methods(self) -> dict[str, Handler]:
-        """Return the same for calls in this process: tensors are handed over, not packed."""
-        return {
-            **self.methods(),
-            "together": partial(self.together, {"ask": self.ask, "refer": partial(self.refer, local=True)}),
-            "refer": partial(self.refer, local=True),
-            "look_at": self.look_at,
-        }
 
     # -- opening and closing -------------------------------------------------------------------------------------------
 
@@ -349,9 +313,7 @@ class ShardHost:
             else:
                 return
 
-    # -- served --------------------------------------------------------------------------------------------------------
-
-    async def _with(self, shard: int, work: Callable[[ServedShard], Coroutine[Any, Any, Any]]) -> Any:
+    async def with_shard(self, shard: int, work: Callable[[ServedShard], Coroutine[Any, Any, Any]]) -> Any:
         """Run work on a shard; None if it is not mine: nothing was done.
 
         Raises
@@ -368,124 +330,6 @@ class ShardHost:
             self._fenced(served, error)
             raise
 
-    async def together(self, methods: Mapping[str, Handler], calls: Sequence[Any]) -> dict[str, Any]:
-        """Carry out calls ``[method, shard, arguments]`` of several shards that came in one message, all at once."""
-        asked = ((method, methods[method], {**more, "shard": shard}) for method, shard, more in calls)
-        return {"replies": Replies(await asyncio.gather(*(answer(*call, "provider") for call in asked)))}
-
-    async def ask(self, shard: int, messages: Sequence[Any]) -> list[Any] | None:
-        """Carry out messages of one shard in order."""
-        decoded = [message_from_wire(message) for message in messages]
-
-        async def work(served: ServedShard) -> list[Any]:
-            return [reply.to_wire() for reply in await served.ask(decoded)]
-
-        return await self._with(shard, work)  # type: ignore[no-any-return]
-
-    async def refer(self, shard: int, message: Any, near: bool = False, local: bool = False) -> dict[str, Any] | None:
-        """Reserve tensors of one owner, and hand them out: once they are reserved, nothing deletes them."""
-        decoded = message_from_wire(message)
-        if not isinstance(decoded, Refer):
-            raise CorruptRecord(f"a message 'refer' carries a {type(decoded).__name__}")
-
-        async def work(served: ServedShard) -> dict[str, Any]:
-            (reply,) = await served.ask([decoded])
-            answer = {"reply": reply.to_wire()}
-            if isinstance(reply, Reserved):
-                answer |= await hand_out(served, reply.owner, reply.attempt, decoded.numbers, near=near, local=local)
-            return answer
-
-        return await self._with(shard, work)  # type: ignore[no-any-return]
-
-    async def read(self, shard: int, model: str, attempt: Any, parts: Sequence[Any]) -> dict[str, Any] | None:
-        """Read parts of tensors that the caller has reserved."""
-
-        async def work(served: ServedShard) -> dict[str, Any]:
-            return await hand_out_parts(served, ModelId(model), Tick.parse(attempt), parts)
-
-        return await self._with(shard, work)  # type: ignore[no-any-return]
-
-    async def look_at(self, shard: int, model: str, numbers: Sequence[int]) -> dict[str, Any] | None:
-        """Read tensors that nobody has reserved, in this process; they may have gone."""
-
-        async def work(served: ServedShard) -> dict[str, Any]:
-            found = served.shard.state.references.published.get(ModelId(model))
-            if found is None:
-                raise CorruptRecord(f"tensors of {model!r} are wanted, which was never published", model_id=model)
-            return await hand_out(served, ModelId(model), found, numbers, near=False, local=True)
-
-        return await self._with(shard, work)  # type: ignore[no-any-return]
-
-    async def sight(self) -> dict[str, Any]:
-        """Say what this process sees of the root, for neighbours."""
-        return await asyncio.to_thread(sight_to_wire, self.root)
-
-    async def land(
-        self, shard: int, model: str, attempt: Any, specs: Sequence[Any], parts: Sequence[Any], frames: Sequence[Any]
-    ) -> bool | None:
-        """Take in some of the tensors of a put that is to come."""
-
-        async def work(served: ServedShard) -> bool:
-            await self.landings.land(shard, ModelId(model), Tick.parse(attempt), specs_from_wire(specs), parts, frames)
-            return True
-
-        return await self._with(shard, work)  # type: ignore[no-any-return]
-
-    async def put(
-        self,
-        shard: int,
-        message: Any,
-        parts: Sequence[Any] = (),
-        frames: Sequence[Any] | None = None,
-        arrays: Mapping[int, Any] | None = None,
-    ) -> dict[str, Any] | None:
-        """Store, stage and publish; ``unseen`` in the answer says that the tensors aren't there."""
-        decoded = message_from_wire(message)
-        if not isinstance(decoded, Put):
-            raise CorruptRecord(f"a message 'put' carries a {type(decoded).__name__}")
-
-        async def work(served: ServedShard) -> dict[str, Any]:
-            try:
-                return {"reply": (await served.put(decoded, Brought(arrays, parts, frames))).to_wire()}
-            except Unseen as error:
-                return {"unseen": str(error)}
-
-        return await self._with(shard, work)  # type: ignore[no-any-return]
-
-    async def match(
-        self, scope: str, questions: Sequence[Any], records: bool = False, status: Sequence[Any] | None = None
-    ) -> dict[str, Any]:
-        """Return the best match of each query among my models.
-
-        Parameters
-        ----------
-        records:
-            Whether to bring their records too.
-        status:
-            ``[shard, model]``: if I am the model's home, the answer says where it stands.
-        """
-        standing = None
-        if status is not None and status[0] in self.shards:
-            # Its check of the epoch waits for the disk, and nothing here for it.
-            standing = asyncio.ensure_future(self.ask(status[0], [Status(ModelId(status[1])).to_wire()]))
-        # The first queries may come while the index is still compiled, which takes seconds.
-        if len(questions) >= THREADED_QUESTIONS or not self.index.is_warm:
-            found = await asyncio.to_thread(self.best_many, scope, questions)
-        else:
-            found = self.best_many(scope, questions)
-        brought = {}
-        if records:
-            for match in found:
-                record = None if match is None else self._record(match.model_id)
-                if record is not None:
-                    brought[record.model_id] = record.to_wire()
-        standings = None if standing is None else await standing
-        return {
-            "matches": [match_to_wire(match) for match in found],
-            "records": brought,
-            "standing": standings[0] if standings else None,
-        }
-
     def best_many(self, scope: str, questions: Sequence[Any]) -> list[Match | None]:
         """Answer queries as they came by wire; from any thread."""
         found: list[Match | None] = []
@@ -493,26 +337,6 @@ class ShardHost:
             some = [Question.from_wire(value) for value in questions[start : start + QUESTIONS_AT_ONCE]]
             found += self.index.best_many(scope, some)
         return found
-
-    def _record(self, model_id: ModelId) -> ModelRecord | None:
-        for served in self.shards.values():
-            model = served.shard.state.models.get(model_id)
-            if model is not None:
-                return model.record
-        return None
-
-    async def drop_attempts(self, attempts: Sequence[Any]) -> int:
-        """Give back all bits of attempts that were settled, at all owners of my shards."""
-        messages = [DropAttempt(model, Tick.parse(attempt)) for model, attempt in attempts]
-        for number in list(self.shards):
-
-            async def work(served: ServedShard) -> bool:
-                await served.ask(messages)
-                return True
-
-            with contextlib.suppress(ShardFenced):
-                await self._with(number, work)
-        return len(messages)
 
     async def forget_lost(self) -> int:
         """Match no model any more that inherits from a shard that is lost for good."""

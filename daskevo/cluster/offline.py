@@ -20,6 +20,7 @@ from distributed.core import ConnectionPool
 from distributed.security import Security
 
 from daskevo.cluster.directory import DAMAGED
+from daskevo.cluster.handlers import ProviderHandlers
 from daskevo.cluster.host import ShardHost
 from daskevo.cluster.lease_holders import identity_at
 from daskevo.cluster.serving import ServedShard, published, summary_of
@@ -81,7 +82,7 @@ class OfflineTransport:
 
     async def provider(self, address: str, method: str, *, timeout_s: float, **arguments: Any) -> Any:
         assert self.host is not None
-        return value_of(await answer(method, self.host.local_methods()[method], arguments))
+        return value_of(await answer(method, ProviderHandlers(self.host).local_methods()[method], arguments))
 
     def is_here(self, address: str) -> bool:
         return True

@@ -15,6 +15,7 @@ from typing import Any
 from distributed import WorkerPlugin
 
 from daskevo.cluster.directory import CALL_TIMEOUT_S
+from daskevo.cluster.handlers import ProviderHandlers
 from daskevo.cluster.host import ShardHost
 from daskevo.cluster.local import PROVIDER
 from daskevo.cluster.session import Session
@@ -83,7 +84,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
     def _local_methods(self, address: str) -> Mapping[str, Handler] | None:
         if self.host is None or address != self._worker.address:
             return None
-        return self.host.local_methods()
+        return ProviderHandlers(self.host).local_methods()
 
     async def check(self, versions: dict[str, str]) -> dict[str, JSON]:
         """Make sure that this worker fits: versions, sight of the root, memory; a provider joins then.
@@ -121,7 +122,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
             budget = self.settings.memory_bytes(manager.memory_limit, manager.memory_pause_fraction)
             tensors = self._tensors(root, budget)
             self.host = ShardHost(str(self._worker.name), root, tensors, self.session, budget)
-            serve(self._worker.handlers, "provider", self.settings.key, self.host.methods())
+            serve(self._worker.handlers, "provider", self.settings.key, ProviderHandlers(self.host).methods())
             self.host.start()
         await self.transport.coordinator(
             "join", timeout_s=CALL_TIMEOUT_S, name=str(self._worker.name), address=self._worker.address

@@ -13,6 +13,7 @@ import pytest
 from daskevo.cluster import handing
 from daskevo.cluster.arguments import ARGUMENTS, COORDINATOR, PROVIDER
 from daskevo.cluster.handing import Landings
+from daskevo.cluster.handlers import ProviderHandlers
 from daskevo.cluster.transport import Frames
 from daskevo.errors import CorruptRecord, InvalidInput, ProviderFull, PutFailed
 from daskevo.ownership.messages import Put, Refer
@@ -138,7 +139,9 @@ async def test_every_method_names_what_is_wrong_and_changes_nothing(
 
     for role, methods in ARGUMENTS.items():
         # A method without a row of its own would be called with anything.
-        served = coordinator_of(s)._methods() if role == "coordinator" else plugin_of(a).host.methods()
+        served = (
+            coordinator_of(s)._methods() if role == "coordinator" else ProviderHandlers(plugin_of(a).host).methods()
+        )
         assert methods.keys() >= served.keys()
         for method, known in methods.items():
             arguments = good[role].get(method, {})

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from daskevo.cluster.handlers import ProviderHandlers
 from daskevo.cluster.host import ShardHost
 from daskevo.cluster.reading import read_model
 from daskevo.cluster.renewing import renew
@@ -156,7 +157,7 @@ async def test_an_ancestor_whose_shard_is_being_opened_is_waited_for(
 ) -> None:
     # While a shard is opened, its models are in the index before anybody serves their records.
     leaving, indexed, matched = threading.Event(), threading.Event(), threading.Event()
-    index_models, match = ShardHost.index_models, ShardHost.match
+    index_models, match = ShardHost.index_models, ProviderHandlers.match
 
     def index_and_wait(self: ShardHost, served: Any, summaries: Any) -> None:
         index_models(self, served, summaries)
@@ -164,14 +165,14 @@ async def test_an_ancestor_whose_shard_is_being_opened_is_waited_for(
             indexed.set()
             assert matched.wait(20)
 
-    async def match_and_say(self: ShardHost, **arguments: Any) -> Any:
+    async def match_and_say(self: ProviderHandlers, **arguments: Any) -> Any:
         answer = await match(self, **arguments)
         if indexed.is_set():
             matched.set()
         return answer
 
     monkeypatch.setattr(ShardHost, "index_models", index_and_wait)
-    monkeypatch.setattr(ShardHost, "match", match_and_say)
+    monkeypatch.setattr(ProviderHandlers, "match", match_and_say)
     names = ["first", "best"]
     repository = await open_here(c, tmp_path / "root")
     graph = chain(8, 6)

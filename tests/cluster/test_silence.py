@@ -152,7 +152,7 @@ async def test_a_put_to_a_silent_home_ends_within_the_time_limit(
     for where, method, seconds in waits.seen:
         if where == b.address and method in methods:
             waited.setdefault(method, []).append(seconds)
-    # Messages with tensors go two at a time; neither they nor the question for the verdict is sent again after its time.
+    # Messages with tensors go two at a time; neither they nor the question for the verdict are sent again.
     assert list(waited) == list(methods)
     assert max(waited[methods[0]]) == pytest.approx(1.0, abs=0.1)
     assert len(waited[methods[0]]) == (2 if methods[0] == "land" else 1)
