@@ -211,12 +211,12 @@ def _nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("leave_out", "found"),
-    [(_tensors_go_with_their_owner, "that are not there"), (_nothing_is_dropped, "leftover reference")],
+    ("leave_out", "retired", "found"),
+    [(_tensors_go_with_their_owner, 0, "missing tensor"), (_nothing_is_dropped, 1, "leftover reference")],
 )
 def test_the_books_miss_a_rule(
-    leave_out: Callable[[pytest.MonkeyPatch], None], found: str, monkeypatch: pytest.MonkeyPatch
+    leave_out: Callable[[pytest.MonkeyPatch], None], retired: int, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave_out(monkeypatch)
     with pytest.raises((AssertionError, DaskevoError), match=found):
-        play(PROGRAM)
+        play(([("put", GRAPHS[0], True), ("put", GRAPHS[1], True), ("retire", retired)],))
