@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -24,7 +24,6 @@ from hypothesis.stateful import (
     invariant,
     multiple,
     rule,
-    run_state_machine_as_test,
 )
 
 from daskevo.errors import DaskevoError, ShardFenced
@@ -35,7 +34,7 @@ from daskevo.store.shard_folder import ShardFolder, read_shard
 from daskevo.types import ModelId, Tick
 
 SHARD = 1
-BROKEN = (AssertionError, DaskevoError, pytest.fail.Exception, BaseExceptionGroup)
+BROKEN = (AssertionError, DaskevoError, pytest.fail.Exception)
 """What a machine that finds something ends in."""
 TENSORS = {0: np.arange(3, dtype=np.float32)}
 
@@ -221,22 +220,34 @@ def _serve_before_the_head_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Journal, "write_head", cut_short)
 
 
+def _succession() -> None:
+    """One way through the machine: an owner is cut off between a look and a head, and its successor dies."""
+    machine = Owners()
+    machine.create(durability="written")
+    try:
+        first = machine.serve(opener=machine.open(step=0))
+        machine.append(owner=first, count=2, flush=True)
+        machine.the_state_is_what_was_recounted()
+        second = machine.open(step=0)
+        machine.append(owner=first, count=1, flush=True)
+        machine.die_while_serving(opener=second, share=1.0)
+        machine.the_state_is_what_was_recounted()
+        machine.serve(opener=machine.open(step=1))
+        machine.the_state_is_what_was_recounted()
+    finally:
+        machine.teardown()
+
+
+def test_one_succession() -> None:
+    _succession()
+
+
 @pytest.mark.parametrize(
     "leave_out", [_answer_without_looking, _read_the_lowest_journal, _serve_before_the_head_is_complete]
 )
-def test_the_machine_misses_a_rule(leave_out: Callable[[pytest.MonkeyPatch], None]) -> None:
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        leave_out(monkeypatch)
-        with pytest.raises(BROKEN):
-            run_state_machine_as_test(
-                Owners,
-                settings=settings(
-                    max_examples=100,
-                    stateful_step_count=20,
-                    deadline=None,
-                    database=None,
-                    report_multiple_bugs=False,
-                    print_blob=False,
-                    phases=[Phase.generate],
-                ),
-            )
+def test_the_machine_misses_a_rule(
+    leave_out: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_out(monkeypatch)
+    with pytest.raises(BROKEN):
+        _succession()
