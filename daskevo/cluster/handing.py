@@ -28,7 +28,7 @@ FORGOTTEN_AFTER_S = 300.0
 ROOM_S = 10.0
 """Longest that a writer waits until others' tensors are stored and their memory is free."""
 LEAST_ROOM_BYTES = 256 << 20
-"""However small a provider's budget is, it takes in so much at once: several messages."""
+"""However little memory a provider has, it takes in so much at once: several messages."""
 
 
 async def hand_out(
@@ -156,8 +156,8 @@ class Landings:
             if nbytes > self.limit_bytes or left <= 0:
                 raise ProviderFull(
                     f"{nbytes} bytes of {model_id!r} were to be sent to a provider that takes in {self.limit_bytes} "
-                    f"at once, of which {self.memory_bytes} are taken. Open the repository with a larger `memory`, or "
-                    "with a root that the writer's host sees: then it writes its tensors there itself",
+                    f"at once, of which {self.memory_bytes} are taken. Give providers more memory, or open the "
+                    "repository with a root that the writer's host sees: then it writes its tensors there itself",
                     model_id=model_id,
                     needed_bytes=nbytes,
                     free_bytes=self.limit_bytes - self.memory_bytes,

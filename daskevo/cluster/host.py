@@ -52,18 +52,18 @@ class ShardHost:
         Where tensors are kept.
     session:
         For messages to other shards and the coordinator.
-    memory_bytes:
-        Budget of the tensors in memory; what writers send at once may take as much.
+    landing_bytes:
+        Most memory that what writers are sending may take.
     """
 
     def __init__(
-        self, name: str, root: Root | None, tensors: Tensors, session: Session, memory_bytes: int = LEAST_ROOM_BYTES
+        self, name: str, root: Root | None, tensors: Tensors, session: Session, landing_bytes: int = LEAST_ROOM_BYTES
     ) -> None:
         self.name = name
         self.root = root
         self.tensors = tensors
         self.session = session
-        self.landings = Landings(memory_bytes)
+        self.landings = Landings(landing_bytes)
         self.index = PrefixIndex()
         self.index_bytes: dict[ModelId, int] = {}
         """Published model -> bytes of all its tensors, inherited ones included."""

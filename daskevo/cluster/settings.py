@@ -107,6 +107,15 @@ class Settings:
             )
         return int(budget)
 
+    def landing_bytes(self, limit: int | None, pause_share: float | Literal[False]) -> int:
+        """Return how much a provider takes in at once, in bytes, beside what its budget keeps in memory.
+
+        What lies between the budget and where Dask pauses the worker, and no less than the budget: a model may be
+        larger than what is kept in memory, the rest of it is spilled.
+        """
+        budget = self.memory_bytes(limit, pause_share)
+        return max(budget, int(limit * (pause_share or 1.0)) - budget) if limit else max(budget, UNLIMITED_MEMORY_BYTES)
+
 
 def check_settings(shards: Any, durability: Any, memory: Any) -> None:
     """Check what a user passed to `daskevo.open`.

@@ -119,9 +119,10 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
             return
         if self.host is None:
             manager = self._worker.memory_manager
-            budget = self.settings.memory_bytes(manager.memory_limit, manager.memory_pause_fraction)
-            tensors = self._tensors(root, budget)
-            self.host = ShardHost(str(self._worker.name), root, tensors, self.session, budget)
+            memory = manager.memory_limit, manager.memory_pause_fraction
+            tensors = self._tensors(root, self.settings.memory_bytes(*memory))
+            room = self.settings.landing_bytes(*memory)
+            self.host = ShardHost(str(self._worker.name), root, tensors, self.session, room)
             serve(self._worker.handlers, "provider", self.settings.key, ProviderHandlers(self.host).methods())
             self.host.start()
         await self.transport.coordinator(

@@ -285,3 +285,19 @@ def test_writers_wait_for_room_that_others_have(monkeypatch: pytest.MonkeyPatch)
         assert landings.of(*one) is None
 
     asyncio.run(run())
+
+
+@evo_cluster()
+async def test_a_model_larger_than_the_budget_comes_in_messages_and_is_spilled(
+    c: Any, s: Any, a: Any, t: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handing, "LEAST_ROOM_BYTES", 0)
+    repository = await open_here(c, None, memory=100)
+    nbytes = sum(key.spec.nbytes for key in GRAPH.tensors)
+    assert nbytes > 100
+    await make(repository, GRAPH, "first")
+    stats = await repository.stats()
+    assert stats["payload_bytes"] == nbytes
+    limit, share = a.memory_manager.memory_limit, a.memory_manager.memory_pause_fraction
+    assert plugin_of(a).host.landings.limit_bytes == int(limit * share) - 100
+    assert (await repository.verify()).clean

@@ -53,7 +53,8 @@ def test_a_table_on_stdout_and_what_goes_on_on_stderr(group: click.Group) -> Non
 
 def test_json_and_quick(group: click.Group) -> None:
     result = CliRunner().invoke(group, ["toy", "--json", "--quick"])
-    assert json.loads(result.stdout.splitlines()[-1]) == {"quick": True}
+    assert json.loads(result.stdout) == {"quick": True}
+    assert str(TABLE) in result.stderr
 
 
 def test_a_plot_that_cannot_be_written_is_refused_before_measuring(group: click.Group, tmp_path: Path) -> None:

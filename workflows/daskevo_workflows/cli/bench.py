@@ -27,7 +27,7 @@ def bench() -> None:
 def measured(measure: Callable[..., Outcome]) -> Callable[..., None]:
     """Give a benchmark, a function of (quick, say) and of options of its own, the options that all of them have."""
 
-    @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON instead of tables.")
+    @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON; the tables go to stderr.")
     @click.option(
         "--plot",
         type=click.Path(path_type=Path, dir_okay=False),
@@ -46,7 +46,9 @@ def measured(measure: Callable[..., Outcome]) -> Callable[..., None]:
             from daskevo_workflows.bench.plots import save_plot
 
             save_plot(outcome.draw, plot)
-        click.echo(json.dumps(outcome.value, allow_nan=False) if as_json else str(outcome))
+        click.echo(str(outcome), err=as_json)
+        if as_json:
+            click.echo(json.dumps(outcome.value, allow_nan=False))
 
     return run
 
