@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
+from distributed.system import MEMORY_LIMIT
+
 from daskevo.errors import InvalidInput, VersionMismatch
 from daskevo.store.files import Durability
 from daskevo.store.root import MAX_SHARDS
@@ -110,11 +112,12 @@ class Settings:
     def landing_bytes(self, limit: int | None, pause_share: float | Literal[False]) -> int:
         """Return how much a provider takes in at once, in bytes, beside what its budget keeps in memory.
 
-        What lies between the budget and where Dask pauses the worker, and no less than the budget: a model may be
-        larger than what is kept in memory, the rest of it is spilled.
+        What lies between the budget and where Dask pauses the worker (of a worker without a limit, half of the host's
+        memory), and no less than the budget: a model may be larger than what is kept in memory, the rest is spilled.
         """
         budget = self.memory_bytes(limit, pause_share)
-        return max(budget, int(limit * (pause_share or 1.0)) - budget) if limit else max(budget, UNLIMITED_MEMORY_BYTES)
+        most = int(limit * (pause_share or 1.0)) if limit else MEMORY_LIMIT // 2
+        return max(budget, most - budget)
 
 
 def check_settings(shards: Any, durability: Any, memory: Any) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from distributed.system import MEMORY_LIMIT
 
 from daskevo.cluster import handing
 from daskevo.cluster.arguments import ARGUMENTS, COORDINATOR, PROVIDER
 from daskevo.cluster.handing import Landings
 from daskevo.cluster.handlers import ProviderHandlers
+from daskevo.cluster.settings import Settings
 from daskevo.cluster.transport import Frames
 from daskevo.errors import CorruptRecord, InvalidInput, ProviderFull, PutFailed
 from daskevo.ownership.messages import Put, Refer
@@ -301,3 +303,11 @@ async def test_a_model_larger_than_the_budget_comes_in_messages_and_is_spilled(
     limit, share = a.memory_manager.memory_limit, a.memory_manager.memory_pause_fraction
     assert plugin_of(a).host.landings.limit_bytes == int(limit * share) - 100
     assert (await repository.verify()).clean
+
+
+def test_room_beside_the_budget() -> None:
+    settings = Settings("key", None, 8, "written", 1000, "test", {})
+    assert settings.landing_bytes(10_000, 0.8) == 7000
+    assert settings.landing_bytes(1500, 0.8) == 1000
+    assert settings.landing_bytes(10_000, False) == 9000
+    assert settings.landing_bytes(None, 0.8) == MEMORY_LIMIT // 2 - 1000
