@@ -81,8 +81,13 @@ def draw(into: Figure, rows: Sequence[Row]) -> None:
             found = {row.case: row.gb_per_s for row in here if row.writer == writer}
             places_of = [number + width * (index - len(writers) / 2 + 0.5) for number in range(len(cases))]
             axis.bar(places_of, [found.get(case, 0.0) for case in cases], width, color=colours[writer], label=writer)
-        axis.set_xticks(range(len(cases)), [case.replace(", ", "\n").replace(" changed", "") for case in cases])
+        axis.set_xticks(range(len(cases)), [_in_lines(case) for case in cases])
         logarithmic(axis.yaxis)
         axis.set_title(f"{shape.name} on {place}", color=INK)
     axes[0].set_ylabel("GB/s, by the model's size")
-    axes[-1].legend(loc="upper right", ncols=2)
+    handles, labels = axes[0].get_legend_handles_labels()
+    into.legend(handles, labels, loc="outside lower center", ncols=len(ORDER))
+
+
+def _in_lines(case: str) -> str:
+    return case.replace(", ", "\n").replace(" changed", "").replace("read ", "read\n")
