@@ -26,15 +26,19 @@ def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, JSON]:
     >>> plain_metrics({"val_auc": np.float32(0.5), "loss": float("nan")})
     {'val_auc': 0.5, 'loss': None}
     """
-    return {str(name): _plain(value, str(name)) for name, value in metrics.items()}
+    return {str(name): _json(_plain(value, str(name)), f"the metric {name!r}") for name, value in metrics.items()}
 
 
 def plain_extra(extra: JSON) -> JSON:
     """Return `extra` if it is JSON; raises InvalidInput otherwise."""
+    return _json(extra, "what is attached as `extra`")
+
+
+def _json(value: Any, what: str) -> JSON:
     try:
-        return json_value(extra)
+        return json_value(value)
     except CorruptRecord as error:
-        raise InvalidInput(f"what is attached as `extra` must be JSON: {error.message}") from error
+        raise InvalidInput(f"{what} must be JSON: {error.message}") from error
 
 
 def _plain(value: Any, name: str) -> JSON:
