@@ -17,6 +17,7 @@ from distributed import SchedulerPlugin
 from distributed.core import Status
 
 from daskevo.cluster.directory import CALL_TIMEOUT_S, Directory
+from daskevo.cluster.local import PROVIDER
 from daskevo.cluster.queries import TASK_PREFIX
 from daskevo.cluster.settings import Settings, check_versions
 from daskevo.cluster.transport import PoolTransport, serve, withdraw
@@ -168,6 +169,10 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
                 self._background.spawn(self._assigner.assign())
                 if self.settings.root is None:
                     self._background.spawn(self._tell_lost())
+
+    def valid_workers_downscaling(self, scheduler: Any, workers: list[Any]) -> list[Any]:
+        """Let a cluster that becomes smaller close neither providers, whatever they serve, nor whoever has a task."""
+        return [worker for worker in workers if not worker.resources.get(PROVIDER) and not worker.processing]
 
     def remove_client(self, scheduler: Any, client: str) -> None:
         """End a client that left."""
