@@ -66,9 +66,17 @@ def check_arguments(role: str, method: str, arguments: Mapping[str, Any]) -> Non
             raise CorruptRecord(f"a message {method!r} has no good {name!r}: {error.message}") from error
 
 
+def _list(most: int = MOST) -> Check:
+    return lambda values: _expect(
+        isinstance(values, (list, tuple)) and len(values) <= most, f"a list of at most {most}", values
+    )
+
+
 def _list_of(check: Check, most: int = MOST) -> Check:
+    is_list = _list(most)
+
     def every(values: Any) -> None:
-        _expect(isinstance(values, (list, tuple)) and len(values) <= most, f"a list of at most {most}", values)
+        is_list(values)
         for value in values:
             check(value)
 
@@ -91,10 +99,6 @@ def _or_none(check: Check) -> Check:
 def _expect(good: bool, what: str, found: object) -> None:
     if not good:
         raise CorruptRecord(f"expected {what}, found {shorten(found)}")
-
-
-def _anything(value: Any) -> None:
-    return None
 
 
 def _flag(value: Any) -> None:
@@ -148,7 +152,7 @@ def _word(value: Any) -> None:
 
 def _question(value: Any) -> None:
     """The index checks what the weights are."""
-    _row(_bytes, _or_none(_list_of(_anything)), _list_of(text), _or_none(_bytes))(value)
+    _row(_bytes, _or_none(_list()), _list_of(text), _or_none(_bytes))(value)
 
 
 def _together(value: Any) -> None:
@@ -181,7 +185,7 @@ PROVIDER: Mapping[str, Arguments] = {
             "model": _model,
             "attempt": Tick.parse,
             # What they are is looked at where they are read.
-            "specs": _list_of(_anything, MAX_TENSORS),
+            "specs": _list(MAX_TENSORS),
             "parts": _parts,
             "frames": _frames,
         }
