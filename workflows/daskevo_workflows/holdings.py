@@ -54,6 +54,7 @@ class Holdings:
             self._record.labels_changed(carried_out)
 
     def sample(self, *, at_once: bool = False) -> None:
+        """Ask what the repository holds, and record it; unless `at_once`, only if the last sample is old enough."""
         now = time.monotonic()
         if now - self._sampled < STORAGE_S and not at_once:
             return
