@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -142,15 +143,23 @@ def test_bytes_stay_bounded_over_many_evaluations(repository: Any, tiny: Callabl
     assert len(result.reports) == 60
 
 
+class SlowToTell(AgedEvolution):
+    """Takes its time with a report, so that the next evaluation chooses its ancestor before anything follows of it."""
+
+    def tell(self, report: Any) -> None:
+        time.sleep(0.3)
+        super().tell(report)
+
+
 def test_one_trainer_and_the_same_seed_give_the_same_run(tiny: Callable[..., Path], tmp_path: Path) -> None:
     import daskevo
 
     problem = tiny(**WIDE)
     found = []
     with daskevo.local_cluster(trainers=1, dashboard_address=None) as cluster, cluster.get_client() as client:
-        for name, seed in (("a", 7), ("b", 7), ("c", 8)):
+        for name, strategy, seed in (("a", AgedEvolution, 7), ("b", SlowToTell, 7), ("c", AgedEvolution, 8)):
             repository = daskevo.open(tmp_path / f"root-{name}", "tiny", client=client, shards=4)
-            result = search(problem, repository, tmp_path / name, 12, seed=seed)
+            result = search(problem, repository, tmp_path / name, 12, seed=seed, strategy=strategy(4, 2))
             number = {report.model_id: report.number for report in result.reports}
             found.append(
                 [

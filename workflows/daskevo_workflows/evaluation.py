@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from daskevo.repository import Repository
 
 EVENTS = "daskevo-evaluations"
-"""Dask topic on which trainers say that an evaluation has begun, or is ready to train."""
+"""Dask topic on which trainers say that an evaluation has begun, has its data, or has chosen its ancestor."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +178,7 @@ def _trained(
                 if (other := other_candidate(error.record, request)) is not None:
                     raise Failed("repository", other) from error
                 return _of_record(error.record)
+        _say(assignment.key, "chosen")
         _note(child, progress)
         metrics, steps = train(
             problem,

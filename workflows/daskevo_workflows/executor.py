@@ -73,7 +73,7 @@ class Executor:
         self.flights = Flights(
             client, repository, record, settings.evaluation_limit_s, settings.recycle_after, freed=self._freed
         )
-        self.holdings = Holdings(repository, record)
+        self.holdings = Holdings(repository, record, lambda: self.flights.choosing)
         self.candidates = Candidates(
             reference.load(), strategy, record, book, settings, lambda: self.flights.requests, self._report
         )
@@ -101,12 +101,14 @@ class Executor:
                     self._take([landed])
                     # Before the next report is heard, so that a run on one trainer asks in one order.
                     self._fill()
+                self.holdings.go_on()
                 self._tell_progress()
         except BaseException as error:
             self._close()
             note(self.record, "stopped", type(error).__name__)
             raise
         self._close()
+        self.holdings.change_labels()
         self.holdings.sample(at_once=True)
         self._tell_progress()
         note(self.record, "stopped", stop[1], word=stop[0])
@@ -187,6 +189,7 @@ class Executor:
     def _freed(self) -> None:
         """Submit what is ready before anything else is done for the evaluation that has just ended."""
         if self._stop_reason() is None:
+            self.holdings.go_on()
             self.submission.submit(ended=1)
 
     def _prepare(self, wanted: int) -> None:

@@ -46,7 +46,7 @@ class Landed(NamedTuple):
 
 @dataclass
 class Flight:
-    """One evaluation on its way; `submitted`, `begun` and `ready` by this process' monotonic clock."""
+    """One evaluation on its way; `submitted`, `begun`, `ready` and `chosen` by this process' monotonic clock."""
 
     request: Request
     unit: Unit
@@ -56,6 +56,7 @@ class Flight:
     submitted: float
     begun: float | None = None
     ready: float | None = None
+    chosen: float | None = None
 
     @property
     def place(self) -> str:
@@ -122,6 +123,13 @@ class Flights:
     @property
     def requests(self) -> list[Request]:
         return [flight.request for flight in self._flights.values()]
+
+    @property
+    def choosing(self) -> frozenset[str]:
+        """Keys of the evaluations that may still choose an ancestor among the living."""
+        return frozenset(
+            key for key, flight in self._flights.items() if flight.chosen is None and flight.request.transfer
+        )
 
     def __len__(self) -> int:
         return len(self._flights)
@@ -207,7 +215,7 @@ class Flights:
 
     def _on_said(self, message: Mapping[str, Any]) -> Iterator[Landed]:
         flight = self._flights.get(message["key"])
-        if flight is not None and message["what"] in ("begun", "ready"):
+        if flight is not None and message["what"] in ("begun", "ready", "chosen"):
             setattr(flight, message["what"], time.monotonic())
         yield from ()
 
