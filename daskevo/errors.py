@@ -19,6 +19,7 @@
     │   ├── PutFailed                       nothing became visible, nothing leaks: put may be called again
     │   ├── PutUnknown                      no answer in time; `repository.status` will tell
     │   ├── ScopeMismatch                   a scope used with another objective than it was made with
+    │   ├── DurabilityMismatch              a root opened with another durability than it was made with
     │   ├── RootUnusable                    the root folder is missing, not writable, not seen by a host, or full
     │   ├── RepositoryTaken                 another job has this repository open
     │   │   └── SchedulerUnaskable          the job that opened it last can't be asked from here whether it still has
@@ -144,6 +145,10 @@ class PutUnknown(RepositoryError):
 
 class ScopeMismatch(RepositoryError):
     """A scope used with another objective than it was made with."""
+
+
+class DurabilityMismatch(RepositoryError):
+    """A root opened with another durability than it was made with."""
 
 
 class RootUnusable(RepositoryError):

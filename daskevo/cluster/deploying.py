@@ -12,6 +12,7 @@ from distributed import Client
 from daskevo.cluster.settings import Settings, versions
 from daskevo.cluster.transport import NoAnswer, PoolTransport
 from daskevo.errors import ClusterError, NotDeployed, SchedulerUnreachable, VersionMismatch
+from daskevo.store.root import check_durability
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,8 @@ async def deploy(client: Client, settings: Settings, timeout_s: float) -> dict[s
 
     Raises
     ------
-    SchedulerUnreachable, NoProvider, VersionMismatch, RootUnusable, RepositoryTaken, ShardUnavailable, CorruptRecord
+    SchedulerUnreachable, NoProvider, VersionMismatch, RootUnusable, RepositoryTaken, ShardUnavailable, CorruptRecord,
+    DurabilityMismatch
     """
     transport = PoolTransport(client.rpc, _scheduler_address(client), settings.key)
     loop = asyncio.get_running_loop()
@@ -52,6 +54,9 @@ async def deploy(client: Client, settings: Settings, timeout_s: float) -> dict[s
             coordinator = plugin_class("coordinator")(settings)
             await client.register_plugin(coordinator)
             facts = await transport.coordinator("hello", timeout_s=timeout_s, versions=versions())
+            if settings.root is not None:
+                # Whoever opened it first may have asked for another one.
+                check_durability(settings.root, facts["durability"], settings.durability)
             await _register(client, plugin_class("provider")(settings))
             await _check_workers(client, transport, timeout_s)
             # The coordinator gives up first, because it knows which shards are missing.

@@ -32,7 +32,7 @@ def sight_to_wire(root: Root | None) -> dict[str, Any]:
     sight = None if root is None else sight_of(root)
     if root is None or sight is None:
         return {"root": None}
-    return {"root": str(root.path), "durability": root.durability, "sight": list(sight)}
+    return {"root": str(root.path), "sight": list(sight)}
 
 
 class Neighbours:
@@ -78,7 +78,7 @@ class Neighbours:
 
         def look() -> Root | None:
             try:
-                root = Root.open(Path(told["root"]), durability=told["durability"])
+                root = Root.open(Path(told["root"]))
             except DaskevoError:
                 return None
             return root if sight_of(root) == Sight(*told["sight"]) else None

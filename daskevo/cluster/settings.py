@@ -11,7 +11,7 @@ from distributed.system import MEMORY_LIMIT
 
 from daskevo.errors import InvalidInput, VersionMismatch
 from daskevo.store.files import Durability
-from daskevo.store.root import MAX_SHARDS
+from daskevo.store.root import DURABILITIES, MAX_SHARDS
 
 PROVIDER_MEMORY_SHARE = 0.3
 """Share of a worker's memory limit that tensors may take unless `memory` says otherwise."""
@@ -63,7 +63,7 @@ class Settings:
     shards:
         Number of shards of a new repository; one that exists keeps its own.
     durability:
-        ``volatile``, ``written`` or ``synced``.
+        ``volatile``, ``written`` or ``synced`` of a new root, which one that exists must have; None: any.
     memory:
         Budget for tensors per provider: bytes, or a share of the worker's memory limit between 0 and 1.
     scope:
@@ -75,7 +75,7 @@ class Settings:
     key: str
     root: str | None
     shards: int
-    durability: Durability
+    durability: Durability | None
     memory: int | float | None
     scope: str
     versions: dict[str, str]
@@ -120,7 +120,7 @@ class Settings:
         return max(budget, most - budget)
 
 
-def check_settings(shards: Any, durability: Any, memory: Any) -> None:
+def check_settings(root: str | None, shards: Any, durability: Any, memory: Any) -> None:
     """Check what a user passed to `daskevo.open`.
 
     Raises
@@ -132,11 +132,17 @@ def check_settings(shards: Any, durability: Any, memory: Any) -> None:
         raise InvalidInput(
             f"shards={shards!r} was asked for: use a whole number from 1 to {MAX_SHARDS}", shards=str(shards)
         )
-    if durability not in ("volatile", "written", "synced"):
+    if durability not in (None, *DURABILITIES):
         raise InvalidInput(
             f"durability={durability!r} was asked for: use 'written' (survives any process), 'synced' "
             "(survives the host) or 'volatile'",
             durability=str(durability),
+        )
+    if root is None and durability not in (None, "volatile"):
+        raise InvalidInput(
+            f"durability={durability!r} was asked for, but with root=None models are in the memory of providers and go "
+            "with them: pass a root, or leave the argument out",
+            durability=durability,
         )
     if memory is not None and (isinstance(memory, bool) or not isinstance(memory, (int, float)) or not memory > 0):
         raise InvalidInput(

@@ -24,7 +24,7 @@ def open_repository(
     objective: str | None = None,
     memory: int | float | None = None,
     shards: int = 64,
-    durability: Durability = "written",
+    durability: Durability | None = None,
     timeout_s: float = 30.0,
 ) -> Any:
     """Open a repository of models, made if it isn't there.
@@ -47,8 +47,9 @@ def open_repository(
     shards:
         Number of shards of a new repository: 64 is good for tens of providers.
     durability:
-        ``"written"``: what was answered survives any process. ``"synced"``: the host too, at the price of an fsync of
-        each file. ``"volatile"``: nothing is promised.
+        Of a new root, which keeps it. ``"written"``, what a root has when None: what was answered survives any
+        process. ``"synced"``: the host too, at the price of fsyncs. ``"volatile"``: nothing is promised; all that
+        there is without a root. See docs/durability.md.
     timeout_s:
         Longest wait, in seconds, of each step with this handle for somebody who gives no answer.
 
@@ -65,21 +66,23 @@ def open_repository(
         If the root can't be used.
     ScopeMismatch
         If the scope has another objective.
+    DurabilityMismatch
+        If the root was made with another durability than the one that is asked for.
     InvalidInput
         If an argument can't be.
     """
     check_name(scope, "scope")
-    check_settings(shards, durability, memory)
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not 0 < timeout_s < 1e9:
         raise InvalidInput(f"timeout_s={timeout_s!r} was asked for: use a number of seconds above 0")
     wanted = None if objective is None else Objective.parse(objective)
     if root is not None and not isinstance(root, (str, os.PathLike)):
         raise InvalidInput(f"root={root!r} was asked for: use a path, or None for a repository in memory")
-    if client is None:
-        if root is None:
-            raise InvalidInput("without a cluster there is no repository in memory: pass client=..., or a root")
-        return _open_offline(root, scope, wanted, timeout_s)
     path = None if root is None else root_path(root)
+    check_settings(path, shards, durability, memory)
+    if client is None:
+        if path is None:
+            raise InvalidInput("without a cluster there is no repository in memory: pass client=..., or a root")
+        return _open_offline(path, scope, wanted, durability, timeout_s)
     settings = Settings(repository_key(root), path, shards, durability, memory, scope, versions())
 
     async def open_on_cluster() -> Repository:
@@ -93,9 +96,11 @@ def open_repository(
     return client.sync(open_on_cluster)
 
 
-def _open_offline(root: str | os.PathLike[str], scope: str, wanted: Objective | None, timeout_s: float) -> Repository:
-    path = root_path(root)
+def _open_offline(
+    path: str, scope: str, wanted: Objective | None, durability: Durability | None, timeout_s: float
+) -> Repository:
     connection = OfflineConnection(path, timeout_s)
+    connection.root.check_durability(durability)
     declared = connection.root.scopes().get(scope)
     objective = wanted if declared is None else Objective.parse(declared)
     settings = Settings(

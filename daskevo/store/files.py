@@ -18,7 +18,11 @@ from daskevo.errors import CorruptRecord, InvalidInput, RootUnusable
 from daskevo.types import JSON
 
 Durability = Literal["volatile", "written", "synced"]
-"""What an answer promises: nothing; in the file (survives any process); fsync of file and folder (survives a host)."""
+"""What an answer promises: nothing; in the file (survives any process); fsync of file and folder (survives a host).
+
+With a root, `volatile` is written as `written` is: a record is one write that waits for no disk, so that there is no
+wait to leave out, and records kept back would let a process that dies take what others rely on (docs/durability.md).
+"""
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """The errors of a system that has no room for what was written."""
@@ -144,6 +148,16 @@ def sync_folder(folder: str | os.PathLike[str]) -> None:
         os.close(handle)
 
 
+def make_folder(path: Path, *, sync: bool = False) -> None:
+    """Make a folder with its parents, if it isn't there; with `sync` all names that this made survive the host."""
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    os.makedirs(path, exist_ok=True)
+    if sync:
+        # That of `path` also if it was there: who made it may have died before its name was synced.
+        for folder in reversed(made or [path]):
+            sync_folder(folder.parent)
+
+
 def write_all(handle: int, data: bytes | memoryview) -> None:
     """Write all bytes, however many calls it takes (Linux writes at most 2 GiB in one)."""
     view = memoryview(data)
@@ -218,27 +232,34 @@ def create_file(path: Path, data: bytes, *, sync: bool = False) -> bool:
     """
     with _temporary(path, sync) as (handle, name):
         write_all(handle, data)
+    created = True
     try:
         os.link(name, path)
     except FileExistsError:
-        return False
+        created = False
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        try:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        except FileExistsError:
-            return False
-        try:
-            write_all(handle, data)
-            if sync:
-                os.fsync(handle)
-        finally:
-            os.close(handle)
+        created = _create_in_place(path, data, sync)
     finally:
         remove(name)
     if sync:
+        # Also if it was there: who made it may have died before its name was synced.
         sync_folder(path.parent)
+    return created
+
+
+def _create_in_place(path: Path, data: bytes, sync: bool) -> bool:
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    except FileExistsError:
+        return False
+    try:
+        write_all(handle, data)
+        if sync:
+            os.fsync(handle)
+    finally:
+        os.close(handle)
     return True
 
 

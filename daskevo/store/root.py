@@ -9,16 +9,18 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from daskevo.errors import InvalidInput, RootUnusable, ScopeMismatch
+from daskevo.errors import DurabilityMismatch, InvalidInput, RootUnusable, ScopeMismatch
 from daskevo.store.files import (
     Durability,
     corrupt,
     create_file,
     dump_json,
     free_bytes,
+    make_folder,
     parse_json,
     read_small,
     replace_file,
+    sync_folder,
     usable,
 )
 from daskevo.store.shard_folder import ShardFolder
@@ -27,6 +29,7 @@ from daskevo.types import JSON, Objective, check_name
 
 FORMAT = 1
 MAX_SHARDS = 4096
+DURABILITIES: tuple[Durability, ...] = ("volatile", "written", "synced")
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Root:
     created:
         When it was made, ISO 8601, UTC.
     durability:
-        What an answer promises.
+        What an answer promises; never changes, since what is there was written so.
     """
 
     path: Path
@@ -54,7 +57,7 @@ class Root:
     durability: Durability = "written"
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, durability: Durability = "written") -> Root:
+    def open(cls, path: str | os.PathLike[str]) -> Root:
         """Open a repository that is there.
 
         Raises
@@ -77,13 +80,17 @@ class Root:
             case {"format": 1, "repository_id": str(name), "shards": int(shards), "created": str(created)} if (
                 0 < shards <= MAX_SHARDS and type(shards) is int
             ):
+                # Roots of daskevo before 0.1 don't say it.
+                durability = value.get("durability", "written")
+                if durability not in DURABILITIES:
+                    raise corrupt(file, f"no durability: {str(durability)[:80]}", 0)
                 root = cls(path, name, shards, created, durability)
                 root._check_count()
                 return root
         raise corrupt(file, f"no description of a repository: {str(value)[:80]}", 0)
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], *, shards: int = 64, durability: Durability = "written") -> Root:
+    def create(cls, path: str | os.PathLike[str], *, shards: int = 64, durability: Durability | None = None) -> Root:
         """Open a repository, after making it if there is none; several at once make one.
 
         Parameters
@@ -92,9 +99,13 @@ class Root:
             A folder, made with its parents if it isn't there.
         shards:
             For a new repository; one that is there keeps its number.
+        durability:
+            That of a new repository, ``written`` when None; one that is there must have it, if it isn't None.
 
         Raises
         ------
+        DurabilityMismatch
+            If the one that is there has another.
         RootUnusable
             If the folder can't be made or written.
         CorruptRecord
@@ -105,8 +116,10 @@ class Root:
         if type(shards) is not int or not 0 < shards <= MAX_SHARDS:
             raise InvalidInput(f"a repository can't have {shards!r} shards: use 1 to {MAX_SHARDS}")
         path = Path(path).absolute()
+        new = durability or "written"
         with usable(path, "make a repository", 0):
-            os.makedirs(path, exist_ok=True)
+            if not (path / "repository.json").exists():
+                make_folder(path, sync=new == "synced")
             if not (path / "repository.json").exists():
                 with contextlib.suppress(FileNotFoundError):
                     kept = (path / SERVED).exists() or os.listdir(path / "shards")
@@ -117,10 +130,27 @@ class Root:
                     "repository_id": str(uuid.uuid4()),
                     "shards": shards,
                     "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+                    "durability": new,
                 }
-                create_file(path / "repository.json", dump_json(description), sync=durability == "synced")
+                create_file(path / "repository.json", dump_json(description), sync=new == "synced")
+        root = cls.open(path)
+        root.check_durability(durability)
+        with usable(path, "make a repository", 0):
             (path / "shards").mkdir(exist_ok=True)
-        return cls.open(path, durability=durability)
+            if root.durability == "synced":
+                # Also what was there: who made it may have died before its name was synced.
+                sync_folder(path)
+        return root
+
+    def check_durability(self, asked: Durability | None) -> None:
+        """Make sure that somebody who asked for a durability gets it; None asks for none.
+
+        Raises
+        ------
+        DurabilityMismatch
+            If it is another.
+        """
+        check_durability(self.path, self.durability, asked)
 
     def _check_count(self) -> None:
         """Make sure that the number of shards is the one that models were spread over."""
@@ -237,3 +267,21 @@ class Root:
     def free_bytes(self) -> int | None:
         """Return the bytes that may still be written to the root's file system; None if it can't be asked."""
         return free_bytes(self.path)
+
+
+def check_durability(root: str | os.PathLike[str], found: Durability, asked: Durability | None) -> None:
+    """Compare a root's durability with the one that was asked for, if one was.
+
+    Raises
+    ------
+    DurabilityMismatch
+        If they differ.
+    """
+    if asked not in (None, found):
+        raise DurabilityMismatch(
+            f"durability={asked!r} was asked for, but {os.fspath(root)} was made with {found!r}, and what is there was "
+            "written so: leave the argument out, or export the models into another root",
+            root=os.fspath(root),
+            asked=asked,
+            found=found,
+        )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from daskevo.errors import CorruptRecord, RepositoryError, RootUnusable, ShardFenced
-from daskevo.store.files import FULL, Durability, create_file, dump_json, remove, usable
+from daskevo.store.files import FULL, Durability, create_file, dump_json, remove, sync_folder, usable
 from daskevo.store.journal import Journal, journal_numbers, journal_path
 from daskevo.store.segment import Segment
 from daskevo.store.segment_names import segment_files, segment_name
@@ -286,6 +286,9 @@ class ShardFolder:
         for folder in (self.path, self.segments_path):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(folder)
+            if self._sync:
+                # Also if it was there: who made it may have died before its name was synced.
+                sync_folder(folder.parent)
 
     def _append(self, journal: Journal, records: Sequence[JSON], frees: bool) -> int:
         try:

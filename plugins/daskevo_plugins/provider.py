@@ -107,7 +107,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
 
     def _see_root(self, repository_id: str, where: str) -> Root:
         try:
-            root = Root.open(self.settings.root or "", durability=self.settings.durability)
+            root = Root.open(self.settings.root or "")
             root.check_sight(repository_id)
         except DaskevoError as error:
             raise type(error)(f"{where} does not see the root: {error.message}", **error.facts) from error

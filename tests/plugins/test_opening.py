@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import daskevo
 from daskevo.cluster import settings
 from daskevo.errors import (
     ClusterError,
+    DurabilityMismatch,
     InvalidInput,
     InvalidName,
     NoProvider,
@@ -213,6 +215,7 @@ async def test_a_cluster_without_the_plugins(c: Any, s: Any, a: Any, t: Any) -> 
         ({"shards": True}, InvalidInput),
         ({"shards": 4097}, InvalidInput),
         ({"durability": "maybe"}, InvalidInput),
+        ({"durability": "synced", "root": None, "client": object()}, InvalidInput),
         ({"memory": -1}, InvalidInput),
         ({"timeout_s": 0}, InvalidInput),
         ({"objective": "more auc"}, InvalidInput),
@@ -223,6 +226,20 @@ async def test_a_cluster_without_the_plugins(c: Any, s: Any, a: Any, t: Any) -> 
 def test_arguments_that_cannot_be(arguments: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
         daskevo.open(**{"root": "/tmp/none", "client": None, **arguments})
+
+
+@evo_cluster()
+async def test_a_second_open_keeps_the_durability_of_the_root(c: Any, s: Any, a: Any, t: Any, tmp_path: Path) -> None:
+    repository = await open_here(c, tmp_path / "root", durability="synced")
+    assert (await repository.stats())["durability"] == "synced"
+    again = await open_here(c, tmp_path / "root")
+    assert (await again.stats())["durability"] == "synced"
+    assert plugin_of(a).host.shards[0].folder._sync
+    # Coordinator and providers are there already: it is refused all the same, as it is without a cluster.
+    with pytest.raises(DurabilityMismatch, match=r"'written' was asked for, .* made with 'synced'"):
+        await open_here(c, tmp_path / "root", durability="written")
+    with pytest.raises(DurabilityMismatch):
+        daskevo.open(tmp_path / "root", durability="written")
 
 
 HOSTILE = ["../x", "", "x" * 10_000, "a\x00b", "a\nb", "a/b", ".hidden", 7, None, b"bytes"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from daskevo.errors import CorruptRecord, InvalidInput, InvalidName, RootUnusable, ScopeMismatch
+from daskevo.errors import CorruptRecord, DurabilityMismatch, InvalidInput, InvalidName, RootUnusable, ScopeMismatch
 from daskevo.store.root import Root
 from daskevo.store.shard_folder import read_shard
 
@@ -20,15 +20,39 @@ def test_made_once_opened_after(tmp_path: Path) -> None:
     made = Root.create(tmp_path / "a" / "b", shards=7, durability="synced")
     assert made.shards == 7
     assert Root.create(tmp_path / "a" / "b", shards=64) == Root.open(tmp_path / "a" / "b")
-    assert Root.open(tmp_path / "a" / "b", durability="synced") == made
+    assert Root.open(tmp_path / "a" / "b") == made
     assert json.loads((made.path / "repository.json").read_text()) == {
         "format": 1,
         "repository_id": made.repository_id,
         "shards": 7,
         "created": made.created,
+        "durability": "synced",
     }
     assert Root.create(tmp_path / "c").repository_id != made.repository_id
     assert sorted(path.name for path in made.path.iterdir()) == ["repository.json", "shards"]
+
+
+def test_a_root_keeps_the_durability_it_was_made_with(tmp_path: Path) -> None:
+    for durability in ("volatile", "written", "synced"):
+        made = Root.create(tmp_path / durability, durability=durability)
+        assert Root.open(made.path).durability == Root.create(made.path).durability == durability
+        for other in {"volatile", "written", "synced"} - {durability}:
+            with pytest.raises(DurabilityMismatch, match=f"'{other}' was asked for") as no:
+                Root.create(made.path, durability=other)  # type: ignore[arg-type]
+            assert (no.value.asked, no.value.found, no.value.root) == (other, durability, str(made.path))
+    assert Root.create(tmp_path / "default").durability == "written"
+
+
+def test_a_root_that_does_not_say_its_durability_is_written(tmp_path: Path) -> None:
+    made = Root.create(tmp_path / "root", durability="synced")
+    file = made.path / "repository.json"
+    description = json.loads(file.read_text())
+    del description["durability"]
+    file.write_text(json.dumps(description))
+    assert Root.open(made.path).durability == "written"
+    file.write_text(json.dumps({**description, "durability": "eternal"}))
+    with pytest.raises(CorruptRecord, match="eternal"):
+        Root.open(made.path)
 
 
 def test_several_makers_make_one(tmp_path: Path) -> None:
