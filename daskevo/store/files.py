@@ -149,13 +149,17 @@ def sync_folder(folder: str | os.PathLike[str]) -> None:
 
 
 def make_folder(path: Path, *, sync: bool = False) -> None:
-    """Make a folder with its parents, if it isn't there; with `sync` all names that this made survive the host."""
-    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    """Make a folder with its parents, if it isn't there; with `sync` its name and theirs survive the host."""
     os.makedirs(path, exist_ok=True)
-    if sync:
-        # That of `path` also if it was there: who made it may have died before its name was synced.
-        for folder in reversed(made or [path]):
-            sync_folder(folder.parent)
+    if not sync:
+        return
+    # Also those that were there: who made them may have died before their names were synced.
+    device = os.stat(path).st_dev
+    for folder in path.parents:
+        if os.stat(folder).st_dev != device:
+            return
+        with contextlib.suppress(PermissionError):  # a folder of others, such as /home
+            sync_folder(folder)
 
 
 def write_all(handle: int, data: bytes | memoryview) -> None:
