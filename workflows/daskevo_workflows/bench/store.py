@@ -23,6 +23,7 @@ import daskevo
 from daskevo.cluster.matching import Question, best_matches
 from daskevo.types import JSON
 from daskevo_workflows.bench.machine import machine_line
+from daskevo_workflows.bench.meeting import Meeting
 from daskevo_workflows.bench.outcome import Outcome
 from daskevo_workflows.bench.settling import LITTLE_BYTES, settle
 from daskevo_workflows.bench.store_tables import draw, tables
@@ -63,15 +64,15 @@ class Plan(NamedTuple):
     shapes: tuple[Shape, ...]
     writers: int
     repeat: int
+    repeat_together: int
+    """Of several writers at a time: each meets the others, and what else the machine does, another way."""
     with_keras: bool
     loop: Shape
     loop_memory_bytes: int
-    lead_s: float
-    """How long before several writers begin their tasks are sent, so that they begin together."""
 
 
-FULL = Plan((LARGE, SMALL), 4, 3, True, BIG, SPILLING_BYTES, 0.3)
-QUICK = Plan((TOY,), 2, 1, False, Shape("toy", 256, 8), 1 << 20, 0.05)
+FULL = Plan((LARGE, SMALL), 4, 3, 7, True, BIG, SPILLING_BYTES)
+QUICK = Plan((TOY,), 2, 1, 1, False, Shape("toy", 256, 8), 1 << 20)
 
 
 class Row(NamedTuple):
@@ -228,20 +229,17 @@ class _Bench:
             names = [name for name in names if name not in ALONE]
         # Who always writes or reads whole models does so once for all cases.
         names = [name for name in names if (name, case.action) not in whole or not _is_whole(name, case)]
-        repeat = self.plan.repeat
-        if repeat > 1:
-            repeat = repeat if shape.nbytes >= LITTLE_BYTES or writers > 1 else 5 * repeat
+        repeat = self.plan.repeat if writers == 1 else self.plan.repeat_together
+        if writers == 1 < repeat and shape.nbytes < LITTLE_BYTES:
+            repeat *= 5
         seconds: dict[str, list[float]] = {name: [] for name in names}
         for turn in range(repeat + (repeat > 1)):
             # Who follows whom matters: what one leaves in caches and queues, the next one finds.
             for name in names[turn % len(names) :] + names[: turn % len(names)]:
                 if name in SLOW and turn > 1:
                     continue
-                if name != MEMCPY and (turn == 0 or shape.nbytes >= LITTLE_BYTES):
-                    settle(writers * shape.nbytes)
-                started = time.monotonic() + (self.plan.lead_s if writers > 1 else 0.0)
-                tasks = [self._task(trainer, name, shape, case, bases, started) for trainer in range(writers)]
-                spans = self.client.gather(tasks)
+                settled = name != MEMCPY and (turn == 0 or shape.nbytes >= LITTLE_BYTES)
+                spans = self._spans(shape, case, writers, name, bases, settled)
                 # The first one imports, connects and fills caches.
                 if turn or repeat == 1:
                     seconds[name].append(max(end for _, end in spans) - min(begin for begin, _ in spans))
@@ -250,12 +248,25 @@ class _Bench:
         found.update({name: value for (name, action), value in whole.items() if action == case.action})
         return [Row(shape, case.name, self.place, self.synced, writers, name, value) for name, value in found.items()]
 
-    def _task(self, trainer: int, name: str, shape: Shape, case: Case, bases: Sequence[str], started: float) -> Any:
+    def _spans(
+        self, shape: Shape, case: Case, writers: int, name: str, bases: Sequence[str], settled: bool
+    ) -> list[tuple[float, float]]:
+        """Let writers begin together; return when each began and ended."""
+        with Meeting(self.folder) as meeting:
+            tasks = [self._task(trainer, name, shape, case, bases, meeting) for trainer in range(writers)]
+            meeting.await_ready(writers, lambda: any(task.status == "error" for task in tasks))
+            # Only now: what they did to be ready is neither measured nor in the way of what is.
+            if settled:
+                settle(writers * shape.nbytes)
+            meeting.begin()
+            return self.client.gather(tasks)  # type: ignore[no-any-return]
+
+    def _task(self, trainer: int, name: str, shape: Shape, case: Case, bases: Sequence[str], meeting: Meeting) -> Any:
         if name == OURS:
-            return self._submit(trainer, measure_ours, self.repository, shape, case, bases[trainer], started)
+            return self._submit(trainer, measure_ours, self.repository, shape, case, bases[trainer], meeting)
         if name == MEMCPY:
-            return self._submit(trainer, measure_memcpy, shape, started)
-        arguments = (shape, case, name, self.folder, self.synced, started, self.plan.with_keras)
+            return self._submit(trainer, measure_memcpy, shape, meeting)
+        arguments = (shape, case, name, self.folder, self.synced, meeting, self.plan.with_keras)
         return self._submit(trainer, measure_rival, *arguments)
 
     def _submit(self, trainer: int, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -29,6 +29,7 @@ from daskevo.cluster.sending import folder_of_home
 from daskevo.graph import ArchitectureGraph, Edge, LayerRecord, Vertex
 from daskevo.repository import Repository
 from daskevo.types import ModelId, TensorSpec
+from daskevo_workflows.bench.meeting import Meeting
 from daskevo_workflows.bench.rivals import Rival, file_rivals, memcpy
 from daskevo_workflows.bench.timing import undisturbed
 
@@ -123,15 +124,8 @@ def rivals_of(shape: Shape, with_keras: bool) -> list[Rival]:
     return found
 
 
-def _wait_until(moment: float) -> float:
-    """Return when it is time to begin, by the clock that all processes of a host share."""
-    while (left := moment - time.monotonic()) > 0:
-        time.sleep(left)
-    return time.monotonic()
-
-
 def measure_rival(
-    shape: Shape, case: Case, name: str, folder: str, synced: bool, start_at: float, with_keras: bool
+    shape: Shape, case: Case, name: str, folder: str, synced: bool, meeting: Meeting, with_keras: bool
 ) -> tuple[float, float]:
     """Let a rival write or read once; return when it began and ended. What it reads, it has written before."""
     (rival,) = [rival for rival in rivals_of(shape, with_keras) if rival.name == name]
@@ -142,7 +136,7 @@ def measure_rival(
             own.mkdir()
             rival.write(own, tensors, False)
         with undisturbed():
-            began = _wait_until(start_at)
+            began = meeting.wait()
             rival.read(own, numbers)
             return began, time.monotonic()
     # Only single files per tensor can be left as they are where nothing has changed.
@@ -152,19 +146,19 @@ def measure_rival(
     own.mkdir()
     try:
         with undisturbed():
-            began = _wait_until(start_at)
+            began = meeting.wait()
             rival.write(own, changed, synced)
             return began, time.monotonic()
     finally:
         shutil.rmtree(own)
 
 
-def measure_memcpy(shape: Shape, start_at: float) -> tuple[float, float]:
+def measure_memcpy(shape: Shape, meeting: Meeting) -> tuple[float, float]:
     """Copy the model once to memory that is there; return when it began and ended."""
     memory = _warm_memory(shape.nbytes)
     tensors = tensors_of(shape, 0)
     with undisturbed():
-        began = _wait_until(start_at)
+        began = meeting.wait()
         memcpy(tensors, memory)
         return began, time.monotonic()
 
@@ -176,12 +170,12 @@ def put_base(repository: Repository, shape: Shape, name: str, seed: int = 0) -> 
     return name
 
 
-def measure_ours(repository: Repository, shape: Shape, case: Case, base: str, start_at: float) -> tuple[float, float]:
+def measure_ours(repository: Repository, shape: Shape, case: Case, base: str, meeting: Meeting) -> tuple[float, float]:
     """Put or read once through the repository; return when it began and ended. `base` was put before."""
     ours = _Ours(repository, shape)
     steps = {"put": ours.measure_put, "read": ours.measure_read, "inherit": ours.measure_inherit}
     with undisturbed():
-        return ours.run(steps[case.action], ModelId(base), case, start_at)  # type: ignore[no-any-return]
+        return ours.run(steps[case.action], ModelId(base), case, meeting)  # type: ignore[no-any-return]
 
 
 class _Ours:
@@ -201,24 +195,24 @@ class _Ours:
     async def put_base(self, name: ModelId, tensors: dict[int, Array]) -> None:
         await self._put(await self._reserve(name, False), tensors)
 
-    async def measure_put(self, base: ModelId, case: Case, start_at: float) -> tuple[float, float]:
+    async def measure_put(self, base: ModelId, case: Case, meeting: Meeting) -> tuple[float, float]:
         fresh = await asyncio.to_thread(tensors_of, self.shape, 1)
         child = await self._reserve(_new_id(), base)
         tensors = {**child.arrays, **{number: fresh[number] for number in case.numbers(self.shape)}}
-        began = await asyncio.to_thread(_wait_until, start_at)
+        began = await asyncio.to_thread(meeting.wait)
         await self._put(child, tensors)
         ended = time.monotonic()
         await self.session.retire(child.model_id)
         return began, ended
 
-    async def measure_read(self, base: ModelId, case: Case, start_at: float) -> tuple[float, float]:
+    async def measure_read(self, base: ModelId, case: Case, meeting: Meeting) -> tuple[float, float]:
         record = await self.session.open(base)
-        began = await asyncio.to_thread(_wait_until, start_at)
+        began = await asyncio.to_thread(meeting.wait)
         await read_model(self.session, self.caller, record, case.numbers(self.shape))
         return began, time.monotonic()
 
-    async def measure_inherit(self, base: ModelId, case: Case, start_at: float) -> tuple[float, float]:
-        began = await asyncio.to_thread(_wait_until, start_at)
+    async def measure_inherit(self, base: ModelId, case: Case, meeting: Meeting) -> tuple[float, float]:
+        began = await asyncio.to_thread(meeting.wait)
         child = await self._reserve(_new_id(), None)
         ended = time.monotonic()
         await give_back(self.session, child.model_id, child.attempt, child.owners)
