@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -119,6 +121,15 @@ def test_the_command_prints_a_table(tmp_path: Path) -> None:
     assert "Redis, values iterated" in drawn
     assert ">1 ms<" in drawn
     assert "mathdefault" not in drawn
+
+
+def test_the_command_without_numba_says_what_to_install() -> None:
+    code = "import sys; sys.modules['numba'] = None; from daskevo_workflows.cli import main; main(['bench', 'prefix'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    (said,) = done.stderr.splitlines()
+    assert "InvalidInput: the prefix index needs numba" in said
+    assert said.endswith("pip install numba")
 
 
 def test_the_command_prints_json_without_redis(monkeypatch: pytest.MonkeyPatch) -> None:
