@@ -14,6 +14,7 @@ from typing import Any
 
 from distributed.core import send_recv
 
+from daskevo.cluster.transport import NoCertificates, connected
 from daskevo.store.lease import CannotAsk, Holder
 
 _CONNECT_S = 2.0
@@ -42,13 +43,15 @@ async def identity_at(holder: Holder, pool: Any) -> str | None:
         raise CannotAsk("its scheduler is inside another process, and listens to nobody outside it")
     try:
         async with asyncio.timeout(_QUESTION_S):
-            comm = await pool.connect(holder.address, timeout=_CONNECT_S)
+            comm = await connected(pool, holder.address, _CONNECT_S)
             try:
                 reply = await send_recv(comm, op="identity")
             finally:
                 pool.reuse(holder.address, comm)
     except TimeoutError:
         return None
+    except NoCertificates as error:
+        raise CannotAsk(str(error)) from error
     except OSError as error:
         refusal = _tls_refusal(error)
         if refusal is None:
@@ -57,8 +60,6 @@ async def identity_at(holder: Holder, pool: Any) -> str | None:
             f"something listens there, but no TLS connection came about ({refusal}); this process needs the "
             "certificates of that cluster"
         ) from error
-    except TypeError as error:
-        raise CannotAsk("it takes TLS connections only, and this process has no certificates for one") from error
     except RuntimeError as error:
         raise CannotAsk(f"this process does not connect to it ({str(error)[:200]})") from error
     except ValueError as error:

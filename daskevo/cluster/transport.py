@@ -213,6 +213,29 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
+class NoCertificates(ConnectionError):
+    """An address takes TLS connections only, and this process has no certificates for one."""
+
+    def __init__(self) -> None:
+        super().__init__("it takes TLS connections only, and this process has no certificates for one")
+
+
+async def connected(pool: Any, address: str, timeout_s: float) -> Any:
+    """Return a connection of a pool; the caller gives it back.
+
+    Raises
+    ------
+    NoCertificates
+        If it has to be encrypted, which the pool can't.
+    OSError
+        If none comes about in time.
+    """
+    try:
+        return await pool.connect(address, timeout=timeout_s)
+    except TypeError as error:  # Dask's word for a tls:// address where there are no certificates
+        raise NoCertificates from error
+
+
 class PoolTransport:
     """Calls over the connection pool of a Dask client, worker or scheduler.
 
@@ -275,7 +298,7 @@ class PoolTransport:
         deadline = loop.time() + timeout_s
         comm = await _within(
             min(CONNECT_TIMEOUT_S, timeout_s),
-            self._connected(address, min(CONNECT_TIMEOUT_S, timeout_s)),
+            connected(self.pool, address, min(CONNECT_TIMEOUT_S, timeout_s)),
             address,
             name,
         )
@@ -288,12 +311,6 @@ class PoolTransport:
             )
         finally:
             self.pool.reuse(address, comm)
-
-    async def _connected(self, address: str, timeout_s: float) -> Any:
-        try:
-            return await self.pool.connect(address, timeout=timeout_s)
-        except TypeError as error:  # Dask's word for a tls:// address where there are no certificates
-            raise ConnectionError("it takes TLS connections only, and this process has no certificates") from error
 
 
 async def _within(timeout_s: float, call: Awaitable[Any], address: str, method: str) -> Any:

@@ -18,6 +18,7 @@ from distributed.security import Security
 
 import daskevo
 from daskevo.cluster.lease_holders import identity_at
+from daskevo.cluster.transport import NoAnswer, PoolTransport
 from daskevo.errors import RepositoryTaken, SchedulerUnaskable
 from daskevo.store.lease import CannotAsk, Holder, take_lease
 from daskevo.store.root import Root
@@ -58,6 +59,20 @@ async def ask_scheduler(listens: Security | None, asks: Security | None) -> tupl
         ConnectionPool(connection_args=(asks or Security()).get_connection_args("client")) as pool,
     ):
         return scheduler.id, await identity_at(holder_at(scheduler.address), pool)
+
+
+def test_whoever_lacks_certificates_is_told_so_in_the_same_words_everywhere() -> None:
+    address = f"tls://{NOWHERE}"
+
+    async def call() -> None:
+        async with ConnectionPool() as pool:
+            await PoolTransport(pool, address, "memory").provider(address, "match", timeout_s=5)
+
+    words = "it takes TLS connections only, and this process has no certificates for one"
+    with pytest.raises(NoAnswer, match=words):
+        asyncio.run(call())
+    with pytest.raises(CannotAsk, match=words):
+        ask(holder_at(address))
 
 
 def test_a_scheduler_answers_whoever_has_its_certificates(certificates: Security) -> None:
