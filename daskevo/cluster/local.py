@@ -18,6 +18,7 @@ from typing import Any
 from dask.system import CPU_COUNT
 from distributed import Nanny, Scheduler
 from distributed.core import Status
+from distributed.deploy.cluster import Cluster
 from distributed.deploy.spec import SpecCluster
 from distributed.security import Security
 from distributed.system import MEMORY_LIMIT
@@ -51,6 +52,19 @@ class LocalEvoCluster(SpecCluster):  # type: ignore[misc]
             return False
         self.status = Status.failed  # of such a cluster Dask closes what is left
         return True
+
+    def _update_worker_status(self, op: str, msg: Any) -> None:
+        """Leave a worker that died to its nanny, which starts it again.
+
+        Dask looks once, a while after each death, and closes the nanny of a worker that is away just then, be it for
+        the second time.
+        """
+        if op == "remove":
+            nanny = self.workers.get(self.scheduler_info["workers"][msg]["name"])
+            if nanny is not None and nanny.status is Status.running:
+                Cluster._update_worker_status(self, op, msg)
+                return
+        super()._update_worker_status(op, msg)
 
     def _new_worker_name(self, worker_number: int) -> str:
         return f"trainer-{worker_number}"

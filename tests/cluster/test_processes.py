@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import pytest
 from distributed import Client
@@ -150,6 +151,22 @@ def test_a_trainer_that_dies_gives_back_and_is_replaced(client: Client, tmp_path
     assert repository.stats()["live_attempts"] == 0
     verification = repository.verify()
     assert verification.clean, verification.differences
+
+
+@pytest.mark.processes
+def test_a_worker_that_dies_again_and_again_comes_back() -> None:
+    """Dask looks once, some time after a death, and would close the nanny that is just starting its worker again."""
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "50ms"}),
+        local_cluster(trainers=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        client.wait_for_workers(2, timeout=60)
+        for _ in range(2):
+            pid = pid_of(client, "trainer-0")
+            os.kill(pid, signal.SIGKILL)
+            where = client.submit(os.getpid, resources={"evaluation": 1}, pure=False)
+            assert where.result(timeout=60) != pid
 
 
 def die_once(repository: Any, graph: Any, model_id: str, flag: str) -> str:
