@@ -197,13 +197,16 @@ PROVIDER: Mapping[str, Arguments] = {
     ),
     "drop_attempts": Arguments({"attempts": _list_of(_row(_or_none(_model), Tick.parse))}),
     "models": Arguments({"scope": _or_none(_scope)}),
-    **dict.fromkeys(("sight", "forget_lost", "audit", "snapshots", "check_segments", "retirements", "stats"), _NOTHING),
+    **dict.fromkeys(
+        ("sight", "pulse", "forget_lost", "audit", "snapshots", "check_segments", "retirements", "stats"), _NOTHING
+    ),
 }
 """What a provider takes from other processes; in its own, tensors come by reference too."""
 
 COORDINATOR: Mapping[str, Arguments] = {
     "hello": Arguments({"versions": _versions}),
     "join": Arguments({"name": _word, "address": _word}),
+    "leave": Arguments({"name": _word, "address": _word, "patience_s": _seconds}),
     "assign": Arguments({"patience_s": _seconds}),
     "begin": Arguments({"holder": _mapping, "model": _or_none(_model)}, {"key": _key}),
     "end": Arguments({"attempts": _attempts, "settled": _flag}),

@@ -43,6 +43,7 @@ class ProviderHandlers:
         return {
             "open_shards": host.open_shards,
             "close_shards": host.close_shards,
+            "pulse": host.pulse,
             "together": partial(self.together, {"ask": self.ask, "refer": self.refer}),
             "ask": self.ask,
             "refer": self.refer,

@@ -18,6 +18,7 @@ from daskevo.cluster.handing import LEAST_ROOM_BYTES, Landings
 from daskevo.cluster.matching import Question
 from daskevo.cluster.serving import ServedShard, Summary, open_shard, published, summary_of
 from daskevo.cluster.session import Session
+from daskevo.cluster.under_way import UnderWay
 from daskevo.errors import ClusterError, CorruptRecord, DaskevoError, ModelLost, RepositoryError, ShardFenced
 from daskevo.ownership.messages import Drop, FinishRetirement
 from daskevo.ownership.model_record import ModelRecord
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 OPENINGS_AT_ONCE = 8
 """Shards opened at the same time: each waits for the disk several times."""
 AUDIT_EVERY_S = 600.0
+ENDING_S = 5.0
+"""Longest that a shard that goes to another provider waits for messages under way; those find it closed then."""
 CLOSING_S = 5.0
 """Longest wait for background work that was cancelled."""
 QUESTIONS_AT_ONCE = 256
@@ -68,6 +71,8 @@ class ShardHost:
         self.index_bytes: dict[ModelId, int] = {}
         """Published model -> bytes of all its tensors, inherited ones included."""
         self.shards: dict[int, ServedShard] = {}
+        self._under_way = UnderWay()
+        self._closing: dict[int, asyncio.Future[None]] = {}
         self._openings = 0
         self._failing: dict[int, str] = {}
         self.background: set[asyncio.Task[None]] = set()
@@ -136,13 +141,29 @@ class ShardHost:
         """Whether there are shards, and none are being opened."""
         return bool(self.shards) and not self._openings
 
-    def close_shards(self, shards: Sequence[int]) -> None:
-        """Stop serving shards that were given to another provider."""
-        for number in shards:
-            if number in self.shards:
-                self._stop(self.shards[number])
+    async def close_shards(self, shards: Sequence[int]) -> None:
+        """Stop serving shards that go to another provider: messages under way end first, new ones find nobody."""
+        leaving = [self.shards.pop(number) for number in shards if number in self.shards]
+        closing = [asyncio.ensure_future(self._close_shard(served)) for served in leaving]
+        self._closing.update({served.number: task for served, task in zip(leaving, closing, strict=True)})
+        # Also those that an earlier message, whose sender waits no longer, began to close.
+        await asyncio.gather(*(asyncio.shield(self._closing[number]) for number in shards if number in self._closing))
+
+    async def _close_shard(self, served: ServedShard) -> None:
+        try:
+            await self._under_way.ended(served, ENDING_S)
+            await served.end()
+        finally:
+            self._forget(served)
+            self._closing.pop(served.number, None)
+
+    def pulse(self) -> dict[str, Any]:
+        """Give a sign of life: the shards that are served here."""
+        return {"shards": sorted(self.shards)}
 
     async def _open(self, number: int, generation: int, floor: Tick, until: float) -> ServedShard:
+        if number in self._closing:
+            await asyncio.shield(self._closing[number])
         known = self.shards.get(number)
         if known is not None and known.shard.state.generation == generation:
             return known  # the message was sent again
@@ -198,9 +219,13 @@ class ShardHost:
     def _stop(self, served: ServedShard) -> None:
         if self.shards.get(served.number) is served:
             del self.shards[served.number]
+        self._forget(served)
+        served.close()
+
+    def _forget(self, served: ServedShard) -> None:
+        """Match the models of a shard no more."""
         for model_id in published(served.shard):
             self._unpublish(model_id)
-        served.close()
 
     def _fenced(self, served: ServedShard, error: ShardFenced) -> None:
         """Stop serving a shard that has another owner, and tell the coordinator."""
@@ -223,6 +248,8 @@ class ShardHost:
             task.cancel()
         if self.background:
             await asyncio.wait(list(self.background), timeout=CLOSING_S)
+        if self._closing:
+            await asyncio.wait(list(self._closing.values()), timeout=CLOSING_S)
         for served in list(self.shards.values()):
             self._stop(served)
 
@@ -325,7 +352,8 @@ class ShardHost:
         if served is None:
             return None
         try:
-            return await work(served)
+            with self._under_way.one(served):
+                return await work(served)
         except ShardFenced as error:
             self._fenced(served, error)
             raise

@@ -108,9 +108,10 @@ async def best_matches(
     status:
         A model whose home says in the same message where it stands.
     """
-    silent = _unserved(await directory.table())
-    if silent:
-        silent = _unserved(await directory.refresh())
+    table = await directory.table()
+    if _unserved(table):
+        table = await directory.refresh()
+    silent = _unserved(table) | _lost(table)
     question = {
         "scope": scope,
         "questions": [question.to_wire() for question in questions],
@@ -146,4 +147,13 @@ def _unserved(table: ShardTable) -> dict[str, str]:
         f"shard {shard}": table.troubles.get(shard, "no provider serves it")
         for shard, place in table.places.items()
         if place is None
+    }
+
+
+def _lost(table: ShardTable) -> dict[str, str]:
+    """Shards of a repository in memory that went with their provider: what is served there now began empty."""
+    return {
+        f"shard {shard}": "its models from before went with the provider that held them in memory"
+        for shard, place in table.places.items()
+        if place is not None and shard in table.lost
     }

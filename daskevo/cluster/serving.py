@@ -297,13 +297,23 @@ class ServedShard:
                 # One damaged file must not keep the shard's other models away; verify names it.
                 logger.warning("daskevo: a segment of shard %d can't be read: %s", self.number, error)
 
+    async def end(self) -> None:
+        """Close once what is being written is written; the event loop need not wait for the disk."""
+        async with self._lock:
+            if self.folder is not None:
+                await asyncio.to_thread(self.folder.close)
+            self._let_go()
+
     def close(self) -> None:
         """Stop owning the shard; the next owner opens it as if this one had died."""
+        self._let_go()
+        if self.folder is not None:
+            self.folder.close()
+
+    def _let_go(self) -> None:
         self.landings.forget_shard(self.number)
         for (model_id, attempt), mask in self.shard.state.references.alive.items():
             self.tensors.free(model_id, attempt, numbers_in(mask))
-        if self.folder is not None:
-            self.folder.close()
 
 
 class Summary(NamedTuple):

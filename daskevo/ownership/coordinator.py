@@ -6,11 +6,11 @@ and all attempts of older ones are over by that.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 
 from daskevo.ownership.attempts import Attempts, Settle
 from daskevo.ownership.holders import Holder
-from daskevo.ownership.table import Assignment, CloseShards, OpenShards, Place, ShardTable
+from daskevo.ownership.table import Assignment, MoveShard, OpenShards, Place, ShardTable
 from daskevo.types import Attempt, ModelId, Tick
 
 
@@ -101,9 +101,29 @@ class Coordinator:
         """Return who is to open the shards that nobody has: nobody `leaving`, those to `avoid` if nobody else can."""
         return self._assignment.assign(avoid, leaving)
 
-    def rebalance(self) -> list[OpenShards | CloseShards]:
-        """Return the moves that even out the providers' shares."""
-        return self._assignment.rebalance()
+    def hand_over(self, leaving: Collection[str], avoid: Container[str] = (), most: int = 1) -> list[MoveShard]:
+        """Return up to `most` moves of shards from providers that leave to those that stay."""
+        return self._assignment.hand_over(leaving, avoid, most)
+
+    def can_hand_over(self, name: str, leaving: Container[str], avoid: Container[str] = ()) -> bool:
+        """Whether a provider serves shards that others could take over."""
+        return self._assignment.can_hand_over(name, leaving, avoid)
+
+    def even_out(self, leaving: Container[str] = (), avoid: Container[str] = ()) -> MoveShard | None:
+        """Return the next move that evens out the providers' shares; None: they are even enough."""
+        return self._assignment.even_out(leaving, avoid)
+
+    def give_up(self, silent: Container[str], leaving: Container[str] = ()) -> bool:
+        """Make the shards of silent providers nobody's, if others can serve them; whether there were any."""
+        return self._assignment.give_up(silent, leaving)
+
+    def serves(self, name: str) -> set[int]:
+        """Return the shards that a provider serves."""
+        return self._assignment.serves(name)
+
+    def has(self, name: str, shard: int) -> bool:
+        """Whether a shard is a provider's, served or being opened."""
+        return self._assignment.has(name, shard)
 
     def opened(self, shard: int, name: str) -> bool:
         """A provider serves a shard from now on; False: it isn't its own any more, and must be closed."""

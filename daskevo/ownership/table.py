@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection, Container
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from daskevo.ownership.codec import COUNT, TEXT, TICK, Wire, mapping, optional, part, sequence, wire_kinds
 from daskevo.ownership.hashing import shard_of
+from daskevo.ownership.moves import evened_out, handed_over
 from daskevo.ownership.owner_map import OwnerMap
 from daskevo.types import Attempt, ModelId, Tick
 
@@ -67,14 +68,18 @@ class OpenShards(Wire):
 
 
 @dataclass(frozen=True)
-class CloseShards(Wire):
-    """Instruction: this provider is to stop serving these shards. Manners: the next owner's epoch fences it anyway."""
+class MoveShard(Wire):
+    """Instruction: a shard that one provider serves is to be closed there, then opened at another.
 
-    place: Annotated[Place, part(Place)]
-    shards: Annotated[tuple[int, ...], sequence(COUNT)]
+    To close it is manners, so that messages under way end first: the next owner's epoch fences the former one anyway.
+    """
+
+    shard: Annotated[int, COUNT]
+    source: Annotated[Place, part(Place)]
+    target: Annotated[Place, part(Place)]
 
 
-INSTRUCTIONS = wire_kinds(OpenShards, CloseShards)
+INSTRUCTIONS = wire_kinds(OpenShards, MoveShard)
 
 
 class Assignment:
@@ -100,6 +105,7 @@ class Assignment:
         self._serving: dict[int, str] = {}
         self._opening: dict[int, str] = {}
         self._lost: dict[int, Tick] = {}
+        self._evening = False
 
     def provider_joined(self, name: str, address: str) -> None:
         """A provider came, or came back at another address without what it had open."""
@@ -134,35 +140,51 @@ class Assignment:
                 given.setdefault(name, []).append(shard)
         return [self._open(name, shards) for name, shards in given.items()]
 
-    def rebalance(self) -> list[OpenShards | CloseShards]:
-        """Move shards from the provider with the most to the one with the fewest, until they differ by one at most.
+    def hand_over(self, leaving: Collection[str], avoid: Container[str] = (), most: int = 1) -> list[MoveShard]:
+        """Move up to `most` shards from providers that leave, and still serve them, to those that stay.
 
-        Only shards that are served move, and only where they survive it.
+        Nothing moves where shards don't survive it, or nobody stays.
         """
-        if not self.durable or not self._providers:
-            return []
-        load = self._load()
-        taken: dict[str, list[int]] = {}
-        given: dict[str, list[int]] = {}
-        movable = sorted(self._serving)
-        while movable:
-            most = max(load, key=lambda name: (load[name], name))
-            least = min(load, key=lambda name: (load[name], name))
-            shard = next((shard for shard in movable if self._serving[shard] == most), None)
-            if load[most] - load[least] <= 1 or shard is None:
-                break
-            movable.remove(shard)
-            load[most] -= 1
-            load[least] += 1
-            taken.setdefault(most, []).append(shard)
-            given.setdefault(least, []).append(shard)
-        instructions: list[OpenShards | CloseShards] = []
-        for name, shards in taken.items():
-            instructions.append(CloseShards(self._providers[name], tuple(shards)))
-            for shard in shards:
-                del self._serving[shard]
-            self.version += 1
-        return instructions + [self._open(name, shards) for name, shards in given.items()]
+        takers = self._takers(leaving, avoid)
+        return [self._move(*move) for move in handed_over(self._serving, self._load(), leaving, takers, most)]
+
+    def can_hand_over(self, name: str, leaving: Container[str], avoid: Container[str] = ()) -> bool:
+        """Whether a provider serves shards that others could take over."""
+        return name in self._serving.values() and any(taker != name for taker in self._takers(leaving, avoid))
+
+    def even_out(self, leaving: Container[str] = (), avoid: Container[str] = ()) -> MoveShard | None:
+        """Move one shard from the provider with the most to the one with the fewest, if they differ by too much.
+
+        Only while nothing else is being opened: what moves is counted where it will be.
+        """
+        move = None
+        if not self._opening:
+            move = evened_out(self._serving, self._load(), self._takers(leaving, avoid), begun=self._evening)
+        self._evening = move is not None
+        return None if move is None else self._move(*move)
+
+    def give_up(self, silent: Container[str], leaving: Container[str] = ()) -> bool:
+        """Take the shards of providers that give no sign of life, if others can serve them; whether any were taken.
+
+        They stay providers: only shards move by silence, and the epoch of the next owner fences whoever wakes up.
+        """
+        if not self._takers(leaving, silent):
+            return False
+        owners = {**self._opening, **self._serving}
+        shards = [shard for shard, name in owners.items() if name in silent]
+        for shard in shards:
+            self._serving.pop(shard, None)
+            self._opening.pop(shard, None)
+        self.version += bool(shards)
+        return bool(shards)
+
+    def serves(self, name: str) -> set[int]:
+        """Return the shards that a provider serves."""
+        return {shard for shard, owner in self._serving.items() if owner == name}
+
+    def has(self, name: str, shard: int) -> bool:
+        """Whether a shard is a provider's, served or being opened."""
+        return self._owner(shard) == name
 
     def opened(self, shard: int, name: str) -> bool:
         """A provider has opened a shard and serves it; False if it was given to another meanwhile: it must close it."""
@@ -195,6 +217,17 @@ class Assignment:
     def providers(self) -> dict[str, Place]:
         """Return the providers that are there."""
         return dict(self._providers)
+
+    def _takers(self, leaving: Container[str], avoid: Container[str]) -> list[str]:
+        if not self.durable:
+            return []
+        return [name for name in self._providers if name not in leaving and name not in avoid]
+
+    def _move(self, shard: int, target: str) -> MoveShard:
+        source = self._serving.pop(shard)
+        self._opening[shard] = target
+        self.version += 1
+        return MoveShard(shard, self._providers[source], self._providers[target])
 
     def _owner(self, shard: int) -> str | None:
         return self._serving.get(shard) or self._opening.get(shard)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 
 import dask
@@ -47,6 +47,8 @@ class Assigner:
         Called after the shard table has changed.
     is_leaving:
         Whether the worker at an address is about to close: it is given no more shards.
+    silent:
+        Returns providers that give no sign of life, or gave none lately.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Assigner:
         transport: Transport,
         on_change: Callable[[], None],
         is_leaving: Callable[[str], bool],
+        silent: Callable[[], Set[str]],
     ) -> None:
         self.core = core
         self.stopped = False
@@ -62,6 +65,7 @@ class Assigner:
         self._transport = transport
         self._on_change = on_change
         self._is_leaving = is_leaving
+        self._silent = silent
         self._changed = asyncio.Event()
         self._troubles: dict[int, tuple[str, str]] = {}
         self._silences: dict[int, int] = {}
@@ -82,8 +86,8 @@ class Assigner:
         pause_s = _FIRST_PAUSE_S
         while not self.stopped:
             leaving = {name for name, place in self.core.providers().items() if self._is_leaving(place.address)}
-            instructions = self.core.assign(self._silent_ones(), leaving)
-            results = await asyncio.gather(*map(self._have_opened, instructions))
+            instructions = self.core.assign(self.avoided(), leaving)
+            results = await asyncio.gather(*map(self.have_opened, instructions))
             # Who is leaving may stay after all: Dask gives it up where nobody can take over a worker's data.
             if (all(results) and not leaving) or not self.core.providers():
                 return
@@ -135,13 +139,17 @@ class Assigner:
     def _missing(self) -> list[int]:
         return [shard for shard, place in self.core.table().places.items() if place is None]
 
-    def _silent_ones(self) -> frozenset[str]:
+    def avoided(self) -> frozenset[str]:
+        """Return the providers that get shards only if there are no others: they gave no answer lately."""
         now = time.monotonic()
         self._avoid = {name: until for name, until in self._avoid.items() if until > now}
-        return frozenset(self._avoid)
+        return frozenset(self._avoid.keys() | self._silent())
 
-    async def _have_opened(self, instruction: OpenShards) -> bool:
-        """Have a provider open its shards, a few per message; when one has no answer, none of the rest is tried."""
+    async def have_opened(self, instruction: OpenShards) -> bool:
+        """Have a provider open its shards, a few per message; when one has no answer, none of the rest is tried.
+
+        Returns whether there is nothing to be tried again.
+        """
         shards, done = list(instruction.shards), True
         while shards:
             part, shards = shards[:OPENINGS_AT_ONCE], shards[OPENINGS_AT_ONCE:]
@@ -191,7 +199,7 @@ class Assigner:
             self._troubles.pop(shard, None)
             self._silences.pop(shard, None)
             if not self.core.opened(shard, place.name):
-                await self._have_closed(place, shard)
+                await self.have_closed(place, [shard])
         for shard, kind, message in answer["failed"]:
             self._troubles[shard] = kind, message
             self.core.not_served(shard, place.name)
@@ -206,9 +214,9 @@ class Assigner:
         level = logging.INFO if gone else logging.WARNING
         logger.log(level, "daskevo: provider %s did not open shards %s: %s", place.name, instruction.shards, error)
 
-    async def _have_closed(self, place: Place, shard: int) -> None:
-        """A shard was given to another provider while this one opened it; manners only, the epoch fences it."""
+    async def have_closed(self, place: Place, shards: Sequence[int]) -> None:
+        """Shards are another provider's, while this one still has them open; manners only, their epochs fence it."""
         try:
-            await self._transport.provider(place.address, "close_shards", timeout_s=CALL_TIMEOUT_S, shards=[shard])
+            await self._transport.provider(place.address, "close_shards", timeout_s=CALL_TIMEOUT_S, shards=list(shards))
         except (NoAnswer, DaskevoError) as error:
-            logger.info("daskevo: provider %s was not told to close shard %d: %s", place.name, shard, error)
+            logger.info("daskevo: provider %s was not told to close shards %s: %s", place.name, shards, error)

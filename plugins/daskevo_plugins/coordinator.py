@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from distributed import SchedulerPlugin
-from distributed.core import Status
 
 from daskevo.cluster.directory import CALL_TIMEOUT_S, Directory
 from daskevo.cluster.local import PROVIDER
@@ -35,15 +34,14 @@ from daskevo.ownership.table import ShardTable
 from daskevo.store.lease import Lease
 from daskevo.store.root import Root
 from daskevo.types import JSON, ModelId, Tick
-from daskevo_plugins.assigning import Assigner
 from daskevo_plugins.background import Background
+from daskevo_plugins.following import Follower
 from daskevo_plugins.leasing import lease_root
 from daskevo_plugins.scopes import Scopes
 from daskevo_plugins.settling import Settler
 
 logger = logging.getLogger(__name__)
 
-_LEAVING = (Status.closing_gracefully, Status.closing, Status.closed)
 _CLOSING_S = 5.0
 """Longest that a closing scheduler waits for each of what there is to end here."""
 
@@ -95,8 +93,9 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             self._transport = PoolTransport(scheduler.rpc, scheduler.address, self.settings.key)
             self._directory = Directory(self._transport, self._current_table)
             self._settler = Settler(self._core, self._directory)
-            self._assigner = Assigner(self._core, self._transport, self._settler.wake, self._is_leaving)
+            self._follower = Follower(self._core, scheduler, self._transport, self._background, self._settler.wake)
             self._background.spawn(self._settler.run())
+            self._follower.start()
         finally:
             self._ready.set()
 
@@ -160,15 +159,13 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
 
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
         """Open the shards of a provider that left elsewhere (its tasks have left ``processing`` before)."""
-        if not self._started:
-            return
-        for name, place in self._core.providers().items():
-            if place.address == worker:
-                self._core.provider_left(name)
-                self._assigner.changed()
-                self._background.spawn(self._assigner.assign())
-                if self.settings.root is None:
-                    self._background.spawn(self._tell_lost())
+        if self._started and self._follower.removed(worker) and self.settings.root is None:
+            self._background.spawn(self._tell_lost())
+
+    def log_event(self, topic: str, msg: Any) -> None:
+        """Learn that a provider is about to leave while it still runs."""
+        if isinstance(msg, dict) and msg.get("action") == "worker-status-change" and self._started:
+            self._follower.status_changed(topic, msg["status"])
 
     def valid_workers_downscaling(self, scheduler: Any, workers: list[Any]) -> list[Any]:
         """Let a cluster that becomes smaller close neither providers, whatever they serve, nor whoever has a task."""
@@ -183,11 +180,6 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     @property
     def _started(self) -> bool:
         return self._ready.is_set() and self._failure is None and not self._closed
-
-    def _is_leaving(self, address: str) -> bool:
-        """Whether the scheduler knows that a worker is closing."""
-        worker = self._scheduler.workers.get(address)
-        return worker is not None and worker.status in _LEAVING
 
     def _end_holders(self, holders: Sequence[Holder]) -> None:
         for holder in holders:
@@ -215,6 +207,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             "hello": self.hello,
             "facts": self._facts,
             "join": self.join,
+            "leave": self.leave,
             "assign": self.assign,
             "table": self.table,
             "worker_names": self.worker_names,
@@ -262,15 +255,13 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
 
     def join(self, name: str, address: str) -> dict[str, JSON]:
         """Take a provider in; it gets the shards that nobody has, if shards were given out before."""
-        self._core.provider_joined(name, address)
         self._addresses[name] = address
-        self._assigner.changed()
-        if self._assigned:
-            self._background.spawn(self._assigner.assign())
+        self._follower.join(name, address)
         return self._facts()
 
-    _assigned = False
-    """Whether `open` has given shards out: until then providers gather, so that the shards are spread over all."""
+    async def leave(self, name: str, address: str, patience_s: float) -> bool:
+        """A provider that is about to close hands its shards over; whether others have them in that time."""
+        return await self._follower.leave(name, address, patience_s)
 
     async def assign(self, patience_s: float) -> dict[str, JSON]:
         """Give out all shards and wait until they are open; return the table.
@@ -285,20 +276,20 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
                 "`dask worker --resources provider=1`, or use daskevo.local_cluster",
                 workers=sorted(str(worker.name) for worker in self._scheduler.workers.values()),
             )
-        self._assigned = True
-        self._background.spawn(self._assigner.assign())
-        await self._assigner.wait_until_open(patience_s)
+        self._follower.given_out = True
+        self._follower.reopen()
+        await self._follower.assigner.wait_until_open(patience_s)
         # All are served or known to be damaged: from now on a shard without a state has lost it.
         if self._root is not None:
             await asyncio.to_thread(self._root.mark_served)
-        return self._assigner.table().to_wire()
+        return self._follower.assigner.table().to_wire()
 
     async def _current_table(self) -> ShardTable:
-        return self._assigner.table()
+        return self._follower.assigner.table()
 
     def table(self) -> JSON:
         """Return the shard table."""
-        return self._assigner.table().to_wire()
+        return self._follower.assigner.table().to_wire()
 
     def worker_names(self) -> list[list[Any]]:
         """Return ``[name in the table, worker name as Dask has it]`` of all providers: Dask's may be numbers."""
@@ -337,7 +328,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         if shard >= self._core.shards:
             raise InvalidInput(f"shard {shard} can't be fenced: this repository has {self._core.shards}")
         self._core.not_served(shard, provider)
-        self._assigner.changed()
+        self._follower.assigner.changed()
         self._background.spawn(self._after_fence())
         return True
 
@@ -348,12 +339,12 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             except RepositoryTaken as error:
                 # A foreign epoch because another job took the root: nothing is opened against it any more.
                 self._failure = error
-                self._assigner.stopped = True
-                self._assigner.changed()
+                self._follower.assigner.stopped = True
+                self._follower.assigner.changed()
                 return
             except RepositoryError as error:
                 logger.warning("daskevo: the lease of %s can't be read: %s", self.settings.root, error)
-        await self._assigner.assign()
+        await self._follower.assigner.assign()
 
     async def scope(self, scope: str, objective: str | None) -> str | None:
         """Make a scope known; return its objective."""

@@ -32,6 +32,9 @@ logger = logging.getLogger(__name__)
 OWNER_TIMEOUT_S = 10.0
 """Longest that a provider waits for another's shard, while it retires or audits; then it tries again later."""
 
+HAND_OVER_S = 3.0
+"""Longest that a worker that closes waits for others to take its shards over: some nannies give it four seconds."""
+
 
 def plugin_name(key: str) -> str:
     """Return the name under which the provider of a repository is registered."""
@@ -70,7 +73,21 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
             logger.warning("daskevo: worker %s takes no part in the repository: %s", worker.name, error)
 
     async def teardown(self, worker: Any) -> None:
-        """Stop serving; what was stored is durable already, or was never said to be."""
+        """Hand the shards over if there is time, then stop serving.
+
+        What was stored is durable already, or was never said to be: nothing depends on the handing over.
+        """
+        if self.host is not None and self.host.shards and self.settings.root is not None:
+            try:
+                await self.transport.coordinator(
+                    "leave",
+                    timeout_s=HAND_OVER_S + 0.5,
+                    name=self.host.name,
+                    address=worker.address,
+                    patience_s=HAND_OVER_S,
+                )
+            except DaskevoError as error:
+                logger.info("daskevo: %s goes without handing over its shards: %s", worker.name, error)
         withdraw(worker.handlers, "provider", self.settings.key)
         if self.host is not None:
             await self.host.close()

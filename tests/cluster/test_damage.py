@@ -137,7 +137,7 @@ async def test_a_put_whose_home_was_damaged_meanwhile(c: Any, s: Any, a: Any, t:
     data[20] ^= 1
     journal.write_bytes(data)
     # It is opened again, as when its provider changes.
-    plugin_of(a).host.close_shards([DAMAGED])
+    await plugin_of(a).host.close_shards([DAMAGED])
     await plugin_of(a).host._tell_fenced(DAMAGED, epoch, ShardDamaged("for a test"))
     with pytest.raises(ShardDamaged, match=f"shard {DAMAGED}"):
         await put_reserved(repository, GRAPH, reservation)

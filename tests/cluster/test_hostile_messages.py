@@ -92,6 +92,7 @@ def good_arguments(record: Any) -> dict[str, dict[str, dict[str, Any]]]:
         "coordinator": {
             "hello": {"versions": {"daskevo": "0"}},
             "join": {"name": "n", "address": "tcp://127.0.0.1:9"},
+            "leave": {"name": "n", "address": "tcp://127.0.0.1:9", "patience_s": 1.0},
             "assign": {"patience_s": 1.0},
             "begin": {"holder": {"kind": "ClientHolder", "client_id": "x"}, "model": "m", "key": "k"},
             "end": {"attempts": [], "settled": True},

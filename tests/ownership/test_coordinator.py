@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from daskevo.ownership.attempts import Settle
 from daskevo.ownership.coordinator import Coordinator
 from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.holders import ClientHolder, TaskHolder
 from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
-from daskevo.ownership.table import CloseShards, OpenShards, Place, ShardTable
+from daskevo.ownership.table import MoveShard, OpenShards, Place, ShardTable
 from daskevo.types import ModelId, Tick
 
 M = ModelId("m")
@@ -122,8 +124,8 @@ def test_postponed_settling_is_due_when_its_home_opens() -> None:
 # The shard table
 
 
-def serving(*names: str, durable: bool = True) -> Coordinator:
-    c = coordinator(durable=durable)
+def serving(*names: str, durable: bool = True, shards: int = 4) -> Coordinator:
+    c = coordinator(durable=durable, shards=shards)
     for name in names:
         c.provider_joined(name, f"tcp://{name}")
     for instruction in c.assign():
@@ -199,16 +201,102 @@ def test_a_fenced_or_failed_shard_is_nobodys() -> None:
     assert c.assign() == [instruction]
 
 
-def test_rebalance_moves_as_few_shards_as_needed() -> None:
+def carry_out(c: Coordinator, move: MoveShard) -> tuple[int, str, str]:
+    assert names(c)[move.shard] is None
+    assert c.opened(move.shard, move.target.name)
+    return move.shard, move.source.name, move.target.name
+
+
+def test_shares_are_evened_out_one_shard_at_a_time() -> None:
     c = serving("p0")
     c.provider_joined("p1", "tcp://p1")
-    closing, opening = c.rebalance()
-    assert closing == CloseShards(Place("p0", "tcp://p0"), (0, 1))
-    assert opening == OpenShards(Place("p1", "tcp://p1"), (0, 1), {})
-    assert names(c) == [None, None, "p0", "p0"]
-    assert c.opened(0, "p1")
-    assert c.opened(1, "p1")
-    assert c.rebalance() == []
+    first = c.even_out()
+    assert first == MoveShard(0, Place("p0", "tcp://p0"), Place("p1", "tcp://p1"))
+    assert c.even_out() is None  # it is under way
+    assert carry_out(c, first) == (0, "p0", "p1")
+    second = c.even_out()
+    assert second is not None
+    assert carry_out(c, second) == (1, "p0", "p1")
+    assert c.even_out() is None
+
+
+@pytest.mark.parametrize("shards", [5, 8, 31, 64])
+def test_evening_out_ends_as_even_as_can_be_and_does_not_begin_for_little(shards: int) -> None:
+    c = serving("p0", "p1", "p2", shards=shards)
+    c.provider_left("p2")
+    c.assign(avoid={"p1"})  # all that p2 had goes to one
+    for shard in range(shards):
+        c.opened(shard, "p0")
+    c.provider_joined("p2", "tcp://new")
+    while (move := c.even_out()) is not None:
+        carry_out(c, move)
+    loads = [names(c).count(name) for name in ("p0", "p1", "p2")]
+    assert max(loads) - min(loads) <= 1
+    # One shard that goes astray moves nothing back, where that is little of a share.
+    shard = next(iter(c.serves("p0")))
+    c.not_served(shard, "p0")
+    c.assign(avoid={"p0", "p1"})
+    c.opened(shard, "p2")
+    loads = [names(c).count(name) for name in ("p0", "p1", "p2")]
+    assert (c.even_out() is None) == (max(loads) - min(loads) <= max(1, shards / 12))
+
+
+def test_neither_who_leaves_nor_who_is_silent_gets_shards() -> None:
+    c = serving("p0")
+    for name in ("p1", "p2"):
+        c.provider_joined(name, f"tcp://{name}")
+    assert c.even_out(leaving={"p1"}, avoid={"p2"}) is None
+    move = c.even_out(avoid={"p2"})
+    assert move is not None
+    assert move.target.name == "p1"
+
+
+def test_a_provider_that_leaves_hands_over_to_those_that_stay() -> None:
+    c = serving("p0", "p1", "p2", shards=9)
+    assert c.can_hand_over("p0", {"p0"})
+    moves = c.hand_over({"p0"}, most=2)
+    assert [carry_out(c, move) for move in moves] == [(0, "p0", "p1"), (3, "p0", "p2")]
+    (last,) = c.hand_over({"p0"}, most=2)
+    assert last.shard == 6
+    assert c.hand_over({"p0"}, most=2) == []
+    assert not c.can_hand_over("p0", {"p0"})
+    assert not c.can_hand_over("p1", {"p0", "p1", "p2"})
+    assert c.hand_over({"p1", "p2"}, avoid={"p0"}, most=9) == []
+
+
+def test_a_shard_that_cannot_be_opened_where_it_goes_may_go_back() -> None:
+    c = serving("p0", "p1")
+    (move, _) = c.hand_over({"p0"}, most=2)
+    c.not_served(move.shard, "p1")
+    (instruction,) = c.assign(avoid={"p1"})
+    assert (instruction.place.name, instruction.shards) == ("p0", (move.shard,))
+
+
+def test_silent_providers_lose_their_shards_and_nothing_else() -> None:
+    c = serving("p0", "p1")
+    before = c.table().version
+    assert not c.give_up({"p0", "p1"})
+    assert not c.give_up({"p0"}, leaving={"p1"})
+    assert c.table().version == before
+    assert c.give_up({"p0"})
+    assert not c.give_up({"p0"})
+    assert names(c) == [None, "p1", None, "p1"]
+    assert c.table().version > before
+    assert c.providers().keys() == {"p0", "p1"}
+    (instruction,) = c.assign(avoid={"p0"})
+    assert (instruction.place.name, instruction.shards) == ("p1", (0, 2))
+    assert not c.opened(0, "p0")
+    assert not c.has("p0", 0)
+    assert c.has("p1", 0)
+
+
+def test_without_a_root_nothing_moves() -> None:
+    c = serving("p0", durable=False)
+    c.provider_joined("p1", "tcp://p1")
+    assert c.even_out() is None
+    assert c.hand_over({"p0"}) == []
+    assert not c.can_hand_over("p0", {"p0"})
+    assert not c.give_up({"p0"})
 
 
 def test_without_a_root_shards_die_with_their_provider_and_begin_anew() -> None:
@@ -221,8 +309,6 @@ def test_without_a_root_shards_die_with_their_provider_and_begin_anew() -> None:
     assert all(before < floor < after for floor in lost.values())
     (instruction,) = c.assign()
     assert instruction.floors == lost
-    c.provider_joined("p2", "tcp://p2")
-    assert c.rebalance() == []
 
 
 def test_models_that_inherit_from_a_lost_shard_are_known() -> None:

@@ -305,8 +305,8 @@ async def test_closing_while_shards_are_opened_says_nothing(
 async def test_a_damaged_shard_is_not_opened_again_and_again(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
     await open_here(c, tmp_path / "root")
     coordinator, number = coordinator_of(s), 3
-    plugin_of(a).host.close_shards([number])
+    await plugin_of(a).host.close_shards([number])
     shutil.rmtree(tmp_path / "root" / "shards" / "003")
     coordinator._core.not_served(number, str(a.name))
-    await asyncio.wait_for(coordinator._assigner.assign(), 10)
+    await asyncio.wait_for(coordinator._follower.assigner.assign(), 10)
     assert coordinator._core.table().places[number] is None

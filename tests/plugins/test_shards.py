@@ -219,7 +219,7 @@ async def test_a_provider_whose_opening_hangs_is_passed_over_and_fenced(
         assert slow.waiting
         table = await repository.connection.session.directory.refresh()
         assert {table.places[number].name for number in slow.waiting} == {str(a.name)}
-        assert coordinator_of(s)._assigner._silent_ones() == {str(b.name)}
+        assert coordinator_of(s)._follower.assigner.avoided() == {str(b.name)}
     finally:
         slow.go.set()
     # Its late opening takes the shards, but it knows that it is too late; a finds the foreign epoch and opens again.
@@ -238,7 +238,7 @@ async def test_a_shard_that_takes_long_is_opened_in_the_end(
     c: Any, s: Any, a: Any, t: Any, tmp_path: Any, monkeypatch: Any
 ) -> None:
     repository = await open_here(c, tmp_path / "root")
-    assigner, waits, real = coordinator_of(s)._assigner, [], plugin_of(a).host.open_shards
+    assigner, waits, real = coordinator_of(s)._follower.assigner, [], plugin_of(a).host.open_shards
 
     async def provider(address: str, method: str, *, timeout_s: float, **arguments: Any) -> Any:
         waits.append(timeout_s)
@@ -248,7 +248,7 @@ async def test_a_shard_that_takes_long_is_opened_in_the_end(
 
     monkeypatch.setattr(assigner._transport, "provider", provider)
     monkeypatch.setattr("daskevo_plugins.assigning._FIRST_PAUSE_S", 0.01)
-    plugin_of(a).host.close_shards([3])
+    await plugin_of(a).host.close_shards([3])
     coordinator_of(s)._core.not_served(3, str(a.name))
     await assigner.assign()
     assert waits == [0.1, 0.2, 0.4]
@@ -267,7 +267,7 @@ async def test_what_cannot_be_opened_is_logged_once(c: Any, s: Any, a: Any, t: A
         return [record.message for record in caplog.records if "open" in record.message]
 
     for _ in range(2):
-        host.close_shards(range(8))
+        await host.close_shards(range(8))
         (tmp_path / "root").rename(tmp_path / "elsewhere")
         (line,) = await said(3)
         assert "can't open shards [0, 1, 2, 3, 4, 5, 6, 7]" in line

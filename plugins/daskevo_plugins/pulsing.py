@@ -1,0 +1,120 @@
+"""Whether providers still live: each is asked for a sign of life every few seconds.
+
+A process that was stopped, swaps, or sits behind a broken switch keeps its connections until Dask calls it dead, which
+takes minutes. Its shards need not wait for that. Silence is not death: nothing but shards moves by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import dask
+from dask.utils import parse_timedelta
+
+from daskevo.cluster.transport import NoAnswer, Transport
+from daskevo.errors import DaskevoError
+from daskevo.ownership.table import Place
+
+logger = logging.getLogger(__name__)
+
+SILENT_AFTER = "daskevo.silent-after"
+"""Key in Dask's configuration (with a unit, such as "30s"): how long a provider that serves shards may give no sign of
+life before they are opened elsewhere."""
+SILENT_AFTER_S = 15.0
+PULSE_S = 2.0
+"""How often each provider is asked, and how long for an answer; a fifth of the former if that is shorter."""
+LEAST_MISSES = 3
+"""A scheduler that stood still itself may miss an answer or two that had come in time."""
+TRIAL = 4
+"""A provider that was silent gets no shards for so many times as long as it may be silent, once it answers again."""
+
+
+@dataclass
+class _Seen:
+    """What is known of a provider at an address."""
+
+    place: Place
+    heard: float
+    misses: int = 0
+    silent: bool = False
+    avoided_until: float = 0.0
+
+
+class Pulse:
+    """Asks providers for signs of life, for ever.
+
+    Parameters
+    ----------
+    transport:
+        How providers are called.
+    providers:
+        Returns those that are there, by name.
+    on_answer:
+        Called before a provider is asked; what it returns is called with the answer.
+    on_silent:
+        Called when a provider has become silent, and as long as it is.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        providers: Callable[[], Mapping[str, Place]],
+        on_answer: Callable[[Place], Callable[[Any], None]],
+        on_silent: Callable[[], None],
+    ) -> None:
+        self._transport = transport
+        self._providers = providers
+        self._on_answer = on_answer
+        self._on_silent = on_silent
+        self._seen: dict[str, _Seen] = {}
+
+    @property
+    def silent(self) -> frozenset[str]:
+        """Names of providers that give no sign of life."""
+        return frozenset(name for name, seen in self._seen.items() if seen.silent)
+
+    @property
+    def avoided(self) -> frozenset[str]:
+        """Names of providers that are silent, or were lately."""
+        now = monotonic()
+        return frozenset(name for name, seen in self._seen.items() if seen.silent or seen.avoided_until > now)
+
+    async def run(self) -> None:
+        """Ask all of them again and again."""
+        configured = dask.config.get(SILENT_AFTER, None)
+        limit_s = SILENT_AFTER_S if configured is None else float(parse_timedelta(configured))
+        every_s = min(PULSE_S, limit_s / 5)
+        while True:
+            now, former = monotonic(), self._seen
+            self._seen = {
+                name: former[name] if name in former and former[name].place == place else _Seen(place, now)
+                for name, place in self._providers().items()
+            }
+            await asyncio.gather(
+                asyncio.sleep(every_s), *(self._ask(seen, every_s, limit_s) for seen in self._seen.values())
+            )
+
+    async def _ask(self, seen: _Seen, timeout_s: float, limit_s: float) -> None:
+        place, answered = seen.place, self._on_answer(seen.place)
+        try:
+            answer = await self._transport.provider(place.address, "pulse", timeout_s=timeout_s)
+        except (NoAnswer, DaskevoError) as error:
+            seen.misses += 1
+            silent_s = monotonic() - seen.heard
+            if silent_s < limit_s or seen.misses < LEAST_MISSES:
+                return
+            if not seen.silent:
+                logger.warning("daskevo: no sign of life from provider %s for %.0f s: %s", place.name, silent_s, error)
+            seen.silent = True
+            self._on_silent()
+            return
+        if seen.silent:
+            logger.warning("daskevo: provider %s gives signs of life again", place.name)
+            seen.avoided_until = monotonic() + TRIAL * limit_s
+        seen.heard, seen.misses, seen.silent = monotonic(), 0, False
+        answered(answer)
