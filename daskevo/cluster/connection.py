@@ -40,6 +40,10 @@ class Connection(Protocol):
         """Run a coroutine function on the event loop: its result, or an awaitable if `asynchronous`."""
         ...
 
+    def post(self, function: Callable[..., object], *arguments: Any) -> None:
+        """Have a function called on the event loop, before whatever is run there later; don't wait for it."""
+        ...
+
 
 class ClientConnection:
     """From a Dask client.
@@ -68,6 +72,9 @@ class ClientConnection:
     def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> Any:
         return self.client.sync(function, *arguments)
 
+    def post(self, function: Callable[..., object], *arguments: Any) -> None:
+        self.client.loop.add_callback(function, *arguments)
+
 
 class WorkerConnection:
     """From a task.
@@ -93,6 +100,9 @@ class WorkerConnection:
 
     def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> Any:
         return sync(self.worker.loop, function, *arguments)
+
+    def post(self, function: Callable[..., object], *arguments: Any) -> None:
+        self.worker.loop.add_callback(function, *arguments)
 
 
 def task_caller(worker: Worker) -> Caller:

@@ -148,6 +148,9 @@ class OfflineConnection:
     def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(function(*arguments), _loop()).result()
 
+    def post(self, function: Callable[..., object], *arguments: Any) -> None:
+        _loop().call_soon_threadsafe(function, *arguments)
+
     def repair(self) -> None:
         """Take the root's lease and a generation of its own, and audit all shards."""
         repair(self.root, self.session.timeout_s)

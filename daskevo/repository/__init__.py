@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from daskevo.repository.early import EarlyReservation
 from daskevo.repository.handle import Repository
 from daskevo.repository.inheritance import Inheritance
 from daskevo.repository.opening import get_repository, open_repository
@@ -9,6 +10,7 @@ from daskevo.repository.report import InheritanceReport
 from daskevo.repository.results import Matches, ModelSummary
 
 __all__ = [
+    "EarlyReservation",
     "Inheritance",
     "InheritanceReport",
     "Matches",

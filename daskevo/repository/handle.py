@@ -16,6 +16,7 @@ from daskevo.cluster.session import Session
 from daskevo.cluster.verifying import Verification, verify
 from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph
+from daskevo.repository.early import EarlyReservation, Wish
 from daskevo.repository.inheritance import Inheritance
 from daskevo.repository.labels import Labels
 from daskevo.repository.provenance import Provenance
@@ -48,6 +49,7 @@ class Repository(StoredModels, Labels, Provenance):
         parent: str | None = None,
         match: Match | None = None,
         weights: str = "vertex",
+        reserved: EarlyReservation | None = None,
     ) -> Inheritance:
         """Give a model the longest prefix of the best ancestor, reserved and frozen, in a ``with`` block.
 
@@ -67,6 +69,9 @@ class Repository(StoredModels, Labels, Provenance):
             Answer of an earlier query: tried first, then the next best.
         weights:
             What a vertex counts in the match: ``"vertex"`` (1) or ``"bytes"`` (what it transfers).
+        reserved:
+            What `reserve` made for this model: `ancestor`, `model_id`, `match` and `weights` are those that it was
+            given. If the model turns out to have another graph, it is given back, and asked for anew.
 
         Raises
         ------
@@ -79,16 +84,44 @@ class Repository(StoredModels, Labels, Provenance):
         ModelExists, UnknownModel, ModelRetired, AttemptOver, ShardUnavailable
             On entering the block.
         """
-        return Inheritance(
-            self,
-            model,
-            freeze=freeze,
-            ancestor=ancestor if ancestor is None or ancestor is False else ModelId(ancestor),
-            model_id=None if model_id is None else ModelId(model_id),
-            parent=None if parent is None else ModelId(parent),
-            match=match,
-            weights=weights,
-        )
+        if reserved is not None and (ancestor, model_id, match, weights) != (None, None, None, "vertex"):
+            raise InvalidInput("`reserved` knows its ancestor, model_id, match and weights: give them to `reserve`")
+        wish = Wish.of(model_id, ancestor, match, weights) if reserved is None else reserved.wish
+        name = None if parent is None else ModelId(parent)
+        return Inheritance(self, model, freeze=freeze, wish=wish, parent=name, early=reserved)
+
+    def reserve(
+        self,
+        graph: Any,
+        ancestor: str | Literal[False] | None = None,
+        model_id: str | None = None,
+        match: Match | None = None,
+        weights: str = "vertex",
+    ) -> EarlyReservation:
+        """Begin to inherit before the model is there, in a ``with`` block: match, reserve and read in the background.
+
+        ::
+
+            with repository.reserve(graph) as reserved:
+                model = build()
+                with repository.inherit(model, reserved=reserved) as child:
+                    ...
+
+        Parameters
+        ----------
+        graph:
+            The architecture graph that the model will have, or a Keras model that has it (one built in
+            `daskevo.models.shape_only` will do).
+        ancestor, model_id, match, weights:
+            As `inherit` takes them.
+
+        Raises
+        ------
+        InvalidName, CannotFlatten
+            Everything else `inherit` raises, on entering its block.
+        """
+        (one,) = as_graphs(graph)
+        return EarlyReservation(self, one, Wish.of(model_id, ancestor, match, weights))
 
     def best_match(self, graphs: Any, weights: str = "vertex") -> Any:
         """Return the best match of each graph among all models of the scope.

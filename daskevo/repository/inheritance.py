@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from daskevo.catalogue import Match
-from daskevo.cluster.inheriting import Reservation, reserve_best
+from daskevo.cluster.inheriting import Reservation
 from daskevo.cluster.preparing import Payload, prepare, withdrawn_on_error
 from daskevo.cluster.putting import Stored, make_record, put
 from daskevo.cluster.renewing import renew
 from daskevo.cluster.reserving import give_back
 from daskevo.cluster.sending import folder_of_home
+from daskevo.cluster.session import Caller
 from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph, Prefix
 from daskevo.ownership.model_record import ModelRecord
@@ -26,6 +25,7 @@ from daskevo.types import JSON, ModelId, check_label, check_name
 
 if TYPE_CHECKING:
     from daskevo.models import FlatModel, Freezing
+    from daskevo.repository.early import EarlyReservation, Wish
     from daskevo.repository.handle import Repository
 
 
@@ -45,7 +45,8 @@ class Inheritance:
     frozen_share:
         Share of the model's vertices that don't train.
     timings:
-        Seconds by phase.
+        Seconds by phase. ``wait_s`` is what was waited for match and reservation, which took ``match_s`` and
+        ``reserve_s``: of those begun early, part or all of it while the model was built.
     record:
         After `put`: the record of the model that is stored under this id.
     by_other:
@@ -58,24 +59,18 @@ class Inheritance:
         model: Any,
         *,
         freeze: Any,
-        ancestor: ModelId | Literal[False] | None,
-        model_id: ModelId | None,
+        wish: Wish,
         parent: ModelId | None,
-        match: Match | None,
-        weights: str,
+        early: EarlyReservation | None = None,
     ) -> None:
         from daskevo.models import check_fresh, check_policy, flatten
 
         check_fresh(model)
         self._policy = check_policy(freeze)
-        self._wanted = ancestor if ancestor is None or ancestor is False else ModelId(check_name(ancestor))
         self.parent = None if parent is None else ModelId(check_name(parent))
-        if match is not None and ancestor is not None:
-            raise InvalidInput("give `match` (tried first, then the next best) or `ancestor` (the only one), not both")
-        self._match = match
-        self._weights = weights
-        self._is_new_id = model_id is None
-        self.model_id = ModelId(f"m-{uuid.uuid4().hex[:16]}" if model_id is None else check_name(model_id))
+        self._wish = wish
+        self._early = early
+        self.model_id = wish.model_id
         self.model = model
         self._repository = repository
         self.timings: dict[str, float] = {}
@@ -127,31 +122,29 @@ class Inheritance:
 
     def __enter__(self) -> Inheritance:
         self._connection = self._repository.connection
-        self._apply(self._connection.run(self._reserve, self._connection.caller()))
+        with timed(self.timings, "wait_s"):
+            found = None if self._early is None else self._early.ready(self.graph)
+            reservation = found or self._connection.run(self._reserve, self._connection.caller())
+        self._apply(reservation)
         return self
 
     async def __aenter__(self) -> Inheritance:
         self._connection = self._repository.connection
-        self._apply(await self._reserve(self._connection.caller()))
+        with timed(self.timings, "wait_s"):
+            reservation = await self._reserve(self._connection.caller())
+        self._apply(reservation)
         return self
 
-    async def _reserve(self, caller: Any) -> Reservation:
-        return await reserve_best(
-            self._connection.session,
-            caller,
-            self.model_id,
-            self.graph,
-            self._repository.scope,
-            weigh=self._weights,
-            match=self._match,
-            ancestor=self._wanted,
-            check_id=not self._is_new_id,
-        )
+    async def _reserve(self, caller: Caller) -> Reservation:
+        found = None if self._early is None else await self._early.take(self.graph)
+        return found or await self._wish.reserve(self._connection, caller, self.graph, self._repository.scope)
 
     def _apply(self, reservation: Reservation) -> None:
         from daskevo.models import freeze, write_tensors
 
         self._reservation = reservation
+        if self._early is not None:
+            self._early.taken()
         self.timings.update(reservation.seconds)
         try:
             with timed(self.timings, "load_s"):

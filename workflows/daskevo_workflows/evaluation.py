@@ -34,6 +34,7 @@ from daskevo_workflows.quiet import import_keras
 from daskevo_workflows.training import Callbacks, Stopped, Stopwatch, finite, train
 
 if TYPE_CHECKING:
+    from daskevo.graph import ArchitectureGraph
     from daskevo.repository import Repository
 
 EVENTS = "daskevo-evaluations"
@@ -67,6 +68,8 @@ class Assignment:
         Keras callbacks of the user, besides the problem's own: a list (copied for each evaluation), or what makes one.
     epochs:
         Instead of the problem's; None = those.
+    graph:
+        The candidate's architecture graph: what it inherits is reserved while it is built. None = after that.
     """
 
     key: str
@@ -79,6 +82,7 @@ class Assignment:
     labels: tuple[str, ...] = ()
     callbacks: Callbacks = ()
     epochs: int | None = None
+    graph: ArchitectureGraph | None = None
 
 
 class Failed(Exception):
@@ -156,22 +160,19 @@ def _trained(
     assignment: Assignment, problem: Problem, data: Any, match: Match | None, progress: _Progress
 ) -> Mapping[str, Any]:
     request, repository = assignment.request, assignment.repository
-    model = _build(problem, request, progress)
     ancestor: Any = False
     if request.transfer:
         ancestor = None if request.ancestor == BEST_MATCH else request.ancestor or False
+    wish: dict[str, Any] = {"ancestor": ancestor, "model_id": request.model_id, "match": match}
     with ExitStack() as stack:
+        if assignment.graph is not None:
+            with progress.phase("inherit"):
+                wish = {"reserved": stack.enter_context(repository.reserve(assignment.graph, **wish))}
+        model = _build(problem, request, progress)
         with progress.phase("inherit"):
             try:
                 child = stack.enter_context(
-                    repository.inherit(
-                        model,
-                        freeze=assignment.freeze,
-                        ancestor=ancestor,
-                        model_id=request.model_id,
-                        parent=request.parent,
-                        match=match,
-                    )
+                    repository.inherit(model, freeze=assignment.freeze, parent=request.parent, **wish)
                 )
             except ModelExists as error:
                 # This task was run before, and died or was lost after its put.
@@ -253,7 +254,8 @@ def _quality(objective: Objective, metrics: dict[str, Any]) -> float | None:
 
 def _note(child: Any, progress: _Progress) -> None:
     """Take the query's share out of the time to inherit, and note what was inherited."""
-    query = float(child.timings.get("match_s", 0.0))
+    # Of what was waited for: the match comes before the reservation, and both may have come while the model was built.
+    query = max(0.0, float(child.timings["wait_s"]) - float(child.timings.get("reserve_s", 0.0)))
     progress.seconds["query"] = query
     progress.seconds["inherit"] = max(0.0, progress.seconds["inherit"] - query)
     inherited = child.report.inherited_tensors > 0

@@ -116,6 +116,7 @@ class Submission:
                 labels=(self._book.population_label,),
                 callbacks=self._settings.callbacks,
                 epochs=self._settings.epochs,
+                graph=self._candidates.graphs.get(request.number),
             )
             for request in batch
         ]

@@ -1,0 +1,182 @@
+"""Reserving what a model will inherit while it is still being built: its architecture graph is enough to ask with."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from daskevo.catalogue import Match
+from daskevo.cluster.connection import Connection
+from daskevo.cluster.inheriting import Reservation, reserve_best
+from daskevo.cluster.reserving import give_back
+from daskevo.cluster.session import Caller
+from daskevo.errors import InvalidInput
+from daskevo.graph import ArchitectureGraph
+from daskevo.types import ModelId, check_name
+
+if TYPE_CHECKING:
+    from daskevo.repository.handle import Repository
+
+_PATIENCE_S = 1.0
+"""Longest that a reservation under way is waited for to be given back in order; the coordinator settles the rest."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What to inherit from, and the id of the model that does.
+
+    Parameters
+    ----------
+    model_id:
+        The child's.
+    is_new_id:
+        Whether it was drawn here: then nobody has it.
+    ancestor:
+        The only model to inherit from; False: none; None: the best match.
+    match:
+        Tried first.
+    weights:
+        What a vertex counts in the match.
+    """
+
+    model_id: ModelId
+    is_new_id: bool
+    ancestor: ModelId | Literal[False] | None
+    match: Match | None
+    weights: str
+
+    @classmethod
+    def of(cls, model_id: str | None, ancestor: str | Literal[False] | None, match: Match | None, weights: str) -> Wish:
+        """Check what a user passed; an id is drawn if there is none.
+
+        Raises
+        ------
+        InvalidName, InvalidInput
+        """
+        wanted = ancestor if ancestor is None or ancestor is False else ModelId(check_name(ancestor))
+        if match is not None and ancestor is not None:
+            raise InvalidInput("give `match` (tried first, then the next best) or `ancestor` (the only one), not both")
+        name = f"m-{uuid.uuid4().hex[:16]}" if model_id is None else check_name(model_id)
+        return cls(ModelId(name), model_id is None, wanted, match, weights)
+
+    async def reserve(
+        self, connection: Connection, caller: Caller, graph: ArchitectureGraph, scope: str
+    ) -> Reservation:
+        """Reserve and read, see `reserve_best`."""
+        return await reserve_best(
+            connection.session,
+            caller,
+            self.model_id,
+            graph,
+            scope,
+            weigh=self.weights,
+            match=self.match,
+            ancestor=self.ancestor,
+            check_id=not self.is_new_id,
+        )
+
+
+class EarlyReservation:
+    """What a model will inherit, reserved and read in the background: use it in a ``with`` (or ``async with``) block.
+
+    Made by `Repository.reserve`. What no `inherit` has taken over is given back at the end of the block.
+
+    Attributes
+    ----------
+    graph:
+        What was asked with.
+    model_id:
+        The id that the model will have.
+    """
+
+    def __init__(self, repository: Repository, graph: ArchitectureGraph, wish: Wish) -> None:
+        self.graph = graph
+        self.wish = wish
+        self._repository = repository
+        self._begun = self._over = False
+        self._task: asyncio.Task[Reservation] | None = None
+
+    @property
+    def model_id(self) -> ModelId:
+        return self.wish.model_id
+
+    def __enter__(self) -> EarlyReservation:
+        connection, caller = self._enter()
+        # Whoever enters needn't wait until the event loop has time; what it is asked to do later comes after this.
+        connection.post(self._begin, connection, caller)
+        return self
+
+    async def __aenter__(self) -> EarlyReservation:
+        self._begin(*self._enter())
+        return self
+
+    def _enter(self) -> tuple[Connection, Caller]:
+        if self._begun:
+            raise InvalidInput("what `reserve` returns can be entered once: call it again to reserve again")
+        self._begun = True
+        self._connection = self._repository.connection
+        return self._connection, self._connection.caller()
+
+    def _begin(self, connection: Connection, caller: Caller) -> None:
+        reserving = self.wish.reserve(connection, caller, self.graph, self._repository.scope)
+        self._task = asyncio.get_running_loop().create_task(reserving)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self._over:
+            self._connection.run(self._leave)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._leave()
+
+    async def _leave(self) -> None:
+        if self._over or self._task is None:
+            return
+        self._over = True
+        await asyncio.wait([self._task], timeout=_PATIENCE_S)
+        self._task.cancel()
+        (found,) = await asyncio.gather(self._task, return_exceptions=True)
+        if isinstance(found, Reservation):
+            await give_back(self._connection.session, found.model_id, found.attempt, found.owners)
+
+    # -- for `inherit` ---------------------------------------------------------------------------------------------
+
+    def fits(self, graph: ArchitectureGraph) -> bool:
+        """Tell whether a model of this graph can take the reservation over: the same vertices and layers in the same
+        order, so that numbers of tensors mean the same."""
+        return graph.ids == self.graph.ids and graph.calls == self.graph.calls
+
+    def ready(self, graph: ArchitectureGraph) -> Reservation | None:
+        """Return the reservation if it is there, and fits: then no other thread need be asked."""
+        task = self._task
+        if self._over or task is None or not task.done() or task.cancelled() or task.exception() is not None:
+            return None
+        return task.result() if self.fits(graph) else None
+
+    async def take(self, graph: ArchitectureGraph) -> Reservation | None:
+        """Wait for the reservation; None if it does not fit: then it has been given back.
+
+        Raises
+        ------
+        InvalidInput
+            If the block has not been entered, is left, or another model has taken it over.
+        """
+        if self._over or self._task is None:
+            raise InvalidInput(
+                "reserved=... is for one model, inside the with block of what `reserve` returned: reserve again"
+            )
+        if not self.fits(graph):
+            await self._leave()
+            return None
+        # Who waits may be cancelled; then the block's end gives it back.
+        return await asyncio.shield(self._task)
+
+    def taken(self) -> None:
+        """Leave giving back to who has taken it over."""
+        self._over = True
