@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from daskevo.catalogue import Match
 from daskevo.cluster.connection import Connection

@@ -55,6 +55,10 @@ def build(choices):
         raise ArithmeticError("no such model")
     if FAULTS.get(choices["second"]) == "exit in build":
         raise SystemExit("no such model")
+    if FAULTS.get(choices["second"]) == "wait in build":
+        (Path(MARKS) / "building").touch()
+        while not (Path(MARKS) / "go on").exists():
+            time.sleep(0.02)
     inputs = keras.Input((8,))
     tensor = keras.layers.Dense(choices["first"], choices["activation"])(inputs)
     if FAULTS.get(choices["second"]) == "lambda":
