@@ -21,6 +21,7 @@
     │   ├── ScopeMismatch                   a scope used with another objective than it was made with
     │   ├── DurabilityMismatch              a root opened with another durability than it was made with
     │   ├── RootUnusable                    the root folder is missing, not writable, not seen by a host, or full
+    │   │   └── QuotaReached                there is room on the disk, but the repository may take no more
     │   ├── RepositoryTaken                 another job has this repository open
     │   │   └── SchedulerUnaskable          the job that opened it last can't be asked from here whether it still has
     │   ├── ShardFenced                     the shard has another owner: this one stops serving it
@@ -37,6 +38,7 @@
     └── RunError                            a search can't start or go on
         ├── RunFolderUnusable               the run's folder is missing, not writable, or of another format
         ├── RunMismatch                     the folder holds a run of another problem, space, seed or strategy
+        ├── RepositoryFull                  the repository has no room for what a run makes: it goes on when there is
         └── RunFailed                       too many evaluations failed, or the space is exhausted
 
 Each message says what was asked, what was found and what to do. Each error keeps the facts as attributes and
@@ -155,6 +157,10 @@ class RootUnusable(RepositoryError):
     """The root folder is missing, not writable, not seen by a host, or full."""
 
 
+class QuotaReached(RootUnusable):
+    """The repository's quota leaves no room for what was to be stored: nothing was written."""
+
+
 class RepositoryTaken(RepositoryError):
     """Another job has this repository open."""
 
@@ -217,6 +223,10 @@ class RunFolderUnusable(RunError):
 
 class RunMismatch(RunError):
     """The folder holds a run of another problem, space, seed or strategy."""
+
+
+class RepositoryFull(RunError):
+    """The repository has no room for what a run makes: nothing is lost, the run goes on when there is room."""
 
 
 class RunFailed(RunError):

@@ -175,6 +175,7 @@ PROVIDER: Mapping[str, Arguments] = {
         {"patience_s": _seconds},
     ),
     "close_shards": Arguments({"shards": _shards}),
+    "room": Arguments({"shard": count}),
     "together": Arguments({"calls": _list_of(_together)}),
     "ask": Arguments({"shard": count, "messages": _list_of(_mapping)}),
     "refer": Arguments({"shard": count, "message": _mapping}, {"near": _flag}),

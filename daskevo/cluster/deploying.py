@@ -11,7 +11,7 @@ from distributed import Client
 
 from daskevo.cluster.settings import Settings, versions
 from daskevo.cluster.transport import NoAnswer, PoolTransport
-from daskevo.errors import ClusterError, NotDeployed, SchedulerUnreachable, VersionMismatch
+from daskevo.errors import ClusterError, InvalidInput, NotDeployed, SchedulerUnreachable, VersionMismatch
 from daskevo.store.root import check_durability
 
 logger = logging.getLogger(__name__)
@@ -57,6 +57,12 @@ async def deploy(client: Client, settings: Settings, timeout_s: float) -> dict[s
             if settings.root is not None:
                 # Whoever opened it first may have asked for another one.
                 check_durability(settings.root, facts["durability"], settings.durability)
+            if settings.quota not in (None, facts["quota_bytes"]):
+                raise InvalidInput(
+                    f"quota={settings.quota} was asked for, but the repository is open on this cluster with "
+                    f"{facts['quota_bytes']}: leave the argument out, or open it on another cluster",
+                    quota_bytes=facts["quota_bytes"],
+                )
             await _register(client, plugin_class("provider")(settings))
             await _check_workers(client, transport, timeout_s)
             # The coordinator gives up first, because it knows which shards are missing.

@@ -50,6 +50,7 @@ class ProviderHandlers:
             "read": self.read,
             "sight": self.sight,
             "land": self.land,
+            "room": self.room,
             "put": self.put,
             "match": self.match,
             "drop_attempts": self.drop_attempts,
@@ -117,17 +118,28 @@ class ProviderHandlers:
 
     async def sight(self) -> dict[str, Any]:
         """Say what this process sees of the root, for neighbours."""
-        return await asyncio.to_thread(sight_to_wire, self._host.root)
+        told = await asyncio.to_thread(sight_to_wire, self._host.root)
+        return {**told, "quota_bytes": self._host.quota.quota_bytes}
+
+    async def room(self, shard: int) -> list[int] | None:
+        """Say what the quota leaves to writers beside me: ``[bytes left, my share]``."""
+
+        async def work(served: ServedShard) -> list[int] | None:
+            return self._host.quota.room()
+
+        return await self._host.with_shard(shard, work)  # type: ignore[no-any-return]
 
     async def land(
         self, shard: int, model: str, attempt: Any, specs: Sequence[Any], parts: Sequence[Any], frames: Sequence[Any]
     ) -> bool | None:
         """Take in some of the tensors of a put that is to come."""
 
+        named, model_id = specs_from_wire(specs), ModelId(model)
+
         async def work(served: ServedShard) -> bool:
-            await self._host.landings.land(
-                shard, ModelId(model), Tick.parse(attempt), specs_from_wire(specs), parts, frames
-            )
+            # At its first message, not after all.
+            self._host.quota.check(shard, served.place, model_id, sum(spec.nbytes for spec in named.values()))
+            await self._host.landings.land(shard, model_id, Tick.parse(attempt), named, parts, frames)
             return True
 
         return await self._host.with_shard(shard, work)  # type: ignore[no-any-return]

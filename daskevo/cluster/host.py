@@ -16,10 +16,19 @@ from daskevo.catalogue import Entry, Match, PrefixIndex
 from daskevo.cluster.auditing import audit_shard
 from daskevo.cluster.handing import LEAST_ROOM_BYTES, Landings
 from daskevo.cluster.matching import Question
+from daskevo.cluster.quota import Quota
 from daskevo.cluster.serving import ServedShard, Summary, open_shard, published, summary_of
 from daskevo.cluster.session import Session
 from daskevo.cluster.under_way import UnderWay
-from daskevo.errors import ClusterError, CorruptRecord, DaskevoError, ModelLost, RepositoryError, ShardFenced
+from daskevo.errors import (
+    ClusterError,
+    CorruptRecord,
+    DaskevoError,
+    ModelLost,
+    RepositoryError,
+    RootUnusable,
+    ShardFenced,
+)
 from daskevo.ownership.messages import Drop, FinishRetirement
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.state import Effects, Retirement
@@ -67,6 +76,7 @@ class ShardHost:
         self.tensors = tensors
         self.session = session
         self.landings = Landings(landing_bytes)
+        self.limit(None, 1)
         self.index = PrefixIndex()
         self.index_bytes: dict[ModelId, int] = {}
         """Published model -> bytes of all its tensors, inherited ones included."""
@@ -78,6 +88,10 @@ class ShardHost:
         self.background: set[asyncio.Task[None]] = set()
         self.retirements: set[asyncio.Task[None]] = set()
         self._closed = False
+
+    def limit(self, quota_bytes: int | None, shards: int) -> None:
+        """Set the quota of the whole repository, which has so many shards; before any is opened."""
+        self.quota = Quota(quota_bytes, shards, lambda: len(self.shards), lambda: self.tensors.stored_bytes)
 
     # -- opening and closing -------------------------------------------------------------------------------------------
 
@@ -173,7 +187,7 @@ class ShardHost:
 
         def read() -> tuple[ServedShard, dict[ModelId, Summary]]:
             shard = open_shard(folder, number, generation, floor)
-            found = ServedShard(shard, folder, self.tensors, self._on_effects, landings=self.landings)
+            found = ServedShard(shard, folder, self.tensors, self._on_effects, landings=self.landings, quota=self.quota)
             found.adopt()
             return found, {model_id: summary_of(record) for model_id, record in published(found.shard).items()}
 
@@ -354,6 +368,9 @@ class ShardHost:
         try:
             with self._under_way.one(served):
                 return await work(served)
+        except RootUnusable as error:
+            error.facts.setdefault("shard", shard)
+            raise
         except ShardFenced as error:
             self._fenced(served, error)
             raise

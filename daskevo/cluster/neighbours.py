@@ -25,6 +25,7 @@ class Neighbour(NamedTuple):
 
     address: str
     root: Root
+    quota_bytes: int | None = None
 
 
 def sight_to_wire(root: Root | None) -> dict[str, Any]:
@@ -46,7 +47,7 @@ class Neighbours:
 
     def __init__(self, ask: Callable[[str], Awaitable[Mapping[str, Any]]]) -> None:
         self._ask = ask
-        self._roots: dict[str, asyncio.Future[Root | None]] = {}
+        self._found: dict[str, asyncio.Future[Neighbour | None]] = {}
         self.through_messages = False
         """Whether files are left alone: for tests of the other way."""
 
@@ -54,33 +55,33 @@ class Neighbours:
         """Return the provider at `address` if it is on this host and sees the root that this process sees."""
         if self.through_messages:
             return None
-        if address not in self._roots:
-            self._roots[address] = asyncio.ensure_future(self._look(address))
+        if address not in self._found:
+            self._found[address] = asyncio.ensure_future(self._look(address))
         try:
-            root = await asyncio.shield(self._roots[address])
+            return await asyncio.shield(self._found[address])
         except NoAnswer:
             # It is asked again the next time.
-            self._roots.pop(address, None)
+            self._found.pop(address, None)
             return None
-        return None if root is None else Neighbour(address, root)
 
     def distrust(self, address: str, reason: str) -> None:
         """Use no files of this provider any more: one was not what it should have been."""
         logger.warning("daskevo: tensors go to and from %s by messages from now on: %s", address, reason)
-        known: asyncio.Future[Root | None] = asyncio.get_running_loop().create_future()
+        known: asyncio.Future[Neighbour | None] = asyncio.get_running_loop().create_future()
         known.set_result(None)
-        self._roots[address] = known
+        self._found[address] = known
 
-    async def _look(self, address: str) -> Root | None:
+    async def _look(self, address: str) -> Neighbour | None:
         told = await self._ask(address)
         if told["root"] is None:
             return None
 
-        def look() -> Root | None:
+        def look() -> Neighbour | None:
             try:
                 root = Root.open(Path(told["root"]))
             except DaskevoError:
                 return None
-            return root if sight_of(root) == Sight(*told["sight"]) else None
+            seen = sight_of(root) == Sight(*told["sight"])
+            return Neighbour(address, root, told.get("quota_bytes")) if seen else None
 
         return await asyncio.to_thread(look)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from daskevo.cluster.inheriting import Reservation
-from daskevo.errors import RootUnusable
+from daskevo.errors import QuotaReached, RootUnusable
 from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
 from daskevo.store.digests import digests
 from daskevo.store.pack import portable, raw
@@ -88,6 +88,11 @@ def prepare(
         Training steps since it was inherited or built, counted to each tensor that changed.
     folder:
         Of the home shard, if its provider is on this host and sees the same root.
+
+    Raises
+    ------
+    QuotaReached
+        If the repository may not take what changed: nothing was written.
     """
     arrays = {number: portable(tensors[number]) for number in sorted(tensors)}
     unknown = {}
@@ -107,6 +112,8 @@ def prepare(
     if own and folder is not None:
         try:
             written = folder.write_segment(reservation.model_id, reservation.attempt, own, known=known)
+        except QuotaReached:
+            raise  # the provider has said so
         except RootUnusable:
             folder = None  # perhaps for this user or quota only: the provider tries, and says so if it can't
         else:

@@ -21,6 +21,7 @@ from daskevo.errors import (
     ModelExists,
     PutFailed,
     PutUnknown,
+    QuotaReached,
     RepositoryError,
     ShardDamaged,
 )
@@ -94,6 +95,8 @@ async def put(
     ------
     PutFailed
         Home confirmed the abort: nothing is visible, nothing leaks.
+    QuotaReached
+        The same, because the repository may not take so much.
     PutUnknown
         Home answered neither: the coordinator settles it, `repository.status` tells.
     ModelExists
@@ -174,6 +177,8 @@ async def _abort(
             state=standing.state,
             record=standing.record,
         ) from cause
+    if isinstance(cause, QuotaReached):
+        raise cause
     raise PutFailed(
         f"put of {model_id!r} failed ({found}): nothing is visible and nothing leaks. Put it again",
         **{**(cause.facts if isinstance(cause, DaskevoError) else {}), "model_id": model_id, "reason": found},

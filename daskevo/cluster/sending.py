@@ -9,6 +9,7 @@ from typing import Any
 from daskevo.cluster.handing import specs_to_wire
 from daskevo.cluster.pieces import Part, cut, few_at_once, frames
 from daskevo.cluster.preparing import Payload
+from daskevo.cluster.quota import LimitedFolder
 from daskevo.cluster.session import Session
 from daskevo.cluster.transport import Frames, NoAnswer
 from daskevo.errors import ClusterError
@@ -25,7 +26,13 @@ async def folder_of_home(session: Session, model_id: ModelId) -> ShardFolder | N
     """Return the folder that a model's segment may be written to here, if its home's provider is a neighbour."""
     shard = await session.directory.shard_of(model_id)
     neighbour = await session.directory.neighbour(shard)
-    return None if neighbour is None else neighbour.root.shard(shard)
+    if neighbour is None:
+        return None
+    folder = neighbour.root.shard(shard)
+    if neighbour.quota_bytes is None:
+        return folder
+    room = await session.directory.call(shard, "room", timeout_s=session.timeout_s)
+    return LimitedFolder(folder, room, neighbour.quota_bytes)
 
 
 async def send_put(session: Session, message: Put, payload: Payload, timeout_s: float) -> Reply:

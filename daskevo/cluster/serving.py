@@ -17,6 +17,7 @@ import numpy as np
 
 from daskevo.cluster.handing import Landings
 from daskevo.cluster.pieces import Landing, nbytes_of
+from daskevo.cluster.quota import Quota
 from daskevo.errors import CorruptRecord, NotDeployed, RepositoryError, ShardFenced
 from daskevo.ownership.messages import (
     Abort,
@@ -80,6 +81,8 @@ class ServedShard:
         The folder of a shard that is looked at, not owned: nothing is changed.
     landings:
         What writers are sending to this provider.
+    quota:
+        Of this provider.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class ServedShard:
         on_effects: Callable[[ServedShard, Effects], None],
         read_only_files: ShardFolder | None = None,
         landings: Landings | None = None,
+        quota: Quota | None = None,
     ) -> None:
         self.shard = shard
         self.folder = folder
@@ -98,6 +102,7 @@ class ServedShard:
         self.tensors = tensors
         self._on_effects = on_effects
         self.landings = landings or Landings()
+        self.quota = quota or Quota(None, 1, lambda: 1, lambda: 0)
         self._lock = asyncio.Lock()
 
     @property
@@ -218,12 +223,15 @@ class ServedShard:
             If the tensors aren't there: nothing was changed.
         CorruptRecord
             If they are not those that the record names.
+        QuotaReached
+            If the repository may not take so much: nothing was stored, and nothing is left of the writer's file.
         """
         record = message.record
         looked = self.shard.decide(message)
         if isinstance(looked.reply, Refused) or not looked.records:
             return await self._carry_out(message)
-        message = replace(message, file_bytes=await asyncio.to_thread(self._take_in, record, brought))
+        with self.quota.claimed(self.number, self.place, record.model_id, record.own_bytes):
+            message = replace(message, file_bytes=await asyncio.to_thread(self._take_in, record, brought))
         named = False
         try:
             reply = await self._carry_out(message)
@@ -232,6 +240,11 @@ class ServedShard:
             self.landings.forget(self.number, record.model_id, record.attempt)
             await self._forget_unnamed(record.model_id, record.attempt, record.own, named)
         return reply
+
+    @property
+    def place(self) -> str:
+        """Where tensors of this shard go, for people."""
+        return "memory" if self.folder is None else str(self.folder.path)
 
     def _take_in(self, record: ModelRecord, brought: Brought) -> int | None:
         """Make a put's tensors safe, however they were brought; return the size of their file."""

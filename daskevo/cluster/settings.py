@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
+from dask.utils import parse_bytes
 from distributed.system import MEMORY_LIMIT
 
 from daskevo.errors import InvalidInput, VersionMismatch
@@ -70,6 +71,8 @@ class Settings:
         Scope of `daskevo.get_repository` inside tasks when none is named.
     versions:
         Of the process that opened it.
+    quota:
+        Most bytes that all tensors may take together, see `daskevo.cluster.quota`; None: no limit but the disk.
     """
 
     key: str
@@ -79,6 +82,7 @@ class Settings:
     memory: int | float | None
     scope: str
     versions: dict[str, str]
+    quota: int | None = None
 
     def memory_bytes(self, limit: int | None, pause_share: float | Literal[False]) -> int:
         """Return the budget of a provider in bytes.
@@ -118,6 +122,25 @@ class Settings:
         budget = self.memory_bytes(limit, pause_share)
         most = int(limit * (pause_share or 1.0)) if limit else MEMORY_LIMIT // 2
         return max(budget, most - budget)
+
+
+def quota_bytes(quota: Any) -> int | None:
+    """Read a quota: bytes, or a text such as ``500 GB`` or ``1.5TiB``.
+
+    Raises
+    ------
+    InvalidInput
+        If it is anything else, or less than a byte.
+    """
+    try:
+        found = None if quota is None else parse_bytes(quota)
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        found = 0
+    if found is not None and (isinstance(quota, bool) or quota == "" or found < 1):
+        raise InvalidInput(
+            f"quota={quota!r:.80} was asked for: use bytes, or a text such as '500 GB'", quota=str(quota)
+        )
+    return found
 
 
 def check_settings(root: str | None, shards: Any, durability: Any, memory: Any) -> None:

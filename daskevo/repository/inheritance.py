@@ -211,7 +211,10 @@ class Inheritance:
         Raises
         ------
         PutFailed
-            Nothing is visible and nothing leaks: put may be called again.
+            Nothing is visible and nothing leaks: put may be called again. On a full disk the error has the facts
+            `shard`, `folder`, `needed_bytes` and `free_bytes`.
+        QuotaReached
+            The same, because the repository's quota leaves no room: retire models first.
         PutUnknown
             No answer in time; `repository.status` will tell.
         ModelExists

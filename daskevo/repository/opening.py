@@ -8,7 +8,7 @@ from typing import Any
 from daskevo.cluster.connection import ClientConnection, WorkerConnection, provider_plugin, worker_here
 from daskevo.cluster.deploying import deploy
 from daskevo.cluster.offline import OfflineConnection
-from daskevo.cluster.settings import Settings, check_settings, versions
+from daskevo.cluster.settings import Settings, check_settings, quota_bytes, versions
 from daskevo.cluster.transport import repository_key, root_path
 from daskevo.errors import InvalidInput, NotDeployed
 from daskevo.repository.handle import Repository
@@ -25,6 +25,7 @@ def open_repository(
     memory: int | float | None = None,
     shards: int = 64,
     durability: Durability | None = None,
+    quota: int | str | None = None,
     timeout_s: float = 30.0,
 ) -> Any:
     """Open a repository of models, made if it isn't there.
@@ -50,6 +51,10 @@ def open_repository(
         Of a new root, which keeps it. ``"written"``, what a root has when None: what was answered survives any
         process. ``"synced"``: the host too, at the price of fsyncs. ``"volatile"``: nothing is promised; all that
         there is without a root. See docs/durability.md.
+    quota:
+        Most bytes that all tensors of the repository may take, on disk or in memory: a number, or a text as Dask has
+        them (``"500 GB"``). Each shard has the same part of it. A put beyond is `QuotaReached` before anything is
+        written, until models are retired. It holds while the cluster does: pass it again to the next one.
     timeout_s:
         Longest wait, in seconds, of each step with this handle for somebody who gives no answer.
 
@@ -83,7 +88,8 @@ def open_repository(
         if path is None:
             raise InvalidInput("without a cluster there is no repository in memory: pass client=..., or a root")
         return _open_offline(path, scope, wanted, durability, timeout_s)
-    settings = Settings(repository_key(root), path, shards, durability, memory, scope, versions())
+    limit = quota_bytes(quota)
+    settings = Settings(repository_key(root), path, shards, durability, memory, scope, versions(), limit)
 
     async def open_on_cluster() -> Repository:
         await deploy(client, settings, timeout_s)

@@ -21,7 +21,16 @@ BEST_MATCH = "best match"
 ids)."""
 
 FailureKind = Literal[
-    "build", "flatten", "error", "not finite", "time limit", "problem", "trainer lost", "repository", "cancelled"
+    "build",
+    "flatten",
+    "error",
+    "not finite",
+    "time limit",
+    "problem",
+    "trainer lost",
+    "repository",
+    "no room",
+    "cancelled",
 ]
 """Why an evaluation failed.
 
@@ -29,7 +38,8 @@ FailureKind = Literal[
 - ``error``: compiling, training or scoring raised; ``not finite``: the quality is NaN or infinite.
 - ``time limit``: the evaluation was past its limit.
 - ``problem``: no data, or `score` gave no such metric; no candidate is to blame.
-- ``trainer lost``: its trainer died under it more than once; ``repository``: it could not be inherited or stored.
+- ``trainer lost``: its trainer died under it more than once; ``repository``: it could not be inherited or stored;
+  ``no room``: not stored because the disk is full or the quota reached.
 - ``cancelled``: somebody else cancelled its task.
 """
 

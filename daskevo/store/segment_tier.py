@@ -30,6 +30,7 @@ class _Live:
     """The live tensors of one file, with their sizes in bytes. A new object whenever the file is another one."""
 
     nbytes: dict[int, int]
+    file_bytes: int
 
 
 class SegmentTier(MutableMapping[TensorKey, Array]):
@@ -119,6 +120,12 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
         with self._lock:
             return sum(sum(live.nbytes.values()) for live in self._live.values())
 
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of the files that they are in."""
+        with self._lock:
+            return sum(live.file_bytes for live in self._live.values())
+
     def _writing(self, model_id: ModelId, attempt: Attempt) -> threading.RLock:
         return self._write_locks[hash((model_id, attempt)) % len(self._write_locks)]
 
@@ -135,7 +142,7 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
             nbytes = {number: segment.entries[number].spec.nbytes for number in numbers}
             self._live.pop((model_id, attempt), None)
             if nbytes:
-                self._live[model_id, attempt] = _Live(nbytes)
+                self._live[model_id, attempt] = _Live(nbytes, segment.file_bytes)
 
     def __getitem__(self, key: TensorKey) -> Array:
         return self.read(key[0], key[1], [key[2]])[key[2]]

@@ -90,6 +90,11 @@ class Tensors(MutableMapping[TensorKey, Array]):
     def payload_bytes(self) -> int:
         """Bytes of all tensors that are there, each counted once."""
 
+    @property
+    def stored_bytes(self) -> int:
+        """What they take, with what is dead in files that are still in use: what a quota counts."""
+        return self.payload_bytes
+
 
 class DurableTensors(Tensors):
     """Segments on disk, with a cache of the last used tensors in memory; writes go to disk first.
@@ -164,6 +169,10 @@ class DurableTensors(Tensors):
     @property
     def payload_bytes(self) -> int:
         return self.segments.payload_bytes
+
+    @property
+    def stored_bytes(self) -> int:
+        return self.segments.file_bytes
 
     def evict(self) -> None:
         """Drop the cache; every tensor is still on disk."""

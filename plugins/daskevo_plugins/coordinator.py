@@ -251,6 +251,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             "repository_id": None if self._root is None else self._root.repository_id,
             "durability": "volatile" if self._root is None else self._root.durability,
             "root": self.settings.root,
+            "quota_bytes": self.settings.quota,
         }
 
     def join(self, name: str, address: str) -> dict[str, JSON]:

@@ -140,6 +140,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
             tensors = self._tensors(root, self.settings.memory_bytes(*memory))
             room = self.settings.landing_bytes(*memory)
             self.host = ShardHost(str(self._worker.name), root, tensors, self.session, room)
+            self.host.limit(self.settings.quota, facts["shards"])
             serve(self._worker.handlers, "provider", self.settings.key, ProviderHandlers(self.host).methods())
             self.host.start()
         await self.transport.coordinator(

@@ -23,10 +23,13 @@ from daskevo.errors import (
     ClusterError,
     InvalidProblem,
     ModelExists,
+    PutFailed,
+    QuotaReached,
     RepositoryError,
     UnknownProblem,
 )
 from daskevo.search import BEST_MATCH, Failure, FailureKind, Report, Request
+from daskevo.store.files import FULL
 from daskevo.types import JSON, Objective
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.problems.reference import ProblemReference, data_of
@@ -359,6 +362,8 @@ def _kind(error: BaseException) -> FailureKind:
         return "problem"
     if isinstance(error, (CannotFlatten, CannotRebuild)):
         return "flatten"
+    if isinstance(error, QuotaReached) or (isinstance(error, PutFailed) and error.facts.get("errno") in FULL):
+        return "no room"
     return "repository" if isinstance(error, (RepositoryError, ClusterError)) else "error"
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from daskevo.errors import InvalidProblem
+from daskevo.errors import InvalidProblem, RepositoryFull
 from daskevo.runs import Book, RunRecord
 from daskevo.search import Report, Request, Strategy
 from daskevo_workflows.candidates import Candidates
@@ -168,7 +168,7 @@ class Executor:
         candidate."""
         if (
             report.failure is None
-            or report.failure.kind != "repository"
+            or report.failure.kind not in ("repository", "no room")
             or self.submission.attempts[report.number] >= ATTEMPTS
         ):
             return False
@@ -209,12 +209,31 @@ class Executor:
     # Reports
 
     def _take(self, landings: Iterable[Landed]) -> None:
-        """Take in evaluations that are no longer on their way."""
+        """Take in evaluations that are no longer on their way.
+
+        Raises
+        ------
+        RepositoryFull
+            If one has found no room for its model twice.
+        """
         for landed in landings:
             if landed.report is None or self._is_worth_another(landed.report):
                 self._again(landed.request)
+            elif landed.report.failure is not None and landed.report.failure.kind == "no room":
+                raise self._full(landed.report.failure.message)
             else:
                 self._report(landed.report)
+
+    def _full(self, found: str) -> RepositoryFull:
+        """Return what ends a run whose models find no room: every other evaluation would be trained in vain.
+
+        It has no report, so that it is pending in the record, and done again when the run goes on.
+        """
+        return RepositoryFull(
+            f"the repository has no room for another model, so the run in {self.record.folder} was ended: {found}. All "
+            "that was finished is kept; make room, then give the same command again, and the run goes on",
+            path=str(self.record.folder),
+        )
 
     def _report(self, report: Report) -> None:
         """Take in a report: book, strategy, record, labels, then whoever waits for the same result."""

@@ -1,0 +1,132 @@
+"""A repository's quota: what all its tensors may take on disk, shared out over the shards.
+
+A provider may fill the share of the shards that it serves, so that nobody need ask the others, and all shares together
+are the quota. Counted are the files of tensors that records name (of a repository in memory, its tensors, wherever they
+are); journals, some kilobytes per model, come on top.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from daskevo.errors import QuotaReached
+from daskevo.store.files import free_bytes
+from daskevo.store.segment import Segment
+from daskevo.store.shard_folder import ShardFolder
+from daskevo.types import JSON, Attempt, ModelId
+
+
+class Quota:
+    """One provider's share of the quota.
+
+    Parameters
+    ----------
+    quota_bytes:
+        Of the whole repository; None: no quota.
+    shards:
+        How many the repository has.
+    served:
+        Returns how many of them this provider serves.
+    stored_bytes:
+        Returns what their tensors take.
+    """
+
+    def __init__(
+        self,
+        quota_bytes: int | None,
+        shards: int,
+        served: Callable[[], int],
+        stored_bytes: Callable[[], int],
+    ) -> None:
+        self.quota_bytes = quota_bytes
+        self._shards = shards
+        self._served = served
+        self._stored_bytes = stored_bytes
+        self._claimed = 0
+
+    def room(self) -> list[int] | None:
+        """Return ``[bytes that may be stored here, this provider's share]``; None without a quota."""
+        if self.quota_bytes is None:
+            return None
+        share = self.quota_bytes * self._served() // self._shards
+        return [max(share - self._stored_bytes() - self._claimed, 0), share]
+
+    def check(self, shard: int, folder: str | os.PathLike[str], model_id: ModelId, nbytes: int) -> None:
+        """Make sure that so many bytes may be stored.
+
+        Raises
+        ------
+        QuotaReached
+            If they may not.
+        """
+        room = self.room()
+        if room is not None and nbytes > room[0]:
+            raise quota_reached(shard, folder, model_id, nbytes, self.quota_bytes, room)
+
+    @contextmanager
+    def claimed(self, shard: int, folder: str | os.PathLike[str], model_id: ModelId, nbytes: int) -> Iterator[None]:
+        """Keep others from so many bytes while the block stores them; raises as `check` does."""
+        self.check(shard, folder, model_id, nbytes)
+        self._claimed += nbytes
+        try:
+            yield
+        finally:
+            self._claimed -= nbytes
+
+
+def quota_reached(
+    shard: int, folder: str | os.PathLike[str], model_id: ModelId, nbytes: int, quota: Any, room: list[int]
+) -> QuotaReached:
+    """Return the error for bytes that would go beyond the quota."""
+    return QuotaReached(
+        f"{model_id!r} needs {nbytes} bytes in {os.fspath(folder)} (shard {shard}), and of the repository's quota of "
+        f"{quota} bytes the provider of that shard has {room[0]} of {room[1]} left: retire models, or open the "
+        "repository on another cluster with a larger quota; what was stored before is kept",
+        model_id=model_id,
+        shard=shard,
+        folder=os.fspath(folder),
+        needed_bytes=nbytes,
+        free_bytes=room[0],
+        share_bytes=room[1],
+        quota_bytes=quota,
+        disk_free_bytes=free_bytes(folder),
+        errno=None,
+    )
+
+
+class LimitedFolder(ShardFolder):
+    """A shard's folder that a writer beside its provider writes to, no more than the provider has said.
+
+    The provider looks again when it takes a file in: of several writers who ask at once, not all get the room.
+
+    Parameters
+    ----------
+    folder:
+        Of the shard.
+    room:
+        What `Quota.room` said just now.
+    quota_bytes:
+        Of the repository.
+    """
+
+    def __init__(self, folder: ShardFolder, room: list[int], quota_bytes: int | None) -> None:
+        vars(self).update(vars(folder))
+        self._room = room
+        self._quota_bytes = quota_bytes
+
+    def write_segment(
+        self,
+        model_id: ModelId,
+        attempt: Attempt,
+        tensors: Mapping[int, Any],
+        meta: JSON = None,
+        known: Mapping[int, str] | None = None,
+    ) -> Segment:
+        """Write a segment as `ShardFolder` does, or raise QuotaReached before anything is written."""
+        nbytes = sum(array.nbytes for array in tensors.values())
+        if nbytes > self._room[0]:
+            raise quota_reached(self.number, self.path, model_id, nbytes, self._quota_bytes, self._room)
+        return super().write_segment(model_id, attempt, tensors, meta, known)

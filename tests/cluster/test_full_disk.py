@@ -1,0 +1,102 @@
+"""A disk that is full under a cluster: named errors, everything that was there can be read, work goes on."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from daskevo.cluster.reading import read_model
+from daskevo.errors import PutFailed
+from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, values
+
+DISK_BYTES = 4 << 20
+GRAPH = chain(10_000, 10_000)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small file system of its own."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
+    try:
+        mounted = subprocess.run(command, capture_output=True).returncode == 0
+    except OSError:
+        mounted = False
+    if not mounted:
+        pytest.skip("this user can't mount a tmpfs")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("way", ["files", "messages"])
+def test_a_full_disk_is_named_read_from_retired_from_and_goes_on(way: str, disk: Path) -> None:
+    @evo_cluster(providers=2)
+    async def run(c: Any, s: Any, *workers: Any) -> None:
+        providers = workers[:2]
+        repository = await open_here(c, disk / "root")
+        session = repository.connection.session
+        session.directory.neighbours.through_messages = way == "messages"
+        records = {}
+
+        async def read_all() -> None:
+            for number, record in records.items():
+                found = await read_model(session, repository.connection.caller(), record)
+                for index, array in values(GRAPH, number).items():
+                    np.testing.assert_array_equal(found[index], array)
+
+        async def fill(start: int) -> None:
+            number = start
+
+            async def put_until_full() -> None:
+                nonlocal number
+                while True:
+                    stored = await make(repository, GRAPH, f"m{number}", seed=number, keep=False)
+                    records[number] = stored.record
+                    number += 1
+
+            with pytest.raises(PutFailed) as caught:
+                await put_until_full()
+            error = caught.value
+            assert error.folder == str(disk / "root" / "shards" / f"{error.shard:03d}" / "segments")
+            assert error.needed_bytes > 200_000
+            assert error.free_bytes < error.needed_bytes
+            for word in (error.folder, f"{error.needed_bytes} bytes needed", f"{error.free_bytes} free"):
+                assert word in str(error)
+            assert (await repository.status(f"m{number}")).state not in ("published", "staged")
+
+        await fill(0)
+        assert len(records) > 5
+        (disk / "filler").write_bytes(b"")
+        with open(disk / "filler", "ab", buffering=0) as filler:
+            for size in (4096, 1):
+                try:
+                    while filler.write(bytes(size)) == size:
+                        pass
+                except OSError:
+                    pass
+        await read_all()
+        # Not a byte is left: the abort has the reserve.
+        with pytest.raises(PutFailed) as caught:
+            await make(repository, chain(10, 10), "small")
+        assert caught.value.folder.startswith(str(disk / "root"))
+        assert (await repository.status("small")).state == "unknown"
+        for number in list(records)[::2]:
+            await repository.retire(f"m{number}")
+            del records[number]
+        await at_rest(s, *providers)
+        await read_all()
+        before = len(records)
+        await fill(1000)
+        assert len(records) > before
+        await read_all()
+        verification = await repository.verify()
+        assert verification.clean, verification.differences
+        assert verification.models == len(records)
+
+    run()
