@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from daskevo.errors import CorruptRecord, InvalidInput
-from daskevo.ownership.codec import MAX_TENSORS, count, shorten, text
+from daskevo.ownership.codec import MAX_TENSORS, count, numbers_of, shorten, text
 from daskevo.types import Tick, check_name
 
 Check = Callable[[Any], object]
@@ -198,8 +198,12 @@ PROVIDER: Mapping[str, Arguments] = {
     ),
     "drop_attempts": Arguments({"attempts": _list_of(_row(_or_none(_model), Tick.parse))}),
     "models": Arguments({"scope": _or_none(_scope)}),
+    "mark_lost": Arguments({"shard": count, "lost": _list_of(_row(_model, numbers_of, text))}),
+    "lost_of": Arguments({"shard": count, "model": _model}),
+    "recount": Arguments({"older_s": _seconds}, {"remove": _flag}),
     **dict.fromkeys(
-        ("sight", "pulse", "forget_lost", "audit", "snapshots", "check_segments", "retirements", "stats"), _NOTHING
+        (*("sight", "pulse", "forget_lost", "audit", "snapshots", "check_segments", "losses", "retirements", "stats"),),
+        _NOTHING,
     ),
 }
 """What a provider takes from other processes; in its own, tensors come by reference too."""

@@ -13,6 +13,7 @@ from daskevo.cluster.host import ShardHost
 from daskevo.cluster.matching import match_to_wire
 from daskevo.cluster.neighbours import sight_to_wire
 from daskevo.cluster.overview import OVERVIEW
+from daskevo.cluster.recounting import RECOUNTING
 from daskevo.cluster.serving import Brought, ServedShard, Unseen
 from daskevo.cluster.transport import Handler, Replies, answer
 from daskevo.errors import CorruptRecord, ShardFenced
@@ -56,7 +57,7 @@ class ProviderHandlers:
             "drop_attempts": self.drop_attempts,
             "forget_lost": host.forget_lost,
             "audit": host.audit,
-            **{name: partial(function, host) for name, function in OVERVIEW.items()},
+            **{name: partial(function, host) for name, function in {**OVERVIEW, **RECOUNTING}.items()},
         }
 
     def local_methods(self) -> dict[str, Handler]:

@@ -32,6 +32,7 @@ from daskevo.errors import (
 from daskevo.ownership.messages import Drop, FinishRetirement
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.state import Effects, Retirement
+from daskevo.store.losses import Loss
 from daskevo.store.root import Root
 from daskevo.store.shard_state import damaged
 from daskevo.store.tiers import Tensors
@@ -83,6 +84,8 @@ class ShardHost:
         self.shards: dict[int, ServedShard] = {}
         self._under_way = UnderWay()
         self._closing: dict[int, asyncio.Future[None]] = {}
+        self.lost_in_memory: dict[int, list[Loss]] = {}
+        """What a repair has found to be gone, of a repository without a root."""
         self._openings = 0
         self._failing: dict[int, str] = {}
         self.background: set[asyncio.Task[None]] = set()

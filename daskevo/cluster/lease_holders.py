@@ -17,6 +17,8 @@ from distributed.core import send_recv
 from daskevo.cluster.transport import NoCertificates, connected
 from daskevo.store.lease import CannotAsk, Holder
 
+REPAIR = "here"
+"""The address of a repair without a cluster: it listens nowhere, and its lease goes with its process."""
 _CONNECT_S = 2.0
 """Dask tries again until then, and says only at the end why it failed: before the question is given up."""
 _QUESTION_S = 3.0
@@ -37,6 +39,8 @@ async def identity_at(holder: Holder, pool: Any) -> str | None:
     CannotAsk
         If that can't be found out from here.
     """
+    if holder.address == REPAIR:
+        return None
     if holder.address.startswith(_INPROC) and not _is_of_this_process(holder):
         if _has_ended(holder):
             return None

@@ -22,17 +22,20 @@ from distributed.security import Security
 from daskevo.cluster.directory import DAMAGED
 from daskevo.cluster.handlers import ProviderHandlers
 from daskevo.cluster.host import ShardHost
-from daskevo.cluster.lease_holders import identity_at
+from daskevo.cluster.lease_holders import REPAIR, identity_at
 from daskevo.cluster.serving import ServedShard, published, summary_of
 from daskevo.cluster.session import Caller, Session
 from daskevo.cluster.transport import answer, typed_error, value_of
+from daskevo.cluster.verifying import Verification, differences_now, verify
 from daskevo.errors import CorruptRecord, NotDeployed, ShardDamaged
+from daskevo.ownership.audit import Difference
 from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.holders import ClientHolder
 from daskevo.ownership.records import Generation, record_from_json
 from daskevo.ownership.shard import Shard
 from daskevo.ownership.table import Place, ShardTable
 from daskevo.store.lease import Holder, current_lease, take_lease
+from daskevo.store.repairing import only_repair
 from daskevo.store.root import Root
 from daskevo.store.shard_folder import read_shard
 from daskevo.store.shard_state import damaged
@@ -41,7 +44,7 @@ from daskevo.types import JSON, Attempt, ModelId, Tick
 
 T = TypeVar("T")
 
-_HERE = "here"
+_HERE = REPAIR
 _CACHE_BYTES = 64 << 20
 _PATIENCE_S = 60.0
 
@@ -126,9 +129,10 @@ class OfflineConnection:
         lease = current_lease(self.root)
         # Whoever holds the lease may have live attempts: they get no verdict from here.
         generation = 0 if lease is None else lease.generation
-        transport = OfflineTransport(self.root, generation, all_over=lease is None)
+        self.transport = transport = OfflineTransport(self.root, generation, all_over=lease is None)
         self.session = Session(transport, timeout_s)
         self.session.reads_without_reserving = True
+        self.session.at_rest = lease is None
         tensors = DurableTensors(_locator(self.root), _CACHE_BYTES)
         transport.host = ShardHost(_HERE, self.root, tensors, self.session)
         with ThreadPoolExecutor(8) as threads:
@@ -151,9 +155,9 @@ class OfflineConnection:
     def post(self, function: Callable[..., object], *arguments: Any) -> None:
         _loop().call_soon_threadsafe(function, *arguments)
 
-    def repair(self) -> None:
-        """Take the root's lease and a generation of its own, and audit all shards."""
-        repair(self.root, self.session.timeout_s)
+    def repair(self) -> Verification:
+        """Take the root's lease and a generation of its own, and mend what can be mended."""
+        return repair(self.root, self.session.timeout_s)
 
 
 @cache
@@ -184,31 +188,37 @@ def _look_at(root: Root, number: int, tensors: DurableTensors) -> ServedShard:
     return served
 
 
-def repair(root: Root, timeout_s: float) -> None:
-    """Audit all shards of a root that nobody has open, under a generation of its own.
+def repair(root: Root, timeout_s: float) -> Verification:
+    """Verify a root that nobody has open under a generation of its own, and mend what can be mended.
 
     Damaged shards are left as they are, and nothing goes that only they could give a verdict on.
 
     Raises
     ------
     RepositoryTaken
-        If a job has it open: verify through that one. `SchedulerUnaskable` if that can't be found out from here.
+        If a job has it open: verify through that one. If another repair is under way. `SchedulerUnaskable` if that
+        can't be found out from here.
     RootUnusable, CorruptRecord
         If it can't be read or written.
     """
-    asyncio.run(_repair(root, timeout_s))
+    with only_repair(root):
+        return asyncio.run(_repair(root, timeout_s))
 
 
-async def _repair(root: Root, timeout_s: float) -> None:
+async def _repair(root: Root, timeout_s: float) -> Verification:
     loop = asyncio.get_running_loop()
 
     def ask(holder: Holder) -> str | None:
         return asyncio.run_coroutine_threadsafe(_identity(holder), loop).result()
 
     mine = Holder(scheduler_id=f"repair-{os.getpid()}", address=_HERE, job=f"repair by {getpass.getuser()}")
+    # Taking the lease and opening shards mend some of it by themselves.
+    before = await asyncio.to_thread(_found_before, root, timeout_s)
     lease = await asyncio.to_thread(take_lease, root, mine, ask)
     transport = OfflineTransport(root, lease.generation, all_over=True)
-    host = ShardHost(_HERE, root, DurableTensors(_locator(root), _CACHE_BYTES), Session(transport, timeout_s))
+    session = Session(transport, timeout_s)
+    session.at_rest = True
+    host = ShardHost(_HERE, root, DurableTensors(_locator(root), _CACHE_BYTES), session)
     transport.host = host
     try:
         result = await host.open_shards(range(root.shards), lease.generation, [])
@@ -216,15 +226,21 @@ async def _repair(root: Root, timeout_s: float) -> None:
             if kind != ShardDamaged.__name__:
                 raise typed_error(kind, message, {"shard": number})
             transport.troubles[number] = DAMAGED + message
-        await host.audit()
         await host.at_rest(_PATIENCE_S)
+        return await verify(session, repair=True, before=before)
     finally:
         await host.close()
         await asyncio.to_thread(lease.release)
 
 
+def _found_before(root: Root, timeout_s: float) -> list[Difference]:
+    look = OfflineConnection(root.path, timeout_s)
+    look.transport.all_over = True  # or this repair gets no lease
+    look.session.at_rest = True
+    found: list[Difference] = look.run(differences_now, look.session)
+    return found
+
+
 async def _identity(holder: Holder) -> str | None:
-    if holder.address == _HERE:
-        return None  # another repair: it has no address, its lease goes with it
     async with ConnectionPool(connection_args=Security().get_connection_args("client")) as pool:
         return await identity_at(holder, pool)

@@ -1,4 +1,4 @@
-"""What a provider tells about itself: its models, snapshots of its shards, damaged tensors, counts and bytes."""
+"""What a provider tells about itself: its models, snapshots of its shards, counts and bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from daskevo.cluster.auditing import take_snapshot
-from daskevo.errors import RepositoryError
 from daskevo.ownership.references import numbers_in
 from daskevo.store.tiers import DurableTensors
 
@@ -39,20 +38,6 @@ def models(host: ShardHost, scope: str | None) -> list[Any]:
 async def snapshots(host: ShardHost) -> list[Any]:
     """Return what my shards tell the audit and verify about themselves."""
     return [(await take_snapshot(served)).to_wire() for served in host.in_order()]
-
-
-async def check_segments(host: ShardHost) -> list[list[Any]]:
-    """Read every live tensor and compare it with its checksum: ``[model, what is wrong]`` of the damaged ones."""
-    wrong = []
-    for served in host.in_order():
-        for (model_id, attempt), mask in list(served.shard.state.references.alive.items()):
-            try:
-                await served.check(model_id, attempt, numbers_in(mask))
-            except RepositoryError as error:
-                # What was freed while it was read is no damage.
-                if (model_id, attempt) in served.shard.state.references.alive:
-                    wrong.append([model_id, error.message])
-    return wrong
 
 
 async def retirements(host: ShardHost) -> int:
@@ -93,7 +78,6 @@ def stats(host: ShardHost) -> dict[str, Any]:
 OVERVIEW: Mapping[str, Callable[..., Any]] = {
     "models": models,
     "snapshots": snapshots,
-    "check_segments": check_segments,
     "retirements": retirements,
     "stats": stats,
 }

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from daskevo.cluster.arriving import Array, Gone, Wanted, by_reference, wanted_of
 from daskevo.cluster.reserving import refer_all
 from daskevo.cluster.session import Caller, Session
-from daskevo.errors import ModelLost, RepositoryError
+from daskevo.errors import CorruptRecord, ModelLost, RepositoryError, ShardDamaged
 from daskevo.ownership.messages import Drop
 from daskevo.ownership.model_record import ModelRecord
+from daskevo.store.losses import Loss
 from daskevo.types import ModelId
 
 
@@ -63,6 +64,8 @@ async def _read_reserved(
     for owner, result in zip(owners, results, strict=True):
         if isinstance(result, Gone):
             raise await _gone(session, record, owner, result.reason) from result
+        if isinstance(result, CorruptRecord):
+            raise await _marked(session, record, owner, owners[owner]) or result
         if isinstance(result, BaseException):
             raise result
     return results  # type: ignore[return-value]
@@ -79,8 +82,32 @@ async def _gone(session: Session, record: ModelRecord, owner: ModelId, reason: s
         )
     standing = await session.standing(record.model_id)
     if standing.state == "published":
-        return _lost(record, owner, reason)
+        return await _marked(session, record, owner) or _lost(record, owner, reason)
     return await session.missing(record.model_id, "retired")
+
+
+async def _marked(
+    session: Session, record: ModelRecord, owner: ModelId, wanted: Collection[int] | None = None
+) -> ModelLost | None:
+    """Return the error for a model whose tensors a repair has marked as gone; None if it has not."""
+    numbers = record.owner_map.owners[owner] if wanted is None else wanted
+    shard = await session.directory.shard_of(owner)
+    try:
+        marks = await session.directory.call(shard, "lost_of", timeout_s=session.timeout_s, model=owner)
+    except RepositoryError:
+        return None  # what is wrong with the tensors is the better answer
+    for mark in map(Loss.from_json, marks):
+        gone = sorted(mark.numbers & frozenset(numbers))
+        if gone:
+            return ModelLost(
+                f"{record.model_id!r} can't be read: tensors {gone} of {owner!r} are gone ({mark.found}), as a repair "
+                f"found at {mark.since}. Restore the shard of {owner!r} from a copy, or retire {record.model_id!r}",
+                model_id=record.model_id,
+                owner=owner,
+                since=mark.since,
+                tensors=gone,
+            )
+    return None
 
 
 def _lost(record: ModelRecord, owner: ModelId, reason: str) -> ModelLost:
@@ -96,10 +123,14 @@ async def _read(
     session: Session, record: ModelRecord, owner: ModelId, wanted: Mapping[int, Wanted]
 ) -> dict[int, Array]:
     shard = await session.directory.shard_of(owner)
-    answer = await session.directory.call(
-        shard, "look_at", timeout_s=session.timeout_s, model=owner, numbers=sorted(wanted)
-    )
     try:
+        answer = await session.directory.call(
+            shard, "look_at", timeout_s=session.timeout_s, model=owner, numbers=sorted(wanted)
+        )
         return by_reference(answer, owner, wanted)
+    except ShardDamaged:
+        raise
+    except CorruptRecord as error:
+        raise (await _marked(session, record, owner, wanted) or error) from error
     except Gone as gone:
-        raise _lost(record, owner, gone.reason) from gone
+        raise (await _marked(session, record, owner, wanted) or _lost(record, owner, gone.reason)) from gone

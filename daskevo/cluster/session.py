@@ -75,6 +75,9 @@ class Session:
     reads_without_reserving = False
     """Whether nothing is reserved for reading: a look without a cluster changes nothing."""
 
+    at_rest = False
+    """Whether nobody has the repository open: no file of it has a writer."""
+
     def __init__(self, transport: Transport, timeout_s: float, directory: Directory | None = None) -> None:
         self.transport = transport
         self.timeout_s = timeout_s

@@ -22,14 +22,16 @@ from daskevo.ownership.snapshot import BitsView, ShardSnapshot
 from daskevo.types import Attempt, ModelId
 
 Kind = Literal[
+    "damaged tensor",  # a stored tensor is not what was written, or its file is not there
     "damaged shard",  # its records can't be read: its models are not served
+    "damaged marks",  # the list of what is lost can't be read
     "not known",  # what only a damaged shard could tell
     "missing tensor",  # a published map names a tensor that is not stored
     "missing reference",  # a published map's bits are missing at an owner
     "missing file",  # a record names a segment file that is not there
     "leftover reference",  # bits of an attempt that is over and unpublished, or that its map doesn't use
     "leftover staged",  # staged parts of an attempt that is over
-    "leftover file",  # a segment file of an attempt that is over, and that no record names
+    "leftover file",  # a segment file of an attempt that is over, and that no record names; what a died writer left
     "unfinished retirement",  # a model without labels that still waits for its last step
 ]
 
@@ -41,6 +43,10 @@ class Difference:
     kind: Kind
     model: ModelId | None
     words: str
+    owner: ModelId | None = None
+    """Whose tensors are concerned, if any are."""
+    numbers: frozenset[int] = frozenset()
+    """Which, in its enumeration."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +145,7 @@ def differences(
             for kind, missing in (("missing tensor", numbers - there), ("missing reference", numbers - covered)):
                 if missing:
                     words = f"{view.model} uses tensors {sorted(missing)} of {owner}"
-                    found.append(Difference(kind, view.model, words))  # type: ignore[arg-type]
+                    found.append(Difference(kind, view.model, words, owner, missing))  # type: ignore[arg-type]
     for (owner, (model, attempt)), numbers in bits.items():
         home = None if model is None else models.get(model)
         if home is not None and home.attempt == attempt and home.state != "retired":
@@ -219,7 +225,7 @@ def _file_differences(snapshot: ShardSnapshot, over: Container[Attempt]) -> list
         return []
     there = {file.segment for file in snapshot.files}
     found = [
-        Difference("missing file", model, f"the segment of {model}, attempt {tuple(attempt)}, is not there")
+        Difference("missing file", model, f"the segment of {model}, attempt {tuple(attempt)}, is not there", model)
         for model, attempt in sorted(snapshot.named_files - there)
     ]
     found += [

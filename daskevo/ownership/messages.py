@@ -75,6 +75,24 @@ class Refer(Message):
 
 
 @dataclass(frozen=True)
+class Restore(Message):
+    """Give a published model back bits at `owner`, of a shard that was restored from an older copy. -> Ok | Refused.
+
+    A repair sends it, after it has asked home. Unlike `Refer` it names an attempt that is over; what is not used after
+    all goes with the next audit, as any bit of an attempt that is over.
+    """
+
+    owner: Annotated[ModelId, MODEL]
+    model: Annotated[ModelId, MODEL]
+    attempt: Annotated[Attempt, TICK]
+    numbers: Annotated[frozenset[int], NUMBERS]
+
+    @property
+    def addressee(self) -> ModelId:
+        return self.owner
+
+
+@dataclass(frozen=True)
 class Drop(Message):
     """Give back bits of (model, attempt) at `owner`: these numbers, or all (None). -> Ok."""
 
@@ -191,6 +209,7 @@ _KINDS = wire_kinds(
     Open,
     Status,
     Refer,
+    Restore,
     Drop,
     DropAttempt,
     Stage,

@@ -144,6 +144,18 @@ class Shard:
         return Decision(reply, (record,), flush=True)
 
     @decide.register
+    def _(self, message: ask.Restore) -> Decision:
+        references, wanted = self.state.references, mask_of(message.numbers)
+        missing = wanted & ~references.there(message.owner)
+        if message.owner not in references.published or missing:
+            return Decision(say.Refused("gone", missing=numbers_in(missing)))
+        if not wanted & ~references.of(message.owner, (message.model, message.attempt)):
+            return Decision(say.Ok(), flush=True)
+        return Decision(
+            say.Ok(), (write.Referred(message.owner, message.model, message.attempt, message.numbers),), flush=True
+        )
+
+    @decide.register
     def _(self, message: ask.Drop) -> Decision:
         # A model's bits on its own tensors go by abort or retirement only.
         if message.owner == message.model:

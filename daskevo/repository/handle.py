@@ -177,18 +177,25 @@ class Repository(StoredModels, Labels, Provenance):
     def verify(self, repair: bool = False) -> Any:
         """Look for everything that isn't as promised; without `repair` nothing is changed.
 
+        A repair drops what nobody uses, gives published models back references that a shard restored from an older
+        copy doesn't know, and removes what died writers left. Models whose tensors are gone it marks as lost: loading
+        one says since when, and they can be retired.
+
         Returns
         -------
         Verification
-            With `clean`, `differences`, `models`, `tensors`, `payload_bytes`.
+            With `clean`, `differences`, `models`, `tensors`, `payload_bytes`, `file_bytes`; `mended` (what the repair
+            found, and is not so any more), `lost` (models that can't be loaded any more), `foreign` (files in the
+            root that aren't daskevo's).
         """
 
         if repair and isinstance(self.connection, OfflineConnection):
-            self.connection.repair()
+            found = self.connection.repair()
             self._connection = OfflineConnection(self.connection.root.path, self.timeout_s)
+            return found
 
         async def look(session: Session) -> Verification:
-            return await verify(session, repair=repair and not session.reads_without_reserving)
+            return await verify(session, repair=repair)
 
         return self._run(look)
 

@@ -59,6 +59,7 @@ messages = st.one_of(
     st.builds(ask.Open, models),
     st.builds(ask.Status, models),
     st.builds(ask.Refer, models, st.none() | models, ticks, numbers),
+    st.builds(ask.Restore, models, models, ticks, numbers),
     st.builds(ask.Drop, models, st.none() | models, ticks, st.none() | numbers),
     st.builds(ask.DropAttempt, st.none() | models, ticks),
     st.builds(ask.Stage, records_of_models, sizes),

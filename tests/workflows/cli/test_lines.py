@@ -26,7 +26,10 @@ def test_the_promised_keys() -> None:
         "live_models",
         "population",
     )
-    assert VERIFY_KEYS == ("clean", "differences", "models", "tensors", "payload_bytes")
+    assert (
+        *("clean", "differences", "models", "tensors", "payload_bytes"),
+        *("mended", "lost", "foreign", "file_bytes"),
+    ) == VERIFY_KEYS
 
 
 def test_a_line_has_these_keys_in_this_order_and_no_others() -> None:

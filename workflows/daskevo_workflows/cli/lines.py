@@ -30,8 +30,23 @@ NAS_KEYS = (
 ``population``: its size; ``repository_s`` and ``evaluation_s``: sums over trainers, in seconds.
 """
 
-VERIFY_KEYS = ("clean", "differences", "models", "tensors", "payload_bytes")
-"""What ``daskevo verify --json`` ends with."""
+VERIFY_KEYS = (
+    "clean",
+    "differences",
+    "models",
+    "tensors",
+    "payload_bytes",
+    "mended",
+    "lost",
+    "foreign",
+    "file_bytes",
+)
+"""What ``daskevo verify --json`` ends with.
+
+``mended``: differences that a repair found, and that aren't there any more; ``lost``: ``{"model", "since", "words"}`` of
+each model that can't be loaded any more, as a repair has marked it; ``foreign``: paths under the root that daskevo doesn't
+make; ``file_bytes``: of all files under the root.
+"""
 
 
 def json_line(keys: tuple[str, ...], values: Mapping[str, Any]) -> str:

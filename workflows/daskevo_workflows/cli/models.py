@@ -161,6 +161,7 @@ def export(root: Path, model_id: str, output: Path | None, overwrite: bool, prob
     from daskevo.errors import InvalidInput
     from daskevo.types import check_name
     from daskevo_workflows.quiet import import_keras
+    from daskevo_workflows.saving import save_model
 
     check_name(model_id)
     path = Path(f"{model_id}.keras") if output is None else output
@@ -180,7 +181,7 @@ def export(root: Path, model_id: str, output: Path | None, overwrite: bool, prob
         load_problem(problem)
     model = repository.load(model_id)
     try:
-        model.save(path)
+        save_model(model, path)
     except OSError as error:
         raise InvalidInput(f"{path} can't be written: {error.strerror or error}", path=str(path)) from error
     click.echo(str(path))

@@ -199,6 +199,7 @@ def _say_result(result: Result, *, err: bool, since: float | None = None) -> Non
     """
     from daskevo.errors import DaskevoError
     from daskevo_workflows.quiet import import_keras
+    from daskevo_workflows.saving import save_model
     from daskevo_workflows.words import plain, say_count, say_quality, say_seconds
 
     summary = result.summary()
@@ -216,7 +217,7 @@ def _say_result(result: Result, *, err: bool, since: float | None = None) -> Non
     try:
         if not _is_newer(best, since):
             import_keras()
-            result.best(1)[0].model.save(best)
+            save_model(result.best(1)[0].model, best)
         click.echo(f"best model: {best}", err=err)
         click.echo(f"report:     {report if _is_newer(report, since) else result.report()}", err=err)
     except (DaskevoError, OSError) as error:

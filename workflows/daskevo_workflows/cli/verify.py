@@ -21,19 +21,28 @@ DIFFERENT = 1
 def verify(root: Path, repair: bool, as_json: bool) -> None:
     """Check the repository at ROOT, or in a run's folder, without a cluster.
 
-    Exit code 0: clean; 1: differences were found; 2: it can't be read.
+    A repair says what it mended, and which models are lost: their tensors are gone, so retire them. Files that aren't
+    daskevo's are named and left alone.
+
+    Exit code 0: clean, but for models that are marked lost; 1: differences were found; 2: it can't be read.
     """
     import daskevo
     from daskevo_workflows.words import plain, say_bytes, say_count
 
     found = daskevo.open(repository_root(root)).verify(repair=repair)
     said = found.to_json()
-    for difference in said["differences"]:
-        click.echo(plain(difference, 1000), err=as_json)
+    for line in (
+        *said["differences"],
+        *(f"mended: {difference}" for difference in said["mended"]),
+        *(f"lost: {lost['words']}, as a repair found at {lost['since']}; retire it" for lost in said["lost"]),
+        *(f"not daskevo's, left as it is: {path}" for path in said["foreign"]),
+    ):
+        click.echo(plain(line, 1000), err=as_json)
     if as_json:
         print_json_line(VERIFY_KEYS, said)
     else:
         verdict = "clean" if found.clean else say_count(len(said["differences"]), "difference")
+        verdict += f", {say_count(len(found.lost), 'lost model')}" if found.lost else ""
         click.echo(
             f"{verdict}: {say_count(found.models, 'model')}, {say_count(found.tensors, 'tensor')}, "
             f"{say_bytes(found.payload_bytes)}"

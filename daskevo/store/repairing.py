@@ -1,0 +1,46 @@
+"""One repair of a root at a time: a lock on a file that is always there; the system frees it with the process."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+
+from daskevo.errors import RepositoryTaken
+from daskevo.store.files import usable
+from daskevo.store.root import Root
+
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
+"""What file systems without locks answer: there the epochs alone keep two repairs apart."""
+
+
+@contextlib.contextmanager
+def only_repair(root: Root) -> Iterator[None]:
+    """Keep other repairs of this root out while the block runs.
+
+    Raises
+    ------
+    RepositoryTaken
+        If another repair is under way, on this host or, where the file system knows locks of other hosts, on any.
+    RootUnusable
+        If this user may not write to the root.
+    """
+    with usable(root.path, "repair a repository", 0):
+        handle = os.open(root.path / "repository.json", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RepositoryTaken(
+                f"another repair of {root.path} is under way: wait until it has ended, then verify again",
+                root=str(root.path),
+            ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                with usable(root.path, "lock a repository"):
+                    raise
+        yield
+    finally:
+        os.close(handle)
