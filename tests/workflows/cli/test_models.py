@@ -163,27 +163,6 @@ def test_verify_finds_a_damaged_segment_and_changes_nothing(root: Path, tmp_path
     assert segment.read_bytes() == bytes(damaged)
 
 
-def test_a_repair_says_what_it_mended_and_what_is_lost(root: Path, tmp_path: Path) -> None:
-    import shutil
-
-    copy = tmp_path / "repository"
-    shutil.copytree(root, copy)
-    next(copy.glob("shards/*/segments/*third*")).unlink()
-    (copy / "scopes.json.01234567.tmp").write_text("{")
-    (copy / "notes.txt").write_text("mine")
-    result = run("verify", copy, "--repair")
-    assert result.exit_code == 0
-    assert "mended: leftover file: scopes.json.01234567.tmp" in result.stdout
-    assert "lost: third can't be loaded any more" in result.stdout
-    assert "not daskevo's, left as it is: notes.txt" in result.stdout
-    assert result.stdout.splitlines()[-1].startswith("clean, 1 lost model: 4 models, ")
-    again = json.loads(run("verify", copy, "--json").stdout.splitlines()[-1])
-    assert (again["clean"], again["mended"], [lost["model"] for lost in again["lost"]]) == (True, [], ["third"])
-    shown = run("models", "export", copy, "third", tmp_path / "third.keras")
-    assert shown.exit_code == 2
-    assert "ModelLost: 'third' can't be read" in shown.stderr
-
-
 def test_verify_of_no_repository_is_said(tmp_path: Path) -> None:
     result = run("verify", tmp_path / "nowhere", "--json")
     assert result.exit_code == 2

@@ -43,9 +43,9 @@ VERIFY_KEYS = (
 )
 """What ``daskevo verify --json`` ends with.
 
-``mended``: differences that a repair found, and that aren't there any more; ``lost``: ``{"model", "since", "words"}`` of
-each model that can't be loaded any more, as a repair has marked it; ``foreign``: paths under the root that daskevo doesn't
-make; ``file_bytes``: of all files under the root.
+``mended``: differences that a repair found, and that aren't there any more; ``lost``: ``{"model", "since", "words"}``
+of each model that can't be loaded any more, as a repair has marked it; ``foreign``: paths under the root that daskevo
+doesn't make; ``file_bytes``: of all files under the root.
 """
 
 
