@@ -202,7 +202,7 @@ PROVIDER: Mapping[str, Arguments] = {
     "lost_of": Arguments({"shard": count, "model": _model}),
     "recount": Arguments({"older_s": _seconds}, {"remove": _flag}),
     **dict.fromkeys(
-        (*("sight", "pulse", "forget_lost", "audit", "snapshots", "check_segments", "losses", "retirements", "stats"),),
+        ("sight", "pulse", "forget_lost", "audit", "snapshots", "check_segments", "losses", "retirements", "stats"),
         _NOTHING,
     ),
 }
