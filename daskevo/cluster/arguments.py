@@ -150,9 +150,21 @@ def _word(value: Any) -> None:
     _expect(len(text(value)) <= _LONGEST, f"at most {_LONGEST} characters", value)
 
 
-def _question(value: Any) -> None:
-    """The index checks what the weights are."""
-    _row(_bytes, _or_none(_list()), _list_of(text), _or_none(_bytes))(value)
+def _questions(values: Any) -> None:
+    """The index checks what the weights are.
+
+    Written out, since a batch has hundreds: by the checks above it takes longer than answering some of them.
+    """
+    _list()(values)
+    for value in values:
+        match value:
+            case [bytes(), weights, [*exclude], None | bytes()] if weights is None or isinstance(
+                weights, (list, tuple)
+            ):
+                for model in exclude:
+                    text(model)
+            case _:
+                _expect(False, "a question [ids, weights, models, edges]", value)
 
 
 def _together(value: Any) -> None:
@@ -193,7 +205,7 @@ PROVIDER: Mapping[str, Arguments] = {
     ),
     "put": Arguments({"shard": count, "message": _mapping}, {"parts": _parts, "frames": _or_none(_frames)}),
     "match": Arguments(
-        {"scope": _scope, "questions": _list_of(_question)},
+        {"scope": _scope, "questions": _questions},
         {"records": _flag, "status": _or_none(_row(count, _model))},
     ),
     "drop_attempts": Arguments({"attempts": _list_of(_row(_or_none(_model), Tick.parse))}),

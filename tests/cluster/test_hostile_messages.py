@@ -179,6 +179,36 @@ async def test_every_method_names_what_is_wrong_and_changes_nothing(
     assert (await repository.verify()).clean
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        None,
+        b"1" * 16,
+        (),
+        (b"1" * 16, None, ()),
+        (b"1" * 16, None, (), None, None),
+        ("1" * 16, None, (), None),
+        (None, None, (), None),
+        (b"1" * 16, b"1", (), None),
+        (b"1" * 16, 1, (), None),
+        (b"1" * 16, None, None, None),
+        (b"1" * 16, None, "m", None),
+        (b"1" * 16, None, (1,), None),
+        (b"1" * 16, None, ("\udc80",), None),
+        (b"1" * 16, None, (), "edges"),
+        (b"1" * 16, None, (), ()),
+    ],
+    ids=repr,
+)
+def test_a_question_is_what_it_has_to_be(question: Any) -> None:
+    check = PROVIDER["match"].needed["questions"]
+    good = (b"1" * 16, (1,), ("m",), b"")
+    check((good, (b"1" * 16, None, (), None)))
+    for questions in ((question,), (good, question)):
+        with pytest.raises(CorruptRecord):
+            check(questions)
+
+
 @pytest.mark.parametrize("kind", NAMES)
 def test_no_id_becomes_a_path(kind: str, tmp_path: Any) -> None:
     for method in (PROVIDER["land"], PROVIDER["read"]):

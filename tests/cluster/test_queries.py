@@ -11,6 +11,7 @@ import pytest
 from distributed import Event, Worker
 
 from daskevo.catalogue import Match, PrefixIndex
+from daskevo.cluster.handlers import THREADED_BYTES
 from daskevo.cluster.matching import Question, best_of, match_to_wire
 from daskevo.cluster.transport import operation
 from daskevo.errors import InvalidInput
@@ -36,6 +37,9 @@ async def test_all_ways_give_the_one_answer(c: Any, s: Any, *providers: Any) -> 
         found = await repository.best_match(QUERIES, weigh)
         assert list(found) == expected
         assert found.partial == {}
+        many = QUERIES * 400
+        assert 16 * sum(len(graph.ids) for graph in many) >= THREADED_BYTES
+        assert list(await repository.best_match(many, weigh)) == expected * 400
         future = repository.query_futures(QUERIES, weigh)
         assert list(await (await future)) == expected
     assert expected[0] is not None

@@ -31,7 +31,8 @@ QUERIES, MODELS, SECONDS = 10_000, 60_000, 6.0
 QUICK_QUERIES, QUICK_MODELS, QUICK_SECONDS = 100, 300, 0.5
 WORKERS = (1, 2, 4)
 CLIENTS = (1, 2, 4, 8, 16, 32)
-BATCHES = (1, 100)
+BATCH = 100
+BATCHING_CLIENTS = (1, 2, 4)
 
 
 class ClusterRow(NamedTuple):
@@ -129,7 +130,9 @@ def _rows_of(workers: int, quick: bool) -> list[ClusterRow]:
         )
         assert sum(filled) == models, "each model has one home"
         found = []
-        for clients, batch in [(clients, 1) for clients in ((1, 4) if quick else CLIENTS)] + [(1, BATCHES[-1])]:
+        asked = [(clients, 1) for clients in ((1, 4) if quick else CLIENTS)]
+        asked += [(clients, BATCH) for clients in ((1,) if quick else BATCHING_CLIENTS)]
+        for clients, batch in asked:
             per_s, median_s = client.submit(
                 ask, repository, models, clients, batch, queries, seconds, resources={"evaluation": 1}, pure=False
             ).result()
