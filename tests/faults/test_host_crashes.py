@@ -27,6 +27,7 @@ from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
 from daskevo.ownership.replies import Verdict
 from daskevo.store.digests import digests
+from daskevo.store.files import Durability
 from daskevo.store.lease import Holder, Lease, take_lease
 from daskevo.store.root import Root
 from daskevo.store.tiers import DurableTensors
@@ -61,22 +62,27 @@ class Answered(NamedTuple):
 class Job:
     """One opening of the root, as a cluster of one provider: its host, and puts as a trainer beside it makes them."""
 
-    def __init__(self, base: Path, answered: Callable[[str, str], None] = lambda what, model: None) -> None:
+    def __init__(
+        self,
+        base: Path,
+        answered: Callable[[str, str], None] = lambda what, model: None,
+        durability: Durability = "synced",
+    ) -> None:
         self.base = base
         self.answered = answered
+        self.durability = durability
 
     async def __aenter__(self) -> Job:
         self.root = await asyncio.to_thread(
-            Root.create, self.base / "deep" / "root", shards=SHARDS, durability="synced"
+            Root.create, self.base / "deep" / "root", shards=SHARDS, durability=self.durability
         )
         self.lease: Lease = await asyncio.to_thread(
             take_lease, self.root, Holder("s", "here", "j"), lambda holder: None
         )
         self.generation = self.lease.generation
         transport = OfflineTransport(self.root, self.generation, all_over=False)
-        self.host = ShardHost(
-            "here", self.root, DurableTensors(self._locate, 1 << 20, sync=True), Session(transport, 20)
-        )
+        tensors = DurableTensors(self._locate, 1 << 20, sync=self.durability == "synced")
+        self.host = ShardHost("here", self.root, tensors, Session(transport, 20))
         transport.host = self.host
         found = await self.host.open_shards(range(SHARDS), self.generation, [])
         assert not found["failed"], found
@@ -146,14 +152,14 @@ class Job:
         return found
 
 
-async def _work(base: Path, answered: Callable[[str, str], None]) -> None:
-    async with Job(base, answered) as job:
+async def _work(base: Path, answered: Callable[[str, str], None], durability: Durability = "synced") -> None:
+    async with Job(base, answered, durability) as job:
         await job.put("a")
         await job.put("b", in_file=False)
         await job.put("c")
         await job.retire("a")
     # What is there is the head of new journals from here on, and the old ones go.
-    async with Job(base, answered) as job:
+    async with Job(base, answered, durability) as job:
         await job.put("d")
         await job.retire("b")
 
@@ -223,6 +229,16 @@ def test_the_host_crashes_at_any_step(place: Path) -> None:
             _crash(recorder, count, answers, place, "lost", count)
         if count % 2:
             _crash(recorder, count, answers, place, "mixed", count)
+
+
+@pytest.mark.parametrize("durability", ["volatile", "written"])
+def test_nothing_waits_for_the_disk_that_was_not_asked_to(place: Path, durability: Durability) -> None:
+    (place / "live").mkdir()
+    recorder = Recorder(place / "live")
+    with recorder.recording():
+        asyncio.run(_work(place / "live", lambda what, model: None, durability))
+    assert len(recorder.steps) > 80
+    assert not [step for step in recorder.steps if step.kind == "sync"]
 
 
 LEFT_OUT = {
