@@ -26,6 +26,19 @@ def _files(root: Path) -> list[Path]:
     return [path for path in root.rglob("*") if path.parent.name == "segments"]
 
 
+def _spy(transport: Any) -> list[str]:
+    """Return a list that will hold what is sent to providers."""
+    sent: list[str] = []
+    provider = transport.provider
+
+    async def spied(address: str, method: str, **arguments: Any) -> Any:
+        sent.append(method)
+        return await provider(address, method, **arguments)
+
+    transport.provider = spied
+    return sent
+
+
 async def _make(repository: Any, name: str) -> Any:
     return await make(repository, GRAPH, name, seed=ord(name), keep=False, score=ord(name))
 
@@ -43,6 +56,7 @@ def test_beyond_the_quota_nothing_is_written_until_something_is_retired(way: str
         for name in "ab":
             await _make(repository, name)
         files = _files(tmp_path)
+        sent = _spy(repository.connection.session.transport)
         for _ in range(2):
             with pytest.raises(QuotaReached) as caught:
                 await _make(repository, "c")
@@ -53,6 +67,8 @@ def test_beyond_the_quota_nothing_is_written_until_something_is_retired(way: str
             assert error.folder == ("memory" if root is None else str(root / "shards" / f"{error.shard:03d}"))
             assert error.folder in str(error)
             assert _files(tmp_path) == files
+        # A writer beside the provider knows before it sends anything.
+        assert ("put" in sent) == (way != "files")
         assert (await repository.status("c")).state != "published"
         await repository.retire("a")
         await at_rest(s, a)

@@ -27,7 +27,7 @@ from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
 from daskevo.ownership.replies import Verdict
 from daskevo.store.digests import digests
-from daskevo.store.files import Durability
+from daskevo.store.files import Durability, create_file
 from daskevo.store.lease import Holder, Lease, take_lease
 from daskevo.store.root import Root
 from daskevo.store.tiers import DurableTensors
@@ -269,6 +269,33 @@ def test_an_fsync_that_is_left_out_is_found(place: Path, what: str) -> None:
 
     with pytest.raises((AssertionError, RepositoryError)):
         crash_at_any_step()
+
+
+MAKERS: dict[str, Callable[[Path], object]] = {
+    "a root": lambda base: Root.create(base / "deep" / "root", durability="synced"),
+    "a file": lambda base: create_file(base / "file", b"content", sync=True),
+}
+
+
+@pytest.mark.parametrize("what", MAKERS)
+def test_what_was_being_made_when_its_maker_was_killed_is_made_safe_by_the_next(place: Path, what: str) -> None:
+    for dies_at in range(20):
+        live = place / f"live-{dies_at}"
+        live.mkdir()
+        recorder = Recorder(live)
+        with recorder.recording():
+            recorder.dies_at = dies_at
+            with suppress(Killed):
+                MAKERS[what](live)
+            recorder.dies_at = None
+            MAKERS[what](live)
+        image(recorder.steps, place / "image", "lost", random.Random(0))
+        if what == "a root":
+            root = Root.open(place / "image" / "deep" / "root")
+            root.check_sight(root.repository_id)
+        else:
+            assert (place / "image" / "file").read_bytes() == b"content"
+        shutil.rmtree(place / "image")
 
 
 @pytest.mark.parametrize("start", [1, 2, 3])
