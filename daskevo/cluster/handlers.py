@@ -113,7 +113,7 @@ class ProviderHandlers:
         async def work(served: ServedShard) -> dict[str, Any]:
             found = served.shard.state.references.published.get(ModelId(model))
             if found is None:
-                raise CorruptRecord(f"tensors of {model!r} are wanted, which was never published", model_id=model)
+                raise CorruptRecord(f"tensors of {model!r} are wanted, of which none is stored", model_id=model)
             return await hand_out(served, ModelId(model), found, numbers, near=False, local=True)
 
         return await self._host.with_shard(shard, work)  # type: ignore[no-any-return]

@@ -55,7 +55,7 @@ def stats(host: ShardHost) -> dict[str, Any]:
     return {
         "shards": sorted(host.shards),
         "models": len(host.index_bytes),
-        "tombstones": sum(model.state == "retired" for model in models),
+        "tombstones": sum(model.state == "retired" for model in models) + sum(len(s.tombstones) for s in states),
         "staged": sum(len(attempts) for state in states for attempts in state.staged.values()),
         "references": sum(1 for state in states for _ in state.references),
         "tensors": len(host.tensors),

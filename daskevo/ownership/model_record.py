@@ -43,7 +43,7 @@ class ModelRecord(Wire):
     """The attempt that made it; (model_id, attempt) names its segment."""
     scope: Annotated[str, SCOPE]
     graph: Annotated[str | None, optional(TEXT)]
-    """``ArchitectureGraph.text``; None in a tombstone. Text, because most who pass a record on don't look into it."""
+    """``ArchitectureGraph.text``; None after retirement. Text, because most who pass a record on don't look into it."""
     owner_map: Annotated[OwnerMap, part(OwnerMap)]
     own: Annotated[dict[int, TensorSpec], mapping(COUNT, SPEC)]
     """The tensors in its own segment, by number."""
@@ -89,5 +89,5 @@ class ModelRecord(Wire):
         return sum(spec.nbytes for spec in self.own.values())
 
     def tombstone(self) -> ModelRecord:
-        """Return what stays after retirement: owner map, metrics and lineage, without architecture and attachments."""
+        """Return what stays after retirement as long as others use tensors of it: no architecture, no attachments."""
         return replace(self, graph=None, extra=None)

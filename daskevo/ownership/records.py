@@ -9,8 +9,12 @@ from daskevo.ownership.codec import (
     COUNT,
     LABEL,
     LABELS,
+    METRICS,
     MODEL,
+    NUMBER,
     NUMBERS,
+    SCOPE,
+    TEXT,
     TICK,
     Wire,
     choice,
@@ -20,8 +24,9 @@ from daskevo.ownership.codec import (
     wire_kinds,
 )
 from daskevo.ownership.model_record import ModelRecord
+from daskevo.ownership.owner_map import OwnerMap
 from daskevo.ownership.replies import ModelState
-from daskevo.types import Attempt, ModelId, Tick
+from daskevo.types import JSON, Attempt, ModelId, Tick
 
 BEGINNING = Tick(0, 0)
 """Before every tick that a coordinator gives."""
@@ -124,7 +129,7 @@ class LabelEnded(Record):
 
 @dataclass(frozen=True)
 class Retired(Record):
-    """The model's bits at other owners are gone too: a tombstone stays."""
+    """The model's bits at other owners are gone too; what is stored of it is kept for others."""
 
     model: Annotated[ModelId, MODEL]
 
@@ -142,6 +147,38 @@ class Kept(Record):
     released: Annotated[dict[str, Tick], LABELS]
 
 
+@dataclass(frozen=True, slots=True)
+class Tombstone(Record):
+    """Head only: a retired model of which nothing is stored any more. It stays for ever: its id is never used again.
+
+    What late messages are held against (the attempt), what a task that runs again is answered (metrics), and lineage.
+    """
+
+    model: Annotated[ModelId, MODEL]
+    attempt: Annotated[Attempt, TICK]
+    scope: Annotated[str, SCOPE]
+    created: Annotated[Tick, TICK]
+    objective: Annotated[str | None, optional(TEXT)]
+    quality: Annotated[float | None, optional(NUMBER)]
+    metrics: Annotated[dict[str, JSON], METRICS]
+    step: Annotated[int, COUNT]
+    parent: Annotated[ModelId | None, optional(MODEL)]
+    ancestor: Annotated[ModelId | None, optional(MODEL)]
+
+    @classmethod
+    def of(cls, record: ModelRecord) -> Tombstone:
+        """Return what stays of a model."""
+        return cls(record.model_id, *(getattr(record, name) for name in cls.__slots__[1:]))
+
+    @property
+    def record(self) -> ModelRecord:
+        """The same as a record that owns and uses nothing."""
+        facts = {name: getattr(self, name) for name in self.__slots__[1:]}
+        return ModelRecord(model_id=self.model, graph=None, owner_map=_NOTHING, own={}, **facts)
+
+
+_NOTHING = OwnerMap(())
+
 _KINDS = wire_kinds(
     Generation,
     Referred,
@@ -155,6 +192,7 @@ _KINDS = wire_kinds(
     LabelEnded,
     Retired,
     Kept,
+    Tombstone,
 )
 
 

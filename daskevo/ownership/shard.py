@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import singledispatchmethod
+from itertools import chain
 
 from daskevo.errors import InvalidInput, RepositoryTaken
 from daskevo.ownership import messages as ask
@@ -113,14 +114,14 @@ class Shard:
 
     @decide.register
     def _(self, message: ask.Open) -> Decision:
-        model = self.state.models.get(message.model)
+        model = self.state.find(message.model)
         if model is None or model.state != "published":
             return Decision(self._in_the_way(message.model), check=False)
         return Decision(say.Opened(model.record, tuple(sorted(model.held))), check=False)
 
     @decide.register
     def _(self, message: ask.Status) -> Decision:
-        model = self.state.models.get(message.model)
+        model = self.state.find(message.model)
         staged = tuple(sorted(self.state.staged.get(message.model, ())))
         if model is None:
             return Decision(say.Standing("staged" if staged else "unknown", staged=staged))
@@ -215,7 +216,7 @@ class Shard:
 
     @decide.register
     def _(self, message: ask.Hold) -> Decision:
-        model = self.state.models.get(message.model)
+        model = self.state.find(message.model)
         if model is None or model.state != "published":
             return Decision(self._in_the_way(message.model), flush=True)
         ended = self.state.ended_labels.get(message.label, write.BEGINNING)
@@ -226,7 +227,7 @@ class Shard:
 
     @decide.register
     def _(self, message: ask.Release) -> Decision:
-        model = self.state.models.get(message.model)
+        model = self.state.find(message.model)
         if model is None:
             return Decision(say.Refused("unknown"))
         if model.state != "published" or message.tick <= _tick_of(model, message.label):
@@ -235,7 +236,7 @@ class Shard:
 
     @decide.register
     def _(self, message: ask.Retire) -> Decision:
-        model = self.state.models.get(message.model)
+        model = self.state.find(message.model)
         if model is None:
             return Decision(say.Refused("unknown"))
         released = {label: message.tick for label, tick in model.held.items() if tick < message.tick}
@@ -253,7 +254,7 @@ class Shard:
 
     @decide.register
     def _(self, message: ask.FinishRetirement) -> Decision:
-        model = self.state.models.get(message.model)
+        model = self.state.find(message.model)
         if model is None or model.record.attempt != message.attempt or model.state == "published":
             return Decision(say.Refused("unknown" if model is None else "published"))
         return Decision(say.Ok(), (write.Retired(message.model),) if model.state == "retiring" else ())
@@ -271,8 +272,10 @@ class Shard:
         return snapshot_of(self.number, self.state, files)
 
     def records(self, state: say.ModelState = "published") -> Iterator[ModelRecord]:
-        """Yield the records of all models in a state: what matches are made from, or tombstones."""
-        return (model.record for model in self.state.models.values() if model.state == state)
+        """Yield the records of all models in a state: what matches are made from, or what is left of retired ones."""
+        models = (model.record for model in self.state.models.values() if model.state == state)
+        stones = self.state.tombstones.values() if state == "retired" else ()
+        return chain(models, (stone.record for stone in stones))
 
     def segment_of(self, owner: ModelId) -> Attempt | None:
         """Return the attempt whose segment holds an owner's tensors, if anything is left of it."""
@@ -282,21 +285,21 @@ class Shard:
         return attempt.generation < self.state.generation or attempt < self.state.floor
 
     def _in_the_way(self, model_id: ModelId) -> say.Refused:
-        model = self.state.models.get(model_id)
+        model = self.state.find(model_id)
         if model is None:
             return say.Refused("unknown")
         return say.Refused(model.state, model.record.attempt, model.record)
 
     def _known(self, model_id: ModelId, attempt: Attempt) -> Decision | None:
         """Answer for an attempt that was published: for good, whatever is asked."""
-        model = self.state.models.get(model_id)
+        model = self.state.find(model_id)
         if model is None or model.record.attempt != attempt:
             return None
         uses = {} if model.state == "retired" else model.record.inherited
         return Decision(say.Verdict(model.state, attempt, uses), flush=True)
 
     def _refuse_attempt(self, model_id: ModelId, attempt: Attempt) -> say.Refused | None:
-        if model_id in self.state.models:
+        if self.state.find(model_id) is not None:
             return self._in_the_way(model_id)
         if self._is_past(attempt):
             return say.Refused("over")

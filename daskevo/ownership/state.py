@@ -23,6 +23,7 @@ from daskevo.ownership.records import (
     Retired,
     Retiring,
     Staged,
+    Tombstone,
 )
 from daskevo.ownership.references import References, Segment, mask_of, numbers_in
 from daskevo.ownership.replies import ModelState
@@ -78,10 +79,18 @@ class ShardState:
     generation: int = 0
     floor: Tick = BEGINNING
     models: dict[ModelId, Model] = field(default_factory=dict)
+    """All that hold a label, are retiring, or are retired and still have tensors that others use."""
+    tombstones: dict[ModelId, Tombstone] = field(default_factory=dict)
+    """All others that were ever published."""
     staged: dict[ModelId, dict[Attempt, Staged]] = field(default_factory=dict)
     fences: dict[ModelId, set[Attempt]] = field(default_factory=dict)
     ended_labels: dict[str, Tick] = field(default_factory=dict)
     references: References = field(default_factory=References)
+
+    def find(self, model_id: ModelId) -> Model | None:
+        """Return a model that was published here, if only its tombstone is left, too."""
+        stone = self.tombstones.get(model_id)
+        return self.models.get(model_id) if stone is None else Model(stone.record, "retired", None, {}, {})
 
     @singledispatchmethod
     def apply(self, record: Record) -> Effects:
@@ -122,7 +131,9 @@ class ShardState:
     @apply.register
     def _(self, record: Dropped) -> Effects:
         claim = (record.model, record.attempt)
-        return _freed(self.references.remove(record.owner, claim, mask_of(record.numbers)), self.references)
+        gone = self.references.remove(record.owner, claim, mask_of(record.numbers))
+        self._bury(record.owner)
+        return _freed(gone, self.references)
 
     @apply.register
     def _(self, record: Staged) -> Effects:
@@ -134,7 +145,7 @@ class ShardState:
     @apply.register
     def _(self, record: Published) -> Effects:
         staged = self.staged.get(record.model, {}).pop(record.attempt, None)
-        if staged is None or record.model in self.models:
+        if staged is None or self.find(record.model) is not None:
             raise CorruptRecord(f"{record.model!r} was published without being staged, or twice", record=record)
         if not self.staged[record.model]:
             del self.staged[record.model]
@@ -186,12 +197,13 @@ class ShardState:
         model.state = "retired"
         model.record = model.record.tombstone()
         model.held, model.released = {}, {}
+        self._bury(record.model)
         return Effects()
 
     @apply.register
     def _(self, record: Kept) -> Effects:
         kept = record.record
-        if kept.model_id in self.models:
+        if self.find(kept.model_id) is not None:
             raise CorruptRecord(f"the head names {kept.model_id!r} twice", record=record)
         self.models[kept.model_id] = Model(
             kept, record.state, record.file_bytes, dict(record.held), dict(record.released)
@@ -199,12 +211,21 @@ class ShardState:
         self.references.published[kept.model_id] = kept.attempt
         if record.alive:
             self.references.alive[kept.model_id, kept.attempt] = mask_of(record.alive)
+        self._bury(kept.model_id)
+        return Effects()
+
+    @apply.register
+    def _(self, record: Tombstone) -> Effects:
+        if self.find(record.model) is not None:
+            raise CorruptRecord(f"the head names {record.model!r} twice", record=record)
+        self.tombstones[record.model] = record
         return Effects()
 
     def head(self) -> list[Record]:
         """Return records that recreate this state exactly."""
         records: list[Record] = [Generation(self.generation, self.floor)]
         records += [LabelEnded(label, tick) for label, tick in self.ended_labels.items()]
+        records += self.tombstones.values()
         for model_id, model in self.models.items():
             alive = numbers_in(self.references.there(model_id))
             records.append(
@@ -235,6 +256,13 @@ class ShardState:
         if model is None:
             raise CorruptRecord(f"the journal changes {model_id!r}, which was never published", model_id=model_id)
         return model
+
+    def _bury(self, model_id: ModelId) -> None:
+        """Keep no more than a tombstone of a retired model, if nothing of it is stored any more."""
+        model = self.models.get(model_id)
+        if model is not None and model.state == "retired" and not self.references.there(model_id):
+            self.tombstones[model_id] = Tombstone.of(model.record)
+            del self.models[model_id], self.references.published[model_id]
 
     def _unstage(self, model: ModelId, attempt: Attempt) -> dict[Segment, int]:
         attempts = self.staged.get(model, {})

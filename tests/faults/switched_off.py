@@ -30,14 +30,14 @@ def _unflushed(kind: type[write.Record]) -> ServerRules:
 
 def _refer_without_looking(shard: Shard, message: ask.Message) -> Decision:
     decision = shard.decide(message)
-    published = shard.state.references.published
-    if not isinstance(message, ask.Refer) or message.owner not in published:
+    owner = shard.state.find(message.owner) if isinstance(message, ask.Refer) else None
+    if not isinstance(message, ask.Refer) or owner is None:
         return decision
     if not isinstance(decision.reply, say.Refused) or decision.reply.reason != "gone":
         return decision
     there = message.numbers - decision.reply.missing
     records = (write.Referred(message.owner, message.model, message.attempt, there),) if there else ()
-    return Decision(say.Reserved(message.owner, published[message.owner]), records, flush=True)
+    return Decision(say.Reserved(message.owner, owner.record.attempt), records, flush=True)
 
 
 def _no_fence_for_unheard(shard: Shard, message: ask.Message) -> Decision:
@@ -137,9 +137,7 @@ class _RetiringInTwoRecords(Shard):
 class _NoTombstone(Shard):
     def apply(self, record: write.Record) -> Effects:
         effects = super().apply(record)
-        if isinstance(record, write.Retired):
-            del self.state.models[record.model]
-            del self.state.references.published[record.model]
+        self.state.tombstones.clear()
         return effects
 
 

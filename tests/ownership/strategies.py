@@ -108,4 +108,5 @@ records = st.one_of(
         label_ticks,
         label_ticks,
     ),
+    st.builds(write.Tombstone.of, records_of_models),
 )

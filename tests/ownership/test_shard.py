@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from daskevo.errors import CorruptRecord, InvalidInput, RepositoryTaken
 from daskevo.ownership import messages as ask
 from daskevo.ownership import records as write
 from daskevo.ownership import replies as say
-from daskevo.ownership.owner_map import OwnerEntry
+from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
 from daskevo.ownership.shard import Decision, Shard
 from daskevo.ownership.state import Effects, Retirement
 from daskevo.testing.ownership.actors import make_record
@@ -290,14 +291,55 @@ def test_hold_is_refused_on_what_is_retiring_or_retired(shard: Shard) -> None:
         do(shard, ask.FinishRetirement(A, p(1)))
 
 
-def test_a_tombstone_keeps_map_and_lineage(shard: Shard) -> None:
+def test_a_tombstone_keeps_metrics_and_lineage(shard: Shard) -> None:
     record = replace(make_record(B, p(2), {}, A), graph="{}", extra={"note": 1}, metrics={"auc": 0.5})
     do(shard, ask.Put(record, {"user:x": p(2)}, 1))
     do(shard, ask.Retire(B, p(3)))
     do(shard, ask.FinishRetirement(B, p(2)))
-    reply = answer(reopened(shard), ask.Status(B))
-    assert reply == say.Standing("retired", replace(record, graph=None, extra=None))
-    assert record.ancestor == A
+    left = replace(record, graph=None, extra=None, owner_map=OwnerMap(()), own={})
+    for found in (shard, reopened(shard)):
+        assert answer(found, ask.Status(B)) == say.Standing("retired", left)
+        assert not found.state.references.published.keys() - {A}
+    assert left.ancestor == A
+    assert left.metrics == {"auc": 0.5}
+
+
+def test_what_heirs_use_of_a_retired_model_is_known_until_the_last_goes(shard: Shard) -> None:
+    do(shard, ask.Refer(A, C, p(4), frozenset({0})))
+    do(shard, ask.Retire(A, p(5)))
+    do(shard, ask.FinishRetirement(A, p(1)))
+    kept = shard.state.models[A].record
+    assert set(kept.own) == kept.owner_map.own(A) >= {0}
+    assert reopened(shard).state.models[A].record == kept
+    _, (effects,) = do(shard, ask.DropAttempt(C, p(4)))
+    assert effects.segments == ((A, p(1)),)
+    assert list(shard.state.tombstones) == [A]
+    assert reopened(shard).state == shard.state
+    # Whatever comes late is answered as before.
+    assert answer(shard, ask.Abort(A, p(1))) == say.Verdict("retired", p(1))
+    for message in (ask.Open(A), ask.Stage(kept, None), ask.Hold(A, "best:r", p(9))):
+        refused = answer(shard, message)
+        assert isinstance(refused, say.Refused)
+        assert (refused.reason, refused.attempt) == ("retired", p(1))
+    assert answer(shard, ask.Refer(A, C, p(6), frozenset({0}))) == say.Refused("gone", missing=frozenset({0}))
+    assert answer(shard, ask.FinishRetirement(A, p(1))) == say.Ok()
+
+
+def test_a_head_of_before_keeps_no_more_than_the_tombstones() -> None:
+    """Heads used to keep the whole record of what was retired."""
+    before = make_record(A, p(1), {}, None)
+    kept = write.Kept(before.tombstone(), "retired", 10, frozenset(), {}, {})
+    shard = Shard(0, 1, [write.record_from_json(kept.to_json())])
+    assert not shard.state.models
+    assert write.Tombstone.of(before) in shard.head()
+
+
+def test_a_tombstone_is_small(shard: Shard) -> None:
+    put(shard, B, p(2))
+    do(shard, ask.Retire(B, p(3)))
+    do(shard, ask.FinishRetirement(B, p(2)))
+    (stone,) = (record for record in shard.head() if isinstance(record, write.Tombstone))
+    assert len(json.dumps(stone.to_json())) < 250
 
 
 def test_finishing_a_retirement_that_never_was_is_refused(shard: Shard) -> None:

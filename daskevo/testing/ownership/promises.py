@@ -240,4 +240,4 @@ class Promises:
 
     def _model(self, model: ModelId) -> Model | None:
         server = self._world.servers[self._world.home(model)]
-        return None if server is None else server.shard.state.models.get(model)
+        return None if server is None else server.shard.state.find(model)

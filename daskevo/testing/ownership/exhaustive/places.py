@@ -256,6 +256,7 @@ def _copy(state: ShardState) -> ShardState:
             model_id: Model(model.record, model.state, model.file_bytes, dict(model.held), dict(model.released))
             for model_id, model in state.models.items()
         },
+        dict(state.tombstones),
         {model_id: dict(attempts) for model_id, attempts in state.staged.items()},
         {model_id: set(attempts) for model_id, attempts in state.fences.items()},
         dict(state.ended_labels),
