@@ -8,6 +8,7 @@ word on it is compared first, then the bytes, wherever they came from another pr
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,14 +17,14 @@ import numpy as np
 from daskevo.cluster.directory import Directory
 from daskevo.cluster.neighbours import Neighbour, Neighbours
 from daskevo.cluster.pieces import Landing, Part, cut, few_at_once
-from daskevo.errors import RootUnusable
+from daskevo.errors import CorruptRecord, RootUnusable
 from daskevo.graph import ArchitectureGraph
 from daskevo.ownership.owner_map import OwnerEntry
 from daskevo.store.digests import FEW_BYTES
 from daskevo.store.mounts import may_be_mapped
 from daskevo.store.pack import Entry
 from daskevo.store.root import Root
-from daskevo.store.segment import Segment
+from daskevo.store.segment import Replaced, Segment
 from daskevo.types import Attempt, ModelId, TensorSpec
 
 Array = np.ndarray[Any, Any]
@@ -180,14 +181,26 @@ def _read_file(
 
     Large ones are mapped where that is safe: they are then the page cache's own memory, which no process can write to.
     """
-    path = root.shard(source.shard).segment_path(source.owner, source.attempt)
+    folder = root.shard(source.shard)
+    path = folder.segment_path(source.owner, source.attempt)
     places = zip(sorted(wanted), file["offsets"], strict=True)
     entries = {number: Entry(number, wanted[number].spec, offset, wanted[number].digest) for number, offset in places}
     identity = tuple(file["identity"])
     segment = Segment(path, None, entries, file["payload"], file["payload_bytes"], file["file_bytes"], identity)
-    if not segment.is_there():
-        return None
-    return segment.read(mapped=segment.tensor_bytes >= FEW_BYTES and may_be_mapped(root.path))
+    mapped = segment.tensor_bytes >= FEW_BYTES and may_be_mapped(root.path)
+    while segment.is_there():
+        with contextlib.suppress(Replaced):
+            return segment.read(wanted, mapped=mapped)
+    # The owner has written it anew, without tensors that nobody uses: what was reserved is there.
+    while True:
+        try:
+            segment = folder.open_segment(source.owner, source.attempt)
+            here = {n: Wanted(entry.spec, entry.digest) for n, entry in segment.entries.items() if n in wanted}
+            return segment.read(wanted, mapped=mapped) if here == wanted else None
+        except Replaced:
+            continue
+        except CorruptRecord:
+            return None
 
 
 def file_answer(segment: Segment, numbers: Iterable[int]) -> dict[str, Any]:

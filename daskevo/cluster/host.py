@@ -19,6 +19,7 @@ from daskevo.cluster.matching import Question
 from daskevo.cluster.quota import Quota
 from daskevo.cluster.serving import ServedShard, Summary, open_shard, published, summary_of
 from daskevo.cluster.session import Session
+from daskevo.cluster.tidying import tidy_shard
 from daskevo.cluster.under_way import UnderWay
 from daskevo.errors import (
     ClusterError,
@@ -45,6 +46,7 @@ OPENINGS_AT_ONCE = 8
 AUDIT_EVERY_S = 600.0
 ENDING_S = 5.0
 """Longest that a shard that goes to another provider waits for messages under way; those find it closed then."""
+TIDY_EVERY_S = 30.0
 CLOSING_S = 5.0
 """Longest wait for background work that was cancelled."""
 QUESTIONS_AT_ONCE = 256
@@ -305,13 +307,17 @@ class ShardHost:
                 await self._audit(self.shards[number])
 
     def start(self) -> None:
-        """Begin what goes on beside all else: loading the compiled index, audits every ten minutes."""
+        """Begin what goes on beside all else: loading the compiled index, audits every ten minutes, tidy folders."""
         self._spawn(asyncio.to_thread(self.index.warm))
-        self._spawn(self._audits())
+        self._spawn(self._keep_order())
 
-    async def _audits(self) -> None:
+    async def _keep_order(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(AUDIT_EVERY_S)
+            next_audit = loop.time() + AUDIT_EVERY_S
+            while loop.time() < next_audit:
+                await asyncio.sleep(TIDY_EVERY_S)
+                await self.tidy()
             try:
                 await self.audit()
             except (ClusterError, RepositoryError) as error:
@@ -399,7 +405,9 @@ class ShardHost:
 
     async def audit(self) -> int:
         """Audit my shards now; return how many drops and files that took."""
-        return sum([await self._audit(served) for served in self.in_order()])
+        done = sum([await self._audit(served) for served in self.in_order()])
+        await self.tidy()
+        return done
 
     async def _audit(self, served: ServedShard) -> int:
         try:
@@ -407,6 +415,19 @@ class ShardHost:
         except ShardFenced as error:
             self._fenced(served, error)
             return 0
+
+    async def tidy(self) -> int:
+        """Renew long journals and rewrite half-dead segment files; return how many files that took."""
+        return sum([await self._tidy(served) for served in self.in_order()])
+
+    async def _tidy(self, served: ServedShard) -> int:
+        try:
+            return await tidy_shard(served)
+        except ShardFenced as error:
+            self._fenced(served, error)
+        except RepositoryError as error:
+            logger.info("daskevo: %s leaves the folder of shard %d as it is: %s", self.name, served.number, error)
+        return 0
 
     def in_order(self) -> list[ServedShard]:
         """Return my shards by number."""

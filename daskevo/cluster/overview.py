@@ -60,6 +60,9 @@ def stats(host: ShardHost) -> dict[str, Any]:
         "references": sum(1 for state in states for _ in state.references),
         "tensors": len(host.tensors),
         "payload_bytes": stored,
+        # On disk, with what is dead in files that are still in use.
+        "file_bytes": host.tensors.stored_bytes if isinstance(host.tensors, DurableTensors) else 0,
+        "journal_bytes": sum(s.folder.journal_bytes for s in host.shards.values() if s.folder is not None),
         "memory_bytes": memory,
         "spilled_bytes": 0 if isinstance(host.tensors, DurableTensors) else stored - memory,
         # Of retired models, kept for descendants and reservations.

@@ -33,11 +33,13 @@ async def check_segments(host: ShardHost) -> list[list[Any]]:
             try:
                 await served.check(model_id, attempt, numbers)
             except RepositoryError as error:
-                gone = await _gone(served, model_id, attempt, numbers) if isinstance(error, CorruptRecord) else ()
+                gone = (
+                    await _gone(served, model_id, attempt, numbers) if isinstance(error, CorruptRecord) else frozenset()
+                )
                 # What was freed while it was read is no damage, and what is there at a second look neither.
-                if (model_id, attempt) in served.shard.state.references.alive and (
-                    gone or not isinstance(error, CorruptRecord)
-                ):
+                alive = served.shard.state.references.alive
+                gone &= numbers_in(alive.get((model_id, attempt), 0))
+                if (model_id, attempt) in alive and (gone or not isinstance(error, CorruptRecord)):
                     wrong.append([model_id, runs(gone), _short(error)])
     return wrong
 

@@ -36,7 +36,7 @@ from daskevo.ownership.references import numbers_in
 from daskevo.ownership.replies import Refused, Reply
 from daskevo.ownership.shard import Shard
 from daskevo.ownership.state import Effects
-from daskevo.store.segment import Segment
+from daskevo.store.segment import Replaced, Segment
 from daskevo.store.shard_folder import ShardFolder
 from daskevo.store.shard_state import damaged
 from daskevo.store.tiers import DurableTensors, SpillingTensors, Tensors
@@ -144,6 +144,29 @@ class ServedShard:
             await self.carry_out(effect)
         return decision.reply
 
+    async def renew(self) -> bool:
+        """Let the journal start anew from the present state, if it is long; messages wait meanwhile.
+
+        Raises
+        ------
+        ShardFenced
+            If another owner has the shard.
+        RootUnusable
+            If there is no room: the shard goes on as before.
+        """
+        folder = self.folder
+        if folder is None or not folder.is_long:
+            return False
+
+        async def work() -> None:
+            async with self._lock:
+                head = self.shard.head()
+                await asyncio.to_thread(folder.renew, (record.to_json() for record in head))
+
+        # Once begun it ends, whoever is cancelled: a record that is appended beside it would be lost.
+        await asyncio.shield(asyncio.ensure_future(work()))
+        return True
+
     async def carry_out(self, effects: Effects) -> None:
         """Free tensors and files, and hand on what concerns others."""
         if effects.freed and isinstance(self.tensors, SpillingTensors):
@@ -212,7 +235,13 @@ class ServedShard:
                 raise CorruptRecord(f"{segment.path} lacks tensors {sorted(lacking)[:5]}", model_id=model_id)
             segment.check(numbers)
 
-        await asyncio.to_thread(look)
+        replaced = True
+        while replaced:
+            replaced = False
+            try:
+                await asyncio.to_thread(look)
+            except Replaced:
+                replaced = True
 
     async def put(self, message: Put, brought: Brought) -> Reply:
         """Store a model's own tensors, stage and publish it.

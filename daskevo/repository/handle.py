@@ -167,7 +167,8 @@ class Repository(StoredModels, Labels, Provenance):
         Returns
         -------
         dict
-            ``models``, ``tensors``, ``payload_bytes`` (stored), ``full_copy_bytes`` (if nothing were shared),
+            ``models``, ``tensors``, ``payload_bytes`` (stored), ``file_bytes`` (of the files that they are in),
+            ``journal_bytes``, ``tombstones`` (retired ids), ``full_copy_bytes`` (if nothing were shared),
             ``retained_bytes`` (of retired models, kept for descendants and reservations), ``memory_bytes``,
             ``spilled_bytes``, ``durability``, ``root``, ``shards``, ``unserved_shards``, ``lost_shards``,
             ``live_attempts``, ``unsettled``, ``providers``, ``silent``.
@@ -213,6 +214,8 @@ async def _stats(session: Session, timeout_s: float) -> dict[str, Any]:
         "references",
         "tensors",
         "payload_bytes",
+        "file_bytes",
+        "journal_bytes",
         "memory_bytes",
         "spilled_bytes",
         "retained_bytes",

@@ -57,6 +57,7 @@ class Journal:
         self._written = 0
         self._flushed = 0
         self._size = 0
+        self.head_bytes = 0
         self._broken: OSError | None = None
         self._append_lock = threading.Lock()
         self._flush_lock = threading.Lock()
@@ -64,6 +65,11 @@ class Journal:
         self._handle = os.open(self.path, flags, 0o666)
         if sync:
             sync_folder(folder)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the file so far, `head_bytes` of them its head."""
+        return self._size
 
     @property
     def broken(self) -> bool:
@@ -96,6 +102,7 @@ class Journal:
                     batch, nbytes = [], 0
             batch.append(self._encode(HEAD_END, {"records": count}, len(batch)))
             self._write(batch, len(batch))
+            self.head_bytes = self._size
         self.flush()
 
     def append(self, records: Iterable[JSON]) -> int:

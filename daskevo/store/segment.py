@@ -36,6 +36,10 @@ Memory = np.ndarray[Any, np.dtype[np.uint8]]
 BUFFERS = 1024
 
 
+class Replaced(CorruptRecord):
+    """The file was written anew after its header had been read: open it again."""
+
+
 @dataclass(frozen=True)
 class Segment:
     """An open segment: its header. Each read opens the file anew, so that nothing is held between reads.
@@ -120,6 +124,8 @@ class Segment:
         ------
         KeyError
             If a number isn't in the segment.
+        Replaced
+            If the file is another one by now: open it again.
         CorruptRecord, RootUnusable
             As in `open`.
         """
@@ -128,8 +134,7 @@ class Segment:
             key=lambda entry: (entry.offset, entry.end),
         )
         with _opened(self.path) as handle:
-            if identity_of(os.fstat(handle)) != self.identity:
-                raise corrupt(self.path, "the file was replaced after its header had been read", 0, "Open it again")
+            self._refuse_another(handle)
             if mapped:
                 try:
                     memory = np.frombuffer(mmap.mmap(handle, self.file_bytes, prot=mmap.PROT_READ), np.uint8)
@@ -158,6 +163,7 @@ class Segment:
         entry = self.entries[number]
         memory = aligned_empty(stop - start)
         with _opened(self.path) as handle:
+            self._refuse_another(handle)
             _read_exactly(self.path, handle, [memory], self.payload + entry.offset + start)
         return memory
 
@@ -183,6 +189,12 @@ class Segment:
             for start, stop in gaps:
                 if start < stop and any(os.pread(handle, stop - start, self.payload + start)):
                     raise corrupt(self.path, "bytes other than zero between tensors", self.payload + start)
+
+    def _refuse_another(self, handle: int) -> None:
+        if identity_of(os.fstat(handle)) != self.identity:
+            raise Replaced(
+                f"{self.path} was replaced after its header had been read. Open it again", path=os.fspath(self.path)
+            )
 
     def _tensors(self, group: list[Entry], memories: list[Memory], check: bool) -> dict[int, Array]:
         tensors = {}

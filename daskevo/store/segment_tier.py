@@ -12,6 +12,7 @@ import zict
 
 from daskevo.errors import CorruptRecord
 from daskevo.store.files import corrupt
+from daskevo.store.mounts import may_be_mapped
 from daskevo.store.pack import Array
 from daskevo.store.segment import Segment
 from daskevo.store.segment_writer import write_segment
@@ -24,12 +25,16 @@ TensorKey = tuple[ModelId, Attempt, int]
 
 _HEADERS = 512
 
+WASTE_BYTES = 1 << 20
+"""Fewer dead bytes than this are not worth another file."""
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(eq=False)
 class _Live:
-    """The live tensors of one file, with their sizes in bytes. A new object whenever the file is another one."""
+    """The live tensors of one file, with their sizes in bytes. A new object whenever the tensors may be others."""
 
     nbytes: dict[int, int]
+    payload_bytes: int
     file_bytes: int
 
 
@@ -54,6 +59,8 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
         self._write_locks = [threading.RLock() for _ in range(16)]
         self._live: dict[tuple[ModelId, Attempt], _Live] = {}
         self._headers: Any = zict.LRU(_HEADERS, {})
+        self._shrunk: set[tuple[ModelId, Attempt]] = set()
+        """Files that hold dead tensors."""
 
     def put(
         self,
@@ -110,6 +117,56 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
             if (model_id, attempt, number) not in self:
                 raise KeyError((model_id, attempt, number))
 
+    def half_dead(self) -> list[tuple[ModelId, Attempt]]:
+        """Return the files of which half or more, and a megabyte or more, is dead."""
+        found = []
+        for key in list(self._shrunk):
+            live = self._live.get(key)
+            if live is not None:
+                dead = live.payload_bytes - sum(list(live.nbytes.values()))
+                if dead >= max(WASTE_BYTES, live.payload_bytes / 2):
+                    found.append(key)
+        return found
+
+    def rewrite(self, model_id: ModelId, attempt: Attempt, allow: Callable[[], object]) -> int:
+        """Write what is alive of a file to a new one that takes its name, and return the bytes that this gave back.
+
+        Whoever has mapped the old file keeps it; whoever knows only where tensors lay in it finds another identity,
+        and looks again. Nothing waits for it: what dies meanwhile is in the new file too, what is deleted meanwhile
+        must be deleted again.
+
+        Parameters
+        ----------
+        model_id, attempt:
+            Of a published model: nobody writes its file any more.
+        allow:
+            Called when it is settled which tensors are left out: flushes the records by which they have died, and
+            raises if the shard is another's.
+        """
+        path = self._locate(model_id, attempt)
+        with self._lock:
+            live = self._live.get((model_id, attempt))
+            numbers = set() if live is None else set(live.nbytes)
+        if not numbers:
+            return 0
+        allow()
+        old = Segment.open(path).of(model_id, attempt)
+        mapped = may_be_mapped(path.parent)
+        if mapped:
+            # What can't be read is to be told by a read: in a map it would end the process.
+            old.check(numbers)
+        tensors = old.read(numbers, check=not mapped, mapped=mapped)
+        digests = {number: old.entries[number].digest for number in numbers}
+        new = write_segment(path, tensors, old.meta, sync=self._sync, known=digests)
+        with self._lock:
+            live = self._live.get((model_id, attempt))
+            if live is not None:
+                self._headers[model_id, attempt] = new
+                live.payload_bytes, live.file_bytes = new.payload_bytes, new.file_bytes
+                if live.nbytes.keys() == numbers:
+                    self._shrunk.discard((model_id, attempt))
+        return old.file_bytes - new.file_bytes
+
     def token(self, model_id: ModelId, attempt: Attempt) -> object:
         """Return an object that stays the same as long as the file does; None if nothing of it is alive."""
         return self._live.get((model_id, attempt))
@@ -141,8 +198,11 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
             self._headers[model_id, attempt] = segment
             nbytes = {number: segment.entries[number].spec.nbytes for number in numbers}
             self._live.pop((model_id, attempt), None)
+            self._shrunk.discard((model_id, attempt))
             if nbytes:
-                self._live[model_id, attempt] = _Live(nbytes, segment.file_bytes)
+                self._live[model_id, attempt] = _Live(nbytes, segment.payload_bytes, segment.file_bytes)
+                if len(nbytes) < len(segment.entries):
+                    self._shrunk.add((model_id, attempt))
 
     def __getitem__(self, key: TensorKey) -> Array:
         return self.read(key[0], key[1], [key[2]])[key[2]]
@@ -167,7 +227,9 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
                 del live.nbytes[number]
             except KeyError:
                 raise KeyError(key) from None
+            self._shrunk.add((model_id, attempt))
             if not live.nbytes:
+                self._shrunk.discard((model_id, attempt))
                 del self._live[model_id, attempt]
                 self._headers.discard((model_id, attempt))
 

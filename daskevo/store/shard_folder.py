@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,10 @@ from daskevo.store.shard_state import FORMAT, lost, newest_state, read_epoch, sh
 from daskevo.types import JSON, Attempt, ModelId
 
 RESERVE_BYTES = 1 << 16
+SHORT_BYTES = 4 << 20
+"""A journal up to this size is read in no time, whatever is in it."""
+HEADS = 4
+"""A journal is long if it is as large as so many of its heads: then writing the head again costs less than it saved."""
 
 
 class Opening(NamedTuple):
@@ -61,6 +66,8 @@ class ShardFolder:
         self._sync = durability == "synced"
         self._journal: Journal | None = None
         self._base = 0
+        self._generation = 0
+        self._renewing = threading.Lock()
         self._fenced: ShardFenced | None = None
 
     # -- ownership ------------------------------------------------------------------------------------------------
@@ -99,7 +106,7 @@ class ShardFolder:
             except FileNotFoundError:
                 # Only an owner that came after removes journals.
                 raise self._overtaken(epoch) from None
-        self.epoch = epoch
+        self.epoch, self._generation = epoch, generation
         if content is None:
             return Opening(epoch, ())
         if content.generation > generation:
@@ -134,6 +141,71 @@ class ShardFolder:
                 remove(journal_path(self.path, number))
         self._renew_reserve()
 
+    @property
+    def journal_bytes(self) -> int:
+        """Bytes of the journal."""
+        return 0 if self._journal is None else self._journal.nbytes
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the journal is worth to be renewed."""
+        journal = self._journal
+        return journal is not None and journal.nbytes > max(SHORT_BYTES, HEADS * journal.head_bytes)
+
+    def renew(self, head: Iterable[JSON]) -> None:
+        """Go on in a journal that starts from the state as it is now; the one that led there goes.
+
+        The same as opening the shard anew, but that the state needn't be read: nobody but this owner can have written
+        to its journal. So it takes the next number or none. If another opener has taken that, the shard is its; a head
+        under a higher number would put this owner's state above that of others. For the same reason the head is whole
+        before the epoch changes: until then nothing has happened, and on a full disk nothing will.
+
+        The caller sees to it that nothing is appended meanwhile. `check` and `delete` may run beside it.
+
+        Parameters
+        ----------
+        head:
+            Records that recreate the state exactly, with all that was appended.
+
+        Raises
+        ------
+        ShardFenced
+            If the shard has another owner, or it can't be told: stop serving it, and open it again.
+        RootUnusable
+            If there is no room for another head: the shard goes on as before.
+        """
+        journal, epoch = self._owned()
+        self.check()
+        with usable(self.path, "renew a journal", 0):
+            try:
+                fresh = Journal(self.path, self.number, epoch + 1, self._generation, sync=self._sync)
+            except FileExistsError:
+                self._fenced = self._overtaken(epoch + 1)
+                raise self._fenced from None
+        try:
+            fresh.write_head(head, base=epoch)
+        except BaseException:
+            fresh.close()
+            # Left behind, it would be in the way of the next try; it counts for nobody.
+            with usable(self.path, "renew a journal"):
+                remove(fresh.path)
+            raise
+        with self._renewing:
+            try:
+                with usable(self.path, "renew a journal", 0):
+                    self._refuse_others([epoch + 1, epoch])
+                    write_epoch(self.path, epoch + 1, self._generation, sync=self._sync)
+                    self._refuse_others([epoch + 1, epoch])
+            except ShardFenced as error:
+                self._fenced = error
+                raise
+            except RepositoryError as error:
+                raise self._stop(error) from error
+            self._journal, self.epoch = fresh, epoch + 1
+        self.check()
+        with usable(self.path, "renew a journal"):
+            remove(journal.path)
+
     def check(self) -> None:
         """Make sure, by reading the epoch file anew, that nobody else has opened the shard since.
 
@@ -146,14 +218,15 @@ class ShardFolder:
         """
         if self._fenced is not None:
             raise self._fenced
-        with usable(self.path, "read the epoch of a shard"):
+        with self._renewing, usable(self.path, "read the epoch of a shard"):
             epoch, generation = read_epoch(self.path)
-        if epoch != self.epoch:
+            mine = self.epoch
+        if epoch != mine:
             self._fenced = ShardFenced(
                 f"shard {self.number} was opened with epoch {epoch} by generation {generation}; this owner has epoch "
-                f"{self.epoch} and must stop serving it",
+                f"{mine} and must stop serving it",
                 shard=self.number,
-                epoch=self.epoch,
+                epoch=mine,
                 found_epoch=epoch,
                 found_generation=generation,
             )
@@ -342,6 +415,11 @@ class ShardFolder:
             except FileExistsError:
                 continue
             return epoch
+
+    def _refuse_others(self, mine: list[int]) -> None:
+        numbers = journal_numbers(self.path)
+        if numbers[: len(mine)] != mine:
+            raise self._overtaken(next((number for number in numbers if number not in mine), mine[0]))
 
     def _owned(self) -> tuple[Journal, int]:
         if self._journal is None or self.epoch is None:
