@@ -36,7 +36,10 @@ ROOMS = {
 # Package of somebody else -> where it may be imported.
 KERAS = {
     "daskevo.models",
-    *(f"daskevo_workflows.{name}" for name in ("problems", "training", "fitting", "refining", "evaluation", "bench")),
+    *(
+        f"daskevo_workflows.{name}"
+        for name in ("problems", "training", "fitting", "refining", "evaluation", "bench", "chaos.problem")
+    ),
 }
 DISTRIBUTED = {"daskevo.cluster", "daskevo_plugins", "daskevo_workflows"}
 RESTRICTED = {

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from daskevo_workflows.cli.lines import NAS_KEYS, VERIFY_KEYS, json_line
+from daskevo_workflows.cli.lines import CHAOS_KEYS, NAS_KEYS, VERIFY_KEYS, json_line
 
 
 def test_the_promised_keys() -> None:
@@ -25,6 +25,18 @@ def test_the_promised_keys() -> None:
         "full_copy_bytes",
         "live_models",
         "population",
+    )
+    assert CHAOS_KEYS == (
+        "evaluations",
+        "kills",
+        "partitions",
+        "published",
+        "lost",
+        "dangling",
+        "leaked_tensors",
+        "leaked_bytes",
+        "longest_pause_s",
+        "clean",
     )
     assert (
         *("clean", "differences", "models", "tensors", "payload_bytes"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 
 from daskevo_workflows.cli.bench import bench
+from daskevo_workflows.cli.chaos import chaos
 from daskevo_workflows.cli.group import Commands
 from daskevo_workflows.cli.models import models
 from daskevo_workflows.cli.nas import nas
@@ -27,5 +28,5 @@ def main() -> None:
     """Neural architecture search with transfer learning on Dask: train no prefix twice."""
 
 
-for _command in (nas, models, verify, report, bench):
+for _command in (nas, models, verify, report, bench, chaos):
     main.add_command(_command)

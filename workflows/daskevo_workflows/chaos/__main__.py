@@ -1,0 +1,8 @@
+"""A trial as a process of its own, in a place apart."""
+
+from __future__ import annotations
+
+from daskevo_workflows.chaos.trial import main
+
+if __name__ == "__main__":
+    main()

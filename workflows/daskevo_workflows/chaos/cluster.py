@@ -1,0 +1,98 @@
+"""The cluster of a trial: scheduler, providers, trainers and the search, each on a host of its own where possible."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from daskevo.cluster.local import EVALUATION, PROVIDER, provider_environment, trainer_environment
+from daskevo_workflows.chaos import ledger, problem
+from daskevo_workflows.chaos.hosts import HUB, Hosts
+from daskevo_workflows.chaos.parts import Parts
+
+SEARCH, SCHEDULER = "search", "scheduler"
+POPULATION, SAMPLE = 8, 3
+PATIENCE_S = 60
+"""Seconds that a worker waits for a scheduler."""
+OVER = frozenset({0, 1})
+"""Exit codes of a search that has ended for good: finished, or too many failures."""
+
+
+class Places(NamedTuple):
+    """Where the things of a trial lie."""
+
+    folder: Path
+    root: Path
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "ledger.jsonl"
+
+    @property
+    def pace(self) -> Path:
+        return self.folder / "pace"
+
+    @property
+    def run(self) -> Path:
+        return self.folder / "run"
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+
+def workers(providers: int, trainers: int) -> list[str]:
+    """Return the names of the workers."""
+    return [f"provider-{number}" for number in range(providers)] + [f"trainer-{number}" for number in range(trainers)]
+
+
+def start_cluster(parts: Parts, places: Places, names: list[str], hosts: Hosts | None) -> str:
+    """Start scheduler and workers; return the scheduler's address."""
+    host = HUB if hosts is not None else "127.0.0.1"
+    port = 8786 if hosts is not None else _free_port(host)
+    address = f"tcp://{host}:{port}"
+    scheduler = ["--host", host, "--port", str(port), "--no-dashboard"]
+    parts.start(SCHEDULER, _python("from distributed.cli.dask_scheduler import main", *scheduler), {})
+    trainers = sum(name.startswith("trainer") for name in names)
+    threads = max(1, (os.cpu_count() or 1) // max(1, trainers))
+    for name in names:
+        trains = name.startswith("trainer")
+        words = _python(
+            "from distributed.cli.dask_worker import main",
+            *(address, "--name", name, "--no-dashboard", "--death-timeout", str(PATIENCE_S)),
+            *("--host", host if hosts is None else hosts.addresses[name]),
+            *("--nthreads", "1" if trains else "4"),
+            *("--resources", f"{EVALUATION if trains else PROVIDER}=1"),
+            *("--local-directory", str(places.folder / "scratch" / name)),
+            *(("--preload", ledger.__name__) if trains else ()),
+        )
+        environment = trainer_environment(threads, None) if trains else provider_environment()
+        environment |= {ledger.LEDGER: str(places.ledger), problem.PACE: str(places.pace)}
+        parts.start(name, words if hosts is None else hosts.command(name, words), environment)
+    return address
+
+
+def start_search(parts: Parts, places: Places, address: str, evaluations: int, seed: int) -> None:
+    """Start the search, and the same command again whenever it is killed."""
+    words = _python(
+        "from daskevo_workflows.cli import main",
+        *("nas", str(Path(problem.__file__)), "--scheduler", address),
+        *("--evaluations", str(evaluations), "--seed", str(seed), "--run", str(places.run)),
+        *("--repository", str(places.root), "--scope", problem.name),
+        *("--population", str(POPULATION), "--sample", str(SAMPLE)),
+    )
+    parts.start(SEARCH, words, {"CUDA_VISIBLE_DEVICES": "-1"}, OVER)
+
+
+def _python(imported: str, *arguments: str) -> list[str]:
+    # As a program, so that the module is not imported twice: as itself and as __main__.
+    return [sys.executable, "-c", f"{imported}\nif __name__ == '__main__': main()", *arguments]
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as found:
+        found.bind((host, 0))
+        return int(found.getsockname()[1])
