@@ -30,7 +30,7 @@ ROOMS = {
     "models": BASE | {"graph", "ownership"},
     "cluster": BASE | {"graph", "ownership", "catalogue", "store"},
     "repository": BASE | {"graph", "ownership", "catalogue", "store", "models", "cluster"},
-    "testing": BASE | {"graph", "ownership", "catalogue", "store", "space", "search"},
+    "testing": BASE | {"graph", "ownership", "catalogue", "store", "space", "search", "cluster"},
     "__init__": BASE | {"cluster", "repository"},
 }
 # Package of somebody else -> where it may be imported.

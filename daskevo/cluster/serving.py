@@ -19,6 +19,7 @@ from daskevo.cluster.handing import Landings
 from daskevo.cluster.pieces import Landing, nbytes_of
 from daskevo.cluster.quota import Quota
 from daskevo.errors import CorruptRecord, NotDeployed, RepositoryError, ShardFenced
+from daskevo.ownership.audit import drops_all
 from daskevo.ownership.messages import (
     Abort,
     Drop,
@@ -142,6 +143,9 @@ class ServedShard:
             self.landings.forget(self.number, message.model, message.attempt)
         for effect in effects:
             await self.carry_out(effect)
+        if isinstance(message, Abort) and drops_all((message.model, message.attempt), decision.reply):
+            # Its writer may have died after it wrote the file, and before it said so.
+            await self._forget_unnamed(message.model, message.attempt, (), named=False)
         return decision.reply
 
     async def renew(self) -> bool:

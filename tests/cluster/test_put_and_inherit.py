@@ -122,13 +122,9 @@ async def test_tensors_of_a_retired_ancestor_stay_for_its_child(c: Any, s: Any, 
     assert [record.model_id for record in await repository.lineage("second")] == ["second", "first"]
     await repository.retire("second")
     await at_rest(s, a)
-    assert (await repository.verify()).to_json() == {
-        "clean": True,
-        "differences": [],
-        "models": 0,
-        "tensors": 0,
-        "payload_bytes": 0,
-    }
+    verification = await repository.verify()
+    assert verification.clean, verification.differences
+    assert (verification.models, verification.tensors, verification.payload_bytes) == (0, 0, 0)
 
 
 @evo_cluster(providers=2)

@@ -1,0 +1,234 @@
+"""A kill at any step of put and retire, in real processes, and what came of it.
+
+The steps are not listed here: a run without kills writes them down.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from distributed import Client
+
+import daskevo
+from daskevo.cluster.local import local_cluster
+from daskevo.errors import ClusterError, ModelRetired, UnknownModel
+from daskevo.ownership.hashing import shard_of
+from daskevo.testing.steps import Strike, install
+from daskevo.types import ModelId
+from tests.cluster.helpers import chain, values
+from tests.cluster.test_processes import put_plain
+
+PARENT, CHILD = chain(8, 6, 3), chain(8, 6, 5)
+SHARDS = 12
+PATIENCE_S = 90.0
+VICTIMS = ("writer", "home", "owner")
+"""Who may be killed: who asks, the provider of the child, the provider of the model that it inherits from."""
+
+
+class Cell(NamedTuple):
+    """One entry of the table: an operation, who is killed, and where."""
+
+    operation: str
+    victim: str
+    step: str
+
+
+class Outcome(NamedTuple):
+    """What came of it: what the caller got, and what was wrong afterwards."""
+
+    cell: Cell
+    answer: str
+    wrong: tuple[str, ...]
+
+
+def retire_both(repository: Any, parent: str, child: str) -> str:
+    """Retire the ancestor first, as a task; run again, it finds what it had retired."""
+    for name in (parent, child):
+        with suppress(ModelRetired, UnknownModel):
+            repository.retire(name)
+    repository.stats()
+    return "retired"
+
+
+class Bench:
+    """A cluster of three providers and a trainer, and models made for one cell after the other.
+
+    Parameters
+    ----------
+    folder:
+        For the root and the logs.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cluster = local_cluster(trainers=1, providers=3, dashboard_address=None)
+        self.client = Client(self.cluster)
+        self._wait_for_workers()
+        self.repository = daskevo.open(
+            folder / "root", "kills", client=self.client, objective="max score", shards=SHARDS, timeout_s=20
+        )
+        self._count = 0
+
+    def close(self) -> None:
+        self.client.close()
+        self.cluster.close()
+
+    # The cluster
+
+    def _wait_for_workers(self) -> dict[str, str]:
+        """Wait until all four are there; return their addresses by name."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            workers = self.client.scheduler_info(n_workers=-1)["workers"]
+            found = {str(worker["name"]): address for address, worker in workers.items()}
+            if len(found) == 4:
+                return found
+            time.sleep(0.05)
+        raise TimeoutError(f"only {sorted(found)} came back")
+
+    def _on(self, name: str, function: Any, *args: Any) -> Any:
+        address = self._wait_for_workers()[name]
+        return self.client.run(function, *args, workers=[address])[address]
+
+    def _places(self) -> dict[int, str]:
+        """Return which provider serves each shard, once all are served."""
+
+        def shards(dask_worker: Any) -> list[int]:
+            return [
+                shard
+                for name, plugin in dask_worker.plugins.items()
+                if name.startswith("daskevo-provider") and plugin.host is not None
+                for shard in plugin.host.shards
+            ]
+
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            self._wait_for_workers()
+            with suppress(OSError, ValueError):
+                places = {
+                    shard: name
+                    for name in ("provider-0", "provider-1", "provider-2")
+                    for shard in self._on(name, shards)
+                }
+                if len(places) == SHARDS and len(set(places.values())) > 1:
+                    return places
+            time.sleep(0.05)
+        raise TimeoutError(f"served are {places}")
+
+    # One cell
+
+    def _names(self) -> tuple[str, str, dict[str, str]]:
+        """Return names of a parent and a child with homes on different providers, and who is who."""
+        places = self._places()
+        self._count += 1
+        names = (f"m{self._count}-{index}" for index in range(1_000))
+        parent = next(names)
+        owner = places[shard_of(ModelId(parent), SHARDS)]
+        child = next(name for name in names if places[shard_of(ModelId(name), SHARDS)] != owner)
+        home = places[shard_of(ModelId(child), SHARDS)]
+        return parent, child, {"writer": "trainer-0", "home": home, "owner": owner}
+
+    def _submit(self, function: Any, *args: Any) -> Any:
+        return self.client.submit(function, self.repository, *args, resources={"evaluation": 1}, pure=False, retries=2)
+
+    def steps(self) -> list[Cell]:
+        """Run both operations without a kill, and return all steps that were passed."""
+        parent, child, roles = self._names()
+        self._submit(put_plain, PARENT, parent).result(PATIENCE_S)
+        cells: list[Cell] = []
+        for operation, work in self._operations(parent, child).items():
+            logs = {victim: self.folder / f"{operation}-{victim}" for victim in VICTIMS}
+            for victim, log in logs.items():
+                self._on(roles[victim], install, str(log))
+            self._submit(*work).result(PATIENCE_S)
+            self.repository.stats()
+            for victim, log in logs.items():
+                self._on(roles[victim], install)
+                found = dict.fromkeys(log.read_text().splitlines()) if log.exists() else {}
+                cells += [Cell(operation, victim, step) for step in found if not _is_of_others(step)]
+        return cells
+
+    @staticmethod
+    def _operations(parent: str, child: str) -> dict[str, tuple[Any, ...]]:
+        return {"put": (put_plain, CHILD, child), "retire": (retire_both, parent, child)}
+
+    def try_cell(self, cell: Cell) -> Outcome:
+        """Carry out an operation while one process is killed at a step of it, then look at everything."""
+        parent, child, roles = self._names()
+        self._submit(put_plain, PARENT, parent).result(PATIENCE_S)
+        operations = self._operations(parent, child)
+        if cell.operation == "retire":
+            self._submit(*operations["put"]).result(PATIENCE_S)
+        victim = roles[cell.victim]
+        pid = self._on(victim, os.getpid)
+        self._on(victim, install, None, Strike(cell.step))
+        try:
+            answer = str(self._submit(*operations[cell.operation]).result(PATIENCE_S))
+            answer = {child: "stored"}.get(answer, answer)
+        except Exception as error:  # noqa: BLE001 - whatever the caller gets is the outcome
+            answer = type(error).__name__
+        wrong = [] if self._is_gone(pid) else ["the step was not reached"]
+        if wrong:
+            self._on(victim, install)
+        wrong += self._look(cell, answer, child)
+        for name in (parent, child):
+            with suppress(ModelRetired, UnknownModel):
+                self._patiently(self.repository.retire, name)
+        wrong += self._look_at_the_end()
+        return Outcome(cell, answer, tuple(wrong))
+
+    def _look(self, cell: Cell, answer: str, child: str) -> Iterator[str]:
+        if cell.operation == "put":
+            state = self._patiently(self.repository.status, child).state
+            if answer == "stored" or state == "published":
+                if state != "published":
+                    yield f"answered as stored, and {state}"
+                    return
+                found = self._patiently(self.repository.read, child)
+                expected = values(CHILD, 5)
+                # What was inherited is the parent's: the numbers of both begin alike.
+                own = [number for number in expected if number >= 4]
+                if any(not np.array_equal(list(found.values())[number], expected[number]) for number in own):
+                    yield "other weights than were put"
+        verification = self._patiently(self.repository.verify)
+        if not verification.clean:
+            yield f"not clean: {verification.differences}"
+
+    def _look_at_the_end(self) -> Iterator[str]:
+        self._patiently(self.repository.stats)
+        verification = self._patiently(self.repository.verify)
+        if not verification.clean or verification.models or verification.payload_bytes:
+            yield f"left at the end: {verification.to_json()}"
+
+    @staticmethod
+    def _is_gone(pid: int) -> bool:
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            try:
+                os.kill(pid, 0)
+            except ProcessLookupError:
+                return True
+            time.sleep(0.02)
+        return False
+
+    @staticmethod
+    def _patiently(function: Any, *args: Any) -> Any:
+        """Ask again while shards are on their way to another provider."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return function(*args)
+            except ClusterError:
+                if time.monotonic() > deadline:
+                    raise
+
+
+def _is_of_others(step: str) -> bool:
+    """Tell whether a step belongs to what goes on all the time, or is passed once in a while."""
+    return any(word in step for word in ("audit", "pulse", "stats", "retirements", "sight", "coordinator table"))

@@ -1,0 +1,38 @@
+"""Writers and providers that are killed at exact steps of put and retire; the benchmark `kill_table` has all steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.faults.kills import Bench, Cell
+
+CELLS = (
+    Cell("put", "writer", "call of coordinator begin came back"),
+    Cell("put", "writer", "segment written"),
+    Cell("put", "writer", "call of provider put came back"),
+    Cell("put", "home", "provider: tensors stored"),
+    Cell("put", "home", "provider: Put record appended"),
+    Cell("put", "owner", "provider: Refer record appended"),
+    Cell("retire", "writer", "call of provider ask begins"),
+    Cell("retire", "home", "provider: Retire record appended"),
+    Cell("retire", "home", "call of provider ask came back"),
+    Cell("retire", "owner", "provider: Drop record begins"),
+)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: Any) -> Iterator[Bench]:
+    made = Bench(tmp_path_factory.mktemp("kills"))
+    yield made
+    made.close()
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("cell", CELLS, ids=" ".join)
+def test_a_kill_at_any_step_loses_nothing_and_leaves_nothing(bench: Bench, cell: Cell) -> None:
+    outcome = bench.try_cell(cell)
+    assert outcome.wrong == ()
+    assert outcome.answer in ("stored", "retired")
