@@ -9,33 +9,90 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dask.system import CPU_COUNT
+from dask.utils import parse_bytes
 from distributed import Nanny, Scheduler
 from distributed.core import Status
 from distributed.deploy.cluster import Cluster
 from distributed.deploy.spec import SpecCluster
 from distributed.security import Security
 from distributed.system import MEMORY_LIMIT
+from distributed.utils import NoOpAwaitable
 
+from daskevo.cluster.adapting import AdaptiveTrainers
 from daskevo.cluster.leaving import LeaveAtOnce
+from daskevo.cluster.roles import EVALUATION, PROVIDER
 from daskevo.errors import InvalidInput
 
-PROVIDER = "provider"
-"""Dask resource of workers that hold shards."""
-EVALUATION = "evaluation"
-"""Dask resource of workers that train; an evaluation takes 1."""
+_CLOSING = (Status.closing, Status.closed)
 
 
 class LocalEvoCluster(SpecCluster):  # type: ignore[misc]
-    """A `SpecCluster` of named providers and trainers; workers added by `scale` are trainers."""
+    """A `SpecCluster` of named providers and trainers; `scale` and `adapt` are about trainers.
+
+    Parameters
+    ----------
+    trainer:
+        Makes the specification of trainer number 0, 1, 2, ...
+    workers, **options:
+        As `SpecCluster` takes them.
+    """
 
     _closing: asyncio.Task[None] | None = None
+
+    def __init__(self, workers: dict[str, Any], trainer: Callable[[int], dict[str, Any]], **options: Any) -> None:
+        self._trainer = trainer
+        # Names are not used twice: the scheduler refuses a name whose worker is still leaving.
+        self._next = sum(_is_trainer(spec) for spec in workers.values())
+        super().__init__(workers=workers, worker=trainer(self._next), **options)
+
+    def scale(self, n: int = 0, memory: int | str | None = None, cores: int | None = None) -> Any:
+        """Have `n` trainers, or as many as have so much memory (bytes) or so many threads; providers stay.
+
+        Those that have nothing to do are closed first. An evaluation on a trainer that is closed all the same is
+        submitted again by its search; a trainer that comes gets its share. Trainers that come later share the cores and
+        the memory with the others: give `threads_per_trainer` and `memory_limit` for the largest number.
+        """
+        if self.status in _CLOSING:
+            return super().scale(0)
+        if memory is not None:
+            n = max(n, math.ceil(parse_bytes(memory) / self._memory_per_worker()))
+        if cores is not None:
+            n = max(n, math.ceil(cores / self._threads_per_worker()))
+        trainers = [name for name, spec in reversed(self.worker_spec.items()) if _is_trainer(spec)]
+        for name in sorted(trainers, key=self._is_busy)[: max(0, len(trainers) - n)]:
+            del self.worker_spec[name]
+        for _ in range(n - len(trainers)):
+            self.worker_spec.update(self.new_worker_spec())
+        self.loop.add_callback(self._correct_state)
+        return NoOpAwaitable() if self.asynchronous else None
+
+    def adapt(self, Adaptive: Any = AdaptiveTrainers, *, maximum: float | None = None, **options: Any) -> Any:
+        """Have as many trainers as searches could use at each moment.
+
+        Parameters
+        ----------
+        Adaptive:
+            What decides; see :class:`daskevo.cluster.adapting.AdaptiveTrainers`.
+        maximum:
+            Trainers at most; one per core when None.
+        **options:
+            ``minimum`` (trainers at least, 0 unless given), ``interval``, ``wait_count`` and what else
+            `distributed.SpecCluster.adapt` takes.
+        """
+        return super().adapt(Adaptive=Adaptive, maximum=CPU_COUNT if maximum is None else maximum, **options)
+
+    def _is_busy(self, name: str) -> bool:
+        scheduler: Any = self.scheduler
+        worker = scheduler.workers.get(scheduler.aliases.get(name))
+        return worker is not None and bool(worker.processing)
 
     async def _close(self) -> None:
         """Close once for all who ask: a time limit or Ctrl-C ends the waiting, and the closing goes on.
@@ -66,8 +123,14 @@ class LocalEvoCluster(SpecCluster):  # type: ignore[misc]
                 return
         super()._update_worker_status(op, msg)
 
-    def _new_worker_name(self, worker_number: int) -> str:
-        return f"trainer-{worker_number}"
+    def new_worker_spec(self) -> dict[str, Any]:
+        """Return the name and the specification of one more trainer."""
+        number, self._next = self._next, self._next + 1
+        return {f"trainer-{number}": self._trainer(number)}
+
+
+def _is_trainer(spec: Mapping[str, Any]) -> bool:
+    return EVALUATION in spec.get("options", {}).get("resources", {})
 
 
 def local_cluster(
@@ -193,8 +256,8 @@ def local_cluster(
     }
     return LocalEvoCluster(
         workers=workers,
+        trainer=trainer,
         scheduler=scheduler,
-        worker=trainer(trainers),
         asynchronous=asynchronous,
         silence_logs=silence_logs,
         security=secured,

@@ -16,8 +16,8 @@ from typing import Any
 from distributed import SchedulerPlugin
 
 from daskevo.cluster.directory import CALL_TIMEOUT_S, Directory
-from daskevo.cluster.local import PROVIDER
 from daskevo.cluster.queries import TASK_PREFIX
+from daskevo.cluster.roles import PROVIDER
 from daskevo.cluster.settings import Settings, check_versions
 from daskevo.cluster.transport import PoolTransport, serve, withdraw
 from daskevo.errors import (

@@ -17,7 +17,7 @@ from distributed import WorkerPlugin
 from daskevo.cluster.directory import CALL_TIMEOUT_S
 from daskevo.cluster.handlers import ProviderHandlers
 from daskevo.cluster.host import ShardHost
-from daskevo.cluster.local import PROVIDER
+from daskevo.cluster.roles import PROVIDER
 from daskevo.cluster.session import Session
 from daskevo.cluster.settings import Settings, check_versions
 from daskevo.cluster.transport import Handler, PoolTransport, serve, withdraw

@@ -41,7 +41,7 @@ class Stubborn(ProcessInterface):  # type: ignore[misc]
 
 
 def cluster_of(**workers: Any) -> LocalEvoCluster:
-    return LocalEvoCluster(workers=workers, scheduler=SCHEDULER, asynchronous=True)
+    return LocalEvoCluster(workers, lambda number: {}, scheduler=SCHEDULER, asynchronous=True)
 
 
 @pytest.mark.parametrize("way", ["time limit", "cancelled"])

@@ -1,0 +1,128 @@
+"""An adaptive cluster counts trainers, closes none that has work, and closes a batch job whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from distributed import Client, Event, Scheduler, Worker
+from distributed.core import Status
+from distributed.deploy.spec import ProcessInterface, SpecCluster
+from distributed.utils_test import gen_test
+
+from daskevo.cluster.adapting import AdaptiveTrainers
+from daskevo.cluster.demand import TrainerDemand
+
+
+class Job(ProcessInterface):  # type: ignore[misc]
+    """What a batch job is: trainers that are started and closed together."""
+
+    def __init__(self, scheduler: str, name: str, suffixes: Sequence[str], resources: dict[str, int]) -> None:
+        super().__init__(scheduler=scheduler, name=name)
+        self.workers = [Worker(scheduler, name=name + suffix, nthreads=1, resources=resources) for suffix in suffixes]
+
+    async def start(self) -> None:
+        await asyncio.gather(*self.workers)
+        await super().start()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(worker.close() for worker in self.workers))
+        await super().close()
+
+
+class Batch(SpecCluster):  # type: ignore[misc]
+    """As dask-jobqueue's: `scale` counts workers, and there are two in each job."""
+
+    def scale(self, n: int = 0, **options: Any) -> Any:
+        return super().scale(-(-n // 2), **options)
+
+    def _new_worker_name(self, worker_number: int) -> str:
+        return f"job{worker_number}"
+
+
+@asynccontextmanager
+async def batch() -> AsyncIterator[Any]:
+    suffixes = ("-0", "-1")
+    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard_address": ":0"}}
+    trainers = {
+        "cls": Job,
+        "options": {"suffixes": suffixes, "resources": {"evaluation": 1}},
+        "group": suffixes,
+    }
+    provider = {"cls": Worker, "options": {"name": "provider", "resources": {"provider": 1}, "host": "127.0.0.1"}}
+    async with (
+        Batch(scheduler=scheduler, worker=trainers, asynchronous=True) as cluster,
+        Worker(cluster.scheduler_address, **provider["options"]),
+        Client(cluster, asynchronous=True) as client,
+    ):
+        yield cluster, client
+
+
+def names(cluster: Any) -> set[str]:
+    return {worker.name for worker in cluster.scheduler.workers.values() if worker.status == Status.running}
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+@gen_test(timeout=60)
+async def test_jobs_come_and_go_whole() -> None:
+    async with batch() as (cluster, client):
+        await client.register_plugin(TrainerDemand())
+        want = client.scheduler.daskevo_want_trainers
+        assert not await want(client=client.id, search="run", evaluations=0)
+        cluster.adapt(Adaptive=AdaptiveTrainers, minimum=0, maximum=4, interval="20ms", wait_count=2)
+        await asyncio.sleep(0.2)
+        assert names(cluster) == {"provider"}
+        assert await want(client=client.id, search="run", evaluations=3)
+        await until(lambda: len(names(cluster)) == 5)
+        # A trainer has work: neither it nor the other of its job goes, whatever a search says.
+        event = Event("go", client=client)
+        task = client.submit(event.wait, workers=["job1-0"], resources={"evaluation": 1}, pure=False)
+        await until(lambda: any(worker.processing for worker in cluster.scheduler.workers.values()))
+        await want(client=client.id, search="run", evaluations=0)
+        await until(lambda: len(names(cluster)) == 3)
+        await asyncio.sleep(0.2)
+        assert names(cluster) == {"provider", "job1-0", "job1-1"}
+        await event.set()
+        await task
+        await until(lambda: names(cluster) == {"provider"})
+
+
+@gen_test(timeout=60)
+async def test_a_search_whose_client_left_wants_nothing() -> None:
+    async with batch() as (cluster, client):
+        cluster.adapt(Adaptive=AdaptiveTrainers, minimum=2, maximum=10, interval="20ms", wait_count=2)
+        await until(lambda: len(names(cluster)) == 3)
+        async with Client(cluster, asynchronous=True, set_as_default=False) as other:
+            await other.register_plugin(TrainerDemand())
+            await other.scheduler.daskevo_want_trainers(client=other.id, search="run", evaluations=4)
+            await until(lambda: len(names(cluster)) == 5)
+        await until(lambda: len(names(cluster)) == 3)
+        # Tasks that wait for a trainer are a demand as well: refining has no other.
+        event = Event("go", client=client)
+        tasks = [client.submit(event.wait, resources={"evaluation": 1}, pure=False) for _ in range(6)]
+        await until(lambda: len(names(cluster)) == 7)
+        await event.set()
+        await client.gather(tasks)
+
+
+@gen_test(timeout=60)
+async def test_a_job_in_which_work_has_begun_meanwhile_is_kept() -> None:
+    async with batch() as (cluster, client):
+        adaptive = cluster.adapt(Adaptive=AdaptiveTrainers, minimum=0, maximum=4, interval=None)
+        await adaptive.scale_up(4)
+        await until(lambda: len(names(cluster)) == 5)
+        assert await adaptive.target() == 0
+        event = Event("go", client=client)
+        task = client.submit(event.wait, workers=["job0-1"], resources={"evaluation": 1}, pure=False)
+        await until(lambda: any(worker.processing for worker in cluster.scheduler.workers.values()))
+        await adaptive.scale_down(["job0", "job1"])
+        assert names(cluster) == {"provider", "job0-0", "job0-1"}
+        await event.set()
+        await task
