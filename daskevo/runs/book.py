@@ -156,9 +156,13 @@ class Book:
 
     def recent_seconds(self) -> float | None:
         """Return the mean seconds of the last 20 finished evaluations on their trainers."""
-        recent = [
-            report.ended - report.started
-            for report in list(self.reports.values())[-40:]
-            if report.status == "finished" and report.started is not None and report.ended is not None
-        ][-20:]
+        recent = self.finished_seconds(20)
         return sum(recent) / len(recent) if recent else None
+
+    def finished_seconds(self, count: int) -> list[float]:
+        """Return the seconds that the last `count` finished evaluations took on their trainers, of recent reports."""
+        return [
+            report.ended - report.started
+            for report in list(self.reports.values())[-2 * count :]
+            if report.status == "finished" and report.started is not None and report.ended is not None
+        ][-count:]

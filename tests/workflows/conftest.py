@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -41,3 +42,12 @@ def repository(client: Any, tmp_path: Path) -> Any:
     import daskevo
 
     return daskevo.open(tmp_path / "repository", "tiny", client=client, objective="max val_accuracy", shards=8)
+
+
+@pytest.fixture
+def alarm_clock() -> Iterator[None]:
+    """The process' alarm clock, which pytest-timeout has otherwise."""
+    before, timer = signal.signal(signal.SIGALRM, signal.SIG_DFL), signal.setitimer(signal.ITIMER_REAL, 0)
+    yield
+    signal.signal(signal.SIGALRM, before)
+    signal.setitimer(signal.ITIMER_REAL, *timer)

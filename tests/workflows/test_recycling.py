@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from daskevo_workflows.in_flight import Flights
+from daskevo_workflows.limits import EvaluationLimit
 from daskevo_workflows.trainers import Trainer
 
 
@@ -31,14 +32,14 @@ class Events:
 @pytest.mark.parametrize("provider", [False, True])
 def test_a_trainer_that_is_a_provider_is_kept_and_that_is_said_once(provider: bool, paused: bool) -> None:
     events, restarted = Events(), []
-    flights = Flights(Topics(), None, events, None, 3)  # type: ignore[arg-type]
+    flights = Flights(Topics(), None, events, EvaluationLimit(None, lambda count: []), 3)  # type: ignore[arg-type]
     flights.trainers.restart = lambda name: bool(restarted.append(name)) or True  # type: ignore[method-assign,func-returns-value]
     flights.trainers.present["t"] = Trainer("t", "tcp://t", 1, True, paused=paused, provider=provider)
-    flights._recycle("t")
+    flights.upkeep.recycle("t")
     assert (events.seen == []) == (not paused)
     flights.trainers.evaluations["t"] = 3
     for _ in range(3):
-        flights._recycle("t")
+        flights.upkeep.recycle("t")
     assert bool(restarted) == (not provider)
     if provider:
         ((kind, message),) = events.seen

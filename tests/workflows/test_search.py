@@ -294,31 +294,6 @@ def test_a_strategy_that_asks_for_a_sequence_is_refused(
         assert view.sessions()[-1].ended == "error"
 
 
-@pytest.mark.timeout(300)
-def test_a_hanging_evaluation_is_ended_and_its_trainer_restarted(
-    client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path
-) -> None:
-    # 15 s: what a good model needs on a machine with other things to do. One architecture of three hangs, whose other
-    # candidates are duplicates of its failure.
-    problem = tiny(FIRST=(4,), ACTIVATION=("relu",), SECOND=(3, 6, 9), FAULTS={9: "hang"})
-    result = search(problem, repository, tmp_path, 3, evaluation_limit_s=15, strategy=Random())
-    assert result.stop[0] == "exhausted"
-    failures = [report for report in result.reports if report.status == "failed"]
-    assert len(failures) == 1
-    assert {report.failure.kind for report in failures} == {"time limit"}
-    assert len(result.best(8)) == 2
-    with RunView(result.folder) as view:
-        assert len(view.events("time limit")) == len(failures)
-    assert repository.verify().clean
-    # Its slot can be used again.
-    client.wait_for_workers(3, timeout=60)
-    assert sorted(str(w["name"]) for w in client.scheduler_info(n_workers=-1)["workers"].values()) == [
-        "provider-0",
-        "trainer-0",
-        "trainer-1",
-    ]
-
-
 def test_a_dying_trainer_is_survived_and_its_evaluation_not_repeated_for_ever(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:

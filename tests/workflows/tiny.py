@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -53,6 +55,8 @@ def build(choices):
 
     if FAULTS.get(choices["second"]) == "build":
         raise ArithmeticError("no such model")
+    if FAULTS.get(choices["second"]) == "hang in build":
+        time.sleep(10_000)
     if FAULTS.get(choices["second"]) == "exit in build":
         raise SystemExit("no such model")
     if FAULTS.get(choices["second"]) == "wait in build":
@@ -70,6 +74,8 @@ def build(choices):
 def data() -> Data:
     if DATA == "no data":
         raise FileNotFoundError("/nowhere")
+    if DATA == "hang":
+        time.sleep(10_000)
     if DATA == "other data":
         return {"x": 1}  # type: ignore[return-value]
     rng = np.random.default_rng(0)
@@ -101,9 +107,23 @@ def compile(model) -> None:
         raise Unheard("does not train")
     if fault == "unreadable":
         raise Unreadable
-    if fault == "hang":
+    if fault == "deaf":
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # Python's own `signal.signal` works in the main thread only.
+            ctypes.CDLL(None).signal(number, ctypes.c_void_p(signal.SIG_IGN))
         while True:
             time.sleep(0.1)
+    if fault == "hang in C":
+        # A PyDLL's functions keep the interpreter's lock: nothing else runs in this process any more.
+        ctypes.PyDLL(None).sleep(10_000)
+    if fault == "hang in put":
+        from daskevo.repository.inheritance import Inheritance
+
+        Inheritance.put = lambda *arguments, **options: time.sleep(10_000)
+    while fault == "hang at first" and not (Path(MARKS) / "go on").exists():
+        time.sleep(0.1)
+    while fault == "meet" and len({path.name.partition("-")[0] for path in Path(MARKS).iterdir()}) < 3:
+        time.sleep(0.1)
     if fault == "die" or (fault == "die once" and first_to_die()):
         os._exit(3)
     if fault == "slow":

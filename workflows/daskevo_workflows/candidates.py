@@ -10,8 +10,10 @@ from typing import Any
 from daskevo.errors import CannotFlatten, InvalidInput
 from daskevo.runs import Book, RunRecord, identity, share
 from daskevo.search import Report, Request, Stop, Strategy, View
+from daskevo_workflows.alarm import Overdue, alarm
 from daskevo_workflows.evaluation import in_control_arm, say_error
-from daskevo_workflows.in_flight import failed
+from daskevo_workflows.flight import failed
+from daskevo_workflows.limits import build_limit_s
 from daskevo_workflows.notes import note
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.settings import Settings
@@ -52,19 +54,22 @@ class Candidates:
         """Architecture graphs of requests that have no report yet, by number."""
         self.exhausted: str | None = None
         """Why the strategy has no more."""
+        self.all_asked = False
+        """Whether the strategy had no more when it was last asked: for good, or until it hears reports."""
         self._problem = problem
         self._space = problem.space()
         self._strategy = strategy
         self._record = record
         self._book = book
         self._settings = settings
+        self._build_limit_s = build_limit_s(settings.evaluation_limit_s)
         self._under_way = under_way
         self._report = report
         self._queue: deque[Request] = deque()
         self._waiting: dict[int, int] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._queue or self.ready)
+    def __len__(self) -> int:
+        return len(self._queue) + len(self.ready)
 
     def add(self, request: Request) -> None:
         """Take in a request that was asked for in an earlier session."""
@@ -95,6 +100,7 @@ class Candidates:
             return False
         view = View(wanted, self._book.next_number, self._record.info.label, self._book.asked, len(self._book.pending))
         answer = self._strategy.ask(view)
+        self.all_asked = isinstance(answer, Stop) or not answer
         if isinstance(answer, Stop):
             self.exhausted = answer.message
             note(self._record, "exhausted", answer.message)
@@ -122,13 +128,17 @@ class Candidates:
         from daskevo.models import flatten, shape_only
 
         try:
-            with shape_only():
+            with shape_only(), alarm(self._build_limit_s):
                 graph = flatten(self._problem.build(self._space.values(request.candidate))).graph
         except CannotFlatten as error:
             self._report(failed(request, "flatten", str(error)))
             return False
         except KeyboardInterrupt:
             raise
+        except Overdue:
+            words = f"build() was past its limit of {self._build_limit_s:g} s where its graph was looked at"
+            self._report(failed(request, "time limit", words))
+            return False
         except BaseException as error:  # noqa: BLE001 - the user's build() may raise anything, SystemExit too
             self._report(failed(request, "build", f"build() raised {say_error(error)}"))
             return False

@@ -122,6 +122,15 @@ def evaluate(assignment: Assignment, matches: Sequence[Match | None] | None = No
     Report
         Finished or failed. Cancelled, the task raises :class:`Stopped`.
     """
+    try:
+        return _reported(assignment, matches, index)
+    finally:
+        if _cancelled(assignment.key):
+            # Who gave it up keeps its slot out of use until now, if nobody could end this process.
+            _say(assignment.key, "over")
+
+
+def _reported(assignment: Assignment, matches: Sequence[Match | None] | None, index: int) -> Report:
     request, progress = assignment.request, _Progress()
     try:
         _say(assignment.key, "begun")

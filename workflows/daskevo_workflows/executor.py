@@ -16,9 +16,12 @@ from daskevo.errors import InvalidProblem, RepositoryFull
 from daskevo.runs import Book, RunRecord
 from daskevo.search import Report, Request, Strategy
 from daskevo_workflows.candidates import Candidates
+from daskevo_workflows.demand import Demand
 from daskevo_workflows.evaluation import other_candidate, report_of_record
+from daskevo_workflows.flight import Landed, failed
 from daskevo_workflows.holdings import Holdings
-from daskevo_workflows.in_flight import TICK_S, Flights, Landed, failed
+from daskevo_workflows.in_flight import TICK_S, Flights
+from daskevo_workflows.limits import EvaluationLimit
 from daskevo_workflows.notes import note
 from daskevo_workflows.problems.reference import ProblemReference
 from daskevo_workflows.progress import Progress
@@ -70,8 +73,15 @@ class Executor:
         self.book = book
         self.settings = settings
         self.on_progress = on_progress
+        self.demand = Demand(client, record.info.label)
         self.flights = Flights(
-            client, repository, record, settings.evaluation_limit_s, settings.recycle_after, freed=self._freed
+            client,
+            repository,
+            record,
+            EvaluationLimit(settings.evaluation_limit_s, book.finished_seconds),
+            settings.recycle_after,
+            freed=self._freed,
+            grows=self.demand.is_met_later,
         )
         self.holdings = Holdings(repository, record, lambda: self.flights.choosing)
         self.candidates = Candidates(
@@ -97,6 +107,7 @@ class Executor:
             self._take(self.flights.watch())
             while (stop := self._stop_reason()) is None:
                 self._fill()
+                self.demand.say(self._useful())
                 for landed in self.flights.wait(TICK_S):
                     self._take([landed])
                     # Before the next report is heard, so that a run on one trainer asks in one order.
@@ -115,8 +126,15 @@ class Executor:
         return stop
 
     def _close(self) -> None:
+        self.demand.close()
         self.flights.close()
         self.submission.close()
+
+    def _useful(self) -> int:
+        """Return how many evaluations could be under way if there were trainers for all."""
+        left = self.book.evaluations - self.book.counts["finished"]
+        # A strategy that waits for reports, or has no more to ask, needs no more trainers than it has candidates.
+        return min(left, len(self.flights) + len(self.candidates)) if self.candidates.all_asked else left
 
     def _stop_reason(self) -> tuple[str, str] | None:
         limit = self.settings.time_limit_s

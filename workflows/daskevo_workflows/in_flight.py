@@ -10,15 +10,17 @@ import queue
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from daskevo.errors import ClusterError, NoTrainer
+from daskevo.errors import ClusterError
 from daskevo.runs import RunRecord, Unit
-from daskevo.search import Failure, FailureKind, Report, Request
+from daskevo.search import Report, Request
 from daskevo_workflows.evaluation import EVENTS, Assignment, evaluate
+from daskevo_workflows.flight import Flight, Landed, failed
+from daskevo_workflows.limits import EvaluationLimit
 from daskevo_workflows.notes import note
-from daskevo_workflows.trainers import Trainer, Trainers
+from daskevo_workflows.trainers import SILENT_S, Trainer, Trainers
+from daskevo_workflows.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
 
@@ -28,39 +30,11 @@ SETUP_S = 180.0
 """What a trainer may take, beyond an evaluation's limit, to import Keras and prepare the data."""
 MATCH_S = 30.0
 """What the query of a batch may take; after that each evaluation asks for itself."""
-NO_TRAINER_S = 60.0
-"""How long to wait for a first trainer, or for another when all are gone."""
 DEATHS = 2
 """Trainers that may die under an evaluation before it counts as failed: one death may be the machine's fault."""
 LOSSES = 6
 """How often it may be lost in all: a trainer that had died before the evaluation began says little about the
-candidate."""
-
-
-class Landed(NamedTuple):
-    """A request that is no longer on its way: with its report, or None = submit it again."""
-
-    request: Request
-    report: Report | None
-
-
-@dataclass
-class Flight:
-    """One evaluation on its way; `submitted`, `begun`, `ready` and `chosen` by this process' monotonic clock."""
-
-    request: Request
-    unit: Unit
-    trainer: Trainer
-    future: Any
-    matches: Any
-    submitted: float
-    begun: float | None = None
-    ready: float | None = None
-    chosen: float | None = None
-
-    @property
-    def place(self) -> str:
-        return str(self.trainer.name)
+candidate, nor does one that left in good order, as a smaller cluster's or one at the end of its lifetime does."""
 
 
 class Flights:
@@ -74,10 +48,10 @@ class Flights:
         To submit queries as futures.
     record:
         Where units and events are noted.
-    evaluation_limit_s:
-        Longest that an evaluation may take once its trainer is ready; None = no limit.
-    recycle_after:
-        Evaluations after which an idle trainer is restarted; None = never.
+    limit:
+        Longest that an evaluation may take once its trainer is ready.
+    recycle_after, grows:
+        See :class:`daskevo_workflows.upkeep.Upkeep`.
     freed:
         Called as soon as an evaluation has ended and its trainer may take another, before its report is fetched.
     """
@@ -87,24 +61,23 @@ class Flights:
         client: Any,
         repository: Any,
         record: RunRecord,
-        evaluation_limit_s: float | None,
+        limit: EvaluationLimit,
         recycle_after: int | None,
         freed: Callable[[], None] = lambda: None,
+        grows: Callable[[], bool] = lambda: False,
     ) -> None:
         self.client = client
         self.repository = repository
         self.record = record
-        self.limit_s = evaluation_limit_s
-        self.recycle_after = recycle_after
+        self.limit = limit
         self.freed = freed
         self._inbox: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._flights: dict[str, Flight] = {}
         self._deaths: Counter[int] = Counter()
         self._losses: Counter[int] = Counter()
         self._watched = 0.0
-        self._kept: set[str] = set()
-        self._alone_since: float | None = None
         self.trainers = Trainers(client, lambda name, error: self._inbox.put(("restarted", (name, error))))
+        self.upkeep = Upkeep(self.trainers, record, recycle_after, grows)
         self.unmatched: set[int] = set()
         client.subscribe_topic(EVENTS, lambda event: self._inbox.put(("said", event[1])))
 
@@ -214,6 +187,9 @@ class Flights:
         yield from self.watch()
 
     def _on_said(self, message: Mapping[str, Any]) -> Iterator[Landed]:
+        if message["what"] == "over" and self.trainers.unstick(message["key"]):
+            words = f"{message['worker']} has ended the evaluation that was given up, and takes others again"
+            note(self.record, "trainer back", words, worker=message["worker"])
         flight = self._flights.get(message["key"])
         if flight is not None and message["what"] in ("begun", "ready", "chosen"):
             setattr(flight, message["what"], time.monotonic())
@@ -256,7 +232,7 @@ class Flights:
             self.record.unit_ended(flight.unit.key, "cancelled")
             report = failed(flight.request, "cancelled", "its task was cancelled by somebody else", flight.place)
         flight.future.release()
-        self._recycle(flight.place)
+        self.upkeep.recycle(flight.place)
         yield Landed(flight.request, report)
 
     def _free(self, flight: Flight, *, evaluated: bool) -> None:
@@ -264,45 +240,18 @@ class Flights:
         must wait until its report has been fetched."""
         del self._flights[flight.unit.key]
         self.trainers.give_back(flight.place, flight.unit.key, evaluated=evaluated)
-        if not self._why_recycle(flight.place):
+        if not self.upkeep.why_recycle(flight.place):
             self.freed()
 
     def _land(self, flight: Flight, state: str) -> None:
         """Take an evaluation off that did not end by itself."""
         del self._flights[flight.unit.key]
-        self.trainers.give_back(flight.place, flight.unit.key, evaluated=False)
+        if flight.unit.key not in self.trainers.stuck:
+            self.trainers.give_back(flight.place, flight.unit.key, evaluated=False)
         self.record.unit_ended(flight.unit.key, state)
         flight.future.release()
 
     # Limits and trainers
-
-    def _why_recycle(self, name: str) -> str | None:
-        """Say why a trainer is due for a restart: training leaks memory, whatever one clears; None if it is not."""
-        trainer = self.trainers.present.get(name)
-        evaluations = self.trainers.evaluations.get(name, 0)
-        if trainer is None or self.trainers.used.get(name) or name in self.trainers.restarting or name in self._kept:
-            return None
-        if trainer.paused:
-            return "paused for its memory"
-        due = self.recycle_after and evaluations >= self.recycle_after
-        return f"after {evaluations} evaluations" if due else None
-
-    def _recycle(self, name: str) -> None:
-        """Restart a trainer that is due."""
-        why = self._why_recycle(name)
-        if why is None:
-            return
-        if self.trainers.present[name].provider:
-            self._say_kept(name, why)
-        elif self.trainers.restart(name):
-            note(self.record, "recycled", f"{name} {why}", worker=name)
-
-    def _say_kept(self, name: str, why: str) -> None:
-        """Say once per trainer that it should be restarted and isn't: all others would wait for its shards."""
-        self._kept.add(name)
-        words = f"{name} {why} is not restarted, because it is a provider too: its memory grows with each evaluation"
-        logger.warning("%s; start providers and trainers as workers of their own for long runs", words)
-        note(self.record, "not recycled", words, worker=name)
 
     def watch(self) -> Iterator[Landed]:
         """Look at limits and trainers, once per tick; yield what is no longer on its way."""
@@ -314,18 +263,25 @@ class Flights:
         present = self.trainers.refresh()
         if set(present) != before:
             note(self.record, "trainers", f"{len(present)} trainers: {', '.join(sorted(present)) or 'none'}")
-        self._mind_trainers(now)
+        self.upkeep.check_any(now)
+        limit = self.limit.now()
         for flight in [flight for flight in self._flights.values() if not flight.future.done()]:
             there = present.get(flight.place)
-            since = flight.ready if flight.ready is not None else flight.submitted + SETUP_S
             if there is None or there.address != flight.trainer.address:
                 yield self._lost(flight, f"trainer {flight.place} died or left")
             elif self._unanswered(flight, now):
                 yield self._without_match(flight, "the query of its batch was not answered")
-            elif self.limit_s is not None and now - since > self.limit_s:
-                yield self._past_limit(flight, self.limit_s)
+            elif self.trainers.is_silent(flight.place):
+                yield self._stalled(flight, f"nothing was heard of trainer {flight.place} for {SILENT_S:g} s")
+            elif flight.begun is None:
+                if now - flight.submitted > SETUP_S and not self._waits_its_turn(flight, now):
+                    yield self._stalled(flight, f"trainer {flight.place} did not begin it within {SETUP_S:g} s")
+            elif limit is not None:
+                since = flight.ready if flight.ready is not None else flight.begun + SETUP_S
+                if now - since > limit[0]:
+                    yield self._past_limit(flight, limit[1])
         for name in present:
-            self._recycle(name)
+            self.upkeep.recycle(name)
 
     def _unanswered(self, flight: Flight, now: float) -> bool:
         """Tell whether a flight waits in vain for its match.
@@ -336,32 +292,30 @@ class Flights:
             return False
         return now - flight.submitted > (3 * MATCH_S if flight.matches.done() else MATCH_S)
 
-    def _mind_trainers(self, now: float) -> None:
-        if self.trainers.present or self.trainers.restarting:
-            self._alone_since = None
-            return
-        self._alone_since = self._alone_since or now
-        if now - self._alone_since > NO_TRAINER_S:
-            raise NoTrainer(
-                f"no worker with the resource 'evaluation' for {NO_TRAINER_S:g} s: start some with --resources "
-                "evaluation=1 (daskevo.local_cluster does), then run the same command again to go on"
-            )
+    def _waits_its_turn(self, flight: Flight, now: float) -> bool:
+        """Tell whether a trainer is busy for somebody else; then this evaluation's time begins anew."""
+        if not self.trainers.others_tasks(flight.place, self._flights):
+            return False
+        flight.submitted = now
+        return True
 
-    def _past_limit(self, flight: Flight, limit_s: float) -> Landed:
-        """End an evaluation past its limit: cancel first, or the restart would make Dask run it again elsewhere."""
-        flight.future.cancel(force=True)
+    def _past_limit(self, flight: Flight, limit: str) -> Landed:
+        """End an evaluation past its limit."""
+        end = self.upkeep.end(flight)
         self._land(flight, "cancelled")
-        restarted = self.trainers.restart(flight.place)
-        end = f"its trainer {flight.place} " + ("was restarted" if restarted else "has no nanny and goes on with it")
-        note(self.record, "time limit", f"past {limit_s:g} s; {end}", flight.request.number, worker=flight.place)
-        message = f"the evaluation was past its limit of {limit_s:g} s; {end}"
+        note(self.record, "time limit", f"past {limit}; {end}", flight.request.number, worker=flight.place)
+        message = f"the evaluation was past {limit}; {end}"
         return Landed(flight.request, failed(flight.request, "time limit", message, flight.place))
+
+    def _stalled(self, flight: Flight, message: str) -> Landed:
+        """Give back an evaluation whose trainer does not work."""
+        return self._lost(flight, f"{message}; {self.upkeep.end(flight)}")
 
     def _lost(self, flight: Flight, message: str) -> Landed:
         """Give back what was lost with its trainer, to be submitted again, unless it seems to be its fault."""
         number = flight.request.number
         self._losses[number] += 1
-        self._deaths[number] += flight.begun is not None
+        self._deaths[number] += flight.begun is not None and flight.trainer.address not in self.trainers.left
         if self._deaths[number] < DEATHS and self._losses[number] < LOSSES:
             return self._withdraw(flight, message)
         flight.future.cancel(force=True)
@@ -379,11 +333,3 @@ class Flights:
         self._land(flight, "lost")
         note(self.record, "again", message, flight.request.number, worker=flight.place)
         return Landed(flight.request, None)
-
-
-def failed(request: Request, kind: FailureKind, message: str, worker: str | None = None) -> Report:
-    """Make the report of a request that failed without one from its trainer."""
-    report = Report(
-        request.number, request.model_id, "failed", failure=Failure(kind, message[:2_000]), ended=time.time()
-    )
-    return replace(report, worker=worker)

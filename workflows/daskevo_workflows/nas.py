@@ -16,6 +16,7 @@ from daskevo.search import AgedEvolution, Random, Strategy
 from daskevo.types import JSON, Objective
 from daskevo_workflows.executor import Executor
 from daskevo_workflows.identity import identity_of
+from daskevo_workflows.limits import Limit, check_limit
 from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.progress import Progress
 from daskevo_workflows.refining import refine
@@ -45,7 +46,7 @@ def search(
     freeze: Any = "prefix",
     control_share: float = 0.0,
     time_limit_s: float | None = None,
-    evaluation_limit_s: float | None = None,
+    evaluation_limit_s: Limit = "auto",
     recycle_after: int | None = 50,
     callbacks: Callbacks = (),
     epochs: int | None = None,
@@ -82,9 +83,14 @@ def search(
         ``prefix`` (the paper's way), ``none`` (inherit, fine-tune everything), a share, or a function of a layer.
     control_share:
         Share of the candidates, drawn by their number, that inherit nothing: a control arm within the run.
-    time_limit_s, evaluation_limit_s:
-        Limits of this call and of one evaluation, in seconds. An evaluation past its limit is cancelled, its trainer
-        restarted.
+    time_limit_s:
+        Limit of this call, in seconds.
+    evaluation_limit_s:
+        Limit of one evaluation, in seconds, once its trainer has imported Keras and prepared the data (180 s more
+        until then). ``"auto"``: 20 times the median of what the run has finished, and at least 10 minutes; 6 hours
+        before 3 have finished. None: no limit, a hanging evaluation is waited for for ever. An evaluation past its
+        limit is cancelled and counts as failed, and its trainer is restarted; one without a nanny gets no other
+        evaluation until it has ended that one.
     recycle_after:
         Restart an idle trainer after so many evaluations; None = never. Training leaks: 8 MB for a tiny model,
         75 MB for one of `flights` (Adam, 30 layers), and no clearing of sessions gives it back. A trainer that is a
@@ -116,6 +122,7 @@ def search(
     from daskevo.models import check_policy
 
     _check(evaluations, control_share, recycle_after, keep_best, epochs, seed)
+    check_limit(evaluation_limit_s)
     check_policy(freeze)
     reference = refer(problem)  # type: ignore[arg-type]
     loaded = reference.load()

@@ -14,6 +14,7 @@ from daskevo.errors import InvalidInput, NoTrainer
 from daskevo.search import Report, Request
 from daskevo.space import Space
 from daskevo.types import ModelId, Objective
+from daskevo_workflows.demand import Demand
 from daskevo_workflows.evaluation import Assignment, evaluate, evaluation_seed
 from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.training import Callbacks, fresh
@@ -89,15 +90,19 @@ def refine(
     Raises
     ------
     NoTrainer
-        If the cluster has none.
+        If the cluster has none, and doesn't start any by itself (see :meth:`LocalEvoCluster.adapt`).
     """
     if not found:
         return []
     result = found[0].result
     reference = _reference(problem, result)
     client = result.repository.client
-    if not any(
-        (w.get("resources") or {}).get("evaluation") for w in client.scheduler_info(n_workers=-1)["workers"].values()
+    if (
+        not any(
+            (w.get("resources") or {}).get("evaluation")
+            for w in client.scheduler_info(n_workers=-1)["workers"].values()
+        )
+        and not Demand(client, "refining").is_met_later()
     ):
         raise NoTrainer(
             "no worker with the resource 'evaluation': refining needs a trainer (daskevo.local_cluster has some)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from daskevo_workflows.limits import Limit
 from daskevo_workflows.training import Callbacks
 
 
@@ -17,7 +18,7 @@ class Settings:
     freeze: Any = "prefix"
     control_share: float = 0.0
     time_limit_s: float | None = None
-    evaluation_limit_s: float | None = None
+    evaluation_limit_s: Limit = "auto"
     recycle_after: int | None = 50
     callbacks: Callbacks = ()
     epochs: int | None = None

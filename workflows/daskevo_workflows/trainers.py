@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,14 @@ from daskevo.errors import SchedulerUnreachable
 
 EVALUATION = "evaluation"
 """The Dask resource that makes a worker a trainer; an evaluation takes 1 of it."""
+LEAVING = ("closing_gracefully", "closing", "closed")
+"""Statuses of workers that leave in good order."""
 RESTART_TIMEOUT_S = 120.0
+SILENT_S = 150.0
+"""A trainer without a heartbeat for so long hangs in code that keeps Python's interpreter lock, or is cut off. After
+300 s (``distributed.scheduler.worker-ttl``) Dask forgets it, and whom to ask to end its process."""
+BLIND_S = 5.0
+"""The most that one look at the scheduler adds to a silence: this process, or the scheduler, may have slept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,8 @@ class Trainer:
         Whether it holds shards, too: then its process is not ended without need.
     running, paused:
         Whether it takes tasks; paused = not, for its memory.
+    heard:
+        When the scheduler last heard of it, by the scheduler's clock.
     """
 
     name: Any
@@ -49,6 +58,7 @@ class Trainer:
     running: bool = True
     paused: bool = False
     provider: bool = False
+    heard: float = 0.0
 
 
 class Trainers:
@@ -69,6 +79,13 @@ class Trainers:
         self.used: dict[str, set[str]] = {}
         self.evaluations: dict[str, int] = {}
         self.restarting: set[str] = set()
+        self.silent_s: dict[str, float] = {}
+        """Seconds without a heartbeat, by name."""
+        self.stuck: dict[str, Trainer] = {}
+        """Trainers by the key of an evaluation that was given up, and still runs there: it keeps its slot."""
+        self.left: set[str] = set()
+        """Addresses of workers that were seen leaving by themselves, or because they were told to."""
+        self._looked = time.monotonic()
 
     def refresh(self) -> Mapping[str, Trainer]:
         """Ask the scheduler who is there.
@@ -92,23 +109,45 @@ class Trainers:
             resources = worker.get("resources") or {}
             slots = int(resources.get(EVALUATION, 0))
             status = worker.get("status", "running")
+            if status in LEAVING:
+                self.left.add(address)
             if slots and status not in ("closing", "closed", "failed"):
                 nanny = worker.get("nanny") is not None
                 running, paused = status == "running", status == "paused"
                 provider = "provider" in resources
-                found[str(worker["name"])] = Trainer(worker["name"], address, slots, nanny, running, paused, provider)
+                heard = worker.get("last_seen", 0.0)
+                found[str(worker["name"])] = Trainer(
+                    worker["name"], address, slots, nanny, running, paused, provider, heard
+                )
+        self._compare(found)
+        self.present = found
+        for key, trainer in list(self.stuck.items()):
+            if trainer.address not in {there.address for there in found.values()}:
+                self.unstick(key)
+        return found
+
+    def _compare(self, found: Mapping[str, Trainer]) -> None:
+        """See who is new, and of whom nothing was heard."""
+        now = time.monotonic()
+        elapsed, self._looked = min(now - self._looked, BLIND_S), now
+        silent_s = {}
         for name, trainer in found.items():
             before = self.present.get(name)
             if before is None or before.address != trainer.address:
                 self.evaluations[name] = 0
-        self.present = found
-        return found
+            quiet = before is not None and (before.address, before.heard) == (trainer.address, trainer.heard)
+            silent_s[name] = self.silent_s.get(name, 0.0) + elapsed if quiet else 0.0
+        self.silent_s = silent_s
+
+    def is_silent(self, name: str) -> bool:
+        """Tell whether nothing has been heard of a trainer for too long."""
+        return self.silent_s.get(name, 0.0) > SILENT_S
 
     def free(self) -> list[Trainer]:
         """Return trainers with a free slot, once per slot, the idlest first, then in the order of their names."""
         slots: list[tuple[int, str]] = []
         for name, trainer in self.present.items():
-            if trainer.running and name not in self.restarting:
+            if trainer.running and name not in self.restarting and not self.is_silent(name):
                 used = len(self.used.get(name, ()))
                 slots += [(taken, name) for taken in range(used, trainer.slots)]
         return [self.present[name] for _, name in sorted(slots)]
@@ -116,7 +155,7 @@ class Trainers:
     @property
     def slots(self) -> int:
         """Evaluations that may run at once."""
-        return sum(trainer.slots for trainer in self.present.values())
+        return sum(trainer.slots for trainer in self.present.values()) - len(self.stuck)
 
     def take(self, name: str, key: str) -> None:
         """Note that an evaluation was sent to a trainer."""
@@ -127,6 +166,27 @@ class Trainers:
         self.used.get(name, set()).discard(key)
         if evaluated:
             self.evaluations[name] = self.evaluations.get(name, 0) + 1
+
+    def stick(self, name: str, key: str) -> None:
+        """Note that an evaluation was given up that goes on all the same: its slot, kept, must not get another."""
+        self.stuck[key] = self.present[name]
+
+    def unstick(self, key: str) -> bool:
+        """Take a slot back in use, its evaluation or its process having ended; False if it wasn't out of use."""
+        trainer = self.stuck.pop(key, None)
+        if trainer is None:
+            return False
+        self.give_back(str(trainer.name), key, evaluated=False)
+        return True
+
+    def others_tasks(self, name: str, ours: Collection[str]) -> int:
+        """Count tasks that somebody else has on a trainer."""
+        address = self.present[name].address
+        try:
+            processing = self._client.processing(workers=[address])
+        except (OSError, TimeoutError, RuntimeError, ValueError, KeyError) as error:
+            raise SchedulerUnreachable(f"the scheduler does not say what its workers do: {error}") from error
+        return sum(key not in ours for key in processing.get(address, ()))
 
     def restart(self, name: str) -> bool:
         """Restart a trainer's process beside everything else; False if it has no nanny to do so."""

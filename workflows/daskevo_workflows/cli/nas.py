@@ -51,6 +51,11 @@ TLS = (
 SECONDS = click.FloatRange(min=0, min_open=True)
 
 
+def _limit(value: Any) -> Any:
+    """Return seconds, ``auto``, or ``none``: None would be an option that wasn't given."""
+    return value if value in ("auto", "none") else SECONDS.convert(value, None, None)
+
+
 @click.command()
 @click.argument("problem")
 @click.option(
@@ -95,7 +100,15 @@ SECONDS = click.FloatRange(min=0, min_open=True)
     help="Freeze what is inherited, or train on with it.",
 )
 @click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after so many seconds; the same command goes on.")
-@click.option("--evaluation-limit", type=SECONDS, metavar="S", help="Give an evaluation up after so many seconds.")
+@click.option(
+    "--evaluation-limit",
+    type=_limit,
+    metavar="S|auto|none",
+    default="auto",
+    show_default=True,
+    help="Give an evaluation up after so many seconds. auto: 20 times the median of those finished, at least 600 s "
+    "(6 hours before 3 have finished); none: never.",
+)
 @click.option("--scheduler", metavar="ADDRESS", help="Use this Dask scheduler's cluster instead of a local one.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON for programs.")
 def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> None:
@@ -165,7 +178,7 @@ def _search(
                 evaluations=options["evaluations"],
                 run=folder,
                 time_limit_s=options["time_limit"],
-                evaluation_limit_s=options["evaluation_limit"],
+                evaluation_limit_s=None if options["evaluation_limit"] == "none" else options["evaluation_limit"],
                 on_progress=progress,
                 **settings.search_options(),
             )

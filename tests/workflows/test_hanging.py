@@ -1,0 +1,159 @@
+"""An evaluation that hangs is ended and counted, whatever it hangs in, and its trainer is of use again afterwards."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import daskevo
+from daskevo.errors import NoTrainer, RunFailed
+from daskevo.runs import RunView
+from daskevo.search import Random
+from daskevo_workflows import in_flight, nas
+from daskevo_workflows.progress import Progress
+from daskevo_workflows.trainers import SILENT_S, Trainer, Trainers
+from daskevo_workflows.upkeep import NO_TRAINER_S, Upkeep
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+
+def failures(folder: Path) -> list[str]:
+    with RunView(folder) as view:
+        return [report.failure.kind for report in view.reports() if report.failure is not None]
+
+
+def test_deaf_in_c_or_in_a_put(client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    faults = {9: "deaf", 12: "hang in C", 15: "hang in put"}
+    problem = tiny(FIRST=(4,), ACTIVATION=("relu",), SECOND=tuple(faults), FAULTS=faults, MARKS=str(marks))
+    with pytest.raises(RunFailed):
+        nas.search(problem, Random(), repository=repository, evaluations=3, run=tmp_path / "run", evaluation_limit_s=10)
+    assert failures(tmp_path / "run") == ["time limit"] * 3
+    assert sorted(mark.read_text() for mark in marks.iterdir()) == ["4 12 relu", "4 15 relu", "4 9 relu"]
+    # What they had reserved is given back, and their slots can be used again.
+    client.wait_for_workers(3, timeout=60)
+    names = sorted(str(worker["name"]) for worker in client.scheduler_info(n_workers=-1)["workers"].values())
+    assert names == ["provider-0", "trainer-0", "trainer-1"]
+    assert repository.verify().clean
+
+
+def test_before_it_is_ready(
+    client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(in_flight, "SETUP_S", 2.0)
+    problem = tiny(FIRST=(4,), ACTIVATION=("relu",), SECOND=(3,), DATA="hang")
+    with pytest.raises(RunFailed):
+        nas.search(problem, Random(), repository=repository, evaluations=1, run=tmp_path / "run", evaluation_limit_s=1)
+    assert failures(tmp_path / "run") in (["time limit"], ["trainer lost"])
+    client.wait_for_workers(3, timeout=60)
+
+
+@pytest.mark.usefixtures("alarm_clock")
+def test_where_it_is_built_for_its_graph(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    problem = tiny(FIRST=(4,), ACTIVATION=("relu",), SECOND=(9,), FAULTS={9: "hang in build"})
+    with pytest.raises(RunFailed):
+        nas.search(problem, Random(), repository=repository, evaluations=1, run=tmp_path / "run", evaluation_limit_s=1)
+    assert failures(tmp_path / "run") == ["time limit"]
+
+
+@pytest.fixture(scope="module")
+def bare(client: Any) -> Iterator[Any]:
+    """A client of a cluster with one trainer, which has no nanny."""
+    with daskevo.local_cluster(trainers=1, dashboard_address=None) as cluster, cluster.get_client() as found:
+        cluster.scale(0)
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address, "--name", "bare"]
+        command += ["--no-nanny", "--nthreads", "1", "--resources", "evaluation=1", "--no-dashboard"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            while {str(w["name"]) for w in found.scheduler_info(n_workers=-1)["workers"].values()} != {
+                "provider-0",
+                "bare",
+            }:
+                assert process.poll() is None
+                time.sleep(0.1)
+            yield found
+        finally:
+            process.kill()
+            process.wait()
+
+
+def test_where_nobody_can_end_it_its_trainer_gets_no_other_until_it_has_ended(
+    bare: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    repository = daskevo.open(tmp_path / "repository", "tiny", client=bare, objective="max val_accuracy", shards=8)
+    problem = tiny(FIRST=(4, 8), SECOND=(3, 6), FAULTS=dict.fromkeys((3, 6), "hang at first"), MARKS=str(marks))
+    sent: list[int] = []
+
+    def let_go(progress: Progress) -> None:
+        if not progress.failures or (marks / "go on").exists():
+            return
+        with RunView(tmp_path / "run") as view:
+            sent.append(sum(unit.worker is not None for unit in view.units() if unit.kind == "evaluate"))
+        if len(sent) == 3:
+            (marks / "go on").touch()
+
+    result = nas.search(
+        problem,
+        Random(),
+        repository=repository,
+        evaluations=2,
+        run=tmp_path / "run",
+        evaluation_limit_s=10,
+        on_progress=let_go,
+    )
+    assert result.stop[0] == "finished"
+    assert sent == [1, 1, 1]
+    with RunView(result.folder) as view:
+        (event,) = view.events("time limit")
+        assert "bare has no nanny" in event.message
+        (back,) = view.events("trainer back")
+        later = [unit for unit in view.units() if unit.kind == "evaluate" and unit.state == "done"]
+        assert all(unit.started > back.time for unit in later)
+        assert len(later) == 2
+    assert repository.verify().clean
+
+
+def test_when_all_trainers_are_stuck_they_are_named() -> None:
+    trainers = Trainers(None, lambda name, error: None)
+    trainers.present["bare"] = Trainer("bare", "tcp://a", 1, nanny=False)
+    upkeep = Upkeep(trainers, None, None, lambda: False)  # type: ignore[arg-type]
+    trainers.take("bare", "key")
+    upkeep.check_any(1.0)
+    trainers.stick("bare", "key")
+    upkeep.check_any(2.0)
+    with pytest.raises(NoTrainer, match=r"evaluation that was given up \(bare\)"):
+        upkeep.check_any(3.0 + NO_TRAINER_S)
+    assert trainers.unstick("key")
+    assert trainers.free()
+    upkeep.check_any(4.0 + NO_TRAINER_S)
+
+
+def test_a_trainer_that_is_silent_while_we_look_is_not_used() -> None:
+    trainers = Trainers(None, lambda name, error: None)
+
+    def look(address: str, heard: float, later: float) -> None:
+        moment = time.monotonic()
+        trainers._looked = moment - later
+        found = {"t": Trainer("t", address, 1, nanny=True, heard=heard)}
+        trainers._compare(found)
+        trainers.present = found
+
+    look("tcp://a", 1.0, 1.0)
+    # This process may sleep as long as it likes: only what it looks at counts.
+    look("tcp://a", 1.0, 10_000.0)
+    assert trainers.free()
+    for _ in range(int(SILENT_S)):
+        look("tcp://a", 1.0, 1.0)
+    assert trainers.is_silent("t")
+    assert not trainers.free()
+    look("tcp://b", 1.0, 1.0)
+    assert trainers.free()
