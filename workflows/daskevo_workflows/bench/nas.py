@@ -16,7 +16,7 @@ from daskevo_workflows.bench.nas_overhead import (
     overhead_table,
     quiet_logs,
 )
-from daskevo_workflows.bench.nas_repository import STEPS, evaluate_in_turn, repository_share, repository_table
+from daskevo_workflows.bench.nas_repository import STEPS, evaluate_in_turn, lineage, repository_share, repository_table
 from daskevo_workflows.bench.nas_steps import PHASES, Steps, measure_steps
 from daskevo_workflows.bench.outcome import Outcome
 from daskevo_workflows.bench.sleeping import Sleeping
@@ -54,7 +54,13 @@ def measure(quick: bool, say: Callable[[str], None]) -> Outcome:
                     say(f"the repository's part: {candidates + 1} evaluations of {reference.name}")
                     handle = daskevo.open(place / "evaluations", reference.name, client=client)
                     task = client.submit(
-                        evaluate_in_turn, handle, reference, candidates, 3, resources={"evaluation": 1}, pure=False
+                        evaluate_in_turn,
+                        handle,
+                        reference,
+                        lineage(reference, candidates + 1),
+                        3,
+                        resources={"evaluation": 1},
+                        pure=False,
                     )
                     repository = task.result()
             say(f"overhead of the rivals, {workers} at a time")

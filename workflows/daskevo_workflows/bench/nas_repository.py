@@ -4,52 +4,74 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from daskevo_workflows.bench.tables import Table, figure
 from daskevo_workflows.bench.timing import median
 from daskevo_workflows.problems.reference import ProblemReference, data_of
 
+if TYPE_CHECKING:
+    from daskevo.graph import ArchitectureGraph
+
 STEPS = ("query", "open", "read", "put", "retire")
 
 
+def lineage(reference: ProblemReference, count: int) -> list[tuple[dict[str, Any], ArchitectureGraph]]:
+    """Return choices and graphs of candidates, each a mutation of the one before."""
+    import numpy as np
+
+    from daskevo.models import flatten, shape_only
+
+    problem, rng = reference.load(), np.random.default_rng(0)
+    space = problem.space()
+    candidate, found = space.sample(rng), []
+    for _ in range(count):
+        candidate = space.mutate(candidate, rng)
+        choices = space.values(candidate)
+        with shape_only():
+            found.append((choices, flatten(problem.build(choices)).graph))
+    return found
+
+
 def evaluate_in_turn(
-    repository: Any, reference: ProblemReference, candidates: int, keep: int
+    repository: Any, reference: ProblemReference, candidates: Sequence[tuple[dict[str, Any], Any]], keep: int
 ) -> list[dict[str, float]]:
-    """Evaluate a lineage of mutated candidates in this task; the oldest is retired when more than `keep` are there.
+    """Evaluate candidates in this task; the oldest is retired when more than `keep` are there.
+
+    As in a search, a candidate comes with its graph, and what it inherits is reserved while it is built.
 
     Returns
     -------
     list[dict]
-        Seconds of query, open (graph, attempt, freezing), read, put, retire, and of the whole evaluation.
+        Seconds waited for query, open (graph, freezing), read, put, retire, and of the whole evaluation.
     """
-    import numpy as np
-
     from daskevo_workflows.quiet import import_keras
 
     import_keras()
     from daskevo_workflows.training import Stopwatch, train
 
     problem, data = reference.load(), data_of(reference)
-    space, rng = problem.space(), np.random.default_rng(0)
-    candidate, living, found = space.sample(rng), [], []
-    for _ in range(candidates + 1):
-        candidate = space.mutate(candidate, rng)
+    living, found = [], []
+    for choices, graph in candidates:
         begun = time.perf_counter()
-        model = problem.build(space.values(candidate))
-        built = time.perf_counter()
-        with repository.inherit(model) as child:
-            entered = time.perf_counter()
-            metrics, steps = train(problem, model, data, Stopwatch())
-            trained = time.perf_counter()
-            living.append(child.put(metrics=metrics, step=steps, labels=["bench:nas"]))
-            put = time.perf_counter()
+        with repository.reserve(graph) as reserved:
+            reserving = time.perf_counter()
+            model = problem.build(choices)
+            built = time.perf_counter()
+            with repository.inherit(model, reserved=reserved) as child:
+                entered = time.perf_counter()
+                metrics, steps = train(problem, model, data, Stopwatch())
+                trained = time.perf_counter()
+                living.append(child.put(metrics=metrics, step=steps, labels=["bench:nas"]))
+                put = time.perf_counter()
         if len(living) > keep:
             repository.retire(living.pop(0))
         ended = time.perf_counter()
-        query = child.timings.get("match_s", 0.0)
-        read = child.timings.get("reserve_s", 0.0)
-        parts = {"query": query, "open": entered - built - query - read, "read": read, "put": put - trained}
+        waited = child.timings["wait_s"]
+        # Of what was waited for, the match came before the reservation.
+        read = min(waited, child.timings.get("reserve_s", 0.0))
+        opened = reserving - begun + entered - built - waited
+        parts = {"query": waited - read, "open": opened, "read": read, "put": put - trained}
         found.append({**parts, "retire": ended - put, "evaluation": ended - begun})
     return found[1:]  # the first also loads libraries and connects
 
@@ -63,8 +85,8 @@ def repository_table(name: str, found: Sequence[dict[str, float]]) -> Table:
     ]
     notes = (
         f"{len(found)} evaluations of {name} in a row on one trainer, the provider being another process; medians, the "
-        "share that of the sums. Open: the graph, the attempt and freezing; read: references, tensors and what begins "
-        "with them.",
+        "share that of the sums. Open: the graph, giving variables their values, freezing. Query and read (references "
+        "and tensors) go on while the candidate is built: what had to be waited for after that.",
     )
     return Table("The repository's part of an evaluation (milliseconds)", ("", "ms"), rows, notes)
 
