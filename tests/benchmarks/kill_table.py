@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.faults.kills import Bench, Outcome
+from tests.faults.kills import Bench, Outcome, scheduler_steps, try_scheduler
 
 
 def table(outcomes: list[Outcome]) -> str:
@@ -39,6 +39,8 @@ def main() -> None:
                 print(*outcomes[-1].cell, "->", outcomes[-1].answer, *outcomes[-1].wrong, file=sys.stderr, flush=True)
         finally:
             bench.close()
+        for number, cell in enumerate(scheduler_steps(Path(folder))[:: arguments.every]):
+            outcomes.append(try_scheduler(cell, Path(folder) / f"job-{number}"))
     found = [{**outcome.cell._asdict(), "answer": outcome.answer, "wrong": outcome.wrong} for outcome in outcomes]
     print(json.dumps(found) if arguments.json else table(outcomes))
     sys.exit(any(outcome.wrong for outcome in outcomes))

@@ -6,8 +6,11 @@ The steps are not listed here: a run without kills writes them down.
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -190,11 +193,8 @@ class Bench:
                 if state != "published":
                     yield f"answered as stored, and {state}"
                     return
-                found = self._patiently(self.repository.read, child)
-                expected = values(CHILD, 5)
-                # What was inherited is the parent's: the numbers of both begin alike.
-                own = [number for number in expected if number >= 4]
-                if any(not np.array_equal(list(found.values())[number], expected[number]) for number in own):
+                # Both were made of the same values: what was inherited, and what was not, are these.
+                if not _are_put(self._patiently(self.repository.read, child)):
                     yield "other weights than were put"
         verification = self._patiently(self.repository.verify)
         if not verification.clean:
@@ -229,6 +229,82 @@ class Bench:
                     raise
 
 
+def _are_put(found: Mapping[Any, Any]) -> bool:
+    return all(map(np.array_equal, found.values(), values(CHILD, 5).values()))
+
+
 def _is_of_others(step: str) -> bool:
     """Tell whether a step belongs to what goes on all the time, or is passed once in a while."""
     return any(word in step for word in ("audit", "pulse", "stats", "retirements", "sight", "coordinator table"))
+
+
+# The scheduler: with it the whole job dies, and another one opens the root.
+
+JOB = """
+import signal, sys
+import daskevo
+from daskevo.testing.steps import Strike, install
+from tests.faults.kills import CHILD, PARENT, SHARDS, retire_both
+from tests.cluster.test_processes import put_plain
+from distributed import Client
+
+if __name__ == "__main__":
+    root, operation, step, log = sys.argv[1:]
+    with daskevo.local_cluster(trainers=1, providers=2, dashboard_address=None) as cluster, Client(cluster) as client:
+        repository = daskevo.open(root, "kills", client=client, objective="max score", shards=SHARDS)
+        train = {"resources": {"evaluation": 1}, "pure": False}
+        client.submit(put_plain, repository, PARENT, "parent", **train).result()
+        if operation == "retire":
+            client.submit(put_plain, repository, CHILD, "child", **train).result()
+        install(log or None, Strike(step) if step else None)
+        works = {"put": (put_plain, repository, CHILD, "child"), "retire": (retire_both, repository, "parent", "child")}
+        print(client.submit(*works[operation], **train).result(), flush=True)
+"""
+
+
+def run_job(root: Path, operation: str, step: str = "", log: str = "") -> tuple[str, int]:
+    """Run a job of its own that puts or retires; return the last line that it printed, and how its process ended."""
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]))
+    script = root.with_suffix(".py")
+    script.write_text(JOB)
+    job = subprocess.run(
+        [sys.executable, str(script), str(root), operation, step, log],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=2 * PATIENCE_S,
+        check=False,
+    )
+    return (job.stdout.split() or [""])[-1], job.returncode
+
+
+def scheduler_steps(folder: Path) -> list[Cell]:
+    """Run both operations without a kill, and return all steps that the scheduler passed."""
+    cells: list[Cell] = []
+    for operation in ("put", "retire"):
+        log = folder / f"{operation}.log"
+        run_job(folder / operation, operation, log=str(log))
+        steps = dict.fromkeys(log.read_text().splitlines())
+        cells += [Cell(operation, "scheduler", step) for step in steps if step.startswith("coordinator: ")]
+    return [cell for cell in cells if not _is_of_others(cell.step)]
+
+
+def try_scheduler(cell: Cell, root: Path) -> Outcome:
+    """Kill a scheduler, and with it its job, at a step; then open the root in another job, and look at everything."""
+    answer, code = run_job(root, cell.operation, cell.step)
+    wrong = [] if code == -signal.SIGKILL else ["the step was not reached"]
+    with local_cluster(trainers=1, providers=2, dashboard_address=None) as cluster, Client(cluster) as client:
+        repository = daskevo.open(root, "kills", client=client, timeout_s=20)
+        state = repository.status("child").state
+        if answer == "child" and state != "published":
+            wrong.append(f"answered as stored, and {state}")
+        if state == "published" and not _are_put(repository.read("child")):
+            wrong.append("other weights than were put")
+        verification = repository.verify()
+        if not verification.clean:
+            wrong.append(f"not clean: {verification.differences}")
+        retire_both(repository, "parent", "child")
+        verification = repository.verify()
+        if not verification.clean or verification.models or verification.payload_bytes:
+            wrong.append(f"left at the end: {verification.to_json()}")
+    return Outcome(cell, {"child": "stored"}.get(answer, answer or "died with it"), tuple(wrong))

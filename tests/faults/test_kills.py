@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.faults.kills import Bench, Cell
+from tests.faults.kills import Bench, Cell, try_scheduler
 
 CELLS = (
     Cell("put", "writer", "call of coordinator begin came back"),
@@ -36,3 +37,10 @@ def test_a_kill_at_any_step_loses_nothing_and_leaves_nothing(bench: Bench, cell:
     outcome = bench.try_cell(cell)
     assert outcome.wrong == ()
     assert outcome.answer in ("stored", "retired")
+
+
+@pytest.mark.processes
+def test_a_scheduler_that_is_killed_takes_nothing_with_it(tmp_path: Path) -> None:
+    outcome = try_scheduler(Cell("put", "scheduler", "coordinator: end served begins"), tmp_path / "root")
+    assert outcome.wrong == ()
+    assert outcome.answer == "died with it"
