@@ -16,7 +16,7 @@ from daskevo.errors import InvalidInput, InvalidName, ModelExists, UnknownModel
 from daskevo.graph import ArchitectureGraph
 from daskevo.repository import Repository
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
