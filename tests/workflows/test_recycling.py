@@ -8,7 +8,7 @@ import pytest
 
 from daskevo_workflows.in_flight import Flights
 from daskevo_workflows.limits import EvaluationLimit
-from daskevo_workflows.trainers import Trainer
+from daskevo_workflows.trainers import Trainer, Trainers
 
 
 class Topics:
@@ -47,3 +47,26 @@ def test_a_trainer_that_is_a_provider_is_kept_and_that_is_said_once(provider: bo
         assert "t paused" in message if paused else "t after 3 evaluations" in message
     else:
         assert {kind for kind, _ in events.seen} == {"recycled"}
+
+
+class Known:
+    """What `Trainers` needs of a client: the scheduler's list of workers."""
+
+    scheduler = type("Scheduler", (), {"identity": None})
+
+    def __init__(self) -> None:
+        self.workers: dict[str, dict[str, Any]] = {}
+
+    def sync(self, identity: Any, n_workers: int) -> dict[str, Any]:
+        return {"workers": self.workers}
+
+
+def test_who_leaves_in_good_order_is_told_from_who_dies() -> None:
+    client = Known()
+    trainers = Trainers(client, lambda name, error: None)
+    worker = {"name": "t", "resources": {"evaluation": 1.0}, "nanny": "tcp://n", "status": "running", "last_seen": 1.0}
+    client.workers = {"tcp://a": worker, "tcp://b": {**worker, "name": "u"}}
+    assert set(trainers.refresh()) == {"t", "u"}
+    client.workers = {"tcp://a": {**worker, "status": "closing"}}
+    assert not trainers.refresh()
+    assert trainers.left == {"tcp://a"}
