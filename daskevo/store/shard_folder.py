@@ -19,7 +19,7 @@ from daskevo.store.shard_state import FORMAT, lost, newest_state, read_epoch, sh
 from daskevo.types import JSON, Attempt, ModelId
 
 RESERVE_BYTES = 1 << 16
-SHORT_BYTES = 4 << 20
+SHORT_BYTES = 1 << 20
 """A journal up to this size is read in no time, whatever is in it."""
 HEADS = 4
 """A journal is long if it is as large as so many of its heads: then writing the head again costs less than it saved."""

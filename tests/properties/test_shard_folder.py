@@ -142,6 +142,34 @@ class Owners(RuleBasedStateMachine):
         if flush or not self.synced:
             self.flushed, self.tail, self.flushed_bytes = self.events, [], _size(owner)
 
+    @rule(owner=owners)
+    def renew(self, owner: ShardFolder) -> None:
+        """The journal starts anew from the state as it is; only that of the owner does."""
+        if owner is not self.last:
+            with pytest.raises(ShardFenced):
+                owner.renew(["stale"])
+            return
+        owner.renew([self.events])
+        self._has_head(owner, self.events, owner)
+        assert journal_numbers(owner.path)[0] == owner.epoch
+
+    @rule(owner=consumes(owners), share=st.sampled_from([0.0, 0.5, 0.9, 1.0]))
+    def die_while_renewing(self, owner: ShardFolder, share: float) -> None:
+        """The new head is written in part, or in full; the epoch is the old one yet."""
+        if owner is not self.last:
+            return
+        number = (owner.epoch or 0) + 1
+        journal = Journal(owner.path, SHARD, number, self.generation, sync=self.synced)
+        journal.write_head([self.events], base=owner.epoch or 0)
+        journal.close()
+        path = journal_path(owner.path, number)
+        size = path.stat().st_size
+        os.truncate(path, int(size * share))
+        self.last = None
+        if share == 1.0:
+            self.flushed, self.tail, self.late = self.events, [], []
+            self.base, self.base_epoch, self.flushed_bytes = None, number, size
+
     @rule(owner=consumes(owners), share=st.floats(0, 1, exclude_max=True))
     def die(self, owner: ShardFolder, share: float) -> None:
         """In the middle of an append: of what was not flushed, any first part may be there, cut anywhere."""

@@ -36,6 +36,8 @@ class Disk:
     epoch: int = 0
     journals: dict[int, Journal] = field(default_factory=dict)
     files: set[Segment] = field(default_factory=set)
+    rewritten: dict[Segment, int] = field(default_factory=dict)
+    """Bitmap of the tensors in files that were written anew; all others hold all."""
 
     def lose_unflushed(self, kept: int = 0) -> None:
         """The host's memory is gone: of the records that were not flushed, the first `kept` had been written."""
@@ -55,6 +57,7 @@ class ServerRules:
 
     check_epoch: bool = True
     read_highest_journal_only: bool = True
+    renew_under_next_number: bool = True
     decide: Callable[[Shard, Message], Decision] = decide
     shard: type[Shard] = Shard
 
@@ -95,6 +98,33 @@ class Server:
         for effect in effects:
             self.delete(effect)
         return decision.reply, effects
+
+    def renew(self, *, stalled: bool = False) -> None:
+        """Go on in a journal that starts from the state as it is, under the next number or not at all.
+
+        `stalled`: it has looked at the epoch long ago.
+        """
+        if not stalled and not self.check():
+            return
+        number = self.epoch + 1 if self.rules.renew_under_next_number else max(self.disk.journals) + 1
+        if number in self.disk.journals:
+            self.serving = False
+            return
+        head = self.shard.head()
+        renewed = Journal(head, len(head), len(head))
+        self.disk.journals[number] = renewed
+        if max(self.disk.journals) != number or sorted(self.disk.journals)[-2] != self.epoch:
+            self.serving = False
+            return
+        self.disk.epoch = self.epoch = number
+        self.journal = renewed
+
+    def begin_rewriting(self) -> dict[Segment, int]:
+        """Return what is alive of each published segment, once it is sure that the rest is dead."""
+        references = self.shard.state.references
+        alive = {key: mask for key, mask in references.alive.items() if references.published.get(key[0]) == key[1]}
+        self.journal.flush()
+        return alive if self.check() else {}
 
     def check(self) -> bool:
         """Whether this is still the shard's owner; if not, it stops serving."""

@@ -15,7 +15,7 @@ from daskevo.ownership.coordinator import Coordinator
 from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.holders import ClientHolder, Holder
 from daskevo.ownership.messages import Message
-from daskevo.ownership.references import numbers_in
+from daskevo.ownership.references import Segment, mask_of, numbers_in
 from daskevo.ownership.replies import Reply
 from daskevo.ownership.snapshot import FileView, ShardSnapshot
 from daskevo.testing.ownership import actors
@@ -120,6 +120,10 @@ class World:
         self.disks = [Disk() for _ in range(shards)]
         self.coordinator = coordinator(1, shards)
         self.servers: list[Server | None] = [None] * shards
+        self.old: list[Server | None] = [None] * shards
+        """The owners before, as far as they don't know it yet."""
+        self.rewriting: list[tuple[int, Segment, int]] = []
+        """Files that are being written anew: shard, segment, bitmap of what is alive."""
         self.actors: list[Actor] = []
         self.requests: dict[int, Request] = {}
         self.responses: dict[int, Response] = {}
@@ -174,6 +178,10 @@ class World:
                 found += [
                     Action("give up", f"{actor.name}: no answer", partial(self.time_out, actor, key)) for key in lost
                 ]
+        found += [
+            Action("rewrite", f"{name[0]} is written anew", partial(self.rewrite, shard, name, mask))
+            for shard, name, mask in self.rewriting
+        ]
         return found or [Action("late", f"late: {self._name(key)}", partial(self.arrive, key)) for key in self.late]
 
     def faults(self) -> list[Action]:
@@ -205,6 +213,17 @@ class World:
             found.append(Action("crash", f"crash shard {shard}", partial(self.crash, shard)))
             found.append(Action("crash", f"crash shard {shard}, one record kept", partial(self.crash, shard, 1)))
             found.append(Action("cut off", f"shard {shard} gets another owner", partial(self.open, shard)))
+            for which, server in (("", self.servers[shard]), ("the old owner of ", self.old[shard])):
+                if server is not None and server.serving:
+                    found += [
+                        Action("renew", f"{which}shard {shard} renews its journal", server.renew),
+                        Action(
+                            "rewrite", f"{which}shard {shard} begins to rewrite", partial(self.begin_rewriting, server)
+                        ),
+                    ]
+                    if which:
+                        stalled = partial(server.renew, stalled=True)
+                        found.append(Action("renew", f"{which}shard {shard} renews after a long pause", stalled))
             for actor in self.actors:
                 if not actor.done:
                     words = f"shard {shard} gets another owner, {actor.name} stays with the old"
@@ -291,6 +310,7 @@ class World:
             self._disturb_all()
         server = Server(self.disks[shard], shard, self.coordinator.generation, self.rules)
         self.servers[shard] = server
+        self.old[shard] = old
         self.promises.opened(server)
         for retirement in server.shard.retiring():
             self.spawn(f"retire {retirement.model}", actors.retire(retirement), server=server)
@@ -304,6 +324,16 @@ class World:
         if old is not None:
             actor.stays_with[shard] = old
         self.open(shard)
+
+    def begin_rewriting(self, server: Server) -> None:
+        """A provider begins to write the files of a shard anew; they take the old ones' names at any later time."""
+        self.rewriting += [(server.number, segment, mask) for segment, mask in server.begin_rewriting().items()]
+
+    def rewrite(self, shard: int, segment: Segment, mask: int) -> None:
+        """A file written anew takes its name, whoever owns the shard by now, and whether or not there is one."""
+        self.rewriting.remove((shard, segment, mask))
+        self.disks[shard].files.add(segment)
+        self.disks[shard].rewritten[segment] = mask
 
     def crash(self, shard: int, kept: int = 0) -> None:
         """A server dies; of what it had not flushed, the first `kept` records had been written."""
@@ -389,6 +419,7 @@ class World:
         server = actor.server
         match act.name, act.args:
             case "write", (shard, segment):
+                self.disks[shard].rewritten.pop(segment, None)
                 return self.disks[shard].files.add(segment)
             case "open", (shard,):
                 return self.open(shard)
@@ -453,7 +484,11 @@ class World:
         references = server.shard.state.references
         attempt = references.published.get(owner)
         stored = numbers_in(references.there(owner))
-        return numbers <= stored and (not numbers or (owner, attempt) in server.disk.files)
+        if not numbers or attempt is None:
+            return numbers <= stored
+        key = (owner, attempt)
+        kept = server.disk.rewritten.get(key, -1)
+        return numbers <= stored and key in server.disk.files and not mask_of(numbers) & ~kept
 
     def is_over(self, attempt: Attempt) -> bool:
         """The coordinator's word."""
