@@ -26,6 +26,7 @@
     │   │   └── SchedulerUnaskable          the job that opened it last can't be asked from here whether it still has
     │   ├── ShardFenced                     the shard has another owner: this one stops serving it
     │   └── CorruptRecord                   a file that is not what was written: cut, damaged or hostile
+    │       ├── LaterVersion                a whole file that a later daskevo wrote: use one that reads it
     │       └── ShardDamaged                a shard's records can't be read: restore its folder, others are served
     ├── ClusterError                        the Dask cluster can't do what was asked
     │   ├── SchedulerUnreachable
@@ -175,6 +176,10 @@ class ShardFenced(RepositoryError):
 
 class CorruptRecord(RepositoryError):
     """A file that is not what was written: cut, damaged or hostile."""
+
+
+class LaterVersion(CorruptRecord):
+    """A file, or a record in one, of a later version: nothing is damaged, a later daskevo reads it."""
 
 
 class ShardDamaged(CorruptRecord):

@@ -9,7 +9,7 @@ from itertools import pairwise
 from reprlib import Repr
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast, get_type_hints
 
-from daskevo.errors import CorruptRecord, InvalidInput
+from daskevo.errors import CorruptRecord, InvalidInput, LaterVersion
 from daskevo.types import JSON, ModelId, TensorSpec, Tick, check_label, check_name
 
 T = TypeVar("T")
@@ -101,10 +101,19 @@ def wire_kinds(*kinds: type[Wire]) -> dict[str, type[Wire]]:
     return {kind.__name__: kind for kind in kinds}
 
 
-def decode_kind(value: object, kinds: Mapping[str, type[Wire]], what: str) -> Any:
-    """Read a value whose kind is written in it, one of `kinds`; raises CorruptRecord."""
+def decode_kind(value: object, kinds: Mapping[str, type[Wire]], what: str, *, kept: bool = False) -> Any:
+    """Read a value whose kind is written in it, one of `kinds`; raises CorruptRecord.
+
+    `kept`: it comes from a file whose checksum is right, so that an unknown kind is a later daskevo's (LaterVersion).
+    """
     kind = value.get("kind") if isinstance(value, Mapping) else None
     cls = kinds.get(kind) if isinstance(kind, str) else None
+    if cls is None and isinstance(kind, str) and kept:
+        raise LaterVersion(
+            f"a {what} of the kind {shorten(kind)} was written by a later version of daskevo: this one knows "
+            f"{sorted(kinds)}. Use a daskevo that reads it; nothing was used or changed",
+            record_kind=kind[:60],
+        )
     if cls is None:
         raise CorruptRecord(f"expected a {what}, one of {sorted(kinds)}, found {shorten(kind or value)}")
     return cls.from_wire(value)

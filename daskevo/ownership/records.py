@@ -197,6 +197,6 @@ _KINDS = wire_kinds(
 
 
 def record_from_json(value: object) -> Record:
-    """Read any record; raises CorruptRecord on anything else."""
-    record: Record = decode_kind(value, _KINDS, "journal record")
+    """Read any record; raises CorruptRecord on anything else, LaterVersion on one of an unknown kind."""
+    record: Record = decode_kind(value, _KINDS, "journal record", kept=True)
     return record

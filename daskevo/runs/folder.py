@@ -82,6 +82,12 @@ def read_info(folder: Path) -> RunInfo | None:
     path = folder / "run.json"
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
+        if value["format"] == FORMAT and type(value["version"]) is int and value["version"] > VERSION:
+            raise RunFolderUnusable(
+                f"{path} was written by a later version of daskevo: it has version {value['version']}, this one reads "
+                f"{VERSION}. Use a daskevo that reads it, or another folder",
+                path=str(path),
+            )
         if value["format"] != FORMAT or value["version"] != VERSION:
             raise RunFolderUnusable(
                 f"{path} is of format {value['format']!r:.60}, version {value['version']!r:.60}; this daskevo reads "
@@ -99,7 +105,7 @@ def read_info(folder: Path) -> RunInfo | None:
         return None
     except OSError as error:
         raise RunFolderUnusable(f"{path} can't be read: {error.strerror}", path=str(path)) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RunFolderUnusable(
             f"{path} is not what daskevo wrote ({type(error).__name__}: {error}); restore it, or use another folder",
             path=str(path),

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from daskevo.errors import CorruptRecord, RunFolderUnusable
+from daskevo.errors import CorruptRecord, InvalidInput, RunFolderUnusable
 from daskevo.runs.book import LabelChange
 from daskevo.runs.folder import RunInfo, read_info
 from daskevo.runs.schema import FILE
 from daskevo.search import Report, Request
-from daskevo.types import JSON, ModelId
+from daskevo.types import JSON, ModelId, check_name
 
 
 class Event(NamedTuple):
@@ -144,7 +144,7 @@ class RunView:
         """Return all units of work, in the order in which they were submitted."""
         columns = "key, kind, numbers, worker, state, estimated_s, submitted, started, ended"
         return [
-            UnitRow(row[0], row[1], tuple(_parse(row[2])), *row[3:])
+            UnitRow(row[0], row[1], _numbers(row[2]), *row[3:])
             for row in self._rows(f"SELECT {columns} FROM units ORDER BY rowid")
         ]
 
@@ -170,7 +170,7 @@ class RunView:
     def label_changes(self) -> list[tuple[int, LabelChange]]:
         """Return the label changes still to be carried out in the repository, in order, with their numbers."""
         return [
-            (number, LabelChange(action, label, ModelId(name)))
+            (number, LabelChange(action, label, _model(name)))
             for number, action, label, name in self._rows("SELECT id, action, label, model_id FROM labels ORDER BY id")
         ]
 
@@ -181,8 +181,22 @@ class RunView:
         return None
 
 
+def _model(name: object) -> ModelId:
+    try:
+        return ModelId(check_name(name))  # type: ignore[arg-type]
+    except InvalidInput as error:
+        raise CorruptRecord(f"the run's record changes a label of no model: {error.message}") from error
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    value = _parse(text)
+    if isinstance(value, list) and all(type(number) is int for number in value):
+        return tuple(value)
+    raise CorruptRecord(f"a unit of the run's record has no list of numbers: {text!r:.120}")
+
+
 def _parse(text: str) -> JSON:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise CorruptRecord(f"a row of the run's record is not JSON: {text!r:.120}") from error

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from daskevo.errors import CorruptRecord, InvalidInput, RootUnusable
+from daskevo.errors import CorruptRecord, InvalidInput, LaterVersion, RootUnusable
 from daskevo.types import JSON
 
 Durability = Literal["volatile", "written", "synced"]
@@ -130,10 +130,29 @@ def corrupt(path: str | os.PathLike[str], found: str, offset: int, remedy: str =
     )
 
 
+def later_version(path: str | os.PathLike[str], version: int, known: int) -> LaterVersion:
+    """Return the error for a file of a version that this daskevo doesn't know yet."""
+    return LaterVersion(
+        f"{os.fspath(path)} was written by a later version of daskevo: it has format version {version}, this one reads "
+        f"{known}. Use a daskevo that reads it; nothing of it was used or changed",
+        path=os.fspath(path),
+        version=version,
+        known=known,
+    )
+
+
+def refuse_later(value: JSON, path: str | os.PathLike[str], known: int) -> None:
+    """Raise LaterVersion if a small file's JSON says a format version above `known`."""
+    version = value.get("format") if isinstance(value, dict) else None
+    if type(version) is int and version > known:
+        raise later_version(path, version, known)
+
+
 def read_small(path: Path, limit_bytes: int = 1 << 20) -> bytes:
     """Read a whole small file; raises CorruptRecord if it is larger than anything daskevo writes there."""
     with open(path, "rb") as file:
-        data = file.read(limit_bytes + 1)
+        # Not the limit: so much memory would be taken, however short the file is.
+        data = file.read(min(limit_bytes, os.fstat(file.fileno()).st_size) + 1)
     if len(data) > limit_bytes:
         raise corrupt(path, f"more than {limit_bytes} bytes where a small record was expected", limit_bytes)
     return data

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from daskevo.store.files import corrupt, parse_json
+from daskevo.store.files import corrupt, later_version, parse_json
 from daskevo.store.journal import (
     EVENT,
     FILE_HEADER,
@@ -73,6 +73,8 @@ def read_journal(folder: Path, shard: int, number: int) -> JournalContent:
         magic, version, its_shard, its_number, generation, base, crc = FILE_HEADER.unpack(front)
         if magic != MAGIC:
             raise corrupt(path, f"no journal starts with {magic!r}", 0)
+        if version > VERSION:
+            raise later_version(path, version, VERSION)
         if version != VERSION:
             raise corrupt(path, f"format version {version}; this daskevo reads {VERSION}", 8, "Use one that reads it")
         if zlib.crc32(front[:-4]) != crc:

@@ -17,7 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from daskevo.errors import CorruptRecord, RepositoryTaken, SchedulerUnaskable
-from daskevo.store.files import corrupt, create_file, dump_json, parse_json, read_small, remove, replace_file, usable
+from daskevo.store.files import (
+    corrupt,
+    create_file,
+    dump_json,
+    parse_json,
+    read_small,
+    refuse_later,
+    remove,
+    replace_file,
+    usable,
+)
 from daskevo.store.root import Root
 
 FORMAT = 1
@@ -231,6 +241,7 @@ def _read_generation(root: Root, generation: int) -> Holder | None:
         value = parse_json(read_small(path), path, "the lease", remedy=_REMEDY)
     except FileNotFoundError:
         return None
+    refuse_later(value, path, FORMAT)
     match value:
         case {"format": 1, "generation": found, "holder": dict(holder)} if found == generation:
             return _holder(holder, path)

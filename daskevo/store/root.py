@@ -19,6 +19,7 @@ from daskevo.store.files import (
     make_folder,
     parse_json,
     read_small,
+    refuse_later,
     replace_file,
     sync_folder,
     usable,
@@ -72,11 +73,8 @@ class Root:
         with usable(path, "open a repository"):
             data = read_small(file)
         value = parse_json(data, file, "the repository's description")
+        refuse_later(value, file, FORMAT)
         match value:
-            case {"format": int(version)} if version > FORMAT:
-                raise corrupt(
-                    file, f"format version {version}; this daskevo reads {FORMAT}", 0, "Use a daskevo that reads it"
-                )
             case {"format": 1, "repository_id": str(name), "shards": int(shards), "created": str(created)} if (
                 0 < shards <= MAX_SHARDS and type(shards) is int
             ):
@@ -160,6 +158,7 @@ class Root:
             except FileNotFoundError:
                 found = self._least_count()
             else:
+                refuse_later(value, self.path / SERVED, FORMAT)
                 if not isinstance(value, dict) or value.get("format") != FORMAT or type(value.get("shards")) is not int:
                     raise corrupt(
                         self.path / SERVED,
@@ -227,6 +226,7 @@ class Root:
                 value = parse_json(read_small(file, 16 << 20), file, "the scopes")
             except FileNotFoundError:
                 return {}
+        refuse_later(value, file, FORMAT)
         match value:
             case {"format": 1, "scopes": dict(scopes)} if all(
                 objective is None or isinstance(objective, str) for objective in scopes.values()

@@ -21,7 +21,7 @@ import xxhash
 
 from daskevo.errors import CorruptRecord
 from daskevo.store.digests import FEW_BYTES, groups, threads
-from daskevo.store.files import corrupt, parse_json, usable
+from daskevo.store.files import corrupt, later_version, parse_json, usable
 from daskevo.store.pack import Array, Entry, aligned_empty, parse_header, round_up, view
 from daskevo.types import JSON, Attempt, ModelId
 
@@ -254,6 +254,8 @@ def _read_header(path: Path, handle: int) -> Segment:
     magic, version, reserved, length = PREAMBLE.unpack(preamble)
     if magic != MAGIC:
         raise corrupt(path, f"no segment file starts with {magic!r}", 0)
+    if version > VERSION:
+        raise later_version(path, version, VERSION)
     if version != VERSION:
         raise corrupt(path, f"format version {version}; this daskevo reads {VERSION}", 8, "Use a daskevo that reads it")
     if length > min(MAX_HEADER_BYTES, size - PREAMBLE.size - TRAILER.size):

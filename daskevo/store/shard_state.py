@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from daskevo.errors import CorruptRecord, ShardDamaged
-from daskevo.store.files import corrupt, dump_json, parse_json, read_small, replace_file
+from daskevo.errors import CorruptRecord, LaterVersion, ShardDamaged
+from daskevo.store.files import corrupt, dump_json, parse_json, read_small, refuse_later, replace_file
 from daskevo.store.journal_reader import JournalContent, read_journal
 
 FORMAT = 1
@@ -46,6 +46,13 @@ def damaged(folder: Path, error: CorruptRecord) -> ShardDamaged:
     if isinstance(error, ShardDamaged):
         return error
     facts = error.facts
+    if isinstance(error, LaterVersion):
+        return ShardDamaged(
+            f"{error.message}. Meanwhile the other shards can be used",
+            shard=int(folder.name),
+            folder=os.fspath(folder),
+            path=facts.get("path"),
+        )
     what = error.message.rstrip(".")
     if {"path", "offset", "found"} <= facts.keys():
         what = f"{facts['path']} is damaged at byte {facts['offset']}: {facts['found']}"
@@ -65,6 +72,7 @@ def read_epoch(folder: Path) -> Epoch:
     """Read a shard's epoch file anew; raises CorruptRecord if it is damaged, OSError if it can't be read."""
     path = folder / "epoch"
     value = parse_json(read_small(path, 4096), path, "the epoch")
+    refuse_later(value, path, FORMAT)
     match value:
         case {"format": 1, "epoch": int(epoch), "generation": int(generation)}:
             return Epoch(epoch, generation)
