@@ -183,7 +183,7 @@ class RunView:
 
 def _model(name: object) -> ModelId:
     try:
-        return ModelId(check_name(name))  # type: ignore[arg-type]
+        return ModelId(check_name(name))
     except InvalidInput as error:
         raise CorruptRecord(f"the run's record changes a label of no model: {error.message}") from error
 

@@ -130,12 +130,13 @@ def corrupt(path: str | os.PathLike[str], found: str, offset: int, remedy: str =
     )
 
 
-def later_version(path: str | os.PathLike[str], version: int, known: int) -> LaterVersion:
+def later_version(path: str | os.PathLike[str], version: int, known: int, offset: int = 0) -> LaterVersion:
     """Return the error for a file of a version that this daskevo doesn't know yet."""
     return LaterVersion(
         f"{os.fspath(path)} was written by a later version of daskevo: it has format version {version}, this one reads "
         f"{known}. Use a daskevo that reads it; nothing of it was used or changed",
         path=os.fspath(path),
+        offset=offset,
         version=version,
         known=known,
     )

@@ -74,7 +74,7 @@ def read_journal(folder: Path, shard: int, number: int) -> JournalContent:
         if magic != MAGIC:
             raise corrupt(path, f"no journal starts with {magic!r}", 0)
         if version > VERSION:
-            raise later_version(path, version, VERSION)
+            raise later_version(path, version, VERSION, 8)
         if version != VERSION:
             raise corrupt(path, f"format version {version}; this daskevo reads {VERSION}", 8, "Use one that reads it")
         if zlib.crc32(front[:-4]) != crc:

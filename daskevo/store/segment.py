@@ -255,7 +255,7 @@ def _read_header(path: Path, handle: int) -> Segment:
     if magic != MAGIC:
         raise corrupt(path, f"no segment file starts with {magic!r}", 0)
     if version > VERSION:
-        raise later_version(path, version, VERSION)
+        raise later_version(path, version, VERSION, 8)
     if version != VERSION:
         raise corrupt(path, f"format version {version}; this daskevo reads {VERSION}", 8, "Use a daskevo that reads it")
     if length > min(MAX_HEADER_BYTES, size - PREAMBLE.size - TRAILER.size):

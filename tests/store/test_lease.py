@@ -207,7 +207,7 @@ def test_a_damaged_cluster_file_is_replaced(root: Root, content: bytes) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b'{"format":2}', b'{"format":1,"generation":1,"holder":{}}', b'{"format":1,"generation":2}'],
+    [b"", b"{", b"[]", b'{"format":1,"generation":1,"holder":{}}', b'{"format":1,"generation":2}'],
 )
 def test_a_damaged_generation_file_is_named(root: Root, content: bytes) -> None:
     take_lease(root, _holder("1"), _living())
