@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from daskevo.cluster.neighbours import Neighbour, Neighbours
 from daskevo.cluster.silence import Silence
 from daskevo.cluster.transport import NoAnswer, Transport, typed_error, value_of
-from daskevo.errors import DaskevoError, ShardDamaged, ShardFenced, ShardUnavailable
+from daskevo.errors import ClusterError, DaskevoError, ShardDamaged, ShardFenced, ShardUnavailable
 from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.messages import Message
 from daskevo.ownership.replies import Reply, reply_from_wire
@@ -25,6 +25,10 @@ CALL_TIMEOUT_S = 10.0
 """Longest wait for one answer about metadata, before the table is looked at again."""
 SIGHT_TIMEOUT_S = 2.0
 """Longest wait to learn whether a provider is a neighbour: without it, messages do."""
+_LOOK_AGAIN_S = 3.0
+"""How often a caller that waits for an answer looks whether the shard is still there."""
+_MOVING_S = 10.0
+"""Longest that who needs all shards waits for some that nobody serves, as they move."""
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
 
@@ -168,8 +172,8 @@ class Directory:
                         began = loop.time()
                         arguments.update(await bring(address))
                         deadline += loop.time() - began
-                    value = await self._call(
-                        address, method, timeout_s=min(left, call_timeout_s or left), shard=shard, **arguments
+                    value = await self._call_while_there(
+                        shard, address, method, timeout_s=min(left, call_timeout_s or left), **arguments
                     )
                 except (NoAnswer, ShardFenced) as error:
                     found, sent = str(error), True
@@ -183,6 +187,29 @@ class Directory:
         if place is None and trouble is not None:
             raise _typed(shard, trouble, sent=sent)
         raise _unavailable(shard, method, timeout_s, found, worker)
+
+    async def _call_while_there(
+        self, shard: int, address: str, method: str, *, timeout_s: float, **arguments: Any
+    ) -> Any:
+        """Call a provider, and wait no longer once its shard is somebody else's: it may never answer.
+
+        Raises
+        ------
+        NoAnswer
+            Then, too: the message is sent again to whom the table says.
+        """
+        call = asyncio.ensure_future(self._call(address, method, timeout_s=timeout_s, shard=shard, **arguments))
+        try:
+            while not (await asyncio.wait([call], timeout=_LOOK_AGAIN_S))[0]:
+                try:
+                    place = (await self.refresh()).places[shard]
+                except ClusterError:
+                    continue  # the time limit of the call counts
+                if place is not None and place.address != address:
+                    raise NoAnswer(address, method, f"shard {shard} is served by {place.name} by now")
+            return call.result()
+        finally:
+            call.cancel()
 
     async def _call(self, address: str, method: str, *, timeout_s: float, **arguments: Any) -> Any:
         """Call a provider, and note whether it is silent."""
@@ -310,23 +337,39 @@ class Directory:
     async def all(self, method: str, *, timeout_s: float, **arguments: Any) -> list[Any]:
         """Call every provider; all shards but damaged ones must be served, and all must answer.
 
+        Shards that move meanwhile would be counted twice or not at all: all are asked again then.
+
         Raises
         ------
         ShardUnavailable
             Otherwise.
         """
+        loop = asyncio.get_running_loop()
+        deadline, pause_s = loop.time() + timeout_s, _FIRST_PAUSE_S
+        warned = False
         table = await self.refresh()
-        damaged = damaged_shards(table)
-        if damaged:
-            logger.warning("daskevo: %s leaves out damaged shards: %s", method, "; ".join(damaged.values()))
-        missing = [shard for shard, place in table.places.items() if place is None and shard not in damaged]
-        answers, silent = await self.everywhere(method, timeout_s=timeout_s, **arguments)
-        if missing or silent:
-            raise ShardUnavailable(
-                f"{method!r} needs all shards, but nobody serves {missing[:5]} and there is no answer from {silent}: "
-                "try again when the providers are back",
-                shard=missing[0] if missing else None,
-                worker=next(iter(silent), None),
-                method=method,
-            )
-        return list(answers.values())
+        gathering = loop.time() + min(timeout_s, _MOVING_S)
+        while True:
+            damaged = damaged_shards(table)
+            if damaged and not warned:
+                logger.warning("daskevo: %s leaves out damaged shards: %s", method, "; ".join(damaged.values()))
+                warned = True
+            missing = [shard for shard, place in table.places.items() if place is None and shard not in damaged]
+            if missing and len(missing) < len(table.places) and loop.time() < gathering:
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+                table = await self.refresh()
+                continue
+            answers, silent = await self.everywhere(method, timeout_s=timeout_s, **arguments)
+            asked, table = table, await self.refresh()
+            if missing or (silent and table.places == asked.places) or loop.time() > deadline:
+                break
+            if table.places == asked.places:
+                return list(answers.values())
+        raise ShardUnavailable(
+            f"{method!r} needs all shards at one moment, but nobody serves {missing[:5]} and there is no answer from "
+            f"{silent}: try again when the providers are back",
+            shard=missing[0] if missing else None,
+            worker=next(iter(silent), None),
+            method=method,
+        )

@@ -36,6 +36,8 @@ async def check_segments(host: ShardHost) -> list[list[Any]]:
                 gone = (
                     await _gone(served, model_id, attempt, numbers) if isinstance(error, CorruptRecord) else frozenset()
                 )
+                if host.shards.get(served.number) is not served:
+                    break  # it went elsewhere, and is asked for there
                 # What was freed while it was read is no damage, and what is there at a second look neither.
                 alive = served.shard.state.references.alive
                 gone &= numbers_in(alive.get((model_id, attempt), 0))

@@ -32,6 +32,8 @@ HANDED_OVER_AT_ONCE = 4
 _GRACE_S = 0.05
 """All workers of a cluster that closes say so within this: nothing is handed over among them."""
 _LOOK_EVERY_S = 0.5
+_BREATH_S = 0.2
+"""Between moves that have time: who needs all shards at one moment finds one."""
 
 
 class Mover:
@@ -108,6 +110,8 @@ class Mover:
                 self._assigner.changed()
                 await asyncio.gather(*map(self._carry_out, moves))
                 self._say_moved()
+                if len(moves) == 1 and not self._leaving():
+                    await asyncio.sleep(_BREATH_S)
             self._say_moved()
 
     def _say_moved(self) -> None:

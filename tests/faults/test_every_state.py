@@ -19,6 +19,10 @@ SMALL = [
     ("ended_goes_on", {"crash": 1}),
     ("restarted", {"cut": 1}),
     ("moved", {"late": 1}),
+    ("next_best", {"move": 1}),
+    ("ended_goes_on", {"move": 1}),
+    ("audited_in_training", {"move": 1}),
+    ("moved", {"move": 1, "late": 1}),
     ("released_after_put", {"late": 1, "double": 1, "crash": 1}),
     ("label_ends", {}),
     ("audited_in_training", {}),
@@ -30,7 +34,7 @@ def _explore(system: System, scene: str, budget: dict[str, int]) -> Exploration:
     return explore(system, SCENARIOS[scene], budget)
 
 
-@pytest.mark.parametrize(("scene", "budget"), SMALL, ids=[scene for scene, _ in SMALL])
+@pytest.mark.parametrize(("scene", "budget"), SMALL, ids=[f"{scene}-{'-'.join(faults)}" for scene, faults in SMALL])
 def test_no_state_breaks_a_promise(scene: str, budget: dict[str, int]) -> None:
     found = _explore(System(behaviour=Behaviour(retries=1, separate_publish=False)), scene, budget)
     assert found.violation is None, str(found.violation)

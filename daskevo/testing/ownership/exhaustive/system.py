@@ -43,9 +43,10 @@ from daskevo.types import ModelId
 Choice = tuple[Any, ...]
 """What happens: its kind, and which."""
 
-FAULTS = ("late", "double", "crash", "kill", "end", "cut", "restart")
+FAULTS = ("late", "double", "crash", "kill", "end", "cut", "restart", "move")
 """A message is late; is delivered twice, once late; a shard's server dies; a holder is killed with its thread; a holder
-ends, and its thread goes on; a shard gets another owner, and the old one goes on; the coordinator restarts."""
+ends, and its thread goes on; a shard gets another owner, and the old one goes on; the coordinator restarts; a shard is
+handed over in order, which is no cause to fail."""
 
 
 class Draft:
@@ -160,6 +161,8 @@ class System:
                 continue
             if left["crash"]:
                 yield from (("crash", shard, kept) for kept in range(len(place.current.tail) + 1))
+            if left["move"]:
+                yield "move", shard
             if left["cut"]:
                 yield "cut", shard, -1
                 yield from (("cut", shard, index) for index, actor in enumerate(state.actors) if actor.site == NOWHERE)
@@ -188,8 +191,8 @@ class System:
             case kind, *which:
                 draft.budget[FAULTS.index("crash" if kind == "die" else kind)] -= 1
                 draft.budget[-1] -= 1
-                # To get a message twice is no cause to fail.
-                draft.disturbed |= kind != "double"
+                # To get a message twice is no cause to fail, nor that its shard is elsewhere.
+                draft.disturbed |= kind not in ("double", "move")
                 self._fail(draft, kind, which)
         return draft.state()
 
@@ -221,6 +224,8 @@ class System:
             case "cut", shard, index:
                 stays = f", {state.actors[index].name} stays with the old" if index >= 0 else ""
                 return f"shard {shard} gets another owner{stays}"
+            case "move", shard:
+                return f"shard {shard} is handed over"
             case "crash", shard, kept:
                 return f"crash shard {shard}, {kept} unflushed records kept"
         return " ".join(map(str, choice))
@@ -278,6 +283,13 @@ class System:
                 self._deliver(draft, index, slot)
             case "crash", (shard, kept):
                 self._crashed(draft, shard, self.places.crash(draft.places[shard], kept))
+            case "move", (shard,):
+                current = self.places.get(draft.places[shard]).current
+                assert current is not None
+                written = len(current.tail)
+                self._crashed(draft, shard, self.places.crash(draft.places[shard], written))
+                # At once: whoever meets nobody in between sends again.
+                self._open(draft, shard)
             case "die", (index, slot, records):
                 actor = draft.actors[index]
                 call = self._call(actor, slot)
