@@ -18,14 +18,16 @@ def make_cluster(kind: str, folder: Path):
         sys.exit(f"this example needs dask-jobqueue: {sys.executable} -m pip install dask-jobqueue")
     folder.mkdir(parents=True, exist_ok=True)
     scheduler_file = folder / "scheduler.json"
+    # Workers end, one after the other, before the batch system would kill them: a provider hands its shards over then.
+    lifetime = ["--lifetime", "110m", "--lifetime-stagger", "4m"]
     provider = f"dask worker --scheduler-file {scheduler_file} --nthreads 4 --memory-limit 32GiB --resources provider=1"
+    provider = " ".join([provider, *lifetime])
     return {"slurm": SLURMCluster, "pbs": PBSCluster}[kind](
-        cores=4,  # four trainers, each a process with one thread ...
+        cores=4,  # four trainers, each a process with one thread
         processes=4,
         memory="128GiB",
         walltime="02:00:00",
-        # ... that end, one after the other, before the batch system would kill them
-        worker_extra_args=["--resources", "evaluation=1", "--lifetime", "110m", "--lifetime-stagger", "4m"],
+        worker_extra_args=["--resources", "evaluation=1", *lifetime],
         job_script_prologue=[f"{provider} --name provider-${{SLURM_JOB_ID:-$PBS_JOBID}} &"],
         scheduler_options={"scheduler_file": str(scheduler_file)},
     )

@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import dask
 import pytest
 from distributed import Client
 
@@ -184,7 +185,12 @@ async def test_a_match_whose_home_is_silent_gives_way(c: Any, s: Any, a: Any, b:
 @pytest.mark.processes
 def test_a_frozen_provider(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("daskevo.cluster.silence.SILENCE_S", 1000.0)
-    with local_cluster(trainers=1, providers=2, dashboard_address=None) as cluster, Client(cluster) as client:
+    with (
+        # Its shards stay with it, however long this takes.
+        dask.config.set({"daskevo.silent-after": "600s"}),
+        local_cluster(trainers=1, providers=2, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
         repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=8)
         connection = repository.connection
         table = connection.run(connection.session.directory.table)

@@ -48,7 +48,8 @@ def test_batch_script(kind: str, variable: str, tmp_path: Path) -> None:
     (trainers,) = (number for number, line in enumerate(script) if "--resources evaluation=1" in line)
     assert provider < trainers
     assert script[provider].endswith("&")
-    assert "--lifetime 110m --lifetime-stagger 4m" in script[trainers]
+    for line in (provider, trainers):
+        assert "--lifetime 110m --lifetime-stagger 4m" in script[line]
 
 
 def test_batch_script_without_dask_jobqueue_says_what_to_install(tmp_path: Path) -> None:
