@@ -123,9 +123,11 @@ async def test_a_neighbour_that_sees_another_file_gets_messages(c: Any, s: Any, 
     assert neighbour is not None
     # The writer's folder is another one: what it writes there, the provider doesn't see.
     elsewhere = asyncio.get_running_loop().create_future()
-    elsewhere.set_result(Root.create(tmp_path / "elsewhere", shards=8))
-    session.directory.neighbours._roots[neighbour.address] = elsewhere
+    elsewhere.set_result(neighbour._replace(root=Root.create(tmp_path / "elsewhere", shards=8)))
+    session.directory.neighbours._found[neighbour.address] = elsewhere
     await put_reserved(repository, graph, reservation, seed=1)
+    (written,) = (tmp_path / "elsewhere").rglob("*.seg")
+    written.unlink()
     found = await repository.read("first")
     np.testing.assert_array_equal(found[1, 0], values(graph, 1)[0])
     assert (await session.directory.neighbour(shard)) is None

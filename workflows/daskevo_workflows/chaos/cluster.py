@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from daskevo.cluster.local import EVALUATION, PROVIDER, provider_environment, trainer_environment
+from daskevo.cluster.local import provider_environment, trainer_environment
+from daskevo.cluster.roles import EVALUATION, PROVIDER
 from daskevo_workflows.chaos import ledger, problem
 from daskevo_workflows.chaos.hosts import HUB, Hosts
 from daskevo_workflows.chaos.parts import Parts
