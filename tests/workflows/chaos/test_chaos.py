@@ -1,0 +1,41 @@
+"""One minute of chaos for real: nothing lost, nothing left over, the budget met. Clean, or a failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from daskevo_workflows.cli.lines import CHAOS_KEYS
+
+RUN = [sys.executable, "-c", "from daskevo_workflows.cli import main; main()", "chaos"]
+
+
+@pytest.mark.chaos
+@pytest.mark.processes
+@pytest.mark.timeout(900)
+def test_one_minute_of_chaos(tmp_path: Path) -> None:
+    folder = tmp_path / "trial"
+    done = subprocess.run(
+        [*RUN, "--minutes", "1", "--seed", "1", "--folder", str(folder), "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-8_000:]
+    outcome = json.loads(done.stdout.splitlines()[-1])
+    assert tuple(outcome)[: len(CHAOS_KEYS)] == CHAOS_KEYS
+    assert outcome["clean"] is True
+    assert outcome["evaluations"] == 20
+    assert outcome["published"] >= 20
+    assert outcome["kills"] >= 3
+    for name in ("lost", "dangling", "leaked_tensors", "leaked_bytes"):
+        assert outcome[name] == 0
+    if os.environ.get("DASKEVO_TESTS_ALL"):
+        assert outcome["partitions"] >= 1
+        assert "note" not in outcome
+    assert not (folder / "repository").exists() or "note" in outcome
