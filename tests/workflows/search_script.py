@@ -1,4 +1,4 @@
-"""A search in a process of its own, with its own cluster, to be killed: arguments problem, folder, evaluations."""
+"""A search in a process of its own, with its own cluster, to be killed: arguments problem, folder, evaluations, providers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from daskevo.search import AgedEvolution
 from daskevo_workflows import nas
 
 
-def main(problem: str, folder: str, evaluations: int) -> None:
+def main(problem: str, folder: str, evaluations: int, providers: int) -> None:
     with (
-        daskevo.local_cluster(trainers=1, dashboard_address=None) as cluster,
+        daskevo.local_cluster(trainers=1, providers=providers, dashboard_address=None) as cluster,
         cluster.get_client() as client,
     ):
         root = Path(folder) / "root"
@@ -37,4 +37,4 @@ def main(problem: str, folder: str, evaluations: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+import daskevo
 from daskevo.errors import RunFolderUnusable, RunMismatch
 from daskevo.runs import RunRecord, RunView
 from daskevo.search import AgedEvolution
 from daskevo_workflows import nas
+from daskevo_workflows.chaos.ledger import digests
 from daskevo_workflows.executor import Executor
 from daskevo_workflows.progress import Progress
 
@@ -26,11 +28,11 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 WIDE = {"FIRST": (4, 8, 12, 16, 20), "SECOND": (3, 6, 9, 12)}
 
 
-def start(problem: Path, folder: Path, evaluations: int, log: Path) -> subprocess.Popen[str]:
+def start(problem: Path, folder: Path, evaluations: int, log: Path, providers: int = 1) -> subprocess.Popen[str]:
     script = Path(__file__).parent / "search_script.py"
     with log.open("w") as errors:
         return subprocess.Popen(
-            [sys.executable, str(script), str(problem), str(folder), str(evaluations)],
+            [sys.executable, str(script), str(problem), str(folder), str(evaluations), str(providers)],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
@@ -65,14 +67,36 @@ def check_whole(folder: Path, found: dict[str, Any], evaluations: int) -> None:
     assert found["labels"] == expected
 
 
+def check_same(folder: Path, finished: dict[str, Any], kept: dict[str, list[str]]) -> None:
+    """What was there when this was called last is there now: reports, and all tensors of the models not retired since.
+
+    `finished` and `kept` take in what is there now.
+    """
+    with RunView(folder / "run") as view:
+        reports = {report.model_id: report for report in view.reports() if report.status == "finished"}
+    assert {name: reports.get(name) for name in finished} == finished
+    repository = daskevo.open(folder / "root", "tiny")
+    now = {model.model_id: digests(repository.read(model.model_id).values()) for model in repository.models()}
+    assert {name: now[name] for name in kept if name in now} == {name: kept[name] for name in kept if name in now}
+    assert {repository.status(name).state for name in {*finished, *kept} - set(now)} <= {"retiring", "retired"}
+    assert set(now) & {*finished, *reports}
+    finished |= reports
+    kept |= now
+
+
 @pytest.mark.parametrize("whole_job", [True, False], ids=["every process", "the controlling process"])
 def test_killed_and_started_again(tiny: Callable[..., Path], tmp_path: Path, whole_job: bool) -> None:
-    """SIGKILL in the middle, twice; the same command ends with exactly N evaluations, each trained once, all clean."""
+    """SIGKILL in the middle, twice; the same command ends with exactly N evaluations, each trained once, all clean.
+
+    What was finished before a kill is the same after it, bit by bit, whoever serves its shard then.
+    """
     marks = tmp_path / "marks"
     marks.mkdir()
     problem, log = tiny(**WIDE, MARKS=str(marks)), tmp_path / "log"
+    finished: dict[str, Any] = {}
+    kept: dict[str, list[str]] = {}
     for reports in (3, 6):
-        process = start(problem, tmp_path, 10, log)
+        process = start(problem, tmp_path, 10, log, providers=3)
         try:
             wait_for_reports(tmp_path, reports, process)
         finally:
@@ -81,13 +105,16 @@ def test_killed_and_started_again(tiny: Callable[..., Path], tmp_path: Path, who
             else:
                 process.kill()
             process.communicate()
+        check_same(tmp_path, finished, kept)
     if not whole_job:
         # The workers of the dead process notice and end themselves; until then they have the repository's shards.
         time.sleep(1)
-    process = start(problem, tmp_path, 10, log)
+    process = start(problem, tmp_path, 10, log, providers=3)
     out, _ = process.communicate(timeout=200)
     assert process.returncode == 0, log.read_text()[-3000:]
     check_whole(tmp_path, json.loads(out.splitlines()[-1]), 10)
+    check_same(tmp_path, finished, kept)
+    assert len(finished) == 10
     with RunView(tmp_path / "run") as view:
         assert [session.ended for session in view.sessions()] == [None, None, "finished"]
     # What had been finished was not trained again: at most what was under way at each kill.
@@ -224,8 +251,6 @@ def test_label_changes_that_were_decided_are_carried_out_on_resume(
 def test_another_repository_is_refused_and_no_label_change_is_ticked_off(
     client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:
-    import daskevo
-
     problem = tiny()
     result = nas.search(problem, "random", repository=repository, evaluations=2, run=tmp_path / "run")
     best = result.best(1)[0].model_id

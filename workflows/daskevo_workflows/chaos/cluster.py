@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ SEARCH, SCHEDULER = "search", "scheduler"
 POPULATION, SAMPLE = 8, 3
 PATIENCE_S = 60
 """Seconds that a worker waits for a scheduler."""
+NOTHING: Mapping[str, str] = {}
 OVER = frozenset({0, 1})
 """Exit codes of a search that has ended for good: finished, or too many failures."""
 
@@ -50,30 +52,52 @@ def workers(providers: int, trainers: int) -> list[str]:
     return [f"provider-{number}" for number in range(providers)] + [f"trainer-{number}" for number in range(trainers)]
 
 
-def start_cluster(parts: Parts, places: Places, names: list[str], hosts: Hosts | None) -> str:
+def start_cluster(parts: Parts, places: Places, names: Sequence[str], hosts: Hosts | None) -> str:
     """Start scheduler and workers; return the scheduler's address."""
     host = HUB if hosts is not None else "127.0.0.1"
-    port = 8786 if hosts is not None else _free_port(host)
-    address = f"tcp://{host}:{port}"
-    scheduler = ["--host", host, "--port", str(port), "--no-dashboard"]
-    parts.start(SCHEDULER, _python("from distributed.cli.dask_scheduler import main", *scheduler), {})
+    address = start_scheduler(parts, SCHEDULER, host, 8786 if hosts is not None else _free_port(host))
     trainers = sum(name.startswith("trainer") for name in names)
-    threads = max(1, (os.cpu_count() or 1) // max(1, trainers))
+    environment = {ledger.LEDGER: str(places.ledger), problem.PACE: str(places.pace)}
     for name in names:
-        trains = name.startswith("trainer")
-        words = _python(
-            "from distributed.cli.dask_worker import main",
-            *(address, "--name", name, "--no-dashboard", "--death-timeout", str(PATIENCE_S)),
-            *("--host", host if hosts is None else hosts.addresses[name]),
-            *("--nthreads", "1" if trains else "4"),
-            *("--resources", f"{EVALUATION if trains else PROVIDER}=1"),
-            *("--local-directory", str(places.folder / "scratch" / name)),
-            *(("--preload", ledger.__name__) if trains else ()),
-        )
-        environment = trainer_environment(threads, None) if trains else provider_environment()
-        environment |= {ledger.LEDGER: str(places.ledger), problem.PACE: str(places.pace)}
-        parts.start(name, words if hosts is None else hosts.command(name, words), environment)
+        start_worker(parts, address, name, places.folder / "scratch", hosts, environment, trainers=trainers)
     return address
+
+
+def start_scheduler(
+    parts: Parts, name: str, host: str, port: int, hosts: Hosts | None = None, environment: Mapping[str, str] = NOTHING
+) -> str:
+    """Start a scheduler (with `hosts`, on the host of its name); return its address."""
+    words = _python(
+        "from distributed.cli.dask_scheduler import main", "--host", host, "--port", str(port), "--no-dashboard"
+    )
+    parts.start(name, words if hosts is None else hosts.command(name, words), environment)
+    return f"tcp://{host}:{port}"
+
+
+def start_worker(
+    parts: Parts,
+    address: str,
+    name: str,
+    scratch: Path,
+    hosts: Hosts | None,
+    environment: Mapping[str, str],
+    *,
+    trainers: int = 1,
+) -> None:
+    """Start a provider or a trainer, by its name, on the host of that name where there are hosts."""
+    trains = name.startswith("trainer")
+    words = _python(
+        "from distributed.cli.dask_worker import main",
+        *(address, "--name", name, "--no-dashboard", "--death-timeout", str(PATIENCE_S)),
+        *("--host", "127.0.0.1" if hosts is None else hosts.addresses[name]),
+        *("--nthreads", "1" if trains else "4"),
+        *("--resources", f"{EVALUATION if trains else PROVIDER}=1"),
+        *("--local-directory", str(scratch / name)),
+        *(("--preload", ledger.__name__) if ledger.LEDGER in environment and trains else ()),
+    )
+    threads = max(1, (os.cpu_count() or 1) // max(1, trainers))
+    role = trainer_environment(threads, None) if trains else provider_environment()
+    parts.start(name, words if hosts is None else hosts.command(name, words), {**role, **environment})
 
 
 def start_search(parts: Parts, places: Places, address: str, evaluations: int, seed: int) -> None:

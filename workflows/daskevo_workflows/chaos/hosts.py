@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from types import TracebackType
 
 from daskevo_workflows.chaos.schedule import Way
@@ -14,6 +15,11 @@ HUB = "10.77.0.1"
 BRIDGE = "evo"
 NOBODY = "02:00:00:00:00:fe"
 """A hardware address that nobody has: what is sent there is lost without a word, as on a broken line."""
+
+Place = str | None
+"""A host's name; None: where this process is."""
+Line = tuple[Place, Place]
+"""From where to where."""
 
 
 class Hosts:
@@ -34,7 +40,8 @@ class Hosts:
         self.addresses = {name: f"10.77.0.{number}" for number, name in enumerate(names, start=2)}
         self._places = {name: number for number, name in enumerate(names)}
         self._holders: dict[str, subprocess.Popen[str]] = {}
-        self._cut: dict[str, Way] = {}
+        self._lost: dict[tuple[str, ...], list[Line]] = {}
+        self._times: Counter[Line] = Counter()
         _run("ip", "link", "set", "lo", "up")
         _run("ip", "link", "add", BRIDGE, "type", "bridge")
         _run("ip", "address", "add", f"{HUB}/24", "dev", BRIDGE)
@@ -77,31 +84,38 @@ class Hosts:
 
     def cut(self, name: str, way: Way = "both ways") -> None:
         """Cut a host off: what is sent is lost without a word, until `heal`."""
-        self.heal(name)
-        self._cut[name] = way
-        if way == "both ways":
-            _run("ip", "link", "set", self._cable(name), "down")
-        for place, address in self._lost(name, way):
-            device = BRIDGE if place is None else "eth0"
-            words = ["ip", "neighbour", "replace", address, "lladdr", NOBODY, "dev", device, "nud", "permanent"]
-            _run(*(words if place is None else self.command(place, words)))
+        others: list[Place] = [None, *(other for other in self.addresses if other != name)]
+        hears: list[Line] = [(other, name) for other in others]
+        is_heard: list[Line] = [(name, other) for other in others]
+        self._lose((name,), {"both ways": hears + is_heard, "hears nothing": hears, "is not heard": is_heard}[way])
 
-    def heal(self, name: str) -> None:
-        """Let a host hear and be heard again."""
-        way = self._cut.pop(name, None)
-        if way == "both ways":
-            _run("ip", "link", "set", self._cable(name), "up")
-        for place, address in self._lost(name, way):
-            words = ["ip", "neighbour", "del", address, "dev", BRIDGE if place is None else "eth0"]
-            _run(*(words if place is None else self.command(place, words)))
+    def split(self, *names: str) -> None:
+        """Cut hosts off from all others, not from each other, until they are healed together."""
+        others: list[Place] = [None, *(other for other in self.addresses if other not in names)]
+        lines: list[Line] = list(itertools.product(names, others))
+        self._lose(names, lines + [(other, name) for name, other in lines])
 
-    def _lost(self, name: str, way: Way | None) -> Iterator[tuple[str | None, str]]:
-        """Yield where (None: here) which address is taken for nobody's."""
-        others = [other for other in self.addresses if other != name]
-        if way == "hears nothing":
-            yield from zip((None, *others), itertools.repeat(self.addresses[name]))
-        elif way == "is not heard":
-            yield from zip(itertools.repeat(name), (HUB, *(self.addresses[other] for other in others)))
+    def _lose(self, names: tuple[str, ...], lines: list[Line]) -> None:
+        self.heal(*names)
+        self._lost[names] = lines
+        for line in lines:
+            self._times[line] += 1
+            if self._times[line] == 1:
+                self._neighbour(line, "replace", "lladdr", NOBODY, "nud", "permanent")
+
+    def heal(self, *names: str) -> None:
+        """Let hosts hear and be heard again."""
+        for line in self._lost.pop(names, ()):
+            self._times[line] -= 1
+            if not self._times[line]:
+                self._neighbour(line, "del")
+
+    def _neighbour(self, line: Line, verb: str, *words: str) -> None:
+        """Say where a place finds another."""
+        place, other = line
+        address, device = HUB if other is None else self.addresses[other], BRIDGE if place is None else "eth0"
+        command = ["ip", "neighbour", verb, address, "dev", device, *words]
+        _run(*(command if place is None else self.command(place, command)))
 
     def close(self) -> None:
         """Take hosts and bridge away; processes on the hosts must have ended."""
