@@ -1,4 +1,4 @@
-"""A search in a process of its own, with its own cluster, to be killed: arguments problem, folder, evaluations, providers."""
+"""A search in a process of its own, with its own cluster, to be killed: arguments are those of `main`."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from daskevo_workflows.chaos.ledger import digests
 from daskevo_workflows.executor import Executor
 from daskevo_workflows.progress import Progress
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 
 WIDE = {"FIRST": (4, 8, 12, 16, 20), "SECOND": (3, 6, 9, 12)}
 
@@ -41,7 +41,7 @@ def start(problem: Path, folder: Path, evaluations: int, log: Path, providers: i
 
 
 def wait_for_reports(folder: Path, count: int, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline and process.poll() is None:
         if (folder / "run" / "run.json").exists():
             with RunView(folder / "run") as view:
@@ -110,7 +110,7 @@ def test_killed_and_started_again(tiny: Callable[..., Path], tmp_path: Path, who
         # The workers of the dead process notice and end themselves; until then they have the repository's shards.
         time.sleep(1)
     process = start(problem, tmp_path, 10, log, providers=3)
-    out, _ = process.communicate(timeout=200)
+    out, _ = process.communicate(timeout=300)
     assert process.returncode == 0, log.read_text()[-3000:]
     check_whole(tmp_path, json.loads(out.splitlines()[-1]), 10)
     check_same(tmp_path, finished, kept)
