@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from daskevo_workflows.chaos import ledger
 from daskevo_workflows.cli.lines import CHAOS_KEYS
 
 RUN = [sys.executable, "-c", "from daskevo_workflows.cli import main; main()", "chaos"]
@@ -32,6 +33,9 @@ def test_one_minute_of_chaos(tmp_path: Path) -> None:
     assert outcome["clean"] is True
     assert outcome["evaluations"] == 20
     assert outcome["published"] >= 20
+    # Kills may come between an answer and the line that notes it, and no more than kills.
+    told = ledger.read(folder / "ledger.jsonl")
+    assert sum(bool(digests) for digests in told.stored.values()) >= 20 - outcome["kills"]
     assert outcome["kills"] >= 3
     for name in ("lost", "dangling", "leaked_tensors", "leaked_bytes"):
         assert outcome[name] == 0
