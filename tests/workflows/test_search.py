@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -417,6 +418,31 @@ def test_refining_trains_the_winners_in_full(repository: Any, tiny: Callable[...
     assert {one.model_id: one.quality for one in again} == {one.model_id: one.quality for one in refined}
     scratch = nas.refine(best, problem, epochs=2, from_scratch=True)
     assert all(one.report.ancestor is None and one.report.step == 8 for one in scratch)
+    assert repository.verify().clean
+
+
+def test_a_search_goes_on_after_a_provider_that_was_silent(
+    client: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    """A trainer dies meanwhile: whether it had put its model can't be asked."""
+    import daskevo
+
+    def pid(dask_worker: Any) -> tuple[str, int]:
+        return dask_worker.name, os.getpid()
+
+    def stop(progress: Progress) -> None:
+        if progress.finished == 3 and not woken:
+            pids = dict(client.run(pid).values())
+            os.kill(pids["provider-0"], signal.SIGSTOP)
+            os.kill(pids["trainer-0"], signal.SIGKILL)
+            woken.append(threading.Timer(8.0, os.kill, (pids["provider-0"], signal.SIGCONT)))
+            woken[0].start()
+
+    woken: list[threading.Timer] = []
+    repository = daskevo.open(tmp_path / "root", "tiny", client=client, shards=8, timeout_s=2)
+    result = search(tiny(**WIDE), repository, tmp_path, 10, on_progress=stop)
+    assert result.summary()["evaluations"] == 10
+    assert woken[0].finished.is_set()
     assert repository.verify().clean
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from daskevo.errors import InvalidProblem, RepositoryFull
+from daskevo.errors import InvalidProblem, RepositoryFull, ShardUnavailable
 from daskevo.runs import Book, RunRecord
 from daskevo.search import Report, Request, Strategy
 from daskevo_workflows.candidates import Candidates
@@ -156,10 +156,11 @@ class Executor:
                 self.candidates.add(request)
         best = [report.model_id for report in self.book.best(self.book.keep_best)]
         for name in sorted({*self.strategy.population(), *best}) if self.record.resumed else ():
-            state = self.repository.status(name).state
-            if state != "published":
-                logger.warning("model %s was reported, but the repository says it is %s", name, state)
-                note(self.record, "model missing", f"{name} was reported, but the repository says it is {state}")
+            standing = self._standing(name)
+            if standing is not None and standing.state != "published":
+                logger.warning("model %s was reported, but the repository says it is %s", name, standing.state)
+                words = f"{name} was reported, but the repository says it is {standing.state}"
+                note(self.record, "model missing", words)
 
     def _again(self, request: Request) -> None:
         """Have a request whose evaluation has no report submitted again, before all others."""
@@ -168,8 +169,8 @@ class Executor:
 
     def _found(self, request: Request) -> bool:
         """Take in the model of a request that has no report, if it was put all the same."""
-        standing = self.repository.status(request.model_id)
-        if standing.record is None or standing.state not in ("published", "retiring", "retired"):
+        standing = self._standing(request.model_id)
+        if standing is None or standing.record is None or standing.state not in ("published", "retiring", "retired"):
             return False
         if (other := other_candidate(standing.record, request)) is not None:
             note(self.record, "another model", other, request.number)
@@ -180,6 +181,14 @@ class Executor:
         note(self.record, "found", "its model was put, but its report was lost", request.number)
         self._report(report_of_record(standing.record, request.number))
         return True
+
+    def _standing(self, model_id: str) -> Any:
+        """Ask where a model stands; None if its home gives no answer: evaluated again, it will be found there."""
+        try:
+            return self.repository.status(model_id)
+        except ShardUnavailable as error:
+            note(self.record, "not asked", f"where {model_id} stands: {error}")
+            return None
 
     def _is_worth_another(self, report: Report) -> bool:
         """Tell whether to submit a failed evaluation again: once, if it was the repository that failed, not the
