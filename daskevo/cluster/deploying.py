@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
+import time
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -115,9 +117,11 @@ async def _register(client: Client, plugin: Any) -> None:
 async def _check_workers(client: Client, transport: PoolTransport, timeout_s: float) -> None:
     """Have every worker compare versions and look at the root; the first that doesn't fit is named.
 
-    One that gives no answer is asked again, unless it has left: only what stays silent is in the way.
+    One that gives no answer is asked again for half of the time limit, unless it has left: a busy machine takes seconds
+    to accept a connection. Only what stays silent is in the way.
     """
-    for pause_s in (*_PAUSES_S, None):
+    patience = time.monotonic() + timeout_s / 2
+    for pause_s in itertools.chain(_PAUSES_S, itertools.repeat(_PAUSES_S[-1])):
         workers = (await client.scheduler.identity(n_workers=-1))["workers"]
         results = await asyncio.gather(
             *(transport.provider(address, "check", timeout_s=timeout_s, versions=versions()) for address in workers),
@@ -131,10 +135,11 @@ async def _check_workers(client: Client, transport: PoolTransport, timeout_s: fl
                 raise result
         if not silent:
             return
-        if pause_s is not None:
-            await asyncio.sleep(pause_s)
-    address, reason = next(iter(silent.items()))
-    raise ClusterError(
-        f"worker {workers[address].get('name')!r} did not answer while the repository was opened: {reason.reason}",
-        worker=address,
-    ) from reason
+        if time.monotonic() > patience:
+            address, reason = next(iter(silent.items()))
+            raise ClusterError(
+                f"worker {workers[address].get('name')!r} did not answer while the repository was opened: "
+                f"{reason.reason}",
+                worker=address,
+            ) from reason
+        await asyncio.sleep(pause_s)
