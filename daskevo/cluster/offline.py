@@ -37,8 +37,7 @@ from daskevo.ownership.table import Place, ShardTable
 from daskevo.store.lease import Holder, current_lease, take_lease
 from daskevo.store.repairing import only_repair
 from daskevo.store.root import Root
-from daskevo.store.shard_folder import read_shard
-from daskevo.store.shard_state import damaged
+from daskevo.store.shard_state import damaged, read_shard
 from daskevo.store.tiers import DurableTensors
 from daskevo.types import JSON, Attempt, ModelId, Tick
 

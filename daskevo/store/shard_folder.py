@@ -1,21 +1,18 @@
-"""One shard's folder: who owns it (epochs), its journal, its segment files (protocol: One owner per shard)."""
+"""A shard's folder as its owner has it: whose it is (epochs), and its journal (protocol: One owner per shard)."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from daskevo.errors import CorruptRecord, RepositoryError, RootUnusable, ShardFenced
-from daskevo.store.files import FULL, Durability, create_file, dump_json, remove, sync_folder, usable
+from daskevo.store.files import FULL, Durability, create_file, dump_json, remove, usable
 from daskevo.store.journal import Journal, journal_numbers, journal_path
-from daskevo.store.segment import Segment
-from daskevo.store.segment_names import segment_files, segment_name
-from daskevo.store.segment_writer import write_segment
-from daskevo.store.shard_state import FORMAT, lost, newest_state, read_epoch, shard_path, was_served, write_epoch
+from daskevo.store.shard_segments import ShardSegments
+from daskevo.store.shard_state import FORMAT, newest_state, read_epoch, write_epoch
 from daskevo.types import JSON, Attempt, ModelId
 
 RESERVE_BYTES = 1 << 16
@@ -32,21 +29,11 @@ class Opening(NamedTuple):
     records: tuple[JSON, ...]
 
 
-class SegmentFile(NamedTuple):
-    """A file of the segments folder. A temporary one is being written, or its writer has died."""
-
-    model_id: ModelId
-    attempt: Attempt
-    path: Path
-    nbytes: int
-    temporary: bool
-
-
-class ShardFolder:
+class ShardFolder(ShardSegments):
     """A shard on disk. Its owner calls `open`, makes the state, calls `serve`; then `append` and `delete`.
 
-    Anyone may write segments and read, without owning the shard. Calls of the owner block on the disk: run them in a
-    thread, one `append` or `delete` at a time or several (they are grouped).
+    Calls of the owner block on the disk: run them in a thread, one `append` or `delete` at a time or several (they are
+    grouped).
 
     Parameters
     ----------
@@ -59,11 +46,8 @@ class ShardFolder:
     """
 
     def __init__(self, root: str | os.PathLike[str], number: int, *, durability: Durability = "written") -> None:
-        self.number = number
-        self.path = shard_path(root, number)
-        self.segments_path = self.path / "segments"
+        super().__init__(root, number, durability=durability)
         self.epoch: int | None = None
-        self._sync = durability == "synced"
         self._journal: Journal | None = None
         self._base = 0
         self._generation = 0
@@ -279,52 +263,6 @@ class ShardFolder:
             self._journal.close()
         self.epoch = None
 
-    # -- segments -------------------------------------------------------------------------------------------------
-
-    def segment_path(self, model_id: ModelId, attempt: Attempt) -> Path:
-        """Return the file of the tensors that an attempt stored for a model."""
-        return self.segments_path / segment_name(model_id, attempt)
-
-    def write_segment(
-        self,
-        model_id: ModelId,
-        attempt: Attempt,
-        tensors: Mapping[int, Any],
-        meta: JSON = None,
-        known: Mapping[int, str] | None = None,
-    ) -> Segment:
-        """Write a model's own tensors; see :func:`daskevo.store.segment_writer.write_segment`. Needs no ownership.
-
-        It replaces nothing that counts: an attempt is one holder's, who writes the same tensors again or none.
-        """
-        path = self.segment_path(model_id, attempt)
-        if not self.segments_path.is_dir():
-            with usable(self.path, "make the folder of a shard", 0):
-                self._make_folders()
-        facts = {"model_id": model_id, "attempt": list(attempt), "extra": meta}
-        return write_segment(path, tensors, facts, sync=self._sync, known=known)
-
-    def withdraw_segment(self, model_id: ModelId, attempt: Attempt) -> None:
-        """Remove the file that this writer wrote for an attempt which home has aborted: no record will ever name it."""
-        with usable(self.segments_path, "remove a segment"):
-            remove(self.segment_path(model_id, attempt))
-
-    def open_segment(self, model_id: ModelId, attempt: Attempt) -> Segment:
-        """Open the segment of an attempt, and make sure that it is that one's.
-
-        Raises
-        ------
-        CorruptRecord
-            If it is missing, damaged, or another attempt's.
-        """
-        return Segment.open(self.segment_path(model_id, attempt)).of(model_id, attempt)
-
-    def segments(self) -> Iterator[SegmentFile]:
-        """Yield the files of the segments folder, temporary ones included, in no order; foreign files aren't named."""
-        for model_id, attempt, path, temporary in segment_files(self.segments_path):
-            with usable(self.segments_path, "list segments"), contextlib.suppress(FileNotFoundError):
-                yield SegmentFile(model_id, attempt, path, path.stat().st_size, temporary)
-
     def delete(self, attempts: Iterable[tuple[ModelId, Attempt]]) -> int:
         """Delete the files of attempts, temporary ones included, after flushing what allows it and checking.
 
@@ -339,29 +277,11 @@ class ShardFolder:
         journal, _ = self._owned()
         journal.flush()
         self.check()
-        freed = 0
-        with usable(self.segments_path, "delete a segment"):
-            for model_id, attempt, path, _ in segment_files(self.segments_path):
-                if (model_id, attempt) in wanted:
-                    with contextlib.suppress(FileNotFoundError):
-                        nbytes = path.stat().st_size
-                        os.unlink(path)
-                        freed += nbytes
+        freed = self._remove_segments(wanted)
         self._renew_reserve()
         return freed
 
     # -- parts ----------------------------------------------------------------------------------------------------
-
-    def _make_folders(self) -> None:
-        if not self.path.exists() and was_served(self.path):
-            raise lost(self.path, "the shard was served once, but its folder is gone")
-        # One level at a time: a root that has vanished must not come back as empty folders.
-        for folder in (self.path, self.segments_path):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(folder)
-            if self._sync:
-                # Also if it was there: who made it may have died before its name was synced.
-                sync_folder(folder.parent)
 
     def _append(self, journal: Journal, records: Sequence[JSON], frees: bool) -> int:
         try:
@@ -434,34 +354,3 @@ class ShardFolder:
             found_epoch=number,
             found_generation=None,
         )
-
-
-def read_shard(root: str | os.PathLike[str], number: int) -> tuple[JSON, ...]:
-    """Return the records that make a shard's state now, without owning it (a look without a cluster).
-
-    Raises
-    ------
-    CorruptRecord, RootUnusable
-        As in :meth:`ShardFolder.open`. A shard that was never served has no records.
-    """
-    folder = shard_path(root, number)
-    with usable(folder, "read a shard"):
-        while True:
-            try:
-                numbers = journal_numbers(folder)
-            except FileNotFoundError:
-                os.stat(folder.parent.parent)
-                if was_served(folder):
-                    raise lost(folder, "the shard was served once, but its folder is gone") from None
-                os.stat(folder.parent)
-                return ()
-            try:
-                content = newest_state(folder, number, numbers)
-            except FileNotFoundError:
-                continue  # A new owner has removed it, so there is a higher one now.
-            except CorruptRecord:
-                # The list may be older than the journal that its owner has served from since.
-                if journal_numbers(folder) != numbers:
-                    continue
-                raise
-            return () if content is None else content.records

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from daskevo.errors import CorruptRecord, LaterVersion, ShardDamaged
-from daskevo.store.files import corrupt, dump_json, parse_json, read_small, refuse_later, replace_file
+from daskevo.store.files import corrupt, dump_json, parse_json, read_small, refuse_later, replace_file, usable
+from daskevo.store.journal import journal_numbers
 from daskevo.store.journal_reader import JournalContent, read_journal
+from daskevo.types import JSON
 
 FORMAT = 1
 _UNREADABLE = (errno.EIO, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP)
@@ -110,3 +112,34 @@ def newest_state(folder: Path, shard: int, numbers: Iterable[int]) -> JournalCon
     if was_served(folder):
         raise lost(folder, "the shard was served once, but no journal with a complete head is left")
     return None
+
+
+def read_shard(root: str | os.PathLike[str], number: int) -> tuple[JSON, ...]:
+    """Return the records that make a shard's state now, without owning it (a look without a cluster).
+
+    Raises
+    ------
+    CorruptRecord, RootUnusable
+        As in :meth:`daskevo.store.shard_folder.ShardFolder.open`. A shard that was never served has no records.
+    """
+    folder = shard_path(root, number)
+    with usable(folder, "read a shard"):
+        while True:
+            try:
+                numbers = journal_numbers(folder)
+            except FileNotFoundError:
+                os.stat(folder.parent.parent)
+                if was_served(folder):
+                    raise lost(folder, "the shard was served once, but its folder is gone") from None
+                os.stat(folder.parent)
+                return ()
+            try:
+                content = newest_state(folder, number, numbers)
+            except FileNotFoundError:
+                continue  # A new owner has removed it, so there is a higher one now.
+            except CorruptRecord:
+                # The list may be older than the journal that its owner has served from since.
+                if journal_numbers(folder) != numbers:
+                    continue
+                raise
+            return () if content is None else content.records

@@ -180,7 +180,7 @@ async def test_the_disk_is_full(c: Any, s: Any, a: Any, t: Any, tmp_path: Any, m
         raise RootUnusable("no space left", folder=str(tmp_path))
 
     monkeypatch.setattr("daskevo.store.segment_tier.write_segment", full)
-    monkeypatch.setattr("daskevo.store.shard_folder.write_segment", full)
+    monkeypatch.setattr("daskevo.store.shard_segments.write_segment", full)
     with pytest.raises(PutFailed, match="no space left"):
         await put_reserved(repository, WIDER, reservation)
     monkeypatch.undo()

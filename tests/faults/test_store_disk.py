@@ -21,7 +21,7 @@ from daskevo.store.root import Root
 from daskevo.store.segment import Segment
 from daskevo.store.segment_names import segment_name
 from daskevo.store.segment_writer import write_segment
-from daskevo.store.shard_folder import read_shard
+from daskevo.store.shard_state import read_shard
 from daskevo.store.tiers import DurableTensors, SpillingTensors, Tensors
 from daskevo.types import Attempt, ModelId, Tick
 

@@ -30,7 +30,8 @@ from daskevo.errors import DaskevoError, ShardFenced
 from daskevo.store import shard_folder as module
 from daskevo.store.journal import Journal, journal_numbers, journal_path
 from daskevo.store.root import Root
-from daskevo.store.shard_folder import ShardFolder, read_shard
+from daskevo.store.shard_folder import ShardFolder
+from daskevo.store.shard_state import read_shard
 from daskevo.types import ModelId, Tick
 
 SHARD = 1

@@ -14,7 +14,8 @@ from daskevo.store import journal as journal_module
 from daskevo.store import shard_folder as module
 from daskevo.store.journal import Journal, journal_numbers, journal_path
 from daskevo.store.root import Root
-from daskevo.store.shard_folder import ShardFolder, read_shard
+from daskevo.store.shard_folder import ShardFolder
+from daskevo.store.shard_state import read_shard
 from daskevo.types import ModelId, Tick
 
 

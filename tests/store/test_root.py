@@ -13,7 +13,7 @@ import pytest
 
 from daskevo.errors import CorruptRecord, DurabilityMismatch, InvalidInput, InvalidName, RootUnusable, ScopeMismatch
 from daskevo.store.root import Root
-from daskevo.store.shard_folder import read_shard
+from daskevo.store.shard_state import read_shard
 
 
 def test_made_once_opened_after(tmp_path: Path) -> None:

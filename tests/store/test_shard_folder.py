@@ -1,4 +1,4 @@
-"""Opening a shard: overtaking openers, cut-off owners, crashes at each step; segments of a shard."""
+"""Opening a shard: overtaking openers, cut-off owners, crashes at each step; what its owner deletes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from daskevo.errors import CorruptRecord, DaskevoError, InvalidInput, RootUnusable, ShardFenced
 from daskevo.store import journal as journal_module
@@ -22,8 +20,8 @@ from daskevo.store import shard_folder as module
 from daskevo.store import shard_state
 from daskevo.store.journal import journal_numbers, journal_path
 from daskevo.store.root import Root
-from daskevo.store.segment_names import parse_segment_name, segment_name
-from daskevo.store.shard_folder import ShardFolder, read_shard
+from daskevo.store.shard_folder import ShardFolder
+from daskevo.store.shard_state import read_shard
 from daskevo.types import ModelId, Tick
 
 
@@ -399,36 +397,6 @@ def test_many_openers_and_a_look_beside_them(root: Root) -> None:
         assert all(result.result() for result in results)
 
 
-# -- segments -------------------------------------------------------------------------------------------------------
-
-
-def test_segments_are_written_beside_the_owner_listed_and_deleted(root: Root) -> None:
-    owner, writer = _served(root), root.shard(1)
-    first, second = (ModelId("attn-1"), Tick(1, 5)), (ModelId("Attn-1"), Tick(1, 5))
-    for model in (first, second):
-        writer.write_segment(*model, {0: np.arange(4), 2: np.ones(3)}, {"step": 1})
-    (owner.segments_path / "somebody's notes").write_text("keep")
-    leftover = owner.segments_path / (segment_name(ModelId("attn-1"), Tick(1, 6)) + ".0123abcd.tmp")
-    leftover.write_bytes(b"half")
-    found = {(file.model_id, file.attempt): file for file in owner.segments()}
-    assert found.keys() == {first, second, (ModelId("attn-1"), Tick(1, 6))}
-    assert found[ModelId("attn-1"), Tick(1, 6)].temporary
-    assert not found[first].temporary
-    assert owner.open_segment(*first).read([2])[2].tolist() == [1, 1, 1]
-    assert owner.open_segment(*first).meta["extra"] == {"step": 1}
-    freed = owner.delete([first, (ModelId("attn-1"), Tick(1, 6))])
-    assert freed == found[first].nbytes + 4
-    assert {(file.model_id, file.attempt) for file in owner.segments()} == {second}
-    assert owner.delete([first]) == 0
-    assert owner.delete([]) == 0
-    with pytest.raises(CorruptRecord, match="no such file"):
-        owner.open_segment(*first)
-    os.rename(owner.segment_path(*second), owner.segment_path(*first))
-    with pytest.raises(CorruptRecord, match="segment of 'Attn-1'"):
-        owner.open_segment(*first)
-    assert (owner.segments_path / "somebody's notes").read_text() == "keep"
-
-
 def test_a_fenced_owner_deletes_nothing(root: Root) -> None:
     old = _served(root)
     model = (ModelId("m"), Tick(1, 1))
@@ -448,60 +416,6 @@ def test_deleting_flushes_first(root: Root, monkeypatch: pytest.MonkeyPatch) -> 
     flush, check, unlink = journal_module.Journal.flush, ShardFolder.check, os.unlink
     monkeypatch.setattr(journal_module.Journal, "flush", lambda *args: (order.append("flush"), flush(*args))[1])
     monkeypatch.setattr(ShardFolder, "check", lambda *args: (order.append("check"), check(*args))[1])
-    monkeypatch.setattr(module.os, "unlink", lambda *args: (order.append("unlink"), unlink(*args))[1])
+    monkeypatch.setattr(os, "unlink", lambda *args: (order.append("unlink"), unlink(*args))[1])
     folder.delete([model])
     assert order == ["flush", "check", "unlink"]
-
-
-IDS = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
-COUNTERS = st.integers(0, 2**63 - 1)
-
-
-@settings(max_examples=300, deadline=None)
-@given(IDS, IDS, COUNTERS, COUNTERS)
-def test_names_are_told_apart_where_case_does_not_count(one: str, other: str, generation: int, counter: int) -> None:
-    attempt = Tick(generation, counter)
-    name = segment_name(ModelId(one), attempt)
-    assert len(name) + len(".01234567.tmp") <= 255
-    assert name == name.lower()
-    assert parse_segment_name(name) == (one, attempt, False)
-    assert parse_segment_name(name + ".0123abcd.tmp") == (one, attempt, True)
-    for variant in (other, one.upper(), one.lower(), one.swapcase(), one + ".1-1", one + "-1"):
-        if variant != one and len(variant) <= 100:
-            assert segment_name(ModelId(variant), attempt) != name
-
-
-@pytest.mark.parametrize(
-    "model_id", ["", "../x", "a/b", "..", ".", "a\0", "a\n", "x" * 101, "ä", "a~1", "%2e%2e", "C:\\x"]
-)
-def test_hostile_ids_never_become_paths(root: Root, model_id: str) -> None:
-    folder = _served(root)
-    with pytest.raises(InvalidInput):
-        folder.segment_path(ModelId(model_id), Tick(1, 1))
-    with pytest.raises(InvalidInput):
-        folder.write_segment(ModelId(model_id), Tick(1, 1), {0: np.arange(3)})
-    assert list(folder.segments()) == []
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "m.1-1",
-        "m.1-1.seg.tmp",
-        "m.1-1.seg.0123abc.tmp",
-        "M.1-1.seg",
-        "m~0.1-1.seg",
-        "m~01.1-1.seg",
-        "m~ff.1-1.seg",
-        "m~.1-1.seg",
-        "1~1.1-1.seg",
-        ".1-1.seg",
-        "m.01-1.seg",
-        "m.1-1-1.seg",
-        "m.9999999999999999999-1.seg",
-        "m\n.1-1.seg",
-        "é.1-1.seg",
-    ],
-)
-def test_foreign_names_are_nobody_s_segments(name: str) -> None:
-    assert parse_segment_name(name) is None
