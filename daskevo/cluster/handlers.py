@@ -16,6 +16,7 @@ from daskevo.cluster.overview import OVERVIEW
 from daskevo.cluster.recounting import RECOUNTING
 from daskevo.cluster.serving import Brought, ServedShard, Unseen
 from daskevo.cluster.transport import Handler, Replies, answer
+from daskevo.cluster.unreadable import forget_lost
 from daskevo.errors import CorruptRecord, ShardFenced
 from daskevo.ownership.messages import DropAttempt, Put, Refer, Status, message_from_wire
 from daskevo.ownership.model_record import ModelRecord
@@ -56,8 +57,8 @@ class ProviderHandlers:
             "put": self.put,
             "match": self.match,
             "drop_attempts": self.drop_attempts,
-            "forget_lost": host.forget_lost,
             "audit": host.audit,
+            "forget_lost": partial(forget_lost, host),
             **{name: partial(function, host) for name, function in {**OVERVIEW, **RECOUNTING}.items()},
         }
 

@@ -217,7 +217,7 @@ class ShardHost:
     def index_models(self, served: ServedShard, summaries: Mapping[ModelId, Summary]) -> None:
         """Bring the models of a shard into the index; from any thread."""
         records = published(served.shard)
-        self.index.insert_many([_entry(records[model_id], summary) for model_id, summary in summaries.items()])
+        self.index.insert_many([entry_of(records[model_id], summary) for model_id, summary in summaries.items()])
 
     def take(self, served: ServedShard, summaries: Mapping[ModelId, Summary]) -> None:
         """Serve a shard whose models are in the index from now on."""
@@ -330,7 +330,7 @@ class ShardHost:
             record = served.shard.state.models[effects.published].record
             if served.shard.state.models[effects.published].state == "published":
                 summary = summary_of(record)
-                self.index.insert_many([_entry(record, summary)])
+                self.index.insert_many([entry_of(record, summary)])
                 self.index_bytes[record.model_id] = summary.nbytes
         for retirement in effects.retire:
             self._spawn(self._retire(served, retirement), self.retirements)
@@ -392,17 +392,6 @@ class ShardHost:
             found += self.index.best_many(scope, some)
         return found
 
-    async def forget_lost(self) -> int:
-        """Match no model any more that inherits from a shard that is lost for good."""
-        table = await self.session.directory.refresh()
-        gone = 0
-        for served in self.shards.values():
-            for model_id, record in published(served.shard).items():
-                if model_id in self.index and table.lost_owners(record.owner_map, record.attempt):
-                    self.index.remove(model_id)
-                    gone += 1
-        return gone
-
     async def audit(self) -> int:
         """Audit my shards now; return how many drops and files that took."""
         done = sum([await self._audit(served) for served in self.in_order()])
@@ -434,7 +423,8 @@ class ShardHost:
         return [served for _, served in sorted(self.shards.items())]
 
 
-def _entry(record: ModelRecord, summary: Summary) -> Entry:
+def entry_of(record: ModelRecord, summary: Summary) -> Entry:
+    """Return what the index keeps of a model."""
     rank = None
     if record.objective is not None and record.quality is not None:
         rank = Objective.parse(record.objective).rank(record.quality)

@@ -122,7 +122,8 @@ async def verify(
     if read_tensors:
         gone = tensors_gone(found)
         if repair:
-            await _mark(session, gone, marks)
+            if await _mark(session, gone, marks):
+                await session.directory.everywhere("forget_lost", timeout_s=CHECK_TIMEOUT_S)
             marks, unreadable = await _marks(session)
         # What is there again needs no mark: a repair takes it away.
         marks = {owner: {n: mark for n, mark in of.items() if n in gone.get(owner, {})} for owner, of in marks.items()}
@@ -210,8 +211,8 @@ async def _marks(session: Session) -> tuple[dict[ModelId, dict[int, Mark]], list
     return marks, unreadable
 
 
-async def _mark(session: Session, gone: Mapping[ModelId, Mapping[int, str]], marks: Mapping[ModelId, Any]) -> None:
-    """Have each owner's shard mark what is gone, in place of what was marked before."""
+async def _mark(session: Session, gone: Mapping[ModelId, Mapping[int, str]], marks: Mapping[ModelId, Any]) -> bool:
+    """Have each owner's shard mark what is gone, in place of what was marked before; whether there is or was any."""
     table = await session.directory.table()
     rows: dict[int, list[Any]] = {shard: [] for shard, place in table.places.items() if place is not None}
     for owner, tensors in sorted(gone.items()):
@@ -222,3 +223,4 @@ async def _mark(session: Session, gone: Mapping[ModelId, Mapping[int, str]], mar
     for shard, lost in rows.items():
         if lost or shard in marked:
             await session.directory.call(shard, "mark_lost", timeout_s=session.timeout_s, lost=lost)
+    return bool(gone or marks)

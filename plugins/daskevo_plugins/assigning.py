@@ -136,6 +136,11 @@ class Assigner:
         }
         return replace(table, troubles=troubles)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether all shards are served that can be."""
+        return not set(self._missing()) - self._troubles.keys()
+
     def _missing(self) -> list[int]:
         return [shard for shard, place in self.core.table().places.items() if place is None]
 

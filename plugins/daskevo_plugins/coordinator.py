@@ -83,6 +83,8 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._addresses: dict[str, str] = {}
         # Of tasks that have begun attempts: a scheduler makes thousands of transitions a second, most of other tasks.
         self._keys: set[Any] = set()
+        self._untold = False
+        self._telling = asyncio.Lock()
         self._core: Coordinator
         serve(scheduler.handlers, "coordinator", self.settings.key, self._methods())
         try:
@@ -93,7 +95,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             self._transport = PoolTransport(scheduler.rpc, scheduler.address, self.settings.key)
             self._directory = Directory(self._transport, self._current_table)
             self._settler = Settler(self._core, self._directory)
-            self._follower = Follower(self._core, scheduler, self._transport, self._background, self._settler.wake)
+            self._follower = Follower(self._core, scheduler, self._transport, self._background, self._table_changed)
             self._background.spawn(self._settler.run())
             self._follower.start()
         finally:
@@ -283,6 +285,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         # All are served or known to be damaged: from now on a shard without a state has lost it.
         if self._root is not None:
             await asyncio.to_thread(self._root.mark_served)
+        await self._tell_marked()
         return self._follower.assigner.table().to_wire()
 
     async def _current_table(self) -> ShardTable:
@@ -363,6 +366,28 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             "lost_shards": sorted(table.lost),
             "scopes": dict(self._scopes.known),
         }
+
+    def _table_changed(self) -> None:
+        self._settler.wake()
+        if self._follower.given_out and self._follower.assigner.is_open:
+            self._background.spawn(self._tell_marked())
+
+    async def _tell_marked(self) -> None:
+        """Have models left out of all indexes that a repair has marked as lost: who opened a shard knows its own marks.
+
+        Several at once are one: what was opened before it began is told.
+        """
+        self._untold = True
+        async with self._telling:
+            if not self._untold:
+                return
+            self._untold = False
+            try:
+                answers, _ = await self._directory.everywhere("losses", timeout_s=CALL_TIMEOUT_S, patient=False)
+                if any(answers.values()):
+                    await self._directory.everywhere("forget_lost", timeout_s=CALL_TIMEOUT_S, patient=False)
+            except (ClusterError, RepositoryError) as error:
+                logger.info("daskevo: not everyone heard which models are marked as lost: %s", error)
 
     async def _tell_lost(self) -> None:
         try:

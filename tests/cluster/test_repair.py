@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -11,17 +12,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import daskevo
 from daskevo.errors import CorruptRecord, ModelLost, RepositoryTaken
+from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.messages import Drop
 from daskevo.ownership.replies import Ok
 from daskevo.store.losses import Loss, merged, read_losses, write_losses
 from daskevo.store.repairing import only_repair
 from daskevo.store.root import Root
 from daskevo.types import ModelId
-from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here
+from tests.cluster.helpers import at_rest, chain, coordinator_of, evo_cluster, make, open_here, plugin_of
+from tests.corpus.make_golden import SECOND as SECOND_GRAPH
 
 GOLDEN = Path(__file__).parents[1] / "corpus" / "golden" / "v1" / "root"
 """`first` is retired, `Second` inherits from it, `third` from nobody."""
@@ -245,3 +249,62 @@ async def test_in_use(c: Any, s: Any, a: Any, t: Any, tmp_path: Path) -> None:
     after = await repository.verify(repair=True)
     assert (after.clean, after.lost, after.tensors) == (True, (), 0)
     assert not list((tmp_path / "root").rglob("lost.json"))
+
+
+def test_a_look_matches_no_model_that_is_marked(root: Path) -> None:
+    assert daskevo.open(root, "test").best_match([SECOND_GRAPH])[0].model_id == "Second"
+    kept = (root / FIRST).rename(root.parent / "kept")
+    assert daskevo.open(root, "test").verify(repair=True).lost
+    found = daskevo.open(root, "test").best_match([SECOND_GRAPH])
+    assert (found[0].model_id, found.partial) == ("third", {})
+    kept.rename(root / FIRST)
+    assert daskevo.open(root, "test").verify(repair=True).lost == ()
+    assert daskevo.open(root, "test").best_match([SECOND_GRAPH])[0].model_id == "Second"
+
+
+@evo_cluster(providers=2, trainers=0)
+async def test_marked_models_leave_every_index_and_come_back(c: Any, s: Any, a: Any, b: Any, tmp_path: Path) -> None:
+    repository = await open_here(c, tmp_path / "root")
+    hosts = [plugin_of(worker).host for worker in (a, b)]
+    graph, other = chain(8, 6, 3), chain(8, 5)
+    await make(repository, graph, "base", seed=1)
+    heirs = [f"heir-{number}" for number in range(8)]
+    for number, name in enumerate(heirs):
+        await make(repository, graph, name, tensors={4: np.full((6, 3), number, np.float32)})
+    await make(repository, other, "sound", seed=99, keep=False)
+    assert len({shard_of(ModelId(name), 8) for name in heirs}) > 1
+    (segment,) = (tmp_path / "root").rglob("base.*.seg")
+    kept = segment.read_bytes()
+    segment.write_bytes(kept[:100])
+    for host in hosts:
+        host.tensors.evict()
+
+    def matched() -> set[str]:
+        return {name for name in ["base", *heirs, "sound"] for host in hosts if name in host.index}
+
+    assert matched() == {"base", *heirs, "sound"}
+    assert {lost.model for lost in (await repository.verify(repair=True)).lost} == {"base", *heirs}
+    assert matched() == {"sound"}
+    assert (await repository.best_match([graph]))[0].model_id == "sound"
+    # A shard that moves is indexed anew, by somebody who may not have the marks.
+    home = shard_of(ModelId("heir-0"), 8)
+    (server,) = (host for host in hosts if home in host.shards)
+    await server.close_shards([home])
+    coordinator_of(s)._core.not_served(home, server.name)
+    await coordinator_of(s)._follower.assigner.assign()
+    while coordinator_of(s)._untold or coordinator_of(s)._telling.locked() or len(matched()) != 1:
+        await asyncio.sleep(0.01)
+    await repository.retire("heir-7")
+    segment.write_bytes(kept)
+    assert (await repository.verify(repair=True)).lost == ()
+    assert matched() == {"base", *heirs[:-1], "sound"}
+
+
+@evo_cluster(providers=2, trainers=0)
+async def test_the_next_job_matches_no_model_that_is_marked(c: Any, s: Any, a: Any, b: Any, tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN, tmp_path / "root")
+    (tmp_path / "root" / FIRST).unlink()
+    assert (await asyncio.to_thread(lambda: daskevo.open(tmp_path / "root").verify(repair=True))).lost
+    repository = await open_here(c, tmp_path / "root", objective=None, shards=2)
+    assert (await repository.best_match([SECOND_GRAPH]))[0].model_id == "third"
+    assert [ModelId("Second") in plugin_of(worker).host.index for worker in (a, b)] == [False, False]

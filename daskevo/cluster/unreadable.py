@@ -1,0 +1,57 @@
+"""Models that can't be loaded any more are left out of the index: nobody is offered what he would be refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from daskevo.cluster.host import ShardHost, entry_of
+from daskevo.cluster.serving import published, summary_of
+from daskevo.ownership.owner_map import OwnerMap
+from daskevo.store.losses import Loss
+from daskevo.types import ModelId
+
+LOOK_S = 10.0
+"""Longest wait for what one provider has marked."""
+
+
+async def forget_lost(host: ShardHost) -> int:
+    """Match no model any more that uses tensors of a shard that is lost, or tensors that a repair has marked as gone.
+
+    Marked ones that are there again, as the last repair found, are matched again. A model that is matched all the same,
+    since a provider gave no answer, is refused when it is to be read: this saves the way there.
+
+    Returns
+    -------
+    int
+        How many models are left out that were matched before.
+    """
+    directory = host.session.directory
+    table = await directory.refresh()
+    answers, silent = await directory.everywhere("losses", timeout_s=LOOK_S, patient=False)
+    marks = _marks(answers)
+    left_out, back = [], []
+    for served in host.shards.values():
+        for model_id, record in published(served.shard).items():
+            lost = _uses(record.owner_map, marks) or table.lost_owners(record.owner_map, record.attempt)
+            if lost and model_id in host.index:
+                left_out.append(model_id)
+            elif not lost and model_id not in host.index and not silent:
+                back.append(record)
+    for model_id in left_out:
+        host.index.remove(model_id)
+    host.index.insert_many([entry_of(record, summary_of(record)) for record in back])
+    return len(left_out)
+
+
+def _marks(answers: Mapping[str, Any]) -> dict[ModelId, frozenset[int]]:
+    marks: dict[ModelId, frozenset[int]] = {}
+    for answer in answers.values():
+        # Marks that can't be read come as a text, which `verify` says.
+        for loss in (Loss.from_json(value) for value in answer if not isinstance(value, str)):
+            marks[loss.owner] = marks.get(loss.owner, frozenset()) | loss.numbers
+    return marks
+
+
+def _uses(owner_map: OwnerMap, marks: Mapping[ModelId, frozenset[int]]) -> bool:
+    return bool(marks) and any(numbers & marks.get(owner, frozenset()) for owner, numbers in owner_map.owners.items())
