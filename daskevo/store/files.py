@@ -9,6 +9,7 @@ import json
 import math
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -149,9 +150,51 @@ def refuse_later(value: JSON, path: str | os.PathLike[str], known: int) -> None:
         raise later_version(path, version, known)
 
 
+def open_inside(path: str | os.PathLike[str]) -> int:
+    """Open a file of a root for reading; who copied a stranger's root is led nowhere else by it.
+
+    Raises
+    ------
+    CorruptRecord
+        If it is a link, a pipe or a device: daskevo makes none.
+    """
+    try:
+        # A pipe would be waited for otherwise, until somebody writes to it.
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ELOOP and os.path.islink(path):
+            raise linked(path) from error
+        raise
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return handle
+    os.close(handle)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    raise corrupt(path, "it is no file but a pipe or a device", 0)
+
+
+def refuse_links(*folders: Path) -> None:
+    """Make sure that folders of a root, where they are, are folders and lead nowhere else; raises CorruptRecord."""
+    for folder in folders:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if stat.S_ISLNK(os.lstat(folder).st_mode):
+                raise linked(folder)
+
+
+def linked(path: str | os.PathLike[str]) -> CorruptRecord:
+    """Return the error for a link inside a root."""
+    return corrupt(
+        path,
+        "it is a link, which daskevo neither makes nor follows inside a repository",
+        0,
+        "Put what it leads to in its place; the root itself may be a link",
+    )
+
+
 def read_small(path: Path, limit_bytes: int = 1 << 20) -> bytes:
-    """Read a whole small file; raises CorruptRecord if it is larger than anything daskevo writes there."""
-    with open(path, "rb") as file:
+    """Read a whole small file; raises CorruptRecord if it is larger than anything daskevo writes there, or a link."""
+    with open(open_inside(path), "rb") as file:
         # Not the limit: so much memory would be taken, however short the file is.
         data = file.read(min(limit_bytes, os.fstat(file.fileno()).st_size) + 1)
     if len(data) > limit_bytes:

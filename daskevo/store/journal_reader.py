@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from daskevo.store.files import corrupt, later_version, parse_json
+from daskevo.store.files import corrupt, later_version, open_inside, parse_json
 from daskevo.store.journal import (
     EVENT,
     FILE_HEADER,
@@ -63,7 +63,7 @@ def read_journal(folder: Path, shard: int, number: int) -> JournalContent:
         If it isn't there (any more).
     """
     path = journal_path(folder, number)
-    with open(path, "rb", buffering=1 << 20) as file:
+    with open(open_inside(path), "rb", buffering=1 << 20) as file:
         size = os.fstat(file.fileno()).st_size
         front = file.read(FILE_HEADER.size)
         if len(front) < FILE_HEADER.size or not any(front):

@@ -28,7 +28,7 @@ def only_repair(root: Root) -> Iterator[None]:
         If this user may not write to the root.
     """
     with usable(root.path, "repair a repository", 0):
-        handle = os.open(root.path / "repository.json", os.O_RDWR | os.O_CLOEXEC)
+        handle = os.open(root.path / "repository.json", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

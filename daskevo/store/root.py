@@ -20,6 +20,7 @@ from daskevo.store.files import (
     parse_json,
     read_small,
     refuse_later,
+    refuse_links,
     replace_file,
     sync_folder,
     usable,
@@ -83,6 +84,7 @@ class Root:
                 if durability not in DURABILITIES:
                     raise corrupt(file, f"no durability: {str(durability)[:80]}", 0)
                 root = cls(path, name, shards, created, durability)
+                refuse_links(path / "shards")
                 root._check_count()
                 return root
         raise corrupt(file, f"no description of a repository: {str(value)[:80]}", 0)

@@ -21,7 +21,7 @@ import xxhash
 
 from daskevo.errors import CorruptRecord
 from daskevo.store.digests import FEW_BYTES, groups, threads
-from daskevo.store.files import corrupt, later_version, parse_json, usable
+from daskevo.store.files import corrupt, later_version, open_inside, parse_json, usable
 from daskevo.store.pack import Array, Entry, aligned_empty, parse_header, round_up, view
 from daskevo.types import JSON, Attempt, ModelId
 
@@ -234,7 +234,7 @@ def identity_of(status: os.stat_result) -> tuple[int, int, int]:
 def _opened(path: Path) -> Iterator[int]:
     with usable(path.parent, "read a segment"):
         try:
-            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            handle = open_inside(path)
         except FileNotFoundError:
             if path.parent.is_dir():
                 raise corrupt(path, "there is no such file", 0) from None
@@ -285,7 +285,8 @@ def _read_header(path: Path, handle: int) -> Segment:
 
 
 def _read_exactly(path: Path, handle: int, buffers: list[Memory], offset: int) -> None:
-    views = [buffer.data for buffer in buffers]
+    # Nothing is to be read of what is empty: a read of no bytes would look like the end of the file.
+    views = [view for buffer in buffers if (view := buffer.data).nbytes]
     while views:
         count = os.preadv(handle, views, offset)
         if count == 0:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from daskevo.errors import CorruptRecord, RepositoryError, RootUnusable, ShardFenced
-from daskevo.store.files import FULL, Durability, create_file, dump_json, remove, usable
+from daskevo.store.files import FULL, Durability, create_file, dump_json, refuse_links, remove, usable
 from daskevo.store.journal import Journal, journal_numbers, journal_path
 from daskevo.store.shard_segments import ShardSegments
 from daskevo.store.shard_state import FORMAT, newest_state, read_epoch, write_epoch
@@ -73,6 +73,7 @@ class ShardFolder(ShardSegments):
         RootUnusable
             If the folder can't be read or written.
         """
+        refuse_links(self.path, self.segments_path)
         if self._journal is not None:
             raise ShardFenced(
                 f"shard {self.number} was opened by this object before; make a new one", shard=self.number

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from daskevo.store.files import Durability, remove, sync_folder, usable
+from daskevo.store.files import Durability, refuse_links, remove, sync_folder, usable
 from daskevo.store.segment import Segment
 from daskevo.store.segment_names import segment_files, segment_name
 from daskevo.store.segment_writer import write_segment
@@ -62,6 +62,8 @@ class ShardSegments:
         It replaces nothing that counts: an attempt is one holder's, who writes the same tensors again or none.
         """
         path = self.segment_path(model_id, attempt)
+        # Before each: what is written there would lie elsewhere.
+        refuse_links(self.path, self.segments_path)
         if not self.segments_path.is_dir():
             with usable(self.path, "make the folder of a shard", 0):
                 self._make_folders()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from daskevo.errors import CorruptRecord, LaterVersion, ShardDamaged
-from daskevo.store.files import corrupt, dump_json, parse_json, read_small, refuse_later, replace_file, usable
+from daskevo.store.files import corrupt, dump_json, parse_json, read_small, refuse_later, refuse_links, replace_file, usable
 from daskevo.store.journal import journal_numbers
 from daskevo.store.journal_reader import JournalContent, read_journal
 from daskevo.types import JSON
@@ -123,6 +123,7 @@ def read_shard(root: str | os.PathLike[str], number: int) -> tuple[JSON, ...]:
         As in :meth:`daskevo.store.shard_folder.ShardFolder.open`. A shard that was never served has no records.
     """
     folder = shard_path(root, number)
+    refuse_links(folder, folder / "segments")
     with usable(folder, "read a shard"):
         while True:
             try:
