@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from daskevo.cluster.host import ShardHost, entry_of
 from daskevo.cluster.serving import published, summary_of
+from daskevo.errors import RepositoryError
 from daskevo.ownership.owner_map import OwnerMap
 from daskevo.store.losses import Loss
 from daskevo.types import ModelId
+
+logger = logging.getLogger(__name__)
 
 LOOK_S = 10.0
 """Longest wait for what one provider has marked."""
@@ -28,7 +32,12 @@ async def forget_lost(host: ShardHost) -> int:
     """
     directory = host.session.directory
     table = await directory.refresh()
-    answers, silent = await directory.everywhere("losses", timeout_s=LOOK_S, patient=False)
+    try:
+        answers, silent = await directory.everywhere("losses", timeout_s=LOOK_S, patient=False)
+    except RepositoryError as error:
+        # No reason to serve nothing: as if there were none, and nothing comes back by it.
+        logger.info("daskevo: what is marked as lost can't be read: %s", error)
+        answers, silent = {}, {host.name: error.message}
     marks = _marks(answers)
     left_out, back = [], []
     for served in host.shards.values():

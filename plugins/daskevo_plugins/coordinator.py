@@ -383,6 +383,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
                 return
             self._untold = False
             try:
+                await self._directory.refresh()
                 answers, _ = await self._directory.everywhere("losses", timeout_s=CALL_TIMEOUT_S, patient=False)
                 if any(answers.values()):
                     await self._directory.everywhere("forget_lost", timeout_s=CALL_TIMEOUT_S, patient=False)
