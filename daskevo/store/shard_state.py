@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from daskevo.errors import CorruptRecord, LaterVersion, ShardDamaged
-from daskevo.store.files import corrupt, dump_json, parse_json, read_small, refuse_later, refuse_links, replace_file, usable
+from daskevo.store.files import (
+    corrupt,
+    dump_json,
+    parse_json,
+    read_small,
+    refuse_later,
+    refuse_links,
+    replace_file,
+    usable,
+)
 from daskevo.store.journal import journal_numbers
 from daskevo.store.journal_reader import JournalContent, read_journal
 from daskevo.types import JSON
