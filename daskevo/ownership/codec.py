@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -176,7 +177,12 @@ def _model(value: object) -> ModelId:
 
 
 def _scope(value: object) -> str:
-    return check_name(value, "scope")
+    # Thousands of models and tombstones name one scope and one objective: in memory they share the text.
+    return sys.intern(check_name(value, "scope"))
+
+
+def _objective(value: object) -> str:
+    return sys.intern(text(value))
 
 
 def _boolean(value: object) -> bool:
@@ -294,6 +300,7 @@ COUNT: Codec[int] = Codec(int, count)
 BOOLEAN: Codec[bool] = Codec(bool, _boolean)
 NUMBER: Codec[float] = Codec(float, _number)
 TEXT: Codec[str] = Codec(str, text)
+OBJECTIVE: Codec[str] = Codec(str, _objective)
 FREE: Codec[JSON] = Codec(json_value, json_value)
 SPEC: Codec[TensorSpec] = part(TensorSpec)
 LABELS: Codec[dict[str, Tick]] = mapping(LABEL, TICK, 10_000)

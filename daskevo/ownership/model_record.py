@@ -13,6 +13,7 @@ from daskevo.ownership.codec import (
     METRICS,
     MODEL,
     NUMBER,
+    OBJECTIVE,
     SCOPE,
     SPEC,
     TEXT,
@@ -49,7 +50,7 @@ class ModelRecord(Wire):
     """The tensors in its own segment, by number."""
     created: Annotated[Tick, TICK]
     """Order of creation."""
-    objective: Annotated[str | None, optional(TEXT)] = None
+    objective: Annotated[str | None, optional(OBJECTIVE)] = None
     """``max METRIC`` or ``min METRIC``."""
     quality: Annotated[float | None, optional(NUMBER)] = None
     """The objective's metric; None never wins a comparison."""

@@ -13,8 +13,8 @@ from daskevo.ownership.codec import (
     MODEL,
     NUMBER,
     NUMBERS,
+    OBJECTIVE,
     SCOPE,
-    TEXT,
     TICK,
     Wire,
     choice,
@@ -158,7 +158,7 @@ class Tombstone(Record):
     attempt: Annotated[Attempt, TICK]
     scope: Annotated[str, SCOPE]
     created: Annotated[Tick, TICK]
-    objective: Annotated[str | None, optional(TEXT)]
+    objective: Annotated[str | None, optional(OBJECTIVE)]
     quality: Annotated[float | None, optional(NUMBER)]
     metrics: Annotated[dict[str, JSON], METRICS]
     step: Annotated[int, COUNT]

@@ -3,8 +3,12 @@
 Run it from the root of the repository as ``python -m tests.benchmarks.ten_thousand [--steps 10000] [--kills 10]
 [--minutes 8] [--at-once 16] [--root FOLDER]``. It starts a cluster of its own, two providers as processes; scheduler
 and client are this process. A step inherits from the best match (or from nothing), puts, and retires the model that was
-stored `--keep` steps before. It prints JSON: what became of the steps, bytes on disk and in memory once all is retired,
-and the resident memory of each process over time.
+stored 50 steps before.
+
+It prints JSON: what became of the steps, bytes on disk and in memory once all is retired, how many entries the tables
+of scheduler and providers had before and after, and the memory of each process over time. That is RssAnon (what it has
+made for itself, without mapped files; of Linux only), for each life of a worker on its own: one that was killed begins
+anew.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import math
 import os
 import random
 import signal
@@ -23,16 +28,15 @@ from collections import Counter, deque
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 import daskevo
 from daskevo.cluster.local import local_cluster
 from daskevo.errors import ClusterError, DaskevoError, ModelRetired, UnknownModel
 from daskevo.repository.handle import _stats
 from daskevo.types import ModelId
-from tests.cluster.helpers import chain, put_reserved, reserve
+from tests.benchmarks.table_sizes import sizes, sizes_on
+from tests.cluster.helpers import chain, coordinator_of, put_reserved, reserve
 
-SAMPLES = 20
+SAMPLES = 40
 GRAPHS = [chain(24, 24, width) for width in range(8, 40)]
 
 
@@ -43,22 +47,26 @@ class Churn:
     ----------
     repository:
         Of a client.
+    cluster:
+        Its processes are looked at.
     keep:
         So many models live at the same time.
     """
 
-    def __init__(self, repository: Any, keep: int) -> None:
+    def __init__(self, repository: Any, cluster: Any, keep: int) -> None:
         self.repository = repository
         self.outcomes: Counter[str] = Counter()
-        self.memory: dict[str, list[int]] = {}
+        self.memory: dict[str, list[tuple[int, int]]] = {}
+        """Process -> steps done and bytes, again and again."""
         self.done = 0
+        self._cluster = cluster
         self._keep = keep
         self._living: deque[str] = deque()
         self._random = random.Random(1)
 
-    async def run(self, steps: int, at_once: int, until: float, every: int) -> None:
-        """Take steps; note the memory every so many."""
-        numbers = iter(range(steps))
+    async def run(self, steps: int, at_once: int, until: float = math.inf, every: int = 0) -> None:
+        """Take steps; note the memory every so many, or never."""
+        numbers = iter(range(self.done, self.done + steps))
 
         async def worker() -> None:
             for number in numbers:
@@ -66,7 +74,7 @@ class Churn:
                     return
                 await self._step(number)
                 self.done += 1
-                if self.done % every == 0:
+                if every and self.done % every == 0:
                     self.note_memory()
 
         await asyncio.gather(*(worker() for _ in range(at_once)))
@@ -102,19 +110,36 @@ class Churn:
         self.outcomes["not retired"] += 1
 
     def note_memory(self) -> None:
-        """Note the resident memory of this process and of its workers, in bytes."""
-        for name, nbytes in memory().items():
-            self.memory.setdefault(name, []).append(nbytes)
+        """Note the memory of this process (scheduler, client, nannies) and of each worker."""
+        processes = {"scheduler": os.getpid()}
+        processes |= {f"{name} {nanny.pid}": nanny.pid for name, nanny in self._cluster.workers.items() if nanny.pid}
+        for name, pid in processes.items():
+            with contextlib.suppress(OSError):  # it has ended just now
+                self.memory.setdefault(name, []).append((self.done, anonymous_bytes(pid)))
 
 
-def memory() -> dict[str, int]:
-    """Return the resident bytes of this process (scheduler, client, nannies) and of all workers together."""
-    here = psutil.Process()
-    workers = 0
-    for child in here.children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            workers += child.memory_info().rss
-    return {"scheduler": here.memory_info().rss, "workers": workers}
+def anonymous_bytes(pid: int) -> int:
+    """Return what a process holds in memory beside mapped files, in bytes."""
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def growth(memory: dict[str, list[tuple[int, int]]], warm_up: int) -> dict[str, dict[str, float]]:
+    """Return what each process that lived long enough had after a warm-up of so many steps, and at the end."""
+    found = {}
+    for name, samples in memory.items():
+        later = [sample for sample in samples if sample[0] >= samples[0][0] + warm_up]
+        if len(later) > 1:
+            (begun, first), (ended, last) = later[0], later[-1]
+            found[name] = {
+                "steps": ended - begun,
+                "first_mb": round(first / 1e6, 1),
+                "last_mb": round(last / 1e6, 1),
+                "bytes_per_step": round((last - first) / max(1, ended - begun)),
+            }
+    return found
 
 
 def on_disk(root: Path) -> dict[str, int]:
@@ -152,6 +177,14 @@ async def _rest(repository: Any, limit_s: float) -> None:
         await asyncio.sleep(0.5)
 
 
+def _tables(cluster: Any, client: Any) -> dict[str, int]:
+    """Return how many entries the tables of the coordinator and of all providers together have."""
+    found = Counter({f"scheduler: {path}": n for path, n in sizes(coordinator_of(cluster.scheduler)).items()})
+    for answer in client.run(sizes_on).values():
+        found.update({f"workers: {path}": n for path, n in answer.items()})
+    return dict(found)
+
+
 def come_and_go(
     root: Path, steps: int, kills: int, *, keep: int = 50, at_once: int = 16, minutes: float = 8.0
 ) -> dict[str, Any]:
@@ -162,7 +195,8 @@ def come_and_go(
     ):
         client.wait_for_workers(3, timeout=120)
         repository = daskevo.open(root, "test", client=client, objective="max score", shards=2)
-        churn, ended, begun = Churn(repository, keep), threading.Event(), time.monotonic()
+        churn, ended, begun = Churn(repository, cluster, keep), threading.Event(), time.monotonic()
+        tables = [_tables(cluster, client)]
         killer = threading.Thread(target=_kill, args=(client, churn, steps, kills, ended))
         killer.start()
         try:
@@ -175,6 +209,7 @@ def come_and_go(
         connection.run(churn.retire_all)
         connection.run(_rest, repository, 120.0)
         stats, verification = repository.stats(), repository.verify()
+        tables.append(_tables(cluster, client))
         names = ("models", "tombstones", "staged", "references", "tensors", "payload_bytes", "file_bytes")
         return {
             "steps": churn.done,
@@ -186,6 +221,8 @@ def come_and_go(
             "differences": [difference.words for difference in verification.differences][:5],
             "disk_with_models": largest,
             "disk": on_disk(root),
+            "tables": tables,
+            "growth": growth(churn.memory, churn.done // 10),
             "memory": churn.memory,
         }
 
