@@ -153,7 +153,7 @@ def _unserved(table: ShardTable) -> dict[str, str]:
 def _lost(table: ShardTable) -> dict[str, str]:
     """Shards of a repository in memory that went with their provider: what is served there now began empty."""
     return {
-        f"shard {shard}": "its models from before went with the provider that held them in memory"
+        f"shard {shard}": f"its models from before went with {table.lost_with[shard]}, which held them in memory"
         for shard, place in table.places.items()
         if place is not None and shard in table.lost
     }

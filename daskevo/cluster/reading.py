@@ -9,6 +9,7 @@ from daskevo.cluster.arriving import Array, Gone, Wanted, by_reference, wanted_o
 from daskevo.cluster.reserving import refer_all
 from daskevo.cluster.session import Caller, Session
 from daskevo.errors import CorruptRecord, ModelLost, RepositoryError, ShardDamaged
+from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.messages import Drop
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.store.losses import Loss
@@ -74,11 +75,14 @@ async def _read_reserved(
 async def _gone(session: Session, record: ModelRecord, owner: ModelId, reason: str) -> RepositoryError:
     table = await session.directory.refresh()
     if owner in table.lost_owners(record.owner_map, record.attempt):
+        provider = table.lost_with[shard_of(owner, table.shards)]
         return ModelLost(
-            f"{record.model_id!r} can't be read: it inherits from {owner!r}, whose shard was in the memory of a "
-            "provider that died",
+            f"{record.model_id!r} can't be read: it inherits from {owner!r}, whose shard was in the memory of "
+            f"{provider}, a provider that has died or left",
             model_id=record.model_id,
             owner=owner,
+            provider=provider,
+            tensors=sorted(record.owner_map.owners[owner]),
         )
     standing = await session.standing(record.model_id)
     if standing.state == "published":

@@ -239,11 +239,14 @@ class Session:
                 model_id=model_id,
             )
         table = await self.directory.refresh()
-        if shard_of(model_id, table.shards) in table.lost:
+        shard = shard_of(model_id, table.shards)
+        if shard in table.lost:
+            provider = table.lost_with[shard]
             return ModelLost(
-                f"{model_id!r} is not there: its shard was in the memory of a provider that died. With a root "
-                "folder models survive their provider",
+                f"{model_id!r} is not there: if it was stored, it went with the memory of {provider}, a provider that "
+                "has died or left. With a root folder models survive their provider",
                 model_id=model_id,
+                provider=provider,
             )
         return UnknownModel(
             f"there is no model {model_id!r} in this repository; repository.models() lists them", model_id=model_id

@@ -35,6 +35,8 @@ class ShardTable(Wire):
     """Shards whose content from before that tick is gone for good (repositories in memory only)."""
     troubles: Annotated[dict[int, str], mapping(COUNT, TEXT)] = field(default_factory=dict)
     """Shards that nobody serves -> ``kind of error: message`` of the last try to open them, as the edge knows it."""
+    lost_with: Annotated[dict[int, str], mapping(COUNT, TEXT)] = field(default_factory=dict)
+    """Shards in `lost` -> name of the provider with whose memory the content went."""
 
     @property
     def shards(self) -> int:
@@ -105,6 +107,7 @@ class Assignment:
         self._serving: dict[int, str] = {}
         self._opening: dict[int, str] = {}
         self._lost: dict[int, Tick] = {}
+        self._lost_with: dict[int, str] = {}
         self._evening = False
 
     def provider_joined(self, name: str, address: str) -> None:
@@ -123,6 +126,7 @@ class Assignment:
             self._opening.pop(shard, None)
             if not self.durable:
                 self._lost[shard] = self._tick()
+                self._lost_with[shard] = name
         self.version += 1
 
     def assign(self, avoid: Container[str] = (), leaving: Container[str] = ()) -> list[OpenShards]:
@@ -212,7 +216,7 @@ class Assignment:
             shard: self._providers[self._serving[shard]] if shard in self._serving else None
             for shard in range(self.shards)
         }
-        return ShardTable(self.version, generation, places, dict(self._lost))
+        return ShardTable(self.version, generation, places, dict(self._lost), {}, dict(self._lost_with))
 
     def providers(self) -> dict[str, Place]:
         """Return the providers that are there."""

@@ -49,6 +49,17 @@ def test_the_whole_cycle_on_one_thread(root: str | None, tmp_path: Any) -> None:
     run()
 
 
+@evo_cluster(providers=0, trainers=0, combined=2)
+async def test_four_at_once_on_two_threads(c: Any, s: Any, one: Any, other: Any, tmp_path: Any) -> None:
+    assert one.state.nthreads == other.state.nthreads == 1
+    repository = await open_here(c, tmp_path / "root")
+    # No thread is free for what each of them asks the other's worker.
+    four = [c.submit(cycle, repository, chain(8, 6, 10 + n), f"m{n}", pure=False) for n in range(4)]
+    assert [found[1:] for found in await c.gather(four)] == [(True, 6)] * 4
+    verification = await repository.verify()
+    assert verification.clean, verification.differences
+
+
 @pytest.mark.processes
 def test_a_local_cluster_whose_trainers_are_providers(tmp_path: Any) -> None:
     with local_cluster(trainers=1, providers=0, dashboard_address=None) as cluster, Client(cluster) as client:
