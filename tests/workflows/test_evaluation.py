@@ -1,4 +1,4 @@
-"""Parts of an evaluation that need no cluster: seeds, the control arm, metrics, callbacks, trainers' slots."""
+"""Parts of an evaluation that need no cluster: metrics, callbacks, trainers' slots."""
 
 from __future__ import annotations
 
@@ -8,34 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from daskevo.errors import SchedulerUnreachable
 from daskevo.runs import Book
 from daskevo.search import Report, Request
 from daskevo.space import Candidate
 from daskevo.types import ModelId, Objective
-from daskevo_workflows.evaluation import evaluation_seed, in_control_arm
 from daskevo_workflows.problems import refer
 from daskevo_workflows.progress import Progress
 from daskevo_workflows.trainers import Trainers, kill_process
 from daskevo_workflows.training import Stopwatch, finite, fresh, train
-
-
-def test_seeds_depend_on_run_and_number_only() -> None:
-    seeds = {(run, number): evaluation_seed(run, number) for run in range(20) for number in range(50)}
-    assert len(set(seeds.values())) == 1000
-    assert all(0 <= seed < 2**31 for seed in seeds.values())
-    assert evaluation_seed(3, 7) == seeds[3, 7]
-
-
-@given(st.floats(0, 1), st.integers(0, 2**32 - 1))
-def test_the_control_arm_is_a_fixed_draw_of_its_share(share: float, seed: int) -> None:
-    drawn = [in_control_arm(seed, number, share) for number in range(60)]
-    assert drawn == [in_control_arm(seed, number, share) for number in range(60)]
-    # Five standard deviations of a binomial draw.
-    assert abs(sum(drawn) - 60 * share) <= 5 * np.sqrt(60 * share * (1 - share)) + 1e-9
 
 
 def test_metrics_become_json_numbers() -> None:

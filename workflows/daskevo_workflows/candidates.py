@@ -11,7 +11,8 @@ from daskevo.errors import CannotFlatten, InvalidInput
 from daskevo.runs import Book, RunRecord, identity, share
 from daskevo.search import Report, Request, Stop, Strategy, View
 from daskevo_workflows.alarm import Overdue, alarm
-from daskevo_workflows.evaluation import in_control_arm, say_error
+from daskevo_workflows.assignment import in_control_arm
+from daskevo_workflows.failures import say_error
 from daskevo_workflows.flight import failed
 from daskevo_workflows.limits import build_limit_s
 from daskevo_workflows.notes import note

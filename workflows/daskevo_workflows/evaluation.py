@@ -7,102 +7,22 @@ failed report, not a failed task. A task that is run again after its put finds i
 from __future__ import annotations
 
 import difflib
-import time
-import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from contextlib import ExitStack
+from typing import Any
 
 from daskevo.catalogue import Match
-from daskevo.errors import (
-    CannotFlatten,
-    CannotRebuild,
-    ClusterError,
-    InvalidProblem,
-    ModelExists,
-    PutFailed,
-    QuotaReached,
-    RepositoryError,
-    UnknownProblem,
-)
-from daskevo.search import BEST_MATCH, Failure, FailureKind, Report, Request
-from daskevo.store.files import FULL
-from daskevo.types import JSON, Objective
+from daskevo.errors import InvalidProblem, ModelExists
+from daskevo.search import BEST_MATCH, Report, Request
+from daskevo.types import Objective
+from daskevo_workflows.assignment import Assignment
+from daskevo_workflows.evaluation_report import Draft, fields_of_record, other_candidate, own_bytes
+from daskevo_workflows.failures import Failed, failure_of, say_error, shown
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.problems.reference import ProblemReference, data_of
 from daskevo_workflows.quiet import import_keras
-from daskevo_workflows.training import Callbacks, Stopped, Stopwatch, finite, train
-
-if TYPE_CHECKING:
-    from daskevo.graph import ArchitectureGraph
-    from daskevo.repository import Repository
-
-EVENTS = "daskevo-evaluations"
-"""Dask topic on which trainers say that an evaluation has begun, has its data, or has chosen its ancestor."""
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """What a trainer is told.
-
-    Parameters
-    ----------
-    key:
-        The Dask key of the evaluation.
-    request:
-        What to evaluate.
-    problem:
-        Of the run.
-    repository:
-        Handle; it finds its cluster again on the worker.
-    seed:
-        Of this evaluation: for initial weights, shuffling and dropout. Depends on the run's seed and the request's
-        number only.
-    objective:
-        Which metric is the quality.
-    freeze:
-        Freezing policy, as `Repository.inherit` takes it.
-    labels:
-        What keeps the model alive once it is put.
-    callbacks:
-        Keras callbacks of the user, besides the problem's own: a list (copied for each evaluation), or what makes one.
-    epochs:
-        Instead of the problem's; None = those.
-    graph:
-        The candidate's architecture graph: what it inherits is reserved while it is built. None = after that.
-    """
-
-    key: str
-    request: Request
-    problem: ProblemReference
-    repository: Repository
-    seed: int
-    objective: Objective
-    freeze: Any = "prefix"
-    labels: tuple[str, ...] = ()
-    callbacks: Callbacks = ()
-    epochs: int | None = None
-    graph: ArchitectureGraph | None = None
-
-
-class Failed(Exception):
-    """An evaluation can't go on; `kind` says why."""
-
-    def __init__(self, kind: FailureKind, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-
-
-class _Progress(Stopwatch):
-    """What is known of an evaluation so far: what its report will be made of."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.started = time.time()
-        self.fields: dict[str, Any] = {}
+from daskevo_workflows.trainer_task import cancelled, say, worker_name
+from daskevo_workflows.training import Stopped, finite, train
 
 
 def evaluate(assignment: Assignment, matches: Sequence[Match | None] | None = None, index: int = 0) -> Report:
@@ -125,51 +45,38 @@ def evaluate(assignment: Assignment, matches: Sequence[Match | None] | None = No
     try:
         return _reported(assignment, matches, index)
     finally:
-        if _cancelled(assignment.key):
+        if cancelled(assignment.key):
             # Who gave it up keeps its slot out of use until now, if nobody could end this process.
-            _say(assignment.key, "over")
+            say(assignment.key, "over")
 
 
 def _reported(assignment: Assignment, matches: Sequence[Match | None] | None, index: int) -> Report:
-    request, progress = assignment.request, _Progress()
+    request, draft = assignment.request, Draft()
     try:
-        _say(assignment.key, "begun")
-        found = _evaluate(assignment, None if matches is None else matches[index], progress)
+        say(assignment.key, "begun")
+        found = _evaluate(assignment, None if matches is None else matches[index], draft)
     except Stopped:
         raise
     except BaseException as error:  # noqa: BLE001 - user code may raise anything, SystemExit too, and the search goes on
         # Passed on, anything beyond Exception would end the worker, and say nothing.
-        trace = "" if isinstance(error, Failed) else _trace(error)
-        ours = isinstance(error, (Failed, InvalidProblem, UnknownProblem))  # said in full already
-        failure = Failure(_kind(error), str(error)[:2_000] if ours else say_error(error)[:2_000], trace)
-        found = {"status": "failed", "failure": failure}
-    report = {
-        "number": request.number,
-        "model_id": request.model_id,
-        "seconds": {name: round(seconds, 6) for name, seconds in progress.seconds.items()},
-        "worker": _worker_name(),
-        "started": progress.started,
-        "ended": time.time(),
-        **progress.fields,
-        **found,
-    }
-    return Report(**report)
+        found = {"status": "failed", "failure": failure_of(error)}
+    return draft.report(request, found)
 
 
-def _evaluate(assignment: Assignment, match: Match | None, progress: _Progress) -> Mapping[str, Any]:
-    with progress.phase("prepare"):
+def _evaluate(assignment: Assignment, match: Match | None, draft: Draft) -> Mapping[str, Any]:
+    with draft.phase("prepare"):
         import_keras()
         from daskevo.models import seeded
 
         problem = assignment.problem.load()
         data = _data(assignment.problem, problem)
-    _say(assignment.key, "ready")
+    say(assignment.key, "ready")
     with seeded(assignment.seed):
-        return _trained(assignment, problem, data, match, progress)
+        return _trained(assignment, problem, data, match, draft)
 
 
 def _trained(
-    assignment: Assignment, problem: Problem, data: Any, match: Match | None, progress: _Progress
+    assignment: Assignment, problem: Problem, data: Any, match: Match | None, draft: Draft
 ) -> Mapping[str, Any]:
     request, repository = assignment.request, assignment.repository
     ancestor: Any = False
@@ -178,10 +85,10 @@ def _trained(
     wish: dict[str, Any] = {"ancestor": ancestor, "model_id": request.model_id, "match": match}
     with ExitStack() as stack:
         if assignment.graph is not None:
-            with progress.phase("inherit"):
+            with draft.phase("inherit"):
                 wish = {"reserved": stack.enter_context(repository.reserve(assignment.graph, **wish))}
-        model = _build(problem, request, progress)
-        with progress.phase("inherit"):
+        model = _build(problem, request, draft)
+        with draft.phase("inherit"):
             try:
                 child = stack.enter_context(
                     repository.inherit(model, freeze=assignment.freeze, parent=request.parent, **wish)
@@ -190,32 +97,32 @@ def _trained(
                 # This task was run before, and died or was lost after its put.
                 if (other := other_candidate(error.record, request)) is not None:
                     raise Failed("repository", other) from error
-                return _of_record(error.record)
-        _say(assignment.key, "chosen")
-        _note(child, progress)
+                return fields_of_record(error.record)
+        say(assignment.key, "chosen")
+        _note(child, draft)
         metrics, steps = train(
             problem,
             model,
             data,
-            progress,
+            draft,
             epochs=assignment.epochs,
             until_step=request.until_step,
             callbacks=assignment.callbacks,
-            cancelled=lambda: _cancelled(assignment.key),
+            cancelled=lambda: cancelled(assignment.key),
         )
         quality = _quality(assignment.objective, metrics)
-        progress.fields.update(step=steps, metrics=finite(metrics))
+        draft.fields.update(step=steps, metrics=finite(metrics))
         if quality is None:
-            found = _shown(metrics[assignment.objective.metric])
+            found = shown(metrics[assignment.objective.metric])
             raise Failed("not finite", f"the quality {assignment.objective.metric!r} is {found}, not a finite number")
-        extra = {"report": _put_report(progress), "candidate": request.candidate.to_json()}
-        with progress.phase("put"):
+        extra = {"report": draft.kept(), "candidate": request.candidate.to_json()}
+        with draft.phase("put"):
             child.put(metrics=finite(metrics), step=steps, labels=list(assignment.labels), extra=extra)
-        return {"status": "finished", "quality": quality, "own_bytes": _own_bytes(child.record)}
+        return {"status": "finished", "quality": quality, "own_bytes": own_bytes(child.record)}
 
 
-def _build(problem: Problem, request: Request, progress: _Progress) -> Any:
-    with progress.phase("build"):
+def _build(problem: Problem, request: Request, draft: Draft) -> Any:
+    with draft.phase("build"):
         try:
             return problem.build(problem.space().values(request.candidate))
         except Stopped:
@@ -239,7 +146,7 @@ def _data(reference: ProblemReference, problem: Problem) -> Any:
         raise
     except BaseException as error:
         raise InvalidProblem(
-            f"problem {problem.name!r} has no data on {_worker_name() or 'this process'}: data() must return "
+            f"problem {problem.name!r} has no data on {worker_name() or 'this process'}: data() must return "
             f"Data(train=(x, y), validation=(x, y)), and there was {say_error(error)}"
         ) from error
     return data
@@ -264,14 +171,14 @@ def _quality(objective: Objective, metrics: dict[str, Any]) -> float | None:
     )
 
 
-def _note(child: Any, progress: _Progress) -> None:
+def _note(child: Any, draft: Draft) -> None:
     """Take the query's share out of the time to inherit, and note what was inherited."""
     # Of what was waited for: the match comes before the reservation, and both may have come while the model was built.
     query = max(0.0, float(child.timings["wait_s"]) - float(child.timings.get("reserve_s", 0.0)))
-    progress.seconds["query"] = query
-    progress.seconds["inherit"] = max(0.0, progress.seconds["inherit"] - query)
+    draft.seconds["query"] = query
+    draft.seconds["inherit"] = max(0.0, draft.seconds["inherit"] - query)
     inherited = child.report.inherited_tensors > 0
-    progress.fields.update(
+    draft.fields.update(
         # A prefix without weights, such as an input, is no inheritance.
         ancestor=child.ancestor if inherited else None,
         prefix=len(child.prefix.vertices),
@@ -280,126 +187,3 @@ def _note(child: Any, progress: _Progress) -> None:
         parameters=int(child.graph.parameters),
         full_bytes=int(child.graph.nbytes),
     )
-
-
-def evaluation_seed(seed: int, number: int) -> int:
-    """Return the seed of an evaluation (31 bits): by the run's seed and the request's number, not by the worker."""
-    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0] >> 1)
-
-
-def in_control_arm(seed: int, number: int, share: float) -> bool:
-    """Tell whether a request belongs to the control arm, which inherits nothing: a fixed draw per request."""
-    return bool(np.random.default_rng([seed, number, 1]).random() < share)
-
-
-def other_candidate(record: Any, request: Request) -> str | None:
-    """Say why the model of that name is not what a request asked for; None if it is."""
-    extra = record.extra if isinstance(record.extra, Mapping) else {}
-    found, asked = extra.get("candidate"), request.candidate.to_json()
-    if found == asked:
-        return None
-    return (
-        f"{request.model_id} is in the repository, and is another model: its candidate is {found!r:.200}, asked for "
-        f"was {asked!r:.200}; was the run's folder restored from an older copy? Use another folder for a new run"
-    )
-
-
-def report_of_record(record: Any, number: int) -> Report:
-    """Return the report of a model that was put while nobody took its report.
-
-    Seconds are those up to the put; the rest is what its record says.
-    """
-    return Report(**{"number": number, "model_id": record.model_id, **_of_record(record)})
-
-
-def _of_record(record: Any) -> dict[str, Any]:
-    extra = record.extra if isinstance(record.extra, Mapping) else {}
-    kept = dict(extra.get("report") or {})
-    return {
-        **kept,
-        "status": "finished",
-        "quality": record.quality,
-        "metrics": dict(record.metrics),
-        "step": record.step,
-        "own_bytes": _own_bytes(record),
-    }
-
-
-def _own_bytes(record: Any) -> int:
-    return sum(spec.nbytes for spec in record.own.values())
-
-
-def _put_report(progress: _Progress) -> JSON:
-    """Return what the model's record keeps of the report, in case the report itself is lost."""
-    kept = ("ancestor", "prefix", "vertices", "frozen_share", "parameters", "full_bytes")
-    return {
-        "seconds": {name: round(seconds, 6) for name, seconds in progress.seconds.items()},
-        "worker": _worker_name(),
-        "started": progress.started,
-        "ended": time.time(),
-        **{name: progress.fields[name] for name in kept},
-    }
-
-
-def say_error(error: BaseException) -> str:
-    """Return type and message of what user code raised; its `__str__` may raise as well."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception as second:  # noqa: BLE001 - what user code raises may be anything
-        return f"{type(error).__name__}, whose message can't be read: its __str__ raised {type(second).__name__}"
-
-
-def _trace(error: BaseException) -> str:
-    try:
-        return "".join(traceback.format_exception(error))[-8_000:]
-    except Exception:  # noqa: BLE001 - as above
-        return f"{''.join(traceback.format_tb(error.__traceback__))[-8_000:]}{say_error(error)}"
-
-
-def _shown(value: object) -> str:
-    """Return the value's repr, cut; an integer of thousands of digits has none."""
-    try:
-        return f"{value!r:.60}"
-    except Exception:  # noqa: BLE001 - what user code returns may be anything
-        return f"a value of type {type(value).__name__} that can't be shown"
-
-
-def _kind(error: BaseException) -> FailureKind:
-    if isinstance(error, Failed):
-        return error.kind
-    if isinstance(error, (InvalidProblem, UnknownProblem)):
-        return "problem"
-    if isinstance(error, (CannotFlatten, CannotRebuild)):
-        return "flatten"
-    if isinstance(error, QuotaReached) or (isinstance(error, PutFailed) and error.facts.get("errno") in FULL):
-        return "no room"
-    return "repository" if isinstance(error, (RepositoryError, ClusterError)) else "error"
-
-
-def _say(key: str, what: str) -> None:
-    worker = _worker()
-    if worker is not None:
-        worker.log_event(EVENTS, {"key": key, "what": what, "time": time.time(), "worker": str(worker.name)})
-
-
-def _worker() -> Any:
-    """Return the Dask worker of this task, or None outside of one."""
-    from distributed import get_worker
-
-    with suppress(ValueError):
-        return get_worker()
-    return None
-
-
-def _worker_name() -> str | None:
-    worker = _worker()
-    return None if worker is None else str(worker.name)
-
-
-def _cancelled(key: str) -> bool:
-    """Tell whether the scheduler has taken the task back. Its thread goes on all the same, so it must look."""
-    worker = _worker()
-    if worker is None:
-        return False
-    task = worker.state.tasks.get(key)
-    return task is None or task.state not in ("executing", "long-running")

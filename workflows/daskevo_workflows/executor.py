@@ -17,7 +17,7 @@ from daskevo.runs import Book, RunRecord
 from daskevo.search import Report, Request, Strategy
 from daskevo_workflows.candidates import Candidates
 from daskevo_workflows.demand import Demand
-from daskevo_workflows.evaluation import other_candidate, report_of_record
+from daskevo_workflows.evaluation_report import other_candidate, report_of_record
 from daskevo_workflows.flight import Landed, failed
 from daskevo_workflows.holdings import Holdings
 from daskevo_workflows.in_flight import TICK_S, Flights

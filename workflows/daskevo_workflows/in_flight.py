@@ -15,10 +15,12 @@ from typing import Any
 from daskevo.errors import ClusterError
 from daskevo.runs import RunRecord, Unit
 from daskevo.search import Report, Request
-from daskevo_workflows.evaluation import EVENTS, Assignment, evaluate
+from daskevo_workflows.assignment import Assignment
+from daskevo_workflows.evaluation import evaluate
 from daskevo_workflows.flight import Flight, Landed, failed
 from daskevo_workflows.limits import EvaluationLimit
 from daskevo_workflows.notes import note
+from daskevo_workflows.trainer_task import EVENTS
 from daskevo_workflows.trainers import SILENT_S, Trainer, Trainers
 from daskevo_workflows.upkeep import Upkeep
 

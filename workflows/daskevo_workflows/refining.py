@@ -14,8 +14,9 @@ from daskevo.errors import InvalidInput, NoTrainer
 from daskevo.search import Report, Request
 from daskevo.space import Space
 from daskevo.types import ModelId, Objective
+from daskevo_workflows.assignment import Assignment, evaluation_seed
 from daskevo_workflows.demand import Demand
-from daskevo_workflows.evaluation import Assignment, evaluate, evaluation_seed
+from daskevo_workflows.evaluation import evaluate
 from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.training import Callbacks, fresh
 

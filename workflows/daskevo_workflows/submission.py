@@ -8,8 +8,8 @@ from dataclasses import replace
 from daskevo.repository import Repository
 from daskevo.runs import Book, RunRecord, Unit, plan
 from daskevo.search import Request
+from daskevo_workflows.assignment import Assignment, evaluation_seed
 from daskevo_workflows.candidates import Candidates
-from daskevo_workflows.evaluation import Assignment, evaluation_seed
 from daskevo_workflows.in_flight import Flights
 from daskevo_workflows.problems.reference import ProblemReference
 from daskevo_workflows.settings import Settings

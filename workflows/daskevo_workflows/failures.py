@@ -1,0 +1,68 @@
+"""What went wrong with an evaluation, as its report says it: a kind, a sentence, the end of the traceback."""
+
+from __future__ import annotations
+
+import traceback
+
+from daskevo.errors import (
+    CannotFlatten,
+    CannotRebuild,
+    ClusterError,
+    InvalidProblem,
+    PutFailed,
+    QuotaReached,
+    RepositoryError,
+    UnknownProblem,
+)
+from daskevo.search import Failure, FailureKind
+from daskevo.store.files import FULL
+
+
+class Failed(Exception):
+    """An evaluation can't go on; `kind` says why."""
+
+    def __init__(self, kind: FailureKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return what a report says of an error."""
+    trace = "" if isinstance(error, Failed) else _trace(error)
+    ours = isinstance(error, (Failed, InvalidProblem, UnknownProblem))  # said in full already
+    return Failure(_kind(error), str(error)[:2_000] if ours else say_error(error)[:2_000], trace)
+
+
+def say_error(error: BaseException) -> str:
+    """Return type and message of what user code raised; its `__str__` may raise as well."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception as second:  # noqa: BLE001 - what user code raises may be anything
+        return f"{type(error).__name__}, whose message can't be read: its __str__ raised {type(second).__name__}"
+
+
+def _trace(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))[-8_000:]
+    except Exception:  # noqa: BLE001 - as above
+        return f"{''.join(traceback.format_tb(error.__traceback__))[-8_000:]}{say_error(error)}"
+
+
+def shown(value: object) -> str:
+    """Return the value's repr, cut; an integer of thousands of digits has none."""
+    try:
+        return f"{value!r:.60}"
+    except Exception:  # noqa: BLE001 - what user code returns may be anything
+        return f"a value of type {type(value).__name__} that can't be shown"
+
+
+def _kind(error: BaseException) -> FailureKind:
+    if isinstance(error, Failed):
+        return error.kind
+    if isinstance(error, (InvalidProblem, UnknownProblem)):
+        return "problem"
+    if isinstance(error, (CannotFlatten, CannotRebuild)):
+        return "flatten"
+    if isinstance(error, QuotaReached) or (isinstance(error, PutFailed) and error.facts.get("errno") in FULL):
+        return "no room"
+    return "repository" if isinstance(error, (RepositoryError, ClusterError)) else "error"

@@ -1,0 +1,41 @@
+"""The Dask task that an evaluation runs in: which worker has it, what it says of itself, whether it was given up."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Any
+
+EVENTS = "daskevo-evaluations"
+"""Dask topic on which trainers say that an evaluation has begun, has its data, or has chosen its ancestor."""
+
+
+def say(key: str, what: str) -> None:
+    """Log an event of this task for the run that submitted it."""
+    worker = _worker()
+    if worker is not None:
+        worker.log_event(EVENTS, {"key": key, "what": what, "time": time.time(), "worker": str(worker.name)})
+
+
+def _worker() -> Any:
+    """Return the Dask worker of this task, or None outside of one."""
+    from distributed import get_worker
+
+    with suppress(ValueError):
+        return get_worker()
+    return None
+
+
+def worker_name() -> str | None:
+    """Return the name of this task's worker, or None outside of one."""
+    worker = _worker()
+    return None if worker is None else str(worker.name)
+
+
+def cancelled(key: str) -> bool:
+    """Tell whether the scheduler has taken the task back. Its thread goes on all the same, so it must look."""
+    worker = _worker()
+    if worker is None:
+        return False
+    task = worker.state.tasks.get(key)
+    return task is None or task.state not in ("executing", "long-running")
