@@ -16,6 +16,10 @@ PUBLIC = {
         *("View", "model_id", "usable"),
     ],
     "daskevo.space": ["Candidate", "Choice", "Space"],
+    "daskevo.testing": [
+        *("HOSTILE_NAMES", "TierContract", "check_connection", "check_shard_store", "check_strategy", "check_tensors"),
+        "check_transport",
+    ],
     "daskevo_workflows.nas": ["STRATEGIES", "Found", "Progress", "Result", "refine", "search"],
     "daskevo_workflows.problems": ["BUILT_IN", "Data", "Problem", "ProblemReference", "load_problem", "refer"],
 }

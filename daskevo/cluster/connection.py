@@ -73,7 +73,11 @@ class ClientConnection:
         return self.client.sync(function, *arguments)
 
     def post(self, function: Callable[..., object], *arguments: Any) -> None:
-        self.client.loop.add_callback(function, *arguments)
+        if self.asynchronous:
+            # This is the event loop: what is awaited next would begin before a callback does.
+            function(*arguments)
+        else:
+            self.client.loop.add_callback(function, *arguments)
 
 
 class WorkerConnection:

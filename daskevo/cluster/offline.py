@@ -25,7 +25,8 @@ from daskevo.cluster.host import ShardHost
 from daskevo.cluster.lease_holders import REPAIR, identity_at
 from daskevo.cluster.serving import ServedShard, published, summary_of
 from daskevo.cluster.session import Caller, Session
-from daskevo.cluster.transport import answer, typed_error, value_of
+from daskevo.cluster.transport import NoAnswer, answer, method_of, typed_error, value_of
+from daskevo.cluster.unreadable import forget_lost
 from daskevo.cluster.verifying import Verification, differences_now, verify
 from daskevo.errors import CorruptRecord, NotDeployed, ShardDamaged
 from daskevo.ownership.audit import Difference
@@ -83,11 +84,13 @@ class OfflineTransport:
         return methods[method](**arguments)
 
     async def provider(self, address: str, method: str, *, timeout_s: float, **arguments: Any) -> Any:
-        assert self.host is not None
-        return value_of(await answer(method, ProviderHandlers(self.host).local_methods()[method], arguments))
+        if self.host is None or address != _HERE:
+            raise NoAnswer(address, method, "without a cluster there is this process alone")
+        handler = method_of(ProviderHandlers(self.host).local_methods(), address, method)
+        return value_of(await answer(method, handler, arguments))
 
     def is_here(self, address: str) -> bool:
-        return True
+        return address == _HERE
 
     def _table(self) -> JSON:
         places: dict[int, Place | None] = dict.fromkeys(range(self.root.shards), Place(_HERE, _HERE))
@@ -95,7 +98,7 @@ class OfflineTransport:
         return ShardTable(0, self.generation, places, {}, self.troubles).to_wire()
 
     def _over(self, attempts: Sequence[Any]) -> list[bool]:
-        return [self.all_over or Tick.parse(attempt).generation < self.generation for attempt in attempts]
+        return [self.all_over or tick.generation < self.generation for tick in map(Tick.parse, attempts)]
 
     def _stats(self) -> dict[str, JSON]:
         return {
@@ -144,6 +147,7 @@ class OfflineConnection:
                 summaries = {m: summary_of(r) for m, r in published(served.shard).items()}
                 transport.host.index_models(served, summaries)
                 transport.host.take(served, summaries)
+        self.run(forget_lost, transport.host)
 
     def caller(self) -> Caller:
         return Caller(ClientHolder("no cluster"))

@@ -284,7 +284,8 @@ class PoolTransport:
     async def provider(self, address: str, method: str, *, timeout_s: float, **arguments: Any) -> Any:
         methods = self._local(address)
         if methods is not None:
-            return value_of(await _within(timeout_s, answer(method, methods[method], arguments), address, method))
+            here = method_of(methods, address, method)
+            return value_of(await _within(timeout_s, answer(method, here, arguments), address, method))
         reply = await self._call(address, operation("provider", self.key, method), timeout_s, arguments)
         if reply is None:
             raise NoAnswer(address, method, "no provider of this repository there")
@@ -311,6 +312,13 @@ class PoolTransport:
             )
         finally:
             self.pool.reuse(address, comm)
+
+
+def method_of(methods: Mapping[str, Handler], address: str, method: str) -> Handler:
+    """Return a method of a provider in this process; raises NoAnswer if it has none of that name."""
+    if method not in methods:
+        raise NoAnswer(address, method, "no provider there knows that operation")
+    return methods[method]
 
 
 async def _within(timeout_s: float, call: Awaitable[Any], address: str, method: str) -> Any:
