@@ -21,7 +21,15 @@ PUBLIC = {
         "check_transport",
     ],
     "daskevo_workflows.nas": ["STRATEGIES", "Found", "Progress", "Result", "refine", "search"],
-    "daskevo_workflows.problems": ["BUILT_IN", "Data", "Problem", "ProblemReference", "load_problem", "refer"],
+    "daskevo_workflows.problems": [
+        "BUILT_IN",
+        "Data",
+        "Problem",
+        "ProblemReference",
+        "check_problem",
+        "load_problem",
+        "refer",
+    ],
 }
 
 

@@ -1,7 +1,7 @@
 """Contract suites, hypothesis strategies and fault injectors, for daskevo's tests and those of its extensions.
 
 A contract is a function that takes an implementation, or what makes one, and raises AssertionError at the first promise
-that is broken; `TierContract` is a class of tests.
+that is broken; `TierContract` is a class of tests. A problem is checked by `daskevo_workflows.problems.check_problem`.
 """
 
 from __future__ import annotations

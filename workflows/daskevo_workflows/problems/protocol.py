@@ -90,7 +90,7 @@ METHODS: Mapping[str, int] = {"space": 0, "build": 1, "data": 0, "compile": 1, "
 """Method -> arguments it takes. Two more are optional, see above: `callbacks` and `fit`."""
 
 
-def check_problem(problem: object, where: str) -> Problem:
+def check_parts(problem: object, where: str) -> Problem:
     """Return `problem` if it has all parts.
 
     Parameters

@@ -22,7 +22,7 @@ from typing import Any
 
 from daskevo.errors import InvalidName, InvalidProblem, UnknownProblem
 from daskevo.types import JSON, check_json, check_name
-from daskevo_workflows.problems.protocol import Problem, check_problem
+from daskevo_workflows.problems.protocol import Problem, check_parts
 from daskevo_workflows.quiet import quietly
 
 BUILT_IN: Mapping[str, tuple[str, str]] = {
@@ -139,7 +139,7 @@ def refer(problem: str | Path | Problem, **settings: Any) -> ProblemReference:
         loaded = _built_in(problem, settings)
         content = _hash(problem, repr(sorted(_listed(settings).items())), _source_of(type(loaded)))
         return ProblemReference(loaded.name, "name", problem, content, settings)
-    check_problem(problem, f"the object {type(problem).__name__}")
+    check_parts(problem, f"the object {type(problem).__name__}")
     _check_problem_name(problem.name)
     if type(problem) is types.ModuleType:
         source = _source_of(problem)
@@ -199,7 +199,7 @@ def _from_source(source: str, path: Path) -> Problem:
         raise InvalidProblem(
             f"the problem file {path} can't be run: {type(error).__name__}: {error}", path=str(path)
         ) from error
-    problem = check_problem(getattr(module, "problem", module), f"the file {path}")
+    problem = check_parts(getattr(module, "problem", module), f"the file {path}")
     _check_problem_name(problem.name)
     return problem
 

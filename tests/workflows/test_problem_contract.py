@@ -1,0 +1,62 @@
+"""The contract of problems: ours keep it, and each promise can be broken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daskevo.errors import InvalidProblem, UnknownProblem
+from daskevo_workflows.problems import check_problem
+from tests.workflows import tiny
+
+GOOD = Path(tiny.__file__).read_text()
+
+
+@pytest.mark.parametrize("name", ["tiny", "digits", "attn"])
+def test_ours_keep_the_contract(name: str) -> None:
+    if name == "tiny":
+        assert check_problem(tiny.__file__, candidates=2).name == "tiny"
+        return
+    settings: dict[str, Any] = {"samples": 128, "features": 96, "widths": (50, 75)} if name == "attn" else {}
+    assert check_problem(name, candidates=1, batches=1, **settings).name == name
+
+
+START = '    import keras\n\n    if FAULTS.get(choices["second"]) == "build"'
+END = '    return keras.Model(inputs, keras.layers.Dense(2, "softmax")(tensor))\n'
+SCORE = 'return {"val_accuracy": float(np'
+COMPILE = "    model.compile("
+BROKEN = {
+    "compiled": (END, END.replace("return", "m =") + "    m.compile()\n    return m\n", "uncompiled"),
+    "another architecture": ('choices["first"], choices', "next(SIZES), choices", "same architecture"),
+    "no model": (END, "    return str(tensor)\n", "keras.Model, not str"),
+    "raises in build": (START, "    import keras\n\n    if True", "build() raised"),
+    "raises in data": ('if DATA == "no data"', "if True", "data() raised FileNotFoundError"),
+    "other data": ('if DATA == "other data"', "if True", "must return Data, not dict"),
+    "unequal": ("Data((x[:64], y[:64])", "Data((x[:64], y[:63])", "as many samples"),
+    "nothing to score with": ("(x[64:], y[64:]))", "(x[96:], y[96:]))", "no samples"),
+    "other metrics": (SCORE, 'return {"accuracy": float(np', "must return 'val_accuracy'"),
+    "no number": (SCORE, 'return {"val_accuracy": str(np', "must be a number"),
+    "thaws": (COMPILE, "    model.layers[1].trainable = True\n" + COMPILE, "leave frozen layers frozen"),
+    "not compiled": (COMPILE, "    (lambda *a, **k: None)(", "compile(), fit() or score() raised"),
+}
+"""What is broken -> words of a good problem, what stands in their place, what is said."""
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_promise_is_named(fault: str, tmp_path: Path) -> None:
+    old, new, said = BROKEN[fault]
+    assert GOOD.count(old) == 1, old
+    source = GOOD.replace(old, new) + "\nimport itertools\nSIZES = itertools.count(3)\n"
+    (tmp_path / "broken.py").write_text(source)
+    with pytest.raises(InvalidProblem) as caught:
+        check_problem(tmp_path / "broken.py", candidates=1)
+    assert said in str(caught.value)
+
+
+def test_what_is_no_problem() -> None:
+    with pytest.raises(UnknownProblem):
+        check_problem("nowhere.py")
+    with pytest.raises(InvalidProblem, match="missing or wrong"):
+        check_problem(object())  # type: ignore[arg-type]

@@ -1,0 +1,173 @@
+"""The contract of a problem, for ours and for yours: call :func:`check_problem` before a long search, or in a test."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daskevo.errors import CannotFlatten, CannotRebuild, InvalidProblem
+from daskevo.space import Candidate
+from daskevo.types import Objective
+from daskevo_workflows.problems.protocol import Data, Problem
+from daskevo_workflows.problems.reference import load_problem
+from daskevo_workflows.quiet import import_keras
+
+
+def check_problem(
+    problem: str | Path | Problem, *, candidates: int = 3, batches: int = 2, seed: int = 0, **settings: Any
+) -> Problem:
+    """Check what a search relies on, by building a few candidates and training each for a few batches.
+
+    ::
+
+        from daskevo_workflows.problems import check_problem
+        check_problem("moons.py")
+
+    Parameters
+    ----------
+    problem:
+        As `load_problem` takes it: a path that ends in ``.py``, a problem object, or the name of one of ours.
+    candidates:
+        How many are drawn from the space.
+    batches:
+        How many batches of its data each is trained with.
+    seed:
+        Of the draw.
+    **settings:
+        Of a named problem.
+
+    Returns
+    -------
+    Problem
+        The problem, which keeps all that was looked at.
+
+    Raises
+    ------
+    InvalidProblem
+        At the first promise that is broken, with the part of the problem and the candidate.
+    UnknownProblem
+        If there is none of that name, or no such file.
+    """
+    loaded = load_problem(problem, **settings)
+    import_keras()
+    space = loaded.space()
+    _check(loaded.space() == space, loaded, "space() must return the same space at each call")
+    data = _checked_data(loaded)
+    few = _few(data, loaded.batch_size * batches)
+    rng = np.random.default_rng(seed)
+    for _ in range(candidates):
+        candidate = space.sample(rng)
+        try:
+            _check_candidate(loaded, candidate, few)
+        except InvalidProblem as error:
+            raise InvalidProblem(
+                f"{error.message} (candidate {space.values(candidate)})", candidate=candidate.to_json(), **error.facts
+            ) from error
+    return loaded
+
+
+def _check(holds: bool, problem: Problem, promise: str) -> None:
+    if not holds:
+        raise InvalidProblem(f"problem {problem.name!r}: {promise}", problem=problem.name)
+
+
+def _checked_data(problem: Problem) -> Data:
+    try:
+        data = problem.data()
+    except InvalidProblem:
+        raise
+    except Exception as error:
+        raise InvalidProblem(f"problem {problem.name!r}: data() raised {type(error).__name__}: {error}") from error
+    _check(isinstance(data, Data), problem, f"data() must return Data, not {type(data).__name__}")
+    for name in ("train", "validation"):
+        part = getattr(data, name)
+        _check(isinstance(part, tuple) and len(part) == 2, problem, f"{name} of data() must be (x, y)")
+        lengths = {len(array) for side in part for array in _arrays(side)}
+        _check(len(lengths) == 1, problem, f"x and y of {name} must have as many samples each, not {sorted(lengths)}")
+        _check(lengths != {0}, problem, f"{name} of data() has no samples")
+    return data
+
+
+def _arrays(side: Any) -> list[Any]:
+    return list(side) if isinstance(side, (list, tuple)) else [side]
+
+
+def _few(data: Data, samples: int) -> Data:
+    def cut(side: Any) -> Any:
+        return [array[:samples] for array in side] if isinstance(side, (list, tuple)) else side[:samples]
+
+    (x, y), (x_val, y_val) = data.train, data.validation
+    return Data((cut(x), cut(y)), (cut(x_val), cut(y_val)))
+
+
+def _check_candidate(problem: Problem, candidate: Candidate, few: Data) -> None:
+    import keras
+
+    from daskevo.models import flatten, is_fresh, rebuild, shape_only
+
+    choices = problem.space().values(candidate)
+    given = copy.deepcopy(choices)
+    model, again = _built(problem, choices), _built(problem, choices)
+    _check(choices == given, problem, "build() must leave its choices as they are")
+    _check(isinstance(model, keras.Model), problem, f"build() must return a keras.Model, not {type(model).__name__}")
+    _check(model is not again, problem, "build() must return a fresh model each time")
+    _check(is_fresh(model), problem, "build() must return an uncompiled, untrained model: compile() is called later")
+    try:
+        graph = flatten(model).graph
+        rebuild(graph)
+    except (CannotFlatten, CannotRebuild) as error:
+        raise InvalidProblem(
+            f"problem {problem.name!r}: what build() returned can't be stored: {error.message}", problem=problem.name
+        ) from error
+    _check(graph.ids == flatten(again).graph.ids, problem, "build() must return the same architecture each time")
+    with shape_only():
+        shaped = _built(problem, choices)
+    _check(graph.ids == flatten(shaped).graph.ids, problem, "build() must not depend on values of weights")
+    _check_training(problem, model, few)
+
+
+def _built(problem: Problem, choices: Mapping[str, Any]) -> Any:
+    try:
+        return problem.build(choices)
+    except Exception as error:
+        raise InvalidProblem(
+            f"problem {problem.name!r}: build() raised {type(error).__name__}: {error}", problem=problem.name
+        ) from error
+
+
+def _check_training(problem: Problem, model: Any, few: Data) -> None:
+    from daskevo_workflows.training import Stopwatch, train
+
+    # As a search does: some layers are frozen before compile() is called.
+    frozen = next((layer for layer in model.layers if layer.weights), None)
+    if frozen is not None:
+        frozen.trainable = False
+    before = [] if frozen is None else [np.asarray(weight) for weight in frozen.weights]
+    try:
+        metrics, steps = train(problem, model, few, Stopwatch(), epochs=1)
+    except InvalidProblem:
+        raise
+    except Exception as error:
+        raise InvalidProblem(
+            f"problem {problem.name!r}: compile(), fit() or score() raised {type(error).__name__}: {error}",
+            problem=problem.name,
+        ) from error
+    _check(model.compiled, problem, "compile() must compile the model that it is given")
+    _check(steps > 0, problem, "fit() must train with the callbacks that it is given, for one step at least")
+    if frozen is not None and frozen.trainable is False:
+        same = all(np.array_equal(old, np.asarray(new)) for old, new in zip(before, frozen.weights, strict=True))
+        _check(same, problem, "a frozen layer must not change in training")
+    _check(frozen is None or not frozen.trainable, problem, "compile() and fit() must leave frozen layers frozen")
+    objective = Objective.parse(problem.objective)
+    names = sorted(map(str, metrics))
+    _check(objective.metric in metrics, problem, f"score() must return {objective.metric!r}; there are {names}")
+    value = metrics[objective.metric]
+    _check(
+        isinstance(value, (int, float, np.number)) and not isinstance(value, bool),
+        problem,
+        f"the metric {objective.metric!r} must be a number, not {value!r:.60}",
+    )
