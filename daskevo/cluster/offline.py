@@ -7,6 +7,7 @@ process. What goes meanwhile, because a job has the root open, is a named error.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import getpass
 import os
 import threading
@@ -26,9 +27,9 @@ from daskevo.cluster.lease_holders import REPAIR, identity_at
 from daskevo.cluster.serving import ServedShard, published, summary_of
 from daskevo.cluster.session import Caller, Session
 from daskevo.cluster.transport import NoAnswer, answer, method_of, typed_error, value_of
-from daskevo.cluster.unreadable import forget_lost
+from daskevo.cluster.unreadable import leave_out
 from daskevo.cluster.verifying import Verification, differences_now, verify
-from daskevo.errors import CorruptRecord, NotDeployed, ShardDamaged
+from daskevo.errors import CorruptRecord, NotDeployed, RootUnusable, ShardDamaged
 from daskevo.ownership.audit import Difference
 from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.holders import ClientHolder
@@ -36,6 +37,7 @@ from daskevo.ownership.records import Generation, record_from_json
 from daskevo.ownership.shard import Shard
 from daskevo.ownership.table import Place, ShardTable
 from daskevo.store.lease import Holder, current_lease, take_lease
+from daskevo.store.losses import Loss, read_losses
 from daskevo.store.repairing import only_repair
 from daskevo.store.root import Root
 from daskevo.store.shard_state import damaged, read_shard
@@ -93,9 +95,13 @@ class OfflineTransport:
         return address == _HERE
 
     def _table(self) -> JSON:
+        return self.table().to_wire()
+
+    def table(self) -> ShardTable:
+        """Return the shard table: all is here."""
         places: dict[int, Place | None] = dict.fromkeys(range(self.root.shards), Place(_HERE, _HERE))
         places.update(dict.fromkeys(self.troubles))
-        return ShardTable(0, self.generation, places, {}, self.troubles).to_wire()
+        return ShardTable(0, self.generation, places, {}, self.troubles)
 
     def _over(self, attempts: Sequence[Any]) -> list[bool]:
         return [self.all_over or tick.generation < self.generation for tick in map(Tick.parse, attempts)]
@@ -147,7 +153,7 @@ class OfflineConnection:
                 summaries = {m: summary_of(r) for m, r in published(served.shard).items()}
                 transport.host.index_models(served, summaries)
                 transport.host.take(served, summaries)
-        self.run(forget_lost, transport.host)
+        leave_out(transport.host, transport.table(), _marked(self.root), again=False)
 
     def caller(self) -> Caller:
         return Caller(ClientHolder("no cluster"))
@@ -173,6 +179,15 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 def _locator(root: Root) -> Callable[[ModelId, Attempt], Path]:
     return lambda model_id, attempt: root.shard(shard_of(model_id, root.shards)).segment_path(model_id, attempt)
+
+
+def _marked(root: Root) -> list[Loss]:
+    """Return what a repair has marked as gone; marks that can't be read, `verify` says."""
+    losses: list[Loss] = []
+    for number in range(root.shards):
+        with contextlib.suppress(CorruptRecord, RootUnusable):
+            losses += read_losses(root.shard(number).path)
+    return losses
 
 
 def _try_to_look_at(root: Root, number: int, tensors: DurableTensors) -> ServedShard | ShardDamaged:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from daskevo.cluster.host import ShardHost, entry_of
 from daskevo.cluster.serving import published, summary_of
 from daskevo.errors import RepositoryError
 from daskevo.ownership.owner_map import OwnerMap
+from daskevo.ownership.table import ShardTable
 from daskevo.store.losses import Loss
 from daskevo.types import ModelId
 
@@ -38,14 +38,21 @@ async def forget_lost(host: ShardHost) -> int:
         # No reason to serve nothing: as if there were none, and nothing comes back by it.
         logger.info("daskevo: what is marked as lost can't be read: %s", error)
         answers, silent = {}, {host.name: error.message}
-    marks = _marks(answers)
+    # Marks that can't be read come as a text, which `verify` says.
+    losses = [Loss.from_json(value) for answer in answers.values() for value in answer if not isinstance(value, str)]
+    return leave_out(host, table, losses, again=not silent)
+
+
+def leave_out(host: ShardHost, table: ShardTable, losses: Iterable[Loss], *, again: bool) -> int:
+    """Take models that are lost out of the index, and with `again` bring those back that aren't any more."""
+    marks = _marks(losses)
     left_out, back = [], []
     for served in host.shards.values():
         for model_id, record in published(served.shard).items():
             lost = _uses(record.owner_map, marks) or table.lost_owners(record.owner_map, record.attempt)
             if lost and model_id in host.index:
                 left_out.append(model_id)
-            elif not lost and model_id not in host.index and not silent:
+            elif not lost and model_id not in host.index and again:
                 back.append(record)
     for model_id in left_out:
         host.index.remove(model_id)
@@ -53,12 +60,10 @@ async def forget_lost(host: ShardHost) -> int:
     return len(left_out)
 
 
-def _marks(answers: Mapping[str, Any]) -> dict[ModelId, frozenset[int]]:
+def _marks(losses: Iterable[Loss]) -> dict[ModelId, frozenset[int]]:
     marks: dict[ModelId, frozenset[int]] = {}
-    for answer in answers.values():
-        # Marks that can't be read come as a text, which `verify` says.
-        for loss in (Loss.from_json(value) for value in answer if not isinstance(value, str)):
-            marks[loss.owner] = marks.get(loss.owner, frozenset()) | loss.numbers
+    for loss in losses:
+        marks[loss.owner] = marks.get(loss.owner, frozenset()) | loss.numbers
     return marks
 
 
