@@ -21,6 +21,7 @@ from daskevo_workflows.cli import main
 from daskevo_workflows.cli.group import Commands
 from daskevo_workflows.cli.places import default_run_folder, repository_root, root_for_run
 from daskevo_workflows.cli.typed import same_command
+from daskevo_workflows.problems.reference import BUILT_IN
 
 ERRORS = [
     kind
@@ -223,3 +224,8 @@ def test_arms_of_a_comparison_do_not_share_a_folder() -> None:
     }
     assert len(folders) == 12
     assert all(os.sep not in folder.name for folder in folders)
+
+
+def test_help_names_the_problems_that_come_with_daskevo() -> None:
+    told = CliRunner().invoke(main, ["nas", "--help"]).stdout
+    assert all(f"  {name} " in told for name in BUILT_IN)

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from click.testing import CliRunner
 
+from daskevo_workflows.cli import main
 from daskevo_workflows.cli.interrupts import heard, put_off
 
 
@@ -73,6 +75,9 @@ def test_ctrl_c_while_the_cluster_starts(tmp_path: Path) -> None:
     assert process.returncode == 130, told
     assert "Traceback" not in told
     assert "daskevo nas digits" in told
+    # The run has no record yet: nothing is promised of its evaluations.
+    assert "before the run had begun" in told
+    assert "kept;" not in told
 
 
 def _has_workers(pid: int) -> bool:
@@ -80,3 +85,21 @@ def _has_workers(pid: int) -> bool:
         return any("spawn_main" in " ".join(child.cmdline()) for child in psutil.Process(pid).children())
     except psutil.Error:
         return False
+
+
+@pytest.mark.parametrize(
+    ("recorded", "said"), [(True, "Every finished evaluation is kept"), (False, "nothing to keep")]
+)
+def test_only_a_run_that_has_begun_is_said_to_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: bool, said: str
+) -> None:
+    def interrupted(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("daskevo_workflows.cli.nas._search", interrupted)
+    if recorded:
+        (tmp_path / "run.json").write_text("{}")
+    result = CliRunner().invoke(main, ["nas", "wnie.py", "--run", str(tmp_path)])
+    assert result.exit_code == 130
+    assert said in result.stderr
+    assert f"evo nas wnie.py --run {tmp_path}" in result.stderr

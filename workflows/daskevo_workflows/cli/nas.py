@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 from daskevo_workflows.cli.interrupts import Interrupts, heard, put_off
 from daskevo_workflows.cli.lines import NAS_KEYS, print_json_line
-from daskevo_workflows.cli.places import default_run_folder, root_for_run, run_folder
+from daskevo_workflows.cli.places import RUN, default_run_folder, root_for_run, run_folder
 from daskevo_workflows.cli.resuming import settle, why_ended
 from daskevo_workflows.cli.typed import command, same_command
 
@@ -113,6 +113,13 @@ def _limit(value: Any) -> Any:
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON for programs.")
 def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> None:
     """Search architectures for PROBLEM: one that comes with daskevo, or the path of a Python file.
+
+    \b
+    digits         handwritten digits of 8 x 8 pixels, by dense layers; small
+    fashion-mnist  pictures of clothes, by convolutional networks
+    flights        will a flight be late? A table of flights, weather and planes
+    attn           CANDLE ATTN, drug response; here with data made up for it
+    my_problem.py  your own: the README says what is in such a file
 
     Each candidate inherits and freezes the longest prefix that an earlier model has trained already, trains the
     rest, and stores only what changed. The same command, started again, goes on where it stopped; a run that goes on
@@ -323,4 +330,8 @@ def _reason(error: BaseException) -> str:
 
 
 def _how_to_go_on(folder: Path) -> str:
+    if not (folder / RUN).exists():
+        return (
+            f"Stopped before the run had begun: there is nothing to keep yet. To begin it:\n    {same_command(folder)}"
+        )
     return f"Stopped. Every finished evaluation is kept; to go on:\n    {same_command(folder)}"
