@@ -13,6 +13,7 @@ from daskevo_workflows.cli.group import Commands
 from daskevo_workflows.cli.models import models
 from daskevo_workflows.cli.nas import nas
 from daskevo_workflows.cli.report import report
+from daskevo_workflows.cli.retiring import retire
 from daskevo_workflows.cli.verify import verify
 
 __all__ = ["main"]
@@ -28,5 +29,6 @@ def main() -> None:
     """Neural architecture search with transfer learning on Dask: train no prefix twice."""
 
 
+models.add_command(retire)
 for _command in (nas, models, verify, report, bench, chaos):
     main.add_command(_command)

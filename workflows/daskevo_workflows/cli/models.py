@@ -1,4 +1,7 @@
-"""`daskevo models`: look into a repository without a cluster, and take trained models out of it."""
+"""`daskevo models`: look into a repository without a cluster, and take trained models out of it.
+
+`daskevo models retire`, which changes it, is in `retiring.py`.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,10 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one line o
 
 @click.group()
 def models() -> None:
-    """List, show and export the models of a repository.
+    """List, show, export and retire the models of a repository.
 
-    ROOT is the repository, or the folder of a run that has it inside. It may be in use: nothing is changed.
+    ROOT is the repository, or the folder of a run that has it inside. It may be in use: nothing is changed, but by
+    `retire`.
     """
 
 
@@ -42,7 +46,7 @@ def ls(root: Path, scope: str | None, limit: int | None, as_json: bool) -> None:
     """List the published models, the best of each scope first."""
     from daskevo_workflows.words import say_bytes, say_quality
 
-    repository = _open(root)
+    repository = opened(root)
     found = repository.models(scope)
     objectives = {
         summary.scope: repository.record(summary.model_id).objective
@@ -75,8 +79,8 @@ def show(root: Path, model_id: str, as_json: bool) -> None:
     """Show one model: metrics, labels, layers with the model that each was last trained in."""
     from daskevo_workflows.words import plain, say_bytes, say_quality
 
-    repository = _open(root)
-    with _named(repository, root, model_id):
+    repository = opened(root)
+    with named(repository, root, model_id):
         record = repository.record(model_id)
     labels = repository.status(model_id).labels
     graph = record.architecture
@@ -121,8 +125,8 @@ def lineage(root: Path, model_id: str, as_json: bool) -> None:
     """Show the chain of models that a model inherited from, and who contributed which share of its bytes."""
     from daskevo_workflows.words import say_bytes, say_quality, say_share
 
-    repository = _open(root)
-    with _named(repository, root, model_id):
+    repository = opened(root)
+    with named(repository, root, model_id):
         chain = [_entry(repository, record) for record in repository.lineage(model_id)]
     shares = repository.contributors(model_id)
     whole = sum(share.nbytes for share in shares) or 1
@@ -171,8 +175,8 @@ def export(root: Path, model_id: str, output: Path | None, overwrite: bool, prob
         raise InvalidInput(f"{path.parent} is no folder: make it, or name another place", path=str(path))
     if path.exists() and not overwrite:
         raise InvalidInput(f"{path} is there already: name another file, or add --overwrite", path=str(path))
-    repository = _open(root)
-    with _named(repository, root, model_id):
+    repository = opened(root)
+    with named(repository, root, model_id):
         repository.record(model_id)  # before Keras is loaded, which takes seconds
     import_keras()
     if problem is not None:
@@ -187,7 +191,8 @@ def export(root: Path, model_id: str, output: Path | None, overwrite: bool, prob
     click.echo(str(path))
 
 
-def _open(root: Path) -> Repository:
+def opened(root: Path) -> Repository:
+    """Return a look at the repository in a place; raises as `repository_root` and `daskevo.open` do."""
     import daskevo
 
     repository: Repository = daskevo.open(repository_root(root))
@@ -195,7 +200,7 @@ def _open(root: Path) -> Repository:
 
 
 @contextlib.contextmanager
-def _named(repository: Repository, root: Path, model_id: str) -> Iterator[None]:
+def named(repository: Repository, root: Path, model_id: str) -> Iterator[None]:
     """Say how to find a model that is not there in words of the command line.
 
     Raises

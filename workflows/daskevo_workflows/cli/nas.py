@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import signal
-import socket
-import ssl
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from daskevo_workflows.cli.interrupts import Interrupts, heard, put_off
+from daskevo_workflows.cli.clusters import a_cluster
+from daskevo_workflows.cli.interrupts import Interrupts, heard
 from daskevo_workflows.cli.lines import NAS_KEYS, print_json_line
 from daskevo_workflows.cli.places import RUN, default_run_folder, root_for_run, run_folder
 from daskevo_workflows.cli.resuming import settle, why_ended
 from daskevo_workflows.cli.typed import command, same_command
 
 if TYPE_CHECKING:
-    from distributed import Client
-
     from daskevo_workflows.progress import Progress
     from daskevo_workflows.result import Result
 
@@ -35,18 +31,6 @@ INTERRUPTED = 130
 
 SHOWN = 5
 """Best models that are printed at the end."""
-
-UNDISTURBED = "daskevo_workflows.cli.undisturbed"
-"""Preload of the workers of a local cluster."""
-
-SECONDS_TO_KNOCK = 3.0
-"""Longest wait for a scheduler's port before a client is left to try."""
-
-TLS = (
-    "if the cluster uses TLS, give its tls:// address, and name its certificates in Dask's configuration, "
-    "distributed.comm.tls"
-)
-"""What to do where a scheduler hangs up."""
 
 SECONDS = click.FloatRange(min=0, min_open=True)
 
@@ -173,7 +157,7 @@ def _search(
         interrupts.check()
         line(now)
 
-    with run_folder(folder), _cluster(options["scheduler"], options["workers"]) as client:
+    with run_folder(folder), a_cluster(options["scheduler"], options["workers"]) as client:
         click.echo(f"run: {folder}   dashboard: {client.dashboard_link}", err=True)
         repository = daskevo.open(root, settings.scope, client=client, objective=loaded.objective)
         with contextlib.closing(line):
@@ -247,86 +231,6 @@ def _say_result(result: Result, *, err: bool, since: float | None = None) -> Non
 
 def _is_newer(path: Path, since: float | None) -> bool:
     return since is not None and path.exists() and path.stat().st_mtime > since
-
-
-@contextlib.contextmanager
-def _cluster(scheduler: str | None, workers: int | None) -> Iterator[Client]:
-    """Yield a client of the scheduler at this address, or of a new local cluster.
-
-    Raises
-    ------
-    SchedulerUnreachable
-        If nobody answers there.
-    InvalidInput
-        If the number of trainers of somebody else's cluster was given.
-    """
-    from daskevo.errors import InvalidInput, SchedulerUnreachable
-
-    if scheduler is None:
-        import dask
-        from dask.system import CPU_COUNT
-
-        from daskevo.cluster.local import local_cluster
-
-        with contextlib.ExitStack() as stack:
-            with put_off():
-                cluster = stack.enter_context(
-                    local_cluster(
-                        workers or CPU_COUNT,
-                        preload=[*dask.config.get("distributed.worker.preload"), UNDISTURBED],
-                        # Warnings of workers that are being stopped would tear the progress line; they are on the
-                        # dashboard.
-                        silence_logs=logging.ERROR,
-                    )
-                )
-                client = stack.enter_context(cluster.get_client())
-            yield client
-        return
-    if workers is not None:
-        raise InvalidInput("--workers is for a local cluster: the scheduler's cluster has the trainers that it has")
-    from distributed import Client
-
-    try:
-        _knock(scheduler)
-        client = Client(scheduler, timeout="15s", set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise SchedulerUnreachable(
-            f"no Dask scheduler answers at {scheduler} ({_reason(error)}); see its log for the address, "
-            "or leave --scheduler out to start a local cluster",
-            address=scheduler,
-        ) from error
-    with client:
-        yield client
-
-
-def _knock(scheduler: str) -> None:
-    """See at once what a client finds out only when its time is over: no address, a closed port, no certificates.
-
-    Raises
-    ------
-    OSError, ValueError
-    """
-    from distributed.comm.addressing import get_address_host_port, parse_address
-    from distributed.security import Security
-
-    host, port = get_address_host_port(scheduler)
-    scheme, security = parse_address(scheduler)[0], Security()
-    if scheme == "tls" and not security.tls_ca_file:
-        raise ConnectionError(f"it takes TLS connections only, and no certificates are configured: {TLS}")
-    if scheme == "tcp" and security.require_encryption:
-        raise ConnectionError(f"Dask's configuration asks for encryption, and this address has none: {TLS}")
-    if scheme in ("tcp", "tls"):
-        # A host that doesn't answer is left to the client, which waits longer.
-        with contextlib.suppress(TimeoutError), socket.create_connection((host, port), timeout=SECONDS_TO_KNOCK):
-            pass
-
-
-def _reason(error: BaseException) -> str:
-    """Return why no connection came about, for somebody who may have to set TLS up."""
-    if isinstance(error.__cause__, (ssl.SSLError, ConnectionError)):
-        # A port without TLS, or with another cluster's certificates, is hung up on.
-        return f"no connection that both sides take came about, {error}: {TLS}"
-    return str(error)
 
 
 def _how_to_go_on(folder: Path) -> str:

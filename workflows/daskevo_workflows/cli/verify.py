@@ -9,9 +9,13 @@ import click
 
 from daskevo_workflows.cli.lines import VERIFY_KEYS, print_json_line
 from daskevo_workflows.cli.places import repository_root
+from daskevo_workflows.cli.typed import command
 
 DIFFERENT = 1
 """Exit code when the repository could be read and is not as promised."""
+
+SHOWN = 20
+"""Lost models in the command that retires them, at most."""
 
 
 @click.command()
@@ -21,8 +25,8 @@ DIFFERENT = 1
 def verify(root: Path, repair: bool, as_json: bool) -> None:
     """Check the repository at ROOT, or in a run's folder, without a cluster.
 
-    A repair says what it mended, and which models are lost: their tensors are gone, so retire them. Files that aren't
-    daskevo's are named and left alone.
+    A repair says what it mended, and which models are lost: their tensors are gone, so retire them (`models retire`).
+    Files that aren't daskevo's are named and left alone.
 
     Exit code 0: clean, but for models that are marked lost; 1: differences were found; 2: it can't be read.
     """
@@ -47,4 +51,7 @@ def verify(root: Path, repair: bool, as_json: bool) -> None:
             f"{verdict}: {say_count(found.models, 'model')}, {say_count(found.tensors, 'tensor')}, "
             f"{say_bytes(found.payload_bytes)}"
         )
+    if found.lost:
+        lost = dict.fromkeys(lost["model"] for lost in said["lost"])
+        click.echo(f"To retire lost models:\n    {command('models', 'retire', root, *list(lost)[:SHOWN])}", err=True)
     sys.exit(0 if found.clean else DIFFERENT)

@@ -1,0 +1,91 @@
+"""`daskevo models retire`: let models go, on the cluster that has the repository open or on one of the command's own.
+
+Labels say who counts on a model. ``user:kept`` is what a put gives that names none; any other was given by a run or a
+person on purpose, and is taken away only by force.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from daskevo_workflows.cli.clusters import a_cluster
+from daskevo_workflows.cli.models import AS_JSON, ROOT, named, opened
+from daskevo_workflows.cli.places import repository_root
+from daskevo_workflows.cli.typed import command
+
+STILL_HELD = 1
+"""Exit code when somebody gave a model a label meanwhile, and it was left to them."""
+
+
+@click.command()
+@ROOT
+@click.argument("model_ids", metavar="MODEL_ID...", nargs=-1, required=True)
+@click.option("--force", is_flag=True, help="Take all labels away, those of runs and of other people too.")
+@click.option("--scheduler", metavar="ADDRESS", help="The Dask scheduler of the job that has the repository open.")
+@AS_JSON
+def retire(root: Path, model_ids: tuple[str, ...], force: bool, scheduler: str | None, as_json: bool) -> None:
+    """Retire models: they are matched and loaded no more, for good.
+
+    Tensors that no heir needs go, the others stay until the heirs are retired. A model that is held by a label other
+    than user:kept is refused without --force, and then none of those named is retired.
+
+    The repository must not be open elsewhere, or name the scheduler of the job that has it open.
+
+    Exit code 0: all are retired; 1: some were given a label meanwhile and are still there; 2: nothing was done.
+    """
+    import daskevo
+    from daskevo.cluster.putting import KEPT
+    from daskevo.errors import InvalidInput, RepositoryTaken
+    from daskevo.types import check_name
+    from daskevo_workflows.words import say_count
+
+    # What can be refused is told before a cluster is started.
+    names = [check_name(name) for name in dict.fromkeys(model_ids)]
+    look = opened(root)
+    held: dict[str, list[str]] = {}
+    for name in names:
+        with named(look, root, name):
+            scope = look.record(name).scope
+        others = sorted(set(look.status(name).labels) - {KEPT})
+        if others and not force:
+            held[name] = others
+    typed: list[str | Path] = ["models", "retire", root, *names, *(["--force"] if force else [])]
+    if held:
+        raise InvalidInput(
+            f"{_say(held)}. Nothing was retired. To take these labels away too:\n    {command(*typed, '--force')}",
+            held=held,
+        )
+    with a_cluster(scheduler, None if scheduler else 1, providers=0) as client:
+        try:
+            repository = daskevo.open(repository_root(root), scope, client=client)
+        except RepositoryTaken as error:
+            address = error.facts.get("address")
+            if scheduler is not None or address is None:
+                raise
+            raise type(error)(
+                f"{error.message}. There, retire with\n    {command(*typed, '--scheduler', address)}", **error.facts
+            ) from error
+        for name in names:
+            with named(repository, root, name):
+                # By its label, unless forced: a label that somebody gave since the look keeps the model.
+                left = repository.retire(name) if force else repository.release(name, KEPT)
+            if left:
+                held[name] = sorted(left)
+        repository.stats()  # waits for tensors that are on their way out
+    retired = [name for name in names if name not in held]
+    if as_json:
+        click.echo(json.dumps({"retired": retired, "held": held}))
+    else:
+        click.echo(f"retired {say_count(len(retired), 'model')}{': ' if retired else ''}{', '.join(retired)}")
+    if held:
+        click.echo(f"{_say(held)}, given meanwhile", err=True)
+        sys.exit(STILL_HELD)
+
+
+def _say(held: Mapping[str, list[str]]) -> str:
+    return "; ".join(f"{name!r} is held by {' and '.join(labels)}" for name, labels in held.items())
