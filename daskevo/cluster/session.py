@@ -189,8 +189,11 @@ class Session:
         return await self._label(Release(model_id, label, await self.tick()))
 
     async def retire(self, model_id: ModelId) -> tuple[str, ...]:
-        """Take all labels away with one tick."""
-        return await self._label(Retire(model_id, await self.tick()))
+        """Take all labels away with one tick; a model that is lost with its home has none."""
+        try:
+            return await self._label(Retire(model_id, await self.tick()))
+        except ModelLost:
+            return ()
 
     async def _label(self, message: Hold | Release | Retire) -> tuple[str, ...]:
         reply = await self.send(message, Labelled)

@@ -88,7 +88,12 @@ class Churn:
         graph, name = self._random.choice(GRAPHS), f"m{number}"
         try:
             reservation = await reserve(self.repository, graph, name)
-            await put_reserved(self.repository, graph, reservation, seed=number, score=self._random.random())
+            try:
+                await put_reserved(self.repository, graph, reservation, seed=number, score=self._random.random())
+            except DaskevoError:
+                # As the end of an `inherit` block does: what failed may have come before the put.
+                await self.repository.connection.session.end(reservation.attempt, settled=False)
+                raise
         except DaskevoError as error:
             self.outcomes[type(error).__name__] += 1
         else:

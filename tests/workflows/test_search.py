@@ -446,6 +446,27 @@ def test_a_search_goes_on_after_a_provider_that_was_silent(
     assert repository.verify().clean
 
 
+def test_models_in_memory_that_went_with_their_provider_do_not_end_a_search(
+    client: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Labels are then to be taken from models that are lost."""
+    import daskevo
+
+    def pid(dask_worker: Any) -> tuple[str, int]:
+        return dask_worker.name, os.getpid()
+
+    def kill(progress: Progress) -> None:
+        if progress.finished == 5 and not killed:
+            killed.append(dict(client.run(pid).values())["provider-0"])
+            os.kill(killed[0], signal.SIGKILL)
+
+    killed: list[int] = []
+    repository = daskevo.open(None, "tiny", client=client, objective="max val_accuracy", shards=8)
+    result = search(tiny(**WIDE), repository, tmp_path, 12, on_progress=kill)
+    assert killed
+    assert result.summary()["evaluations"] == 12
+
+
 def test_a_provider_that_dies_between_a_query_and_its_answer(
     client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:

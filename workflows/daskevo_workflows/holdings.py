@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from daskevo.errors import ClusterError, ModelRetired, SchedulerUnreachable, UnknownModel
+from daskevo.errors import ClusterError, ModelLost, ModelRetired, SchedulerUnreachable, UnknownModel
 from daskevo.repository import Repository
 from daskevo.runs import LabelChange, RunRecord
 from daskevo_workflows.notes import note
@@ -54,7 +54,7 @@ class Holdings:
                 break
             try:
                 getattr(self._repository, change.action)(change.model_id, change.label)
-            except (ModelRetired, UnknownModel) as error:
+            except (ModelLost, ModelRetired, UnknownModel) as error:
                 note(self._record, "label", f"{change.action} {change.label} on {change.model_id}: {error}")
             except SchedulerUnreachable:
                 raise
