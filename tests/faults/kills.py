@@ -30,6 +30,7 @@ from tests.cluster.test_processes import put_plain
 PARENT, CHILD = chain(8, 6, 3), chain(8, 6, 5)
 SHARDS = 12
 PATIENCE_S = 90.0
+NOT_REACHED = "the step was not reached"
 VICTIMS = ("writer", "home", "owner")
 """Who may be killed: who asks, the provider of the child, the provider of the model that it inherits from."""
 
@@ -176,7 +177,7 @@ class Bench:
             answer = {child: "stored"}.get(answer, answer)
         except Exception as error:  # noqa: BLE001 - whatever the caller gets is the outcome
             answer = type(error).__name__
-        wrong = [] if self._is_gone(pid) else ["the step was not reached"]
+        wrong = [] if self._is_gone(pid) else [NOT_REACHED]
         if wrong:
             self._on(victim, install)
         wrong += self._look(cell, answer, child)
@@ -292,7 +293,7 @@ def scheduler_steps(folder: Path) -> list[Cell]:
 def try_scheduler(cell: Cell, root: Path) -> Outcome:
     """Kill a scheduler, and with it its job, at a step; then open the root in another job, and look at everything."""
     answer, code = run_job(root, cell.operation, cell.step)
-    wrong = [] if code == -signal.SIGKILL else ["the step was not reached"]
+    wrong = [] if code == -signal.SIGKILL else [NOT_REACHED]
     with local_cluster(trainers=1, providers=2, dashboard_address=None) as cluster, Client(cluster) as client:
         repository = daskevo.open(root, "kills", client=client, timeout_s=20)
         state = repository.status("child").state

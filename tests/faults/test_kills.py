@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.kills import Bench, Cell, try_scheduler
+from tests.faults.kills import NOT_REACHED, Bench, Cell, try_scheduler
 
 CELLS = (
     Cell("put", "writer", "call of coordinator begin came back"),
@@ -35,6 +35,9 @@ def bench(tmp_path_factory: Any) -> Iterator[Bench]:
 @pytest.mark.parametrize("cell", CELLS, ids=" ".join)
 def test_a_kill_at_any_step_loses_nothing_and_leaves_nothing(bench: Bench, cell: Cell) -> None:
     outcome = bench.try_cell(cell)
+    if outcome.wrong == (NOT_REACHED,):
+        # A provider that is slow to answer is taken for one on another host: nobody writes a file beside it then.
+        outcome = bench.try_cell(cell)
     assert outcome.wrong == ()
     assert outcome.answer in ("stored", "retired")
 

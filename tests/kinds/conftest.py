@@ -1,4 +1,7 @@
-"""One cluster of real processes for all tests here: two providers and two trainers."""
+"""A cluster of real processes for the tests of a file: two providers and two trainers.
+
+Not for longer: in-process clusters of Dask's own tests end all processes that they find.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ import daskevo
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     with daskevo.local_cluster(trainers=2, providers=2, dashboard_address=None, memory_limit="2 GiB") as made:
         yield made

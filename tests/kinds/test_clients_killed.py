@@ -21,16 +21,21 @@ pytestmark = pytest.mark.processes
 
 PARENT, CHILD = chain(8, 6, 3), chain(8, 6, 5)
 SCRIPT = """
-import sys
+import asyncio, sys
 from distributed import Client
 import daskevo
+from daskevo.cluster.sending import folder_of_home
 from daskevo.testing.steps import Strike, install
 from tests.cluster.helpers import put_reserved, reserve
 from tests.kinds.test_clients_killed import CHILD
 
 async def begin(repository, name):
     reservations = [await reserve(repository, CHILD, f"{name}-{number}") for number in range(3)]
-    reader = await repository.connection.session.begin(repository.connection.caller(), None)
+    session = repository.connection.session
+    reader = await session.begin(repository.connection.caller(), None)
+    # A busy provider may not answer at once that it is a neighbour: then there would be no file to write.
+    while await folder_of_home(session, reservations[0].model_id) is None:
+        await asyncio.sleep(0.1)
     return reservations
 
 if __name__ == "__main__":
