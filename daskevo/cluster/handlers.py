@@ -14,9 +14,11 @@ from daskevo.cluster.matching import match_to_wire
 from daskevo.cluster.neighbours import sight_to_wire
 from daskevo.cluster.overview import OVERVIEW
 from daskevo.cluster.recounting import RECOUNTING
-from daskevo.cluster.serving import Brought, ServedShard, Unseen
+from daskevo.cluster.serving import ServedShard
+from daskevo.cluster.taking_in import Brought, Unseen
 from daskevo.cluster.transport import Handler, Replies, answer
 from daskevo.cluster.unreadable import forget_lost
+from daskevo.cluster.upkeep import audit
 from daskevo.errors import CorruptRecord, ShardFenced
 from daskevo.ownership.messages import DropAttempt, Put, Refer, Status, message_from_wire
 from daskevo.ownership.model_record import ModelRecord
@@ -57,7 +59,7 @@ class ProviderHandlers:
             "put": self.put,
             "match": self.match,
             "drop_attempts": self.drop_attempts,
-            "audit": host.audit,
+            "audit": partial(audit, host),
             "forget_lost": partial(forget_lost, host),
             **{name: partial(function, host) for name, function in {**OVERVIEW, **RECOUNTING}.items()},
         }
@@ -185,10 +187,10 @@ class ProviderHandlers:
             # Its check of the epoch waits for the disk, and nothing here for it.
             standing = asyncio.ensure_future(self.ask(status[0], [Status(ModelId(status[1])).to_wire()]))
         # The first queries may come while the index is still compiled, which takes seconds.
-        if sum(len(ids) for ids, *_ in questions) >= THREADED_BYTES or not self._host.index.is_warm:
-            found = await asyncio.to_thread(self._host.best_many, scope, questions)
+        if sum(len(ids) for ids, *_ in questions) >= THREADED_BYTES or not self._host.models.index.is_warm:
+            found = await asyncio.to_thread(self._host.models.best_many, scope, questions)
         else:
-            found = self._host.best_many(scope, questions)
+            found = self._host.models.best_many(scope, questions)
         brought = {}
         if records:
             for match in found:

@@ -1,4 +1,4 @@
-"""A provider's shards, whatever process they live in: opened, indexed, retired from, audited, given up when fenced.
+"""A provider's shards, whatever process they live in: opened, asked, given up when fenced or wanted elsewhere.
 
 No distributed here but the transport that it is given: the same host lives in a Dask worker and, without a cluster, in
 a repair of a root. What it answers to others is in `handlers`.
@@ -12,46 +12,37 @@ import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from daskevo.catalogue import Entry, Match, PrefixIndex
-from daskevo.cluster.auditing import audit_shard
 from daskevo.cluster.handing import LEAST_ROOM_BYTES, Landings
-from daskevo.cluster.matching import Question
+from daskevo.cluster.indexing import PublishedModels, Summary, published, summary_of
 from daskevo.cluster.quota import Quota
-from daskevo.cluster.serving import ServedShard, Summary, open_shard, published, summary_of
+from daskevo.cluster.retiring import retire
+from daskevo.cluster.serving import ServedShard, open_shard
 from daskevo.cluster.session import Session
-from daskevo.cluster.tidying import tidy_shard
 from daskevo.cluster.under_way import UnderWay
+from daskevo.cluster.upkeep import audit_opened, keep_order
 from daskevo.errors import (
     ClusterError,
     CorruptRecord,
     DaskevoError,
-    ModelLost,
     RepositoryError,
     RootUnusable,
     ShardFenced,
 )
-from daskevo.ownership.messages import Drop, FinishRetirement
-from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.state import Effects, Retirement
 from daskevo.store.losses import Loss
 from daskevo.store.root import Root
 from daskevo.store.shard_state import damaged
 from daskevo.store.tiers import Tensors
-from daskevo.types import ModelId, Objective, Tick
+from daskevo.types import ModelId, Tick
 
 logger = logging.getLogger(__name__)
 
 OPENINGS_AT_ONCE = 8
 """Shards opened at the same time: each waits for the disk several times."""
-AUDIT_EVERY_S = 600.0
 ENDING_S = 5.0
 """Longest that a shard that goes to another provider waits for messages under way; those find it closed then."""
-TIDY_EVERY_S = 30.0
 CLOSING_S = 5.0
 """Longest wait for background work that was cancelled."""
-QUESTIONS_AT_ONCE = 256
-"""Of one batch: what is published or retired meanwhile waits for them, some milliseconds."""
-_RETRY_S = (0.1, 0.5, 2.0, 10.0)
 
 
 class ShardHost:
@@ -80,9 +71,7 @@ class ShardHost:
         self.session = session
         self.landings = Landings(landing_bytes)
         self.limit(None, 1)
-        self.index = PrefixIndex()
-        self.index_bytes: dict[ModelId, int] = {}
-        """Published model -> bytes of all its tensors, inherited ones included."""
+        self.models = PublishedModels()
         self.shards: dict[int, ServedShard] = {}
         self._under_way = UnderWay()
         self._closing: dict[int, asyncio.Future[None]] = {}
@@ -138,7 +127,7 @@ class ShardHost:
         finally:
             self._openings -= 1
         self._say_failed([number for number, _ in opened], failed)
-        self._spawn(self._audit_opened([number for number, _ in opened]))
+        self._spawn(audit_opened(self, [number for number, _ in opened]))
         return {"opened": opened, "failed": failed}
 
     def _say_failed(self, opened: Sequence[int], failed: Sequence[Sequence[Any]]) -> None:
@@ -206,7 +195,7 @@ class ShardHost:
         on_time = in_time()
         if on_time:
             # In a thread, since a shard may bring ten thousand models; nobody changes them before the shard is served.
-            await asyncio.to_thread(self.index_models, served, summaries)
+            await asyncio.to_thread(self.models.index_shard, served.shard, summaries)
         if self._closed or not on_time:
             served.close()
             raise ShardFenced(f"{self.name} is closing" if self._closed else late, shard=number)
@@ -214,14 +203,9 @@ class ShardHost:
         self._spawn(self._after_opening(served))
         return served
 
-    def index_models(self, served: ServedShard, summaries: Mapping[ModelId, Summary]) -> None:
-        """Bring the models of a shard into the index; from any thread."""
-        records = published(served.shard)
-        self.index.insert_many([entry_of(records[model_id], summary) for model_id, summary in summaries.items()])
-
     def take(self, served: ServedShard, summaries: Mapping[ModelId, Summary]) -> None:
         """Serve a shard whose models are in the index from now on."""
-        self.index_bytes |= {model_id: summary.nbytes for model_id, summary in summaries.items()}
+        self.models.count(summaries)
         self.shards[served.number] = served
 
     async def _after_opening(self, served: ServedShard) -> None:
@@ -233,10 +217,10 @@ class ShardHost:
         try:
             await served.carry_out(effects)
         except ShardFenced as error:
-            self._fenced(served, error)
+            self.fenced(served, error)
 
     def _stop(self, served: ServedShard) -> None:
-        if self.shards.get(served.number) is served:
+        if self._is_served(served):
             del self.shards[served.number]
         self._forget(served)
         served.close()
@@ -244,11 +228,11 @@ class ShardHost:
     def _forget(self, served: ServedShard) -> None:
         """Match the models of a shard no more."""
         for model_id in published(served.shard):
-            self._unpublish(model_id)
+            self.models.remove(model_id)
 
-    def _fenced(self, served: ServedShard, error: ShardFenced) -> None:
+    def fenced(self, served: ServedShard, error: ShardFenced) -> None:
         """Stop serving a shard that has another owner, and tell the coordinator."""
-        if self.shards.get(served.number) is not served:
+        if not self._is_served(served):
             return
         logger.warning("daskevo: %s stops serving shard %d: %s", self.name, served.number, error)
         epoch = served.epoch
@@ -301,67 +285,29 @@ class ShardHost:
             while self.background:
                 await asyncio.wait(list(self.background))
 
-    async def _audit_opened(self, numbers: Sequence[int]) -> None:
-        for number in numbers:
-            if number in self.shards:
-                await self._audit(self.shards[number])
-
     def start(self) -> None:
         """Begin what goes on beside all else: loading the compiled index, audits every ten minutes, tidy folders."""
-        self._spawn(asyncio.to_thread(self.index.warm))
-        self._spawn(self._keep_order())
-
-    async def _keep_order(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            next_audit = loop.time() + AUDIT_EVERY_S
-            while loop.time() < next_audit:
-                await asyncio.sleep(TIDY_EVERY_S)
-                await self.tidy()
-            try:
-                await self.audit()
-            except (ClusterError, RepositoryError) as error:
-                logger.info("daskevo: audit of %s was cut short: %s", self.name, error)
+        self._spawn(asyncio.to_thread(self.models.index.warm))
+        self._spawn(keep_order(self))
 
     def _on_effects(self, served: ServedShard, effects: Effects) -> None:
         for model_id in effects.unpublished:
-            self._unpublish(model_id)
+            self.models.remove(model_id)
         if effects.published is not None:
-            record = served.shard.state.models[effects.published].record
-            if served.shard.state.models[effects.published].state == "published":
-                summary = summary_of(record)
-                self.index.insert_many([entry_of(record, summary)])
-                self.index_bytes[record.model_id] = summary.nbytes
+            model = served.shard.state.models[effects.published]
+            if model.state == "published":
+                self.models.add(model.record)
         for retirement in effects.retire:
             self._spawn(self._retire(served, retirement), self.retirements)
 
-    def _unpublish(self, model_id: ModelId) -> None:
-        self.index.remove(model_id)
-        self.index_bytes.pop(model_id, None)
-
     async def _retire(self, served: ServedShard, retirement: Retirement) -> None:
-        """Drop a retiring model's bits at all other owners, then write that it is retired; repeat until it is done."""
-        attempt = 0
-        while self.shards.get(served.number) is served:
-            try:
-                for owner in retirement.uses:
-                    shard = await self.session.directory.shard_of(owner)
-                    try:
-                        await self.session.directory.ask(
-                            shard, [Drop(owner, retirement.model, retirement.attempt)], self.session.timeout_s
-                        )
-                    except ModelLost:
-                        continue
-                await served.ask([FinishRetirement(retirement.model, retirement.attempt)])
-            except ShardFenced as error:
-                self._fenced(served, error)
-                return
-            except (ClusterError, RepositoryError) as error:
-                logger.info("daskevo: retiring %s goes on later: %s", retirement.model, error)
-                await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
-                attempt += 1
-            else:
-                return
+        try:
+            await retire(served, retirement, self.session, self._is_served)
+        except ShardFenced as error:
+            self.fenced(served, error)
+
+    def _is_served(self, served: ServedShard) -> bool:
+        return self.shards.get(served.number) is served
 
     async def with_shard(self, shard: int, work: Callable[[ServedShard], Coroutine[Any, Any, Any]]) -> Any:
         """Run work on a shard; None if it is not mine: nothing was done.
@@ -381,51 +327,9 @@ class ShardHost:
             error.facts.setdefault("shard", shard)
             raise
         except ShardFenced as error:
-            self._fenced(served, error)
+            self.fenced(served, error)
             raise
-
-    def best_many(self, scope: str, questions: Sequence[Any]) -> list[Match | None]:
-        """Answer queries as they came by wire; from any thread."""
-        found: list[Match | None] = []
-        for start in range(0, len(questions), QUESTIONS_AT_ONCE):
-            some = [Question.from_wire(value) for value in questions[start : start + QUESTIONS_AT_ONCE]]
-            found += self.index.best_many(scope, some)
-        return found
-
-    async def audit(self) -> int:
-        """Audit my shards now; return how many drops and files that took."""
-        done = sum([await self._audit(served) for served in self.in_order()])
-        await self.tidy()
-        return done
-
-    async def _audit(self, served: ServedShard) -> int:
-        try:
-            return await audit_shard(served, self.session)
-        except ShardFenced as error:
-            self._fenced(served, error)
-            return 0
-
-    async def tidy(self) -> int:
-        """Renew long journals and rewrite half-dead segment files; return how many files that took."""
-        return sum([await self._tidy(served) for served in self.in_order()])
-
-    async def _tidy(self, served: ServedShard) -> int:
-        try:
-            return await tidy_shard(served)
-        except ShardFenced as error:
-            self._fenced(served, error)
-        except RepositoryError as error:
-            logger.info("daskevo: %s leaves the folder of shard %d as it is: %s", self.name, served.number, error)
-        return 0
 
     def in_order(self) -> list[ServedShard]:
         """Return my shards by number."""
         return [served for _, served in sorted(self.shards.items())]
-
-
-def entry_of(record: ModelRecord, summary: Summary) -> Entry:
-    """Return what the index keeps of a model."""
-    rank = None
-    if record.objective is not None and record.quality is not None:
-        rank = Objective.parse(record.objective).rank(record.quality)
-    return Entry(record.scope, record.model_id, summary.ids, rank, record.created)

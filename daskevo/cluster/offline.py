@@ -23,8 +23,9 @@ from distributed.security import Security
 from daskevo.cluster.directory import DAMAGED
 from daskevo.cluster.handlers import ProviderHandlers
 from daskevo.cluster.host import ShardHost
+from daskevo.cluster.indexing import published, summary_of
 from daskevo.cluster.lease_holders import REPAIR, identity_at
-from daskevo.cluster.serving import ServedShard, published, summary_of
+from daskevo.cluster.serving import ServedShard
 from daskevo.cluster.session import Caller, Session
 from daskevo.cluster.transport import NoAnswer, answer, method_of, typed_error, value_of
 from daskevo.cluster.unreadable import leave_out
@@ -151,7 +152,7 @@ class OfflineConnection:
                     transport.troubles[number] = DAMAGED + served.message
                     continue
                 summaries = {m: summary_of(r) for m, r in published(served.shard).items()}
-                transport.host.index_models(served, summaries)
+                transport.host.models.index_shard(served.shard, summaries)
                 transport.host.take(served, summaries)
         leave_out(transport.host, transport.table(), _marked(self.root), again=False)
 

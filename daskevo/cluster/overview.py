@@ -54,7 +54,7 @@ def stats(host: ShardHost) -> dict[str, Any]:
     stored, memory = host.tensors.payload_bytes, host.tensors.memory_bytes
     return {
         "shards": sorted(host.shards),
-        "models": len(host.index_bytes),
+        "models": len(host.models.nbytes),
         "tombstones": sum(model.state == "retired" for model in models) + sum(len(s.tombstones) for s in states),
         "staged": sum(len(attempts) for state in states for attempts in state.staged.values()),
         "references": sum(1 for state in states for _ in state.references),
@@ -73,7 +73,7 @@ def stats(host: ShardHost) -> dict[str, Any]:
             if model.state != "published"
             for number in numbers_in(state.references.there(model_id))
         ),
-        "full_copy_bytes": sum(host.index_bytes.values()),
+        "full_copy_bytes": sum(host.models.nbytes.values()),
         "background": len(host.background),
     }
 

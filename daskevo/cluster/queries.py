@@ -74,7 +74,7 @@ def query_provider(key: str, scope: str, questions: list[Any]) -> list[Any]:
     host = plugin.host
     if host is None:
         raise NotDeployed("this worker holds no shards of the repository: it has no resource 'provider'")
-    return [match_to_wire(match) for match in host.best_many(scope, questions)]
+    return [match_to_wire(match) for match in host.models.best_many(scope, questions)]
 
 
 def reduce_matches(answers: list[list[Any]]) -> tuple[Match | None, ...]:

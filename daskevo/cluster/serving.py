@@ -11,13 +11,13 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from daskevo.cluster.handing import Landings
-from daskevo.cluster.pieces import Landing, nbytes_of
 from daskevo.cluster.quota import Quota
+from daskevo.cluster.taking_in import Brought, named_in, take_in
 from daskevo.errors import CorruptRecord, NotDeployed, RepositoryError, ShardFenced
 from daskevo.ownership.audit import drops_all
 from daskevo.ownership.messages import (
@@ -31,7 +31,6 @@ from daskevo.ownership.messages import (
     ReleaseLabel,
     Retire,
 )
-from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.records import record_from_json
 from daskevo.ownership.references import numbers_in
 from daskevo.ownership.replies import Refused, Reply
@@ -41,7 +40,7 @@ from daskevo.store.segment import Replaced, Segment
 from daskevo.store.shard_folder import ShardFolder
 from daskevo.store.shard_state import damaged
 from daskevo.store.tiers import DurableTensors, SpillingTensors, Tensors
-from daskevo.types import Attempt, ModelId, TensorSpec, Tick, VertexId
+from daskevo.types import Attempt, ModelId, TensorSpec, Tick
 
 Array = np.ndarray[Any, Any]
 
@@ -51,18 +50,6 @@ _FREEING = (Abort, Drop, DropAttempt, FinishRetirement, Release, ReleaseLabel, R
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-class Unseen(Exception):
-    """The tensors of a put aren't where its writer says: it sends them once more, in messages."""
-
-
-class Brought(NamedTuple):
-    """A put's tensors: by reference, as the last of several messages, or (nothing here) in a file that was written."""
-
-    arrays: Mapping[int, Array] | None = None
-    parts: Sequence[Sequence[int]] = ()
-    frames: Sequence[Any] | None = None
 
 
 class ServedShard:
@@ -264,7 +251,7 @@ class ServedShard:
         if isinstance(looked.reply, Refused) or not looked.records:
             return await self._carry_out(message)
         with self.quota.claimed(self.number, self.place, record.model_id, record.own_bytes):
-            message = replace(message, file_bytes=await asyncio.to_thread(self._take_in, record, brought))
+            message = replace(message, file_bytes=await asyncio.to_thread(take_in, self, record, brought))
         named = False
         try:
             reply = await self._carry_out(message)
@@ -278,50 +265,6 @@ class ServedShard:
     def place(self) -> str:
         """Where tensors of this shard go, for people."""
         return "memory" if self.folder is None else str(self.folder.path)
-
-    def _take_in(self, record: ModelRecord, brought: Brought) -> int | None:
-        """Make a put's tensors safe, however they were brought; return the size of their file."""
-        # Read here and kept, so that the event loop need not when it is published; and refused here if it can't be.
-        summary_of(record)
-        if not record.own:
-            return None
-        model_id, attempt, named = record.model_id, record.attempt, named_in(record)
-        digests = {number: digest for number, (_, digest) in named.items()}
-        if brought.arrays is not None:
-            # Of this process: hashed by who hands them over, and read-only.
-            arrays = brought.arrays
-            _check_named(record, {number: (TensorSpec.of(array), digests[number]) for number, array in arrays.items()})
-        elif brought.frames is not None:
-            landing = self.landings.of(self.number, model_id, attempt)
-            if landing is None:
-                # Before memory is made for what the record says: it has come, in this one message, or never will.
-                if sum(map(nbytes_of, brought.frames)) < record.own_bytes:
-                    raise Unseen(f"not all tensors of {model_id!r} have arrived")
-                landing = Landing({number: spec for number, (spec, _) in named.items()})
-            _check_named(record, {number: (spec, digests.get(number, "")) for number, spec in landing.specs.items()})
-            landing.land(brought.parts, brought.frames)
-            if not landing.is_complete:
-                raise Unseen(f"not all tensors of {model_id!r} have arrived")
-            arrays = landing.tensors(digests)
-        else:
-            return self._adopt(record)
-        self.tensors.put(model_id, attempt, arrays, known=digests)
-        return None if self.folder is None else self.folder.segment_path(model_id, attempt).stat().st_size
-
-    def _adopt(self, record: ModelRecord) -> int:
-        """Take in the segment file that the writer has written, if its header says the same as the record.
-
-        Its bytes are compared with the digests by whoever reads them: the writer has hashed what it wrote.
-        """
-        if self.folder is None or not isinstance(self.tensors, DurableTensors):
-            raise Unseen("this repository has no root")
-        try:
-            segment = self.folder.open_segment(record.model_id, record.attempt)
-        except CorruptRecord as error:
-            raise Unseen(error.message) from error
-        _check_named(record, {number: (entry.spec, entry.digest) for number, entry in segment.entries.items()})
-        self.tensors.segments.take(record.model_id, record.attempt, segment, record.own)
-        return segment.file_bytes
 
     async def _forget_unnamed(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int], named: bool) -> None:
         """Take back what `put` stored if no record names it; a fenced owner leaves it to its successor's audit."""
@@ -362,19 +305,6 @@ class ServedShard:
             self.tensors.free(model_id, attempt, numbers_in(mask))
 
 
-class Summary(NamedTuple):
-    """What the prefix index and the statistics know of a model: vertex ids, bytes of all its tensors."""
-
-    ids: tuple[VertexId, ...]
-    nbytes: int
-
-
-def summary_of(record: ModelRecord) -> Summary:
-    """Read a published model's architecture."""
-    graph = record.architecture
-    return Summary(graph.ids, graph.nbytes)
-
-
 def open_shard(folder: ShardFolder | None, number: int, generation: int, floor: Tick) -> Shard:
     """Open a shard, blocking on the disk: read its state, write it as the head of a new journal, serve.
 
@@ -392,23 +322,3 @@ def open_shard(folder: ShardFolder | None, number: int, generation: int, floor: 
         raise damaged(folder.path, error) from error
     folder.serve(record.to_json() for record in shard.head())
     return shard
-
-
-def named_in(record: ModelRecord) -> dict[int, tuple[TensorSpec, str]]:
-    """Return what a record says of the tensors that its model stored itself: by number, what it is and its digest."""
-    return {number: (spec, record.owner_map.entries[number].digest) for number, spec in record.own.items()}
-
-
-def _check_named(record: ModelRecord, brought: Mapping[int, tuple[TensorSpec, str]]) -> None:
-    named = named_in(record)
-    if brought != named:
-        wrong = sorted(number for number in brought.keys() | named.keys() if brought.get(number) != named.get(number))
-        raise CorruptRecord(
-            f"the put of {record.model_id!r} brings other tensors than its record names, numbers {wrong[:5]}",
-            model_id=record.model_id,
-        )
-
-
-def published(shard: Shard) -> Mapping[ModelId, ModelRecord]:
-    """Return the records of a shard's published models."""
-    return {model_id: model.record for model_id, model in shard.state.models.items() if model.state == "published"}

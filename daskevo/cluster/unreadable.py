@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from daskevo.cluster.host import ShardHost, entry_of
-from daskevo.cluster.serving import published, summary_of
+from daskevo.cluster.host import ShardHost
+from daskevo.cluster.indexing import published
 from daskevo.errors import RepositoryError
 from daskevo.ownership.owner_map import OwnerMap
 from daskevo.ownership.table import ShardTable
@@ -50,13 +50,14 @@ def leave_out(host: ShardHost, table: ShardTable, losses: Iterable[Loss], *, aga
     for served in host.shards.values():
         for model_id, record in published(served.shard).items():
             lost = _uses(record.owner_map, marks) or table.lost_owners(record.owner_map, record.attempt)
-            if lost and model_id in host.index:
+            if lost and model_id in host.models.index:
                 left_out.append(model_id)
-            elif not lost and model_id not in host.index and again:
+            elif not lost and model_id not in host.models.index and again:
                 back.append(record)
     for model_id in left_out:
-        host.index.remove(model_id)
-    host.index.insert_many([entry_of(record, summary_of(record)) for record in back])
+        host.models.leave_out(model_id)
+    for record in back:
+        host.models.take_back(record)
     return len(left_out)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from daskevo.catalogue import PrefixIndex
+from daskevo.cluster.upkeep import audit
 from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, plugin_of
 
 _EVENTS = frozenset(
@@ -99,7 +100,7 @@ def test_no_file_is_touched_on_an_event_loop(way: str, tmp_path: Path, monkeypat
             await at_rest(s, a, b)
             assert (await repository.verify(repair=True)).clean
             for worker in (a, b):
-                await plugin_of(worker).host.audit()
+                await audit(plugin_of(worker).host)
             if way != "memory":
                 await plugin_of(b).host.close_shards(list(plugin_of(b).host.shards)[:2])
                 await b.close()

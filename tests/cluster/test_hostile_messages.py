@@ -126,7 +126,7 @@ def everything(provider: Any, folder: Any) -> tuple[Any, ...]:
     host = plugin_of(provider).host
     heads = {number: [record.to_json() for record in served.shard.head()] for number, served in host.shards.items()}
     files = {str(path): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
-    return heads, files, sorted(host.index_bytes), host.landings.memory_bytes
+    return heads, files, sorted(host.models.nbytes), host.landings.memory_bytes
 
 
 @evo_cluster()

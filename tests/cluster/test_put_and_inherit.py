@@ -11,6 +11,7 @@ import pytest
 
 from daskevo.cluster.handlers import ProviderHandlers
 from daskevo.cluster.host import ShardHost
+from daskevo.cluster.indexing import PublishedModels
 from daskevo.cluster.reading import read_model
 from daskevo.cluster.renewing import renew
 from daskevo.errors import ModelExists, ModelLost, ModelRetired, UnknownModel
@@ -153,10 +154,10 @@ async def test_an_ancestor_whose_shard_is_being_opened_is_waited_for(
 ) -> None:
     # While a shard is opened, its models are in the index before anybody serves their records.
     leaving, indexed, matched = threading.Event(), threading.Event(), threading.Event()
-    index_models, match = ShardHost.index_models, ProviderHandlers.match
+    index_shard, match = PublishedModels.index_shard, ProviderHandlers.match
 
-    def index_and_wait(self: ShardHost, served: Any, summaries: Any) -> None:
-        index_models(self, served, summaries)
+    def index_and_wait(self: PublishedModels, shard: Any, summaries: Any) -> None:
+        index_shard(self, shard, summaries)
         if leaving.is_set() and names[-1] in summaries:
             indexed.set()
             assert matched.wait(20)
@@ -167,7 +168,7 @@ async def test_an_ancestor_whose_shard_is_being_opened_is_waited_for(
             matched.set()
         return answer
 
-    monkeypatch.setattr(ShardHost, "index_models", index_and_wait)
+    monkeypatch.setattr(PublishedModels, "index_shard", index_and_wait)
     monkeypatch.setattr(ProviderHandlers, "match", match_and_say)
     names = ["first", "best"]
     repository = await open_here(c, tmp_path / "root")
@@ -240,7 +241,7 @@ def test_an_attempt_that_is_over_keeps_no_tensor_that_is_another_now(changed: tu
         await connection.session.end(reservation.attempt, settled=False)
         await at_rest(s, a)
         host = plugin_of(a).host
-        host.index.remove(ModelId("first"))
+        host.models.index.remove(ModelId("first"))
         host.shards[number].shard = Shard(number, host.shards[number].shard.state.generation)
         tensors = {**values(graph, 1), **{tensor: values(graph, 9)[tensor] for tensor in changed}}
         await make(repository, graph, "first", tensors=tensors)
@@ -309,7 +310,7 @@ def test_tensors_that_are_not_those_inherited_are_never_returned(what: str, wher
             another = graph if what == "values" else chain(9, 6, 3)
             alone = await reserve(repository, another, "first", ancestor=False)
             await put_reserved(repository, another, alone, seed=7)
-        host.index.remove(ModelId("first"))
+        host.models.index.remove(ModelId("first"))
         if where == "same process":
             repository.connection.session.transport.provider = plugin_of(a).transport.provider
         with pytest.raises(ModelLost, match="'second' can't be read: it inherits from 'first'"):

@@ -43,7 +43,7 @@ async def test_all_ways_give_the_one_answer(c: Any, s: Any, *providers: Any) -> 
         future = repository.query_futures(QUERIES, weigh)
         assert list(await (await future)) == expected
     assert expected[0] is not None
-    assert len([worker for worker in providers if len(plugin_of(worker).host.index)]) == 3
+    assert len([worker for worker in providers if len(plugin_of(worker).host.models.index)]) == 3
     with pytest.raises(InvalidInput):
         repository.best_match(QUERIES, "layers")
 
@@ -100,7 +100,7 @@ async def test_a_provider_that_gives_no_answer_makes_it_partial(c: Any, s: Any, 
     a.handlers[operation("provider", key, "match")] = never
     found = await repository.best_match(QUERIES)
     assert list(found.partial) == [str(a.name)]
-    assert found[0] == plugin_of(b).host.index.best("test", QUERIES[0].ids)
+    assert found[0] == plugin_of(b).host.models.index.best("test", QUERIES[0].ids)
 
 
 def test_the_reduction_of_nothing() -> None:

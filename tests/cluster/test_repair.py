@@ -280,7 +280,7 @@ async def test_marked_models_leave_every_index_and_come_back(c: Any, s: Any, a: 
         host.tensors.evict()
 
     def matched() -> set[str]:
-        return {name for name in ["base", *heirs, "sound"] for host in hosts if name in host.index}
+        return {name for name in ["base", *heirs, "sound"] for host in hosts if name in host.models.index}
 
     assert matched() == {"base", *heirs, "sound"}
     assert {lost.model for lost in (await repository.verify(repair=True)).lost} == {"base", *heirs}
@@ -307,4 +307,4 @@ async def test_the_next_job_matches_no_model_that_is_marked(c: Any, s: Any, a: A
     assert (await asyncio.to_thread(lambda: daskevo.open(tmp_path / "root").verify(repair=True))).lost
     repository = await open_here(c, tmp_path / "root", objective=None, shards=2)
     assert (await repository.best_match([SECOND_GRAPH]))[0].model_id == "third"
-    assert [ModelId("Second") in plugin_of(worker).host.index for worker in (a, b)] == [False, False]
+    assert [ModelId("Second") in plugin_of(worker).host.models.index for worker in (a, b)] == [False, False]

@@ -11,6 +11,7 @@ import pytest
 
 from daskevo.cluster import arriving
 from daskevo.cluster.arriving import Source, Wanted, file_answer
+from daskevo.cluster.upkeep import tidy
 from daskevo.errors import ModelRetired
 from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.messages import Status
@@ -46,14 +47,14 @@ def test_puts_and_retirements_leave_little_behind(small: None, tmp_path: Path) -
         epochs = {n: served.epoch for p in (a, b) for n, served in plugin_of(p).host.shards.items()}
         largest, renewed = 0, 0
         for number in range(40):
-            tidying = [asyncio.ensure_future(plugin_of(p).host.tidy()) for p in (a, b)]
+            tidying = [asyncio.ensure_future(tidy(plugin_of(p).host)) for p in (a, b)]
             await make(repository, chain(8, 6, 3), f"m{number}", score=0.1)
             await repository.retire(f"m{number}")
             renewed += sum([await task for task in tidying])
             largest = max(largest, (await repository.stats())["journal_bytes"])
         await at_rest(s, a, b)
         for provider in (a, b):
-            await plugin_of(provider).host.tidy()
+            await tidy(plugin_of(provider).host)
             for served in plugin_of(provider).host.shards.values():
                 assert journal_numbers(served.folder.path) == [served.epoch]
                 assert not served.folder.is_long
@@ -132,11 +133,11 @@ async def test_a_half_dead_file_is_rewritten_under_its_readers(
     await at_rest(s, a)
     before = await repository.stats()
     assert before["file_bytes"] > before["payload_bytes"] + 60 * 4 * 4
-    assert await plugin_of(a).host.tidy() == 1
+    assert await tidy(plugin_of(a).host) == 1
     after = await repository.stats()
     assert after["file_bytes"] <= before["file_bytes"] - 60 * 4 * 4
     assert after["payload_bytes"] == before["payload_bytes"]
-    assert await plugin_of(a).host.tidy() == 0
+    assert await tidy(plugin_of(a).host) == 0
     # Who was told where the tensors lie in the old file finds them in the new one.
     first = values(chain(8, 60), 1)
     found = arriving._read_file(root, told, source, wanted)
@@ -173,6 +174,6 @@ async def test_what_is_deleted_while_it_is_rewritten_stays_deleted(
         return write(*args, **facts)
 
     monkeypatch.setattr(segment_tier, "write_segment", retired_first)
-    assert await plugin_of(a).host.tidy() == 1
+    assert await tidy(plugin_of(a).host) == 1
     assert not list((tmp_path / "root").rglob("*.seg"))
     assert (await repository.verify()).clean

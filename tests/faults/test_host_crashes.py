@@ -18,8 +18,9 @@ import pytest
 from daskevo.cluster.handlers import ProviderHandlers
 from daskevo.cluster.host import ShardHost
 from daskevo.cluster.offline import OfflineTransport
-from daskevo.cluster.serving import Brought
 from daskevo.cluster.session import Session
+from daskevo.cluster.taking_in import Brought
+from daskevo.cluster.upkeep import audit
 from daskevo.errors import RepositoryError
 from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.messages import Put, Refer, Retire
@@ -87,7 +88,7 @@ class Job:
         found = await self.host.open_shards(range(SHARDS), self.generation, [])
         assert not found["failed"], found
         await asyncio.to_thread(self.root.mark_served)
-        await self.host.audit()
+        await audit(self.host)
         await self.host.at_rest(20)
         return self
 

@@ -153,7 +153,7 @@ def fill(key: str, models: int) -> int:
     for number, choices in enumerate(catalogue(models)):
         model_id = ModelId(f"m-{number}")
         if shard_of(model_id, shards) in mine:
-            plugin.host.index.insert(SCOPE, model_id, ids_of(choices), number % 997 / 997, Tick(1, number + 1))
+            plugin.host.models.index.insert(SCOPE, model_id, ids_of(choices), number % 997 / 997, Tick(1, number + 1))
             count += 1
     return count
 
