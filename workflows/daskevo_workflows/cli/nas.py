@@ -40,6 +40,16 @@ def _limit(value: Any) -> Any:
     return value if value in ("auto", "none") else SECONDS.convert(value, None, None)
 
 
+def _quota(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
+    from daskevo.cluster.settings import quota_bytes
+    from daskevo.errors import InvalidInput
+
+    try:
+        return quota_bytes(value)
+    except InvalidInput as error:
+        raise click.BadParameter(error.message, context, option) from error
+
+
 @click.command()
 @click.argument("problem")
 @click.option(
@@ -64,6 +74,12 @@ def _limit(value: Any) -> Any:
     metavar="ROOT",
     type=click.Path(path_type=Path),
     help="Root of the repository, to share it between runs.  [default: the run's own; in its folder if the run is new]",
+)
+@click.option(
+    "--quota",
+    callback=_quota,
+    metavar="BYTES",
+    help="Most that all tensors of the repository may take, such as 500GB.  [default: no limit]",
 )
 @click.option("--scope", help="Models that may be inherited from.  [default: the problem's name]")
 @click.option(
@@ -159,7 +175,9 @@ def _search(
 
     with run_folder(folder), a_cluster(options["scheduler"], options["workers"]) as client:
         click.echo(f"run: {folder}   dashboard: {client.dashboard_link}", err=True)
-        repository = daskevo.open(root, settings.scope, client=client, objective=loaded.objective)
+        repository = daskevo.open(
+            root, settings.scope, client=client, objective=loaded.objective, quota=options["quota"]
+        )
         with contextlib.closing(line):
             import_keras()
             result = search(
