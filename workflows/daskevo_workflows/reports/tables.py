@@ -55,9 +55,9 @@ def cards(run: RunSeries) -> list[Card]:
     """Return what a reader wants to know first."""
     best = run.best(1)
     asked = f" of {run.asked}" if run.asked else ""
-    apart = ", ".join(
-        f"{count} {name}" for count, name in ((len(run.failed), "failed"), (run.duplicates, "duplicates")) if count
-    )
+    failed = f"{len(run.failed)} failed" if run.failed else ""
+    duplicates = say_count(run.duplicates, "duplicate") if run.duplicates else ""
+    apart = ", ".join(filter(None, (failed, duplicates)))
     stored = run.storage[-1] if run.storage else None
     return [
         Card(f"{len(run.finished)}{asked}", "evaluations", apart),
