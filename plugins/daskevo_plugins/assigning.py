@@ -8,15 +8,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 
-import dask
-from dask.utils import parse_timedelta
-
 from daskevo.cluster.directory import CALL_TIMEOUT_S
 from daskevo.cluster.host import OPENINGS_AT_ONCE
 from daskevo.cluster.transport import NoAnswer, Transport, typed_error
 from daskevo.errors import DaskevoError, ShardDamaged, ShardUnavailable
 from daskevo.ownership.coordinator import Coordinator
 from daskevo.ownership.table import OpenShards, Place, ShardTable
+from daskevo_plugins.configured import seconds
 
 logger = logging.getLogger(__name__)
 
@@ -167,8 +165,7 @@ class Assigner:
         return done
 
     def _patience_s(self, shards: Iterable[int]) -> float:
-        configured = dask.config.get(OPEN_TIMEOUT, None)
-        first = OPEN_TIMEOUT_S if configured is None else float(parse_timedelta(configured))
+        first = seconds(OPEN_TIMEOUT, OPEN_TIMEOUT_S)
         tries = max(self._silences.get(shard, 0) for shard in shards)
         return max(first, min(first * 2.0**tries, LONGEST_OPEN_TIMEOUT_S))
 

@@ -11,15 +11,13 @@ import logging
 from collections.abc import Callable, Set
 from time import monotonic
 
-import dask
-from dask.utils import parse_timedelta
-
 from daskevo.cluster.directory import CALL_TIMEOUT_S
 from daskevo.cluster.transport import NoAnswer, Transport
 from daskevo.errors import DaskevoError
 from daskevo.ownership.coordinator import Coordinator
 from daskevo.ownership.table import MoveShard, OpenShards, Place
 from daskevo_plugins.assigning import AVOID_S, Assigner
+from daskevo_plugins.configured import seconds
 
 logger = logging.getLogger(__name__)
 
@@ -77,13 +75,11 @@ class Mover:
 
     def unsettle(self) -> None:
         """Say that a provider came, went, fell silent or is about to leave: nothing is evened out for a while."""
-        configured = dask.config.get(REBALANCE_AFTER, None)
-        after_s = REBALANCE_AFTER_S if configured is None else float(parse_timedelta(configured))
-        self._hold(after_s)
+        self._hold(seconds(REBALANCE_AFTER, REBALANCE_AFTER_S))
         self._due.set()
 
-    def _hold(self, seconds: float) -> None:
-        self._quiet_until = max(self._quiet_until, monotonic() + seconds)
+    def _hold(self, quiet_s: float) -> None:
+        self._quiet_until = max(self._quiet_until, monotonic() + quiet_s)
 
     async def until_handed_over(self, name: str, patience_s: float) -> bool:
         """Wait until a provider that leaves serves nothing that others could; False if it took too long."""

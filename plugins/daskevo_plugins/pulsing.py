@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-import dask
-from dask.utils import parse_timedelta
-
 from daskevo.cluster.transport import NoAnswer, Transport
 from daskevo.errors import DaskevoError
 from daskevo.ownership.table import Place
+from daskevo_plugins.configured import seconds
 
 logger = logging.getLogger(__name__)
 
@@ -86,8 +84,7 @@ class Pulse:
 
     async def run(self) -> None:
         """Ask all of them again and again."""
-        configured = dask.config.get(SILENT_AFTER, None)
-        limit_s = SILENT_AFTER_S if configured is None else float(parse_timedelta(configured))
+        limit_s = seconds(SILENT_AFTER, SILENT_AFTER_S)
         every_s = min(PULSE_S, limit_s / 5)
         while True:
             now, former = monotonic(), self._seen

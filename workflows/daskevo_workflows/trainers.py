@@ -15,10 +15,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from daskevo.cluster.roles import EVALUATION, PROVIDER
 from daskevo.errors import SchedulerUnreachable
 
-EVALUATION = "evaluation"
-"""The Dask resource that makes a worker a trainer; an evaluation takes 1 of it."""
 LEAVING = ("closing_gracefully", "closing", "closed")
 """Statuses of workers that leave in good order."""
 RESTART_TIMEOUT_S = 120.0
@@ -114,7 +113,7 @@ class Trainers:
             if slots and status not in ("closing", "closed", "failed"):
                 nanny = worker.get("nanny") is not None
                 running, paused = status == "running", status == "paused"
-                provider = "provider" in resources
+                provider = PROVIDER in resources
                 heard = worker.get("last_seen", 0.0)
                 found[str(worker["name"])] = Trainer(
                     worker["name"], address, slots, nanny, running, paused, provider, heard
