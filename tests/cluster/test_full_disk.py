@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from daskevo.cluster.reading import read_model
 from daskevo.errors import PutFailed
 from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, values
+from tests.tmpfs import mounted
 
 DISK_BYTES = 4 << 20
 GRAPH = chain(10_000, 10_000)
@@ -21,17 +21,10 @@ GRAPH = chain(10_000, 10_000)
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A small file system of its own."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
-    try:
-        mounted = subprocess.run(command, capture_output=True).returncode == 0
-    except OSError:
-        mounted = False
-    if not mounted:
-        pytest.skip("this user can't mount a tmpfs")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with mounted(tmp_path / "disk", DISK_BYTES) as is_mounted:
+        if not is_mounted:
+            pytest.skip("this user can't mount a tmpfs")
+        yield tmp_path / "disk"
 
 
 @pytest.mark.parametrize("way", ["files", "messages"])

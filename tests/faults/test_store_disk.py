@@ -24,26 +24,12 @@ from daskevo.store.segment_writer import write_segment
 from daskevo.store.shard_state import read_shard
 from daskevo.store.tiers import DurableTensors, SpillingTensors, Tensors
 from daskevo.types import Attempt, ModelId, Tick
+from tests.tmpfs import mounted
 
 DISK_BYTES = 2 << 20
 MODEL, ATTEMPT = ModelId("model"), Tick(1, 1)
 
 Full = Callable[[], AbstractContextManager[None]]
-
-
-@contextlib.contextmanager
-def _mounted(folder: Path) -> Iterator[bool]:
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
-    try:
-        mounted = subprocess.run(command, capture_output=True).returncode == 0
-    except OSError:
-        mounted = False
-    try:
-        yield mounted
-    finally:
-        if mounted:
-            subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @contextlib.contextmanager
@@ -80,8 +66,8 @@ def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Path,
         folder.mkdir()
         yield folder, _limited
         return
-    with _mounted(folder) as mounted:
-        if not mounted:
+    with mounted(folder, DISK_BYTES) as is_mounted:
+        if not is_mounted:
             pytest.skip("this user can't mount a tmpfs; RLIMIT_FSIZE stands in for it")
         yield folder, lambda: _filled(folder)
 
@@ -110,10 +96,10 @@ def read_only(tmp_path: Path) -> Iterator[tuple[Path, Full]]:
             for path in folders:
                 path.chmod(0o755)
 
-    with _mounted(folder) as mounted:
-        if not mounted and os.geteuid() == 0:
+    with mounted(folder, DISK_BYTES) as is_mounted:
+        if not is_mounted and os.geteuid() == 0:
             pytest.skip("root may write to any folder, and can't mount here")
-        yield folder, remounted if mounted else forbidden
+        yield folder, remounted if is_mounted else forbidden
 
 
 def _refused(action: Callable[[], object], folder: Path, *, writes: bool = True) -> RootUnusable:
@@ -204,8 +190,8 @@ def test_opening_on_a_full_disk_fails_and_works_later(disk: tuple[Path, Full]) -
 
 
 def test_on_a_full_disk_models_can_still_be_retired(tmp_path: Path) -> None:
-    with _mounted(tmp_path / "disk") as mounted:
-        if not mounted:
+    with mounted(tmp_path / "disk", DISK_BYTES) as is_mounted:
+        if not is_mounted:
             pytest.skip("this user can't mount a tmpfs")
         root = Root.create(tmp_path / "disk" / "root", shards=1)
         folder = root.shard(0)

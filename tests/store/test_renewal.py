@@ -15,8 +15,8 @@ from daskevo.store import shard_folder as module
 from daskevo.store.journal import Journal, journal_numbers, journal_path
 from daskevo.store.root import Root
 from daskevo.store.shard_folder import ShardFolder
-from daskevo.store.shard_state import read_shard
 from daskevo.types import ModelId, Tick
+from tests.store.owners import served, state_of
 
 
 @pytest.fixture(params=["written", "synced"])
@@ -24,20 +24,8 @@ def root(tmp_path: Path, request: pytest.FixtureRequest) -> Root:
     return Root.create(tmp_path / "root", shards=2, durability=request.param)
 
 
-def _served(root: Root, generation: int = 1, *events: Any) -> ShardFolder:
-    folder = root.shard(1)
-    folder.serve(folder.open(generation).records)
-    for event in events:
-        folder.append([event])
-    return folder
-
-
-def _state(root: Root) -> list[Any]:
-    return list(read_shard(root.path, 1))
-
-
 def test_the_owner_goes_on_under_the_next_number(root: Root) -> None:
-    owner = _served(root, 1, "a", "b")
+    owner = served(root, 1, "a", "b")
     owner.append(["not flushed"], flush=False)
     owner.renew(["a+b"])
     assert (owner.epoch, journal_numbers(owner.path)) == (2, [2])
@@ -46,7 +34,7 @@ def test_the_owner_goes_on_under_the_next_number(root: Root) -> None:
     assert owner.delete([(ModelId("m"), Tick(1, 1))]) == 0
     owner.renew(["a+b+c"])
     owner.append(["d"])
-    assert _state(root) == ["a+b+c", "d"]
+    assert state_of(root) == ["a+b+c", "d"]
     assert list(root.shard(1).open(1).records) == ["a+b+c", "d"]
     with pytest.raises(ShardFenced):
         owner.append(["late"])
@@ -54,7 +42,7 @@ def test_the_owner_goes_on_under_the_next_number(root: Root) -> None:
 
 def test_a_journal_is_long_by_its_own_head(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SHORT_BYTES", 1000)
-    owner = _served(root)
+    owner = served(root)
     assert not owner.is_long
     owner.append(["x" * 1000])
     assert owner.is_long
@@ -67,11 +55,11 @@ def test_a_journal_is_long_by_its_own_head(root: Root, monkeypatch: pytest.Monke
 
 
 def test_an_owner_that_was_succeeded_renews_nothing(root: Root) -> None:
-    old = _served(root, 1, "a")
-    _served(root, 1, "b")
+    old = served(root, 1, "a")
+    served(root, 1, "b")
     with pytest.raises(ShardFenced):
         old.renew(["stale"])
-    assert _state(root) == ["a", "b"]
+    assert state_of(root) == ["a", "b"]
     assert journal_numbers(old.path) == [2]
 
 
@@ -80,26 +68,26 @@ def test_a_successor_that_comes_right_after_the_look_is_not_overruled(
     root: Root, monkeypatch: pytest.MonkeyPatch, successors: int
 ) -> None:
     """The old owner holds on between its check and its new journal: its number is taken, or lower than those there."""
-    old = _served(root, 1, "a")
+    old = served(root, 1, "a")
     check = ShardFolder.check
 
     def looks_then_stalls(folder: ShardFolder) -> None:
         check(folder)
         monkeypatch.undo()
         for number in range(successors):
-            _served(root, 1, f"b{number}").close()
+            served(root, 1, f"b{number}").close()
 
     monkeypatch.setattr(ShardFolder, "check", looks_then_stalls)
     with pytest.raises(ShardFenced):
         old.renew(["stale"])
-    assert _state(root) == ["a", *(f"b{number}" for number in range(successors))]
+    assert state_of(root) == ["a", *(f"b{number}" for number in range(successors))]
     with pytest.raises(ShardFenced):
         old.append(["late"])
-    assert _served(root, 1).epoch is not None
+    assert served(root, 1).epoch is not None
 
 
 def test_a_successor_that_comes_when_the_head_is_written_reads_it(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = _served(root, 1, "a")
+    old = served(root, 1, "a")
     write_epoch = module.write_epoch
     successor = root.shard(1)
 
@@ -112,15 +100,15 @@ def test_a_successor_that_comes_when_the_head_is_written_reads_it(root: Root, mo
     monkeypatch.setattr(module, "write_epoch", claims_first)
     with pytest.raises(ShardFenced):
         old.renew(["a, renewed"])
-    assert _state(root) == ["a, renewed", "b"]
+    assert state_of(root) == ["a, renewed", "b"]
     # Its epoch was overwritten by the slower one: it stops too, and is opened again.
     with pytest.raises(ShardFenced):
         successor.append(["c"])
-    assert _state(root)[:2] == ["a, renewed", "b"]
+    assert state_of(root)[:2] == ["a, renewed", "b"]
 
 
 def test_a_full_disk_changes_nothing(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner = _served(root, 1, "a")
+    owner = served(root, 1, "a")
     write_all = journal_module.write_all
 
     def full(handle: int, data: bytes) -> None:
@@ -134,11 +122,11 @@ def test_a_full_disk_changes_nothing(root: Root, monkeypatch: pytest.MonkeyPatch
     assert journal_numbers(owner.path) == [1]
     owner.append(["b"])
     owner.renew(["a+b"])
-    assert _state(root) == ["a+b"]
+    assert state_of(root) == ["a+b"]
 
 
 def test_an_epoch_that_can_not_be_written_stops_the_shard(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner = _served(root, 1, "a")
+    owner = served(root, 1, "a")
 
     def full(*args: Any, **facts: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -149,8 +137,8 @@ def test_an_epoch_that_can_not_be_written_stops_the_shard(root: Root, monkeypatc
     monkeypatch.undo()
     with pytest.raises(ShardFenced):
         owner.append(["lost"])
-    again = _served(root, 1, "b")
-    assert _state(root) == ["a, renewed", "b"]
+    again = served(root, 1, "b")
+    assert state_of(root) == ["a, renewed", "b"]
     assert journal_numbers(again.path) == [again.epoch]
 
 
@@ -165,7 +153,7 @@ def test_a_crash_at_any_step_loses_nothing(root: Root, monkeypatch: pytest.Monke
     def dies(*args: Any, **facts: Any) -> Any:
         raise Crash
 
-    owner = _served(root, 1, "a", "b")
+    owner = served(root, 1, "a", "b")
     if step == "new journal":
         monkeypatch.setattr(Journal, "write_head", dies)
     elif step == "half a head":
@@ -187,9 +175,9 @@ def test_a_crash_at_any_step_loses_nothing(root: Root, monkeypatch: pytest.Monke
         owner.renew(["a+b"])
     monkeypatch.undo()
     found = ["a", "b"] if step in STEPS[:2] else ["a+b"]
-    assert _state(root) == found
-    again = _served(root, 1, "c")
-    assert _state(root) == [*found, "c"]
+    assert state_of(root) == found
+    again = served(root, 1, "c")
+    assert state_of(root) == [*found, "c"]
     assert journal_numbers(again.path) == [again.epoch]
 
 
@@ -211,10 +199,10 @@ def test_any_number_above_would_bring_back_what_is_past(root: Root, monkeypatch:
             number = max(journal_numbers(folder)) + 1
             super().__init__(folder, shard, number, generation, sync=sync)
 
-    old = _served(root, 1, "a")
-    _served(root, 1, "b")
+    old = served(root, 1, "a")
+    served(root, 1, "b")
     monkeypatch.setattr(ShardFolder, "check", lambda folder: None)
     monkeypatch.setattr(module, "Journal", Above)
     with pytest.raises(DaskevoError):
         old.renew(["stale"])
-    assert _state(root) == ["stale"]
+    assert state_of(root) == ["stale"]

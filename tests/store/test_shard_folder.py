@@ -23,25 +23,12 @@ from daskevo.store.root import Root
 from daskevo.store.shard_folder import ShardFolder
 from daskevo.store.shard_state import read_shard
 from daskevo.types import ModelId, Tick
+from tests.store.owners import served, state_of
 
 
 @pytest.fixture(params=["written", "synced"])
 def root(tmp_path: Path, request: pytest.FixtureRequest) -> Root:
     return Root.create(tmp_path / "root", shards=4, durability=request.param)
-
-
-def _served(root: Root, generation: int = 1, *events: Any) -> ShardFolder:
-    """Open shard 1, serve what is there, append events."""
-    folder = root.shard(1)
-    folder.serve(folder.open(generation).records)
-    for event in events:
-        folder.append([event])
-    return folder
-
-
-def _state(root: Root) -> list[Any]:
-    """What the next owner would find; looks without opening."""
-    return list(read_shard(root.path, 1))
 
 
 def test_a_shard_goes_from_owner_to_owner(root: Root) -> None:
@@ -58,22 +45,22 @@ def test_a_shard_goes_from_owner_to_owner(root: Root) -> None:
         folder.serve(opening.records)
         folder.close()
         assert journal_numbers(folder.path) == [epoch]
-    assert _state(root) == [{"a": 1}, {"b": 2}, {"c": 3}]
+    assert state_of(root) == [{"a": 1}, {"b": 2}, {"c": 3}]
     assert read_shard(root.path, 2) == ()
 
 
 def test_the_head_counts_not_what_it_was_made_from(root: Root) -> None:
-    _served(root, 1, "a", "b", "c").close()
+    served(root, 1, "a", "b", "c").close()
     folder = root.shard(1)
     folder.open(1)
     folder.serve(["compact"])
     folder.append(["d"])
-    assert _state(root) == ["compact", "d"]
+    assert state_of(root) == ["compact", "d"]
 
 
 def test_an_owner_that_was_succeeded_is_told_by_its_next_record(root: Root) -> None:
-    old = _served(root, 1, "a")
-    new = _served(root, 2)
+    old = served(root, 1, "a")
+    new = served(root, 2)
     with pytest.raises(ShardFenced, match="epoch 2 by generation 2") as caught:
         old.append(["late"])
     assert (caught.value.shard, caught.value.epoch, caught.value.found_epoch) == (1, 1, 2)
@@ -81,24 +68,24 @@ def test_an_owner_that_was_succeeded_is_told_by_its_next_record(root: Root) -> N
         with pytest.raises(ShardFenced):
             action()
     new.append(["b"])
-    assert _state(root) == ["a", "b"]
+    assert state_of(root) == ["a", "b"]
 
 
 def test_what_a_cut_off_owner_appends_after_its_successor_has_read_never_comes_back(root: Root) -> None:
-    old = _served(root, 1, "a")
+    old = served(root, 1, "a")
     new = root.shard(1)
     opening = new.open(1)
     with pytest.raises(ShardFenced):
         old.append(["late"])
     assert "late" not in opening.records
     new.serve(opening.records)
-    assert _state(root) == ["a"]
-    assert _served(root, 1).epoch == 3
-    assert _state(root) == ["a"]
+    assert state_of(root) == ["a"]
+    assert served(root, 1).epoch == 3
+    assert state_of(root) == ["a"]
 
 
 def test_of_openers_that_overtake_each_other_one_serves(root: Root) -> None:
-    _served(root, 1, "a").close()
+    served(root, 1, "a").close()
     slow, fast = root.shard(1), root.shard(1)
     slow.open(1)
     opening = fast.open(1)
@@ -106,11 +93,11 @@ def test_of_openers_that_overtake_each_other_one_serves(root: Root) -> None:
     with pytest.raises(ShardFenced):
         slow.serve(["wrong"])
     fast.append(["b"])
-    assert _state(root) == ["a", "b"]
+    assert state_of(root) == ["a", "b"]
 
 
 def test_an_opener_overtaken_between_claim_and_epoch_stops_at_once(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    _served(root, 1, "a").close()
+    served(root, 1, "a").close()
     slow = root.shard(1)
     replace_file = shard_state.replace_file
     overtaking: list[ShardFolder] = []
@@ -127,11 +114,11 @@ def test_an_opener_overtaken_between_claim_and_epoch_stops_at_once(root: Root, m
     # The slow one's number stands in the epoch file now: the fast one stops too, and either opens again.
     with pytest.raises(ShardFenced):
         overtaking[0].append(["never answered"])
-    assert _served(root, 1).epoch == 4
+    assert served(root, 1).epoch == 4
 
 
 def test_an_opener_whose_epoch_was_overwritten_by_a_slower_one_removes_nothing(root: Root) -> None:
-    _served(root, 1, "a").close()
+    served(root, 1, "a").close()
     slow = root.shard(1)
     slow.open(1)
     epoch = (slow.path / "epoch").read_bytes()
@@ -141,17 +128,17 @@ def test_an_opener_whose_epoch_was_overwritten_by_a_slower_one_removes_nothing(r
     with pytest.raises(ShardFenced):
         fast.serve(opening.records)
     assert journal_numbers(fast.path) == [3, 2, 1]
-    _served(root, 1, "b")
-    assert _state(root) == ["a", "b"]
+    served(root, 1, "b")
+    assert state_of(root) == ["a", "b"]
 
 
 def test_an_opener_of_an_older_generation_does_not_take_the_shard(root: Root) -> None:
-    _served(root, 5, "a")
+    served(root, 5, "a")
     with pytest.raises(ShardFenced, match="belongs to generation 5"):
         root.shard(1).open(4)
-    _served(root, 5, "b")
-    _served(root, 6, "c")
-    assert _state(root) == ["a", "b", "c"]
+    served(root, 5, "b")
+    served(root, 6, "c")
+    assert state_of(root) == ["a", "b", "c"]
 
 
 class Crash(BaseException):
@@ -178,7 +165,7 @@ STEPS = [
 def test_a_crash_at_any_step_of_opening_loses_nothing(
     root: Root, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, nth: int, before: bool
 ) -> None:
-    _served(root, 1, "a", {"b": 2}).close()
+    served(root, 1, "a", {"b": 2}).close()
     # A lower journal that its successor left behind, so that there are two to remove.
     (root.path / "shards/001/journal.0").write_bytes(b"")
     expected = ["a", {"b": 2}]
@@ -199,20 +186,20 @@ def test_a_crash_at_any_step_of_opening_loses_nothing(
         dying = root.shard(1)
         with contextlib.suppress(Crash):
             dying.serve(dying.open(1).records)
-    assert _state(root) == expected
-    folder = _served(root, 1, "c")
-    assert _state(root) == [*expected, "c"]
+    assert state_of(root) == expected
+    folder = served(root, 1, "c")
+    assert state_of(root) == [*expected, "c"]
     assert journal_numbers(folder.path) == [folder.epoch]
     with pytest.raises(DaskevoError):
         dying.append(["late"])
-    assert _state(root) == [*expected, "c"]
+    assert state_of(root) == [*expected, "c"]
 
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_a_crash_while_the_head_is_written_leaves_the_older_journal_in_force(root: Root, fresh: bool) -> None:
     expected = []
     if not fresh:
-        _served(root, 1, "a", "b").close()
+        served(root, 1, "a", "b").close()
         expected = ["a", "b"]
     folder = root.shard(1)
     opening = folder.open(1)
@@ -221,13 +208,13 @@ def test_a_crash_while_the_head_is_written_leaves_the_older_journal_in_force(roo
     whole = path.read_bytes()
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
-        assert _state(root) == expected
+        assert state_of(root) == expected
     next_owner = root.shard(1)
     assert list(next_owner.open(1).records) == expected
 
 
 def test_a_journal_cut_into_its_head_after_it_was_served_is_an_error(root: Root) -> None:
-    folder = _served(root, 1, "a")
+    folder = served(root, 1, "a")
     path = journal_path(folder.path, 1)
     path.write_bytes(path.read_bytes()[:60])
     for _ in range(2):
@@ -241,7 +228,7 @@ def test_a_journal_cut_into_its_head_after_it_was_served_is_an_error(root: Root)
 
 
 def test_damage_in_the_journal_in_force_is_an_error_even_with_older_ones_there(root: Root) -> None:
-    folder = _served(root, 1, "a", "b")
+    folder = served(root, 1, "a", "b")
     data = bytearray(journal_path(folder.path, 1).read_bytes())
     data[80] ^= 1
     journal_path(folder.path, 1).write_bytes(data)
@@ -262,7 +249,7 @@ def test_damage_in_the_journal_in_force_is_an_error_even_with_older_ones_there(r
     ],
 )
 def test_a_damaged_epoch_stops_its_owner_and_is_mended_by_the_next(root: Root, content: bytes) -> None:
-    folder = _served(root, 1, "a")
+    folder = served(root, 1, "a")
     (folder.path / "epoch").write_bytes(content)
     with pytest.raises(CorruptRecord) as caught:
         folder.check()
@@ -270,12 +257,12 @@ def test_a_damaged_epoch_stops_its_owner_and_is_mended_by_the_next(root: Root, c
     for _ in range(2):
         with pytest.raises(ShardFenced, match="open it again"):
             folder.append(["b"])
-    assert _served(root, 1, "c").epoch == 2
-    assert _state(root) == ["a", "b", "c"]
+    assert served(root, 1, "c").epoch == 2
+    assert state_of(root) == ["a", "b", "c"]
 
 
 def test_a_vanished_folder_is_named_and_not_made_again(root: Root) -> None:
-    folder = _served(root, 1, "a")
+    folder = served(root, 1, "a")
     root.path.rename(root.path.with_name("elsewhere"))
     for action in (
         folder.check,
@@ -296,13 +283,13 @@ def test_a_vanished_folder_is_named_and_not_made_again(root: Root) -> None:
     root.path.with_name("elsewhere").rename(root.path)
     with pytest.raises(ShardFenced):
         folder.append(["after what nobody knows"])
-    _served(root, 1, "c")
-    assert _state(root) == ["a", "b", "unknown", "c"]
+    served(root, 1, "c")
+    assert state_of(root) == ["a", "b", "unknown", "c"]
 
 
 def test_after_a_failed_fsync_the_shard_is_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = Root.create(tmp_path / "root", shards=4, durability="synced")
-    folder = _served(root, 1, "a")
+    folder = served(root, 1, "a")
 
     def failing(handle: int) -> None:
         raise OSError(errno.EIO, "input/output error")
@@ -314,12 +301,12 @@ def test_after_a_failed_fsync_the_shard_is_opened_again(tmp_path: Path, monkeypa
     # The system may have dropped the pages, and says so only once.
     with pytest.raises(ShardFenced):
         folder.append(["b"])
-    _served(root, 1, "c")
-    assert _state(root) == ["a", "unknown", "c"]
+    served(root, 1, "c")
+    assert state_of(root) == ["a", "unknown", "c"]
 
 
 def test_a_failed_write_that_can_not_be_cut_off_stops_the_shard(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = _served(root, 1, "a")
+    folder = served(root, 1, "a")
 
     def half(handle: int, data: bytes) -> int:
         os.write(handle, data[: len(data) // 2])
@@ -337,11 +324,11 @@ def test_a_failed_write_that_can_not_be_cut_off_stops_the_shard(root: Root, monk
             folder.append(["not cut off"])
     with pytest.raises(ShardFenced):
         folder.append(["b"])
-    _served(root, 1, "c")
-    assert _state(root) == ["a", "c"]
+    served(root, 1, "c")
+    assert state_of(root) == ["a", "c"]
 
 
-def test_not_opened_not_served(root: Root) -> None:
+def test_not_opened_notserved(root: Root) -> None:
     folder = root.shard(1)
     for action in (
         lambda: folder.append(["a"]),
@@ -371,7 +358,7 @@ def test_the_journals_of_openers_may_be_raced_by_threads(root: Root) -> None:
 
     with ThreadPoolExecutor(6) as pool:
         owners = [folder for folder in pool.map(owner, range(12)) if folder is not None]
-    state = _state(root)
+    state = state_of(root)
     assert set(answered) <= set(state)
     alive = 0
     for folder in owners:
@@ -382,14 +369,14 @@ def test_the_journals_of_openers_may_be_raced_by_threads(root: Root) -> None:
 
 
 def test_many_openers_and_a_look_beside_them(root: Root) -> None:
-    _served(root, 1, *range(50)).close()
+    served(root, 1, *range(50)).close()
 
     def look(_: int) -> bool:
-        return _state(root)[:50] == list(range(50))
+        return state_of(root)[:50] == list(range(50))
 
     def reopen(_: int) -> bool:
         with contextlib.suppress(ShardFenced):
-            _served(root, 1).close()
+            served(root, 1).close()
         return True
 
     with ThreadPoolExecutor(4) as pool:
@@ -398,17 +385,17 @@ def test_many_openers_and_a_look_beside_them(root: Root) -> None:
 
 
 def test_a_fenced_owner_deletes_nothing(root: Root) -> None:
-    old = _served(root)
+    old = served(root)
     model = (ModelId("m"), Tick(1, 1))
     old.write_segment(*model, {0: np.arange(4)})
-    _served(root)
+    served(root)
     with pytest.raises(ShardFenced):
         old.delete([model])
     assert old.segment_path(*model).exists()
 
 
 def test_deleting_flushes_first(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = _served(root)
+    folder = served(root)
     model = (ModelId("m"), Tick(1, 1))
     folder.write_segment(*model, {0: np.arange(4)})
     folder.append(["dropped"], flush=False)
