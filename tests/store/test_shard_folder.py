@@ -328,7 +328,7 @@ def test_a_failed_write_that_can_not_be_cut_off_stops_the_shard(root: Root, monk
     assert state_of(root) == ["a", "c"]
 
 
-def test_not_opened_notserved(root: Root) -> None:
+def test_not_opened_not_served(root: Root) -> None:
     folder = root.shard(1)
     for action in (
         lambda: folder.append(["a"]),
