@@ -12,7 +12,7 @@ import pytest
 from daskevo.cluster.reading import read_model
 from daskevo.errors import PutFailed
 from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, values
-from tests.tmpfs import mounted
+from tests.tmpfs import own_disk
 
 DISK_BYTES = 4 << 20
 GRAPH = chain(10_000, 10_000)
@@ -21,10 +21,8 @@ GRAPH = chain(10_000, 10_000)
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A small file system of its own."""
-    with mounted(tmp_path / "disk", DISK_BYTES) as is_mounted:
-        if not is_mounted:
-            pytest.skip("this user can't mount a tmpfs")
-        yield tmp_path / "disk"
+    with own_disk(tmp_path / "disk", DISK_BYTES) as folder:
+        yield folder
 
 
 @pytest.mark.parametrize("way", ["files", "messages"])

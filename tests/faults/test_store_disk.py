@@ -24,7 +24,7 @@ from daskevo.store.segment_writer import write_segment
 from daskevo.store.shard_state import read_shard
 from daskevo.store.tiers import DurableTensors, SpillingTensors, Tensors
 from daskevo.types import Attempt, ModelId, Tick
-from tests.tmpfs import mounted
+from tests.tmpfs import mounted, own_disk
 
 DISK_BYTES = 2 << 20
 MODEL, ATTEMPT = ModelId("model"), Tick(1, 1)
@@ -66,9 +66,7 @@ def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Path,
         folder.mkdir()
         yield folder, _limited
         return
-    with mounted(folder, DISK_BYTES) as is_mounted:
-        if not is_mounted:
-            pytest.skip("this user can't mount a tmpfs; RLIMIT_FSIZE stands in for it")
+    with own_disk(folder, DISK_BYTES):
         yield folder, lambda: _filled(folder)
 
 
@@ -190,10 +188,8 @@ def test_opening_on_a_full_disk_fails_and_works_later(disk: tuple[Path, Full]) -
 
 
 def test_on_a_full_disk_models_can_still_be_retired(tmp_path: Path) -> None:
-    with mounted(tmp_path / "disk", DISK_BYTES) as is_mounted:
-        if not is_mounted:
-            pytest.skip("this user can't mount a tmpfs")
-        root = Root.create(tmp_path / "disk" / "root", shards=1)
+    with own_disk(tmp_path / "disk", DISK_BYTES) as disk:
+        root = Root.create(disk / "root", shards=1)
         folder = root.shard(0)
         folder.serve(folder.open(1).records)
         models = 0
@@ -203,7 +199,7 @@ def test_on_a_full_disk_models_can_still_be_retired(tmp_path: Path) -> None:
                 folder.append([{"stored": models}])
                 models += 1
         assert 0 < models < 1000
-        with _filled(tmp_path / "disk"):
+        with _filled(disk):
             with pytest.raises(RootUnusable):
                 folder.append([{"stored": "x" * 5000}])
             folder.append([{"retired": 0, "why": "x" * 5000}], frees=True)

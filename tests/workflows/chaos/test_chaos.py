@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from daskevo_workflows.chaos import ledger
 from daskevo_workflows.cli.lines import CHAOS_KEYS
+from tests.rights import in_ci
 
 RUN = [sys.executable, "-c", "from daskevo_workflows.cli import main; main()", "chaos"]
 
@@ -39,7 +39,7 @@ def test_one_minute_of_chaos(tmp_path: Path) -> None:
     assert outcome["kills"] >= 3
     for name in ("lost", "dangling", "leaked_tensors", "leaked_bytes"):
         assert outcome[name] == 0
-    if os.environ.get("DASKEVO_CI"):
+    if in_ci():
         assert outcome["partitions"] >= 1
         assert "note" not in outcome
     assert not (folder / "repository").exists() or "note" in outcome
