@@ -73,6 +73,55 @@ def test_ancestors_that_are_retired_in_a_search(repository: Any, tiny: Callable[
     assert (stats["models"], stats["tensors"], stats["payload_bytes"], stats["references"]) == (0, 0, 0, 0)
 
 
+def test_the_best_match_goes_before_it_is_used_and_the_next_best_after(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One evaluation, whose query is answered when its best match goes, and whose ancestor goes when it trains."""
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    # All share the first layer: whatever lives is a match.
+    one = {"FIRST": (4,), "ACTIVATION": ("relu",), "SECOND": tuple(range(3, 13)), "MARKS": str(marks)}
+    kept = nas.search(tiny(**one), AgedEvolution(4, 2), repository=repository, evaluations=4, run=tmp_path / "kept")
+    tensors = {report.model_id: [*repository.read(report.model_id).values()] for report in kept.reports}
+    for path in marks.iterdir():
+        path.unlink()
+    query, before, after = repository.query_futures, [], []
+
+    def answered(*arguments: Any, **options: Any) -> Any:
+        future = query(*arguments, **options)
+        (match,) = future.result(timeout=120)
+        repository.retire(match.model_id)
+        before.append(match.model_id)
+        return future
+
+    def while_it_trains(progress: Progress) -> None:
+        if any(marks.glob("*-*")) and not after:
+            after.extend(retire_all(repository))
+            (marks / "go on").touch()
+
+    monkeypatch.setattr(repository, "query_futures", answered)
+    result = nas.search(
+        tiny(**one, FAULTS=dict.fromkeys(one["SECOND"], "hang at first")),
+        AgedEvolution(4, 2),
+        repository=repository,
+        evaluations=1,
+        run=tmp_path / "run",
+        seed=5,
+        on_progress=while_it_trains,
+    )
+    assert result.stop == ("finished", "1 evaluations finished")
+    (report,) = result.reports
+    assert len(before) == 1
+    assert {*before, *after} == {*tensors}
+    assert report.ancestor in after
+    first = [array.tobytes() for array in repository.read(report.model_id).values()][:2]
+    assert first == [array.tobytes() for array in tensors[report.ancestor][:2]]
+    look(repository)
+    assert retire_all(repository) == [report.model_id]
+    stats = repository.stats()
+    assert (stats["models"], stats["tensors"], stats["payload_bytes"], stats["references"]) == (0, 0, 0, 0)
+
+
 def test_two_searches_in_one_repository(client: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     """The labels of the first are released while the second, of another client, inherits from its models."""
     root = tmp_path / "root"
