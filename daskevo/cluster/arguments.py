@@ -213,8 +213,9 @@ PROVIDER: Mapping[str, Arguments] = {
     "mark_lost": Arguments({"shard": count, "lost": _list_of(_row(_model, numbers_of, text))}),
     "lost_of": Arguments({"shard": count, "model": _model}),
     "recount": Arguments({"older_s": _seconds}, {"remove": _flag}),
+    "audit": Arguments({}, {"give_up_lost": _flag}),
     **dict.fromkeys(
-        ("sight", "pulse", "forget_lost", "audit", "snapshots", "check_segments", "losses", "retirements", "stats"),
+        ("sight", "pulse", "forget_lost", "snapshots", "check_segments", "losses", "retirements", "stats"),
         _NOTHING,
     ),
 }

@@ -40,8 +40,8 @@ async def over_among(session: Session, attempts: list[Attempt]) -> frozenset[Att
     return frozenset(attempt for attempt, over in zip(attempts, answers, strict=True) if over)
 
 
-async def audit_shard(served: ServedShard, session: Session) -> int:
-    """Audit one shard; return how many drops and files it took.
+async def audit_shard(served: ServedShard, session: Session, *, give_up_lost: bool = False) -> int:
+    """Audit one shard; return how many drops and files it took; `give_up_lost` as in `remedies`.
 
     Raises
     ------
@@ -69,7 +69,7 @@ async def audit_shard(served: ServedShard, session: Session) -> int:
 
     ended = [claim for claim in claims if claim[1] in over]
     verdicts = dict(zip(ended, await asyncio.gather(*map(verdict, ended)), strict=True))
-    found = remedies(snapshot, over, verdicts)
+    found = remedies(snapshot, over, verdicts, give_up_lost=give_up_lost)
     if found.drops:
         await served.ask(found.drops)
     if found.files and served.folder is not None:

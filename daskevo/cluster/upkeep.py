@@ -35,9 +35,9 @@ async def keep_order(host: ShardHost) -> None:
             logger.info("daskevo: audit of %s was cut short: %s", host.name, error)
 
 
-async def audit(host: ShardHost) -> int:
-    """Audit a provider's shards now; return how many drops and files that took."""
-    done = sum([await _audit(host, served) for served in host.in_order()])
+async def audit(host: ShardHost, give_up_lost: bool = False) -> int:
+    """Audit a provider's shards now; return how many drops and files that took; `give_up_lost` as in `remedies`."""
+    done = sum([await _audit(host, served, give_up_lost) for served in host.in_order()])
     await tidy(host)
     return done
 
@@ -49,9 +49,9 @@ async def audit_opened(host: ShardHost, numbers: Sequence[int]) -> None:
             await _audit(host, host.shards[number])
 
 
-async def _audit(host: ShardHost, served: ServedShard) -> int:
+async def _audit(host: ShardHost, served: ServedShard, give_up_lost: bool = False) -> int:
     try:
-        return await audit_shard(served, host.session)
+        return await audit_shard(served, host.session, give_up_lost=give_up_lost)
     except ShardFenced as error:
         host.fenced(served, error)
         return 0

@@ -90,8 +90,8 @@ async def verify(
     Parameters
     ----------
     repair:
-        Mend first: drop what is over and unpublished, give back references that are missing, remove what died writers
-        left; then mark what is gone for good.
+        Mend first: drop what is over and unpublished, or lost with its home's memory, give back references that are
+        missing, remove what died writers left; then mark what is gone for good.
     read_tensors:
         Read every tensor and compare it with its checksum; nothing is marked without.
     before:
@@ -108,7 +108,7 @@ async def verify(
     if repair:
         snapshots, found = await _settled(session)
         seen += [*found, *(await _files(session))[0]]
-        await session.directory.all("audit", timeout_s=CHECK_TIMEOUT_S)
+        await session.directory.all("audit", timeout_s=CHECK_TIMEOUT_S, give_up_lost=True)
         for message in restores(snapshots, found):
             # A refusal says that the tensor went meanwhile: what is still missing is said at the end.
             await session.send(message, Ok)

@@ -80,7 +80,13 @@ def drops_all(claim: Claim, answer: Reply | None) -> bool:
     return isinstance(answer, Verdict) and answer.attempt == claim[1] and answer.state in ("aborted", "retired")
 
 
-def remedies(snapshot: ShardSnapshot, over: Container[Attempt], verdicts: Mapping[Claim, Reply | None]) -> Remedies:
+def remedies(
+    snapshot: ShardSnapshot,
+    over: Container[Attempt],
+    verdicts: Mapping[Claim, Reply | None],
+    *,
+    give_up_lost: bool = False,
+) -> Remedies:
     """Return what may go from the audited shard.
 
     Parameters
@@ -91,13 +97,17 @@ def remedies(snapshot: ShardSnapshot, over: Container[Attempt], verdicts: Mappin
         The attempts that the coordinator calls over.
     verdicts
         What each home answered to `question_to_home`; None or absent: it gave no answer.
+    give_up_lost
+        Drop also what attempts have whose home has lost what it knew of them: as a repair does. Such a home refuses
+        them for good, so nothing that could be read uses those bits; but nobody has said that nothing ever did.
     """
     drops = []
     for bits in snapshot.bits:
         # A model's bits on its own tensors are its home's affair: the question itself has settled them.
         if bits.model == bits.owner or bits.attempt not in over:
             continue
-        going = _superfluous(bits, verdicts.get(bits.claim))
+        answer = verdicts.get(bits.claim)
+        going = bits.numbers if give_up_lost and _has_lost(answer, bits.attempt) else _superfluous(bits, answer)
         if going:
             drops.append(Drop(bits.owner, bits.model, bits.attempt, going))
     files = tuple(
@@ -213,6 +223,10 @@ def _superfluous(bits: BitsView, answer: Reply | None) -> frozenset[int]:
     if isinstance(answer, Verdict) and answer.attempt == bits.attempt and answer.state == "published":
         return bits.numbers - answer.uses.get(bits.owner, frozenset())
     return frozenset()
+
+
+def _has_lost(answer: Reply | None, attempt: Attempt) -> bool:
+    return isinstance(answer, Verdict) and answer.attempt == attempt and answer.state == "lost"
 
 
 def _unnamed_files(snapshot: ShardSnapshot) -> list[Segment]:

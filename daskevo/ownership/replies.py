@@ -84,7 +84,8 @@ class Reserved(Reply):
 class Verdict(Reply):
     """Where (model, attempt) stands for good: home alone decides.
 
-    ``lost``: home lost what it knew of that attempt, so nothing may be dropped on its behalf.
+    ``lost``: home lost what it knew of that attempt, and refuses it for good; nothing is dropped on its behalf but by a
+    repair.
     """
 
     state: Annotated[VerdictState, choice(*get_args(VerdictState))]

@@ -109,3 +109,7 @@ def test_what_went_with_a_providers_memory_is_named_and_all_else_goes_on(client:
     assert stats["payload_bytes"] == stats["retained_bytes"]
     left = {(difference.kind, difference.model) for difference in repository.verify().differences}
     assert left <= {("leftover reference", children[WIDE, LOST])}
+    # A repair does: then nothing is left.
+    assert repository.verify(repair=True).clean
+    stats = repository.stats()
+    assert (stats["tensors"], stats["references"], stats["payload_bytes"]) == (0, 0, 0)

@@ -74,6 +74,18 @@ def test_what_homes_answer_decides_what_goes(shard: Shard, answer: say.Reply | N
     assert not remedies(snapshot, set(), {(B, P2): say.Verdict("aborted", P2)}).drops
 
 
+def test_a_repair_gives_up_what_homes_have_lost_and_only_that(shard: Shard) -> None:
+    snapshot = shard.snapshot()
+
+    def drops(answer: say.Reply | None, over: set[Tick]) -> list[ask.Drop]:
+        return list(remedies(snapshot, over, {(B, P2): answer}, give_up_lost=True).drops)
+
+    assert drops(say.Verdict("lost", P2), {P2}) == [ask.Drop(A, B, P2, BOTH)]
+    assert drops(say.Verdict("lost", P2), set()) == []  # it is live: who trains may still read
+    for answer in (None, say.Verdict("lost", P3), say.Verdict("published", P2, {A: BOTH}), say.Refused("unknown")):
+        assert drops(answer, {P2}) == []
+
+
 def test_a_stray_file_goes_only_when_its_attempt_is_over_and_aborted(shard: Shard) -> None:
     files = (FileView(A, P1), FileView(B, P3))
     snapshot = shard.snapshot(files)
