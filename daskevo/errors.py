@@ -8,6 +8,7 @@
     │   ├── ModelNotFresh                   a compiled or trained model was given to `inherit`
     │   ├── CannotFlatten                   a Keras model without an architecture graph
     │   ├── CannotRebuild                   an architecture record that can't be turned into a model here
+    │   ├── CandidateRejected               choices that don't go together: the space draws again
     │   ├── InvalidProblem                  a problem file or object without the Protocol's parts
     │   └── UnknownProblem                  no problem of that name
     ├── RepositoryError                     the repository can't do what was asked
@@ -102,6 +103,16 @@ class CannotFlatten(InvalidInput):
 
 class CannotRebuild(InvalidInput):
     """An architecture record that can't be turned into a Keras model here."""
+
+
+class CandidateRejected(InvalidInput):
+    """Choices that don't go together, as a space or a builder says: `raise CandidateRejected("kernel beyond input")`.
+
+    The space draws again; `reason` is why.
+    """
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(message, **{"reason": message, **facts})
 
 
 class InvalidProblem(InvalidInput):

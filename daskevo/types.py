@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from reprlib import Repr
 from typing import Any, Literal, NamedTuple, NewType
@@ -280,6 +281,20 @@ class Objective:
         raise InvalidInput(
             f"{_shorten(text)} is no objective: write 'max METRIC' or 'min METRIC', such as 'max val_auc'"
         )
+
+    @classmethod
+    def parse_all(cls, texts: str | Sequence[str]) -> tuple[Objective, ...]:
+        """Read one objective, or several of different metrics, the one that breaks ties first.
+
+        Raises
+        ------
+        InvalidInput
+            On anything else.
+        """
+        found = tuple(map(cls.parse, [texts] if isinstance(texts, str) else texts))
+        if not found or len({objective.metric for objective in found}) < len(found):
+            raise InvalidInput(f"{_shorten(texts)}: name at least one objective, and each metric once")
+        return found
 
     def __str__(self) -> str:
         return f"{self.direction} {self.metric}"

@@ -15,7 +15,9 @@ PUBLIC = {
         *("BEST_MATCH", "AgedEvolution", "Failure", "FailureKind", "Random", "Report", "Request", "Stop", "Strategy"),
         *("View", "model_id", "usable"),
     ],
-    "daskevo.space": ["Candidate", "Choice", "Space"],
+    "daskevo.space": [
+        *("UNBOUNDED", "Builder", "Candidate", "Choice", "Choose", "ModelSpace", "Pick", "Size", "Space"),
+    ],
     "daskevo.testing": [
         *("HOSTILE_NAMES", "TierContract", "check_connection", "check_shard_store", "check_strategy", "check_tensors"),
         "check_transport",

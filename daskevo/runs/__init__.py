@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from daskevo.runs.book import Book, LabelChange
+from daskevo.runs.chosen import Chosen
 from daskevo.runs.folder import RunInfo
 from daskevo.runs.planner import Sharing, Unit, evaluation_key, identity, plan, share
 from daskevo.runs.record import RunRecord
@@ -10,6 +11,7 @@ from daskevo.runs.view import Event, RunView, Session, UnitRow
 
 __all__ = [
     "Book",
+    "Chosen",
     "Event",
     "LabelChange",
     "RunInfo",

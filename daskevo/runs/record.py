@@ -27,7 +27,7 @@ from daskevo.runs.planner import Unit
 from daskevo.runs.schema import FILE, TABLES, VERSION
 from daskevo.runs.view import RunView
 from daskevo.search import Report, Request
-from daskevo.types import JSON
+from daskevo.types import JSON, ModelId
 
 _Execute = Callable[..., sqlite3.Cursor]
 
@@ -124,8 +124,8 @@ class RunRecord(RunView):
                 path=str(self.folder),
             ) from error
 
-    def asked(self, requests: Sequence[Request], strategy_state: JSON) -> None:
-        """Store requests and the state of the strategy that asked for them."""
+    def asked(self, requests: Sequence[Request]) -> None:
+        """Store what a strategy asked for."""
         now = time.time()
         with self._transaction() as execute:
             for request in requests:
@@ -133,7 +133,6 @@ class RunRecord(RunView):
                     "INSERT INTO requests (number, model_id, request, asked) VALUES (?, ?, ?, ?)",
                     (request.number, request.model_id, _dump(request.to_json()), now),
                 )
-            _set_state(execute, "strategy", strategy_state)
 
     def planned(self, identities: Mapping[int, str], units: Sequence[Unit], workers: Mapping[str, str | None]) -> None:
         """Store what requests compute, and the units about to be submitted (`workers`: trainer by key)."""
@@ -167,15 +166,15 @@ class RunRecord(RunView):
             self._connection.execute("UPDATE units SET state = ?, started = ?, ended = ? WHERE key = ?", row)
         self._unit_ends.clear()
 
-    def reported(self, report: Report, strategy_state: JSON, labels: Sequence[LabelChange]) -> None:
-        """Store a report, the state of the strategy that was told, and the label changes that follow, in one
+    def reported(self, report: Report, population: Sequence[ModelId], labels: Sequence[LabelChange]) -> None:
+        """Store a report, the population of the strategy that was told, and the label changes that follow, in one
         transaction."""
         with self._transaction() as execute:
             execute(
                 "INSERT INTO reports (number, step, status, quality, report, reported) VALUES (?, ?, ?, ?, ?, ?)",
                 (report.number, report.step, report.status, report.quality, _dump(report.to_json()), time.time()),
             )
-            _set_state(execute, "strategy", strategy_state)
+            execute("INSERT OR REPLACE INTO state (name, value) VALUES ('population', ?)", (_dump(list(population)),))
             for change in labels:
                 execute(
                     "INSERT INTO labels (action, label, model_id) VALUES (?, ?, ?)",
@@ -243,10 +242,6 @@ def _check_whole(connection: sqlite3.Connection, path: Path) -> None:
             "for a new run",
             path=str(path),
         )
-
-
-def _set_state(execute: _Execute, name: str, value: JSON) -> None:
-    execute("INSERT OR REPLACE INTO state (name, value) VALUES (?, ?)", (name, _dump(value)))
 
 
 def _dump(value: JSON) -> str:

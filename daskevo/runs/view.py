@@ -174,18 +174,21 @@ class RunView:
             for number, action, label, name in self._rows("SELECT id, action, label, model_id FROM labels ORDER BY id")
         ]
 
-    def state(self, name: str) -> JSON:
-        """Return a stored state (``strategy``), or None."""
-        for (text,) in self._rows("SELECT value FROM state WHERE name = ?", name):
-            return _parse(text)
-        return None
+    def population(self) -> list[ModelId]:
+        """Return the models of the strategy's population at the last report, oldest first."""
+        for (text,) in self._rows("SELECT value FROM state WHERE name = 'population'"):
+            value = _parse(text)
+            if isinstance(value, list):
+                return [_model(name) for name in value]
+            raise CorruptRecord(f"the population of the run's record is no list: {text!r:.120}")
+        return []
 
 
 def _model(name: object) -> ModelId:
     try:
         return ModelId(check_name(name))
     except InvalidInput as error:
-        raise CorruptRecord(f"the run's record changes a label of no model: {error.message}") from error
+        raise CorruptRecord(f"the run's record names a model that can't be one: {error.message}") from error
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Drawing candidates that the run has not seen, and random generators that can be stored."""
+"""Drawing candidates that the run has not seen, by random generators that depend on nothing but seed and number."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 
-from daskevo.errors import CorruptRecord
+from daskevo.errors import CandidateRejected
 from daskevo.search.requests import Stop
-from daskevo.space import Candidate, Space
-from daskevo.types import JSON
+from daskevo.space import Candidate, ModelSpace
 
 DRAWS = 200
 """Draws before a space is taken to be nearly exhausted; a random draw of a space half seen fails 200 times in
@@ -20,7 +19,7 @@ ENUMERABLE = 2_000_000
 
 
 def unseen(
-    space: Space, draw: Callable[[], Candidate], seen: Collection[Candidate], rng: np.random.Generator
+    space: ModelSpace, draw: Callable[[], Candidate], seen: Collection[Candidate], rng: np.random.Generator
 ) -> Candidate | Stop:
     """Return a candidate that is not in `seen`: drawn, else random, else picked from a list of what is left.
 
@@ -36,48 +35,29 @@ def unseen(
     Candidate | Stop
         `Stop("exhausted", ...)` if the space holds nothing else.
     """
+    most, reason = space.size.most, ""
     for source in (draw, lambda: space.sample(rng)):
-        if len(seen) >= space.size:
+        if most is not None and len(seen) >= most:
             break
         for _ in range(DRAWS):
-            candidate = source()
+            try:
+                candidate = source()
+            except CandidateRejected as error:
+                reason = f"; the last one was rejected because {error.reason}"
+                break
             if candidate not in seen:
                 return candidate
-    if len(seen) < space.size <= ENUMERABLE:
+    if most is not None and len(seen) < most <= ENUMERABLE:
         left = [candidate for candidate in space.enumerate(ENUMERABLE) if candidate not in seen]
         if left:
             return left[int(rng.integers(len(left)))]
     return Stop(
         "exhausted",
-        f"the space {space.name!r} is exhausted: {len(seen)} of its {space.size_text} candidates have been asked for "
-        "and no other was found",
+        f"the space {space.name!r} is exhausted: {len(seen)} of its {space.size} candidates have been asked for "
+        f"and no other was found{reason}",
     )
 
 
-def generator(seed: int) -> np.random.Generator:
-    """Return the random generator of a strategy (PCG64: its state is two integers, stored exactly)."""
-    return np.random.Generator(np.random.PCG64(seed))
-
-
-def generator_state(rng: np.random.Generator) -> JSON:
-    """Return the state of a generator as JSON (its 128-bit integers as text, since not every reader keeps them)."""
-    state = rng.bit_generator.state
-    return {
-        "state": str(state["state"]["state"]),
-        "inc": str(state["state"]["inc"]),
-        "has_uint32": state["has_uint32"],
-        "uinteger": state["uinteger"],
-    }
-
-
-def restore_generator(rng: np.random.Generator, value: JSON) -> None:
-    """Set a generator to a stored state; raises CorruptRecord if it is none."""
-    try:
-        rng.bit_generator.state = {
-            "bit_generator": "PCG64",
-            "state": {"state": int(value["state"]), "inc": int(value["inc"])},
-            "has_uint32": int(value["has_uint32"]),
-            "uinteger": int(value["uinteger"]),
-        }
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise CorruptRecord(f"expected the state of a random generator, found {value!r:.200}") from error
+def generator(seed: int, number: int) -> np.random.Generator:
+    """Return the random generator of a request: by the run's seed and the request's number, and nothing else."""
+    return np.random.Generator(np.random.PCG64([seed, number]))

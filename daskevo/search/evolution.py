@@ -7,12 +7,15 @@ population with random candidates; then mutate the best of a random sample, eval
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
-from daskevo.errors import CorruptRecord, InvalidInput
-from daskevo.search.drawing import generator, generator_state, restore_generator, unseen
+import numpy as np
+
+from daskevo.errors import InvalidInput
+from daskevo.search.drawing import generator, unseen
 from daskevo.search.requests import Report, Request, Stop, View, usable
-from daskevo.space import Candidate, Space
+from daskevo.space import Candidate, ModelSpace
 from daskevo.types import JSON, ModelId, Objective
 
 
@@ -72,50 +75,48 @@ class AgedEvolution:
     def settings(self) -> JSON:
         return {"population": self.size, "sample": self.sample, "beta": self.beta, "rule": self.rule}
 
-    def start(self, space: Space, objective: Objective, seed: int) -> None:
+    def start(self, space: ModelSpace, objectives: Sequence[Objective], seed: int) -> None:
         self._space = space
-        self._objective = objective
-        self._rng = generator(seed)
+        self._objective = objectives[0]
+        self._seed = seed
         self._members: list[Member] = []
-        self._pending: dict[int, Candidate] = {}
         self._left: list[ModelId] = []
 
     def ask(self, view: View) -> list[Request] | Stop:
         requests: list[Request] = []
         seen = set(view.asked)
         for offset in range(view.wanted):
+            rng = generator(self._seed, view.next_number + offset)
             # Random candidates fill the population first; those under way count, so that workers don't overfill it.
-            parent = self._parent() if len(self._members) + len(self._pending) >= self.size else None
-            candidate = unseen(self._space, self._proposal(parent), seen, self._rng)
+            is_full = len(self._members) + len(view.pending) + offset >= self.size
+            parent = self._parent(rng) if is_full else None
+            candidate = unseen(self._space, self._proposal(parent, rng), seen, rng)
             if isinstance(candidate, Stop):
                 return requests or candidate
             seen.add(candidate)
-            request = view.request(offset, candidate, parent=None if parent is None else parent.model_id)
-            self._pending[request.number] = candidate
-            requests.append(request)
+            requests.append(view.request(offset, candidate, parent=None if parent is None else parent.model_id))
         return requests
 
-    def _parent(self) -> Member | None:
+    def _parent(self, rng: np.random.Generator) -> Member | None:
         if not self._members:
             return None
-        drawn = self._rng.choice(len(self._members), size=min(self.sample, len(self._members)), replace=False)
+        drawn = rng.choice(len(self._members), size=min(self.sample, len(self._members)), replace=False)
         best: Member = max((self._members[index] for index in drawn), key=self._standing)
         return best
 
-    def _proposal(self, parent: Member | None) -> Callable[[], Candidate]:
+    def _proposal(self, parent: Member | None, rng: np.random.Generator) -> Callable[[], Candidate]:
         if parent is None:
-            return lambda: self._space.sample(self._rng)
-        return lambda: self._space.mutate(parent.candidate, self._rng, beta=self.beta)
+            return partial(self._space.sample, rng)
+        return partial(self._space.mutate, parent.candidate, rng, beta=self.beta)
 
     def _standing(self, member: Member) -> tuple[float, int]:
         return self._objective.rank(member.quality), member.number
 
-    def tell(self, report: Report) -> None:
-        candidate = self._pending.pop(report.number, None)
-        if candidate is None or report.status != "finished" or not usable(report.quality):
+    def tell(self, request: Request, report: Report) -> None:
+        if report.status != "finished" or not usable(report.quality):
             return
         assert report.quality is not None
-        self._members.append(Member(report.number, report.model_id, candidate, float(report.quality)))
+        self._members.append(Member(report.number, report.model_id, request.candidate, float(report.quality)))
         if len(self._members) > self.size:
             leaver = 0
             if self.rule == "worst":
@@ -126,25 +127,8 @@ class AgedEvolution:
         left, self._left = self._left, []
         return left
 
+    def stop(self) -> list[int]:
+        return []
+
     def population(self) -> Sequence[ModelId]:
         return [member.model_id for member in self._members]
-
-    def state(self) -> JSON:
-        return {
-            "rng": generator_state(self._rng),
-            "members": [[m.number, m.model_id, m.candidate.to_json(), m.quality] for m in self._members],
-            "pending": [[number, candidate.to_json()] for number, candidate in self._pending.items()],
-            "left": list(self._left),
-        }
-
-    def restore(self, state: JSON) -> None:
-        try:
-            self._members = [
-                Member(int(number), ModelId(str(name)), self._space.decode(candidate), float(quality))
-                for number, name, candidate, quality in state["members"]
-            ]
-            self._pending = {int(number): self._space.decode(candidate) for number, candidate in state["pending"]}
-            self._left = [ModelId(str(name)) for name in state["left"]]
-            restore_generator(self._rng, state["rng"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise CorruptRecord(f"expected the state of an aged evolution, found {state!r:.200}") from error

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
-from daskevo.errors import CorruptRecord, InvalidInput
-from daskevo.search.drawing import generator, generator_state, restore_generator, unseen
+from daskevo.errors import InvalidInput
+from daskevo.search.drawing import generator, unseen
 from daskevo.search.requests import Report, Request, Stop, View, usable
-from daskevo.space import Space
+from daskevo.space import ModelSpace
 from daskevo.types import JSON, ModelId, Objective
 
 
@@ -33,9 +34,9 @@ class Random:
     def settings(self) -> JSON:
         return {"keep": self.keep}
 
-    def start(self, space: Space, objective: Objective, seed: int) -> None:
+    def start(self, space: ModelSpace, objectives: Sequence[Objective], seed: int) -> None:
         self._space = space
-        self._rng = generator(seed)
+        self._seed = seed
         self._kept: deque[ModelId] = deque()
         self._left: list[ModelId] = []
 
@@ -43,14 +44,15 @@ class Random:
         requests: list[Request] = []
         seen = set(view.asked)
         for offset in range(view.wanted):
-            candidate = unseen(self._space, lambda: self._space.sample(self._rng), seen, self._rng)
+            rng = generator(self._seed, view.next_number + offset)
+            candidate = unseen(self._space, partial(self._space.sample, rng), seen, rng)
             if isinstance(candidate, Stop):
                 return requests or candidate
             seen.add(candidate)
             requests.append(view.request(offset, candidate))
         return requests
 
-    def tell(self, report: Report) -> None:
+    def tell(self, request: Request, report: Report) -> None:
         if report.status != "finished" or not usable(report.quality):
             return
         self._kept.append(report.model_id)
@@ -61,16 +63,8 @@ class Random:
         left, self._left = self._left, []
         return left
 
+    def stop(self) -> list[int]:
+        return []
+
     def population(self) -> Sequence[ModelId]:
         return list(self._kept)
-
-    def state(self) -> JSON:
-        return {"rng": generator_state(self._rng), "kept": list(self._kept), "left": list(self._left)}
-
-    def restore(self, state: JSON) -> None:
-        try:
-            self._kept = deque(ModelId(str(name)) for name in state["kept"])
-            self._left = [ModelId(str(name)) for name in state["left"]]
-            restore_generator(self._rng, state["rng"])
-        except (KeyError, TypeError) as error:
-            raise CorruptRecord(f"expected the state of a random search, found {state!r:.200}") from error

@@ -8,7 +8,7 @@ the same candidate whose `ancestor` is the cloned model.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ ids)."""
 
 FailureKind = Literal[
     "build",
+    "rejected",
     "flatten",
     "error",
     "not finite",
@@ -34,7 +35,8 @@ FailureKind = Literal[
 ]
 """Why an evaluation failed.
 
-- ``build``: the problem could not build the candidate; ``flatten``: its model has no architecture graph.
+- ``build``: the problem could not build the candidate; ``rejected``: its choices don't go together, as `build` says;
+  ``flatten``: its model has no architecture graph.
 - ``error``: compiling, training or scoring raised; ``not finite``: the quality is NaN or infinite.
 - ``time limit``: the evaluation was past its limit.
 - ``problem``: no data, or `score` gave no such metric; no candidate is to blame.
@@ -43,7 +45,9 @@ FailureKind = Literal[
 - ``cancelled``: somebody else cancelled its task.
 """
 
-OF_THE_CANDIDATE: frozenset[FailureKind] = frozenset({"build", "flatten", "error", "not finite", "time limit"})
+OF_THE_CANDIDATE: frozenset[FailureKind] = frozenset(
+    {"build", "rejected", "flatten", "error", "not finite", "time limit"}
+)
 """Failures that the same architecture would meet again: they're not tried twice."""
 
 
@@ -69,6 +73,12 @@ class Request:
         Train until this step (optimizer steps); None = as many as the problem's epochs make.
     transfer:
         False for the control arm and the baseline: nothing is inherited, whatever `ancestor` says.
+    training:
+        Settings of this evaluation's training instead of the problem's: ``epochs``, ``batch_size``.
+    priority:
+        Of the requests that are ready, the one with the highest begins first; of equal ones the one asked first.
+    choices:
+        The options taken, by name, where they can't be told from the space's record; the run fills it in.
     """
 
     number: int
@@ -79,6 +89,9 @@ class Request:
     sequence: JSON = None
     until_step: int | None = None
     transfer: bool = True
+    training: Mapping[str, int] = field(default_factory=dict)
+    priority: float = 0.0
+    choices: Mapping[str, JSON] | None = None
 
     def to_json(self) -> JSON:
         return {
@@ -90,6 +103,9 @@ class Request:
             "sequence": self.sequence,
             "until_step": self.until_step,
             "transfer": self.transfer,
+            "training": dict(self.training),
+            "priority": self.priority,
+            "choices": self.choices,
         }
 
     @classmethod
@@ -105,8 +121,11 @@ class Request:
                 sequence=value["sequence"],
                 until_step=value["until_step"],
                 transfer=bool(value["transfer"]),
+                training={str(name): int(number) for name, number in value.get("training", {}).items()},
+                priority=float(value.get("priority", 0.0)),
+                choices=value.get("choices"),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CorruptRecord(f"expected a request of a run, found {value!r:.200}") from error
 
 
@@ -217,14 +236,14 @@ class View:
     asked:
         All candidates asked for so far in this run, whatever became of them.
     pending:
-        Requests without a report.
+        Requests without a report, in the order in which they were asked.
     """
 
     wanted: int
     next_number: int
     prefix: str
     asked: Collection[Candidate]
-    pending: int = 0
+    pending: Sequence[Request] = ()
 
     def request(self, offset: int, candidate: Candidate, **fields: Any) -> Request:
         """Make the `offset`-th request of this answer, numbered and named (see :class:`Request` for the fields)."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 from daskevo.search import Failure, Report, Request, Stop, Strategy, View
-from daskevo.space import Candidate, Choice, Space
-from daskevo.types import JSON, Objective
+from daskevo.space import Candidate, Choice, ModelSpace, Space
+from daskevo.types import Objective
 
 SPACE = Space("s", tuple(Choice(f"c{number}", (0, 1, 2, 3)) for number in range(5)))
 TINY = Space("t", tuple(Choice(f"c{number}", (0, 1)) for number in range(3)))
@@ -22,7 +23,7 @@ class Run:
     ----------
     strategy:
         Is started here.
-    space, objective, seed:
+    space, objectives, seed:
         Of the run.
 
     Attributes
@@ -31,21 +32,31 @@ class Run:
         What was asked for, what has no report yet, the candidates.
     left:
         Models that left the population.
+    told:
+        Requests with their reports, in order.
     stop:
         The strategy's last word, if it had nothing more to ask for.
     """
 
-    def __init__(self, strategy: Strategy, space: Space = SPACE, objective: Objective = MAX, seed: int = 0) -> None:
-        self.strategy, self.space = strategy, space
-        strategy.start(space, objective, seed)
+    def __init__(
+        self,
+        strategy: Strategy,
+        space: ModelSpace = SPACE,
+        objectives: Objective | Sequence[Objective] = MAX,
+        seed: int = 0,
+    ) -> None:
+        self.strategy, self.space, self.seed = strategy, space, seed
+        self.objectives = (objectives,) if isinstance(objectives, Objective) else tuple(objectives)
+        strategy.start(space, self.objectives, seed)
         self.requests: list[Request] = []
         self.asked: set[Candidate] = set()
         self.pending: list[Request] = []
         self.left: list[str] = []
+        self.told: list[tuple[Request, Report]] = []
         self.stop: Stop | None = None
 
     def ask(self, wanted: int = 1) -> list[Request]:
-        answer = self.strategy.ask(View(wanted, len(self.requests), "run", self.asked, len(self.pending)))
+        answer = self.strategy.ask(View(wanted, len(self.requests), "run", self.asked, list(self.pending)))
         if isinstance(answer, Stop):
             self.stop = answer
             return []
@@ -57,11 +68,28 @@ class Run:
         self.asked |= {request.candidate for request in answer}
         return answer
 
-    def tell(self, request: Request, quality: float | None, status: str = "finished") -> None:
+    def tell(
+        self,
+        request: Request,
+        quality: float | None,
+        status: Literal["finished", "failed", "duplicate"] = "finished",
+        **metrics: float,
+    ) -> None:
         self.pending.remove(request)
         failure = Failure("not finite", "") if status == "failed" else None
-        self.strategy.tell(Report(request.number, request.model_id, status, quality=quality, failure=failure))  # type: ignore[arg-type]
+        known = {} if quality is None else {"q": quality, **metrics}
+        report = Report(request.number, request.model_id, status, quality=quality, failure=failure, metrics=known)
+        self.told.append((request, report))
+        self.strategy.tell(request, report)
         self.left += self.strategy.leave()
+
+    def go_on_with(self, strategy: Strategy) -> None:
+        """Take up another strategy, as a run that was killed does: started, and told again what was told."""
+        self.strategy = strategy
+        strategy.start(self.space, self.objectives, self.seed)
+        for request, report in self.told:
+            strategy.tell(request, report)
+            strategy.leave()
 
     def go(self, evaluations: int, quality: Callable[[Candidate], float] = lambda c: float(sum(c.values))) -> None:
         for _ in range(evaluations):
@@ -105,13 +133,10 @@ def _check_restoring(make: Callable[[], Strategy]) -> None:
                 request = run.pending[step % len(run.pending)]
                 run.tell(request, float(sum(request.candidate.values)))
             if step == cut:
-                state: JSON = json.loads(json.dumps(cut_run.strategy.state(), allow_nan=False))
-                cut_run.strategy = make()
-                cut_run.strategy.start(SPACE, MAX, 1)
-                cut_run.strategy.restore(state)
-        assert whole.requests == cut_run.requests, "a restored strategy must go on exactly"
+                cut_run.go_on_with(make())
+        assert whole.requests == cut_run.requests, "a strategy that is told again must go on exactly"
         assert whole.left == cut_run.left
-        assert whole.strategy.state() == cut_run.strategy.state()
+        assert list(whole.strategy.population()) == list(cut_run.strategy.population())
 
 
 def _check_failures(make: Callable[[], Strategy]) -> None:

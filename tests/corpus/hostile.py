@@ -98,6 +98,9 @@ def records(change: Callable[[list[Any]], Any]) -> Change:
     return rewrite
 
 
+POPULATION = "INSERT OR REPLACE INTO state (name, value) VALUES ('population', ?)"
+
+
 def row(statement: str, *values: Any) -> Change:
     """Change a run's record by a statement of SQL."""
 
@@ -252,11 +255,20 @@ CASES = (
             ("reports", "report"),
             ("units", "numbers"),
             ("events", "facts"),
-            ("state", "value"),
         )
         for what, value in (("deep", "[" * 100_000), ("cut", "{"), ("bytes", b"\xff"), ("number", 7), ("path", "../x"))
         # Numbers are good JSON for what callers attach.
         if (what != "number" or name in ("requests", "reports", "units"))
+    ),
+    *(
+        Case(f"record-population-{what}", RECORD, row(POPULATION, value), "CorruptRecord", "", what)
+        for what, value in (
+            ("deep", "[" * 100_000),
+            ("cut", "{"),
+            ("bytes", b"\xff"),
+            ("number", 7),
+            ("path", '["../x"]'),
+        )
     ),
     Case("record-label", RECORD, row("UPDATE labels SET model_id = '../x'"), "CorruptRecord", "", "a path for a name"),
     Case("record-later", RECORD, row("PRAGMA user_version = 2"), "", "", "looked at all the same"),

@@ -49,13 +49,13 @@ def make_run(folder: Path) -> None:
     """Make the folder of a run with a finished and a failed evaluation."""
     requests = [Request(n, ModelId(f"m{n}"), Candidate((n, 1))) for n in range(2)]
     record = RunRecord(folder, IDENTITY, {"repository": None, "scope": "x"})
-    record.asked(requests, {"rng": 1})
+    record.asked(requests)
     units = plan(requests, seconds=2.0)
     record.planned({0: "a", 1: "b"}, units, {units[0].key: "trainer-0"})
     finished = Report(0, ModelId("m0"), "finished", quality=0.5, step=45, metrics={"q": 0.5})
-    record.reported(finished, {"rng": 2}, [LabelChange("hold", "best:x", ModelId("m0"))])
+    record.reported(finished, [], [LabelChange("hold", "best:x", ModelId("m0"))])
     failed = Report(1, ModelId("m1"), "failed", failure=Failure("error", "ValueError: no", "Traceback ..."))
-    record.reported(failed, {"rng": 3}, [])
+    record.reported(failed, [], [])
     record.unit_ended(units[0].key, "done", 1.0, 2.0)
     record.event("recycled", "trainer-0", 1, worker="trainer-0")
     record.close("finished")

@@ -41,7 +41,7 @@ def outcome(folder: Path) -> list[str]:
         with RunView(folder / "run") as run:
             for read in (run.requests, run.reports, run.units, run.events, run.sessions, run.label_changes):
                 read()
-            run.state("strategy")
+            run.population()
     except DaskevoError as error:
         said.append(f"{type(error).__name__}: {error}")
     return said
@@ -62,7 +62,7 @@ def test_golden_files_of_version_1(copy: Path) -> None:
     assert repository.best_match([SECOND])[0].model_id == "Second"
     with RunView(copy / "run") as run:
         assert [report.status for report in run.reports()] == ["finished", "failed"]
-        assert run.state("strategy") == {"rng": 3}
+        assert [request.candidate.values for request in run.requests()] == [(0, 1), (1, 1)]
         assert run.info.identity["objective"] == "max q"
     # And a repair, which writes all of it anew, keeps what was there.
     assert repository.verify(repair=True).clean

@@ -42,13 +42,13 @@ def report(number: int, **fields: Any) -> Report:
 def test_everything_comes_back(tmp_path: Path) -> None:
     record = RunRecord(tmp_path, IDENTITY, {"scope": "x"})
     assert not record.resumed
-    record.asked(requests(3), {"rng": 1})
+    record.asked(requests(3))
     units = plan(requests(3), seconds=2.0)
     record.planned({0: "a", 1: "b"}, units, {units[1].key: "trainer-0"})
     full = report(0, metrics={"q": 0.5}, seconds={"put": 0.1}, ancestor=ModelId("m9"), worker="trainer-0", started=1.0)
-    record.reported(full, {"rng": 2}, [LabelChange("hold", "best:x", ModelId("m0"))])
+    record.reported(full, [ModelId("m0")], [LabelChange("hold", "best:x", ModelId("m0"))])
     broken = Report(1, ModelId("m1"), "failed", failure=Failure("error", "ValueError: no", "Traceback ..."))
-    record.reported(broken, {"rng": 3}, [])
+    record.reported(broken, [ModelId("m0")], [])
     record.unit_ended(units[1].key, "done", 1.0, 2.0)
     record.event("recycled", "trainer-0", 2, worker="trainer-0")
     record.close("finished")
@@ -57,8 +57,7 @@ def test_everything_comes_back(tmp_path: Path) -> None:
         assert view.requests() == requests(3)
         assert view.reports() == [full, broken]
         assert view.identities() == {0: "a", 1: "b"}
-        assert view.state("strategy") == {"rng": 3}
-        assert view.state("other") is None
+        assert view.population() == ["m0"]
         row = view.units()[1]
         assert (row.key, row.worker, row.state, row.started, row.ended) == (units[1].key, "trainer-0", "done", 1.0, 2.0)
         assert row.estimated_s == 2.0
@@ -88,9 +87,9 @@ def test_a_run_is_resumed_with_the_same_id(tmp_path: Path) -> None:
 
 def test_labels_are_carried_out_once_and_in_order(tmp_path: Path) -> None:
     record = RunRecord(tmp_path, IDENTITY)
-    record.asked(requests(2), None)
+    record.asked(requests(2))
     changes = [LabelChange("hold", "best:x", ModelId("m0")), LabelChange("release", "population:x", ModelId("m1"))]
-    record.reported(report(0), None, changes)
+    record.reported(report(0), [ModelId("m0")], changes)
     record.close()
     record = RunRecord(tmp_path, IDENTITY)
     found = record.label_changes()
@@ -112,7 +111,7 @@ def test_labels_are_carried_out_once_and_in_order(tmp_path: Path) -> None:
 )
 def test_another_run_is_refused_and_nothing_is_touched(tmp_path: Path, change: dict[str, Any], part: str) -> None:
     record = RunRecord(tmp_path, IDENTITY)
-    record.asked(requests(1), None)
+    record.asked(requests(1))
     record.close()
     with pytest.raises(RunMismatch) as caught:
         RunRecord(tmp_path, IDENTITY | change)
@@ -157,11 +156,10 @@ def test_its_repository_may_move(tmp_path: Path) -> None:
 
 def test_a_refused_transaction_leaves_nothing(tmp_path: Path) -> None:
     record = RunRecord(tmp_path, IDENTITY)
-    record.asked(requests(1), {"state": 1})
+    record.asked(requests(1))
     with pytest.raises(sqlite3.IntegrityError):
-        record.asked([*requests(1, first=1), *requests(1)], {"state": 2})
+        record.asked([*requests(1, first=1), *requests(1)])
     assert [request.number for request in record.requests()] == [0]
-    assert record.state("strategy") == {"state": 1}
     record.close()
 
 
@@ -177,7 +175,7 @@ def test_reading_while_it_is_written(tmp_path: Path) -> None:
     record = RunRecord(tmp_path, IDENTITY)
     with RunView(tmp_path) as view:
         assert view.requests() == []
-        record.asked(requests(2), None)
+        record.asked(requests(2))
         assert len(view.requests()) == 2
         assert view.sessions()[0].ended is None
         with pytest.raises(CorruptRecord, match="readonly"):
@@ -190,7 +188,7 @@ import os, sys, sqlite3
 sys.path.insert(0, {root!r})
 from tests.runs.test_record import IDENTITY, RunRecord, requests
 record = RunRecord({folder!r}, IDENTITY)
-record.asked(requests(2), {{"state": 1}})
+record.asked(requests(2))
 record._connection.execute("PRAGMA cache_size = 1")
 record._connection.execute("BEGIN IMMEDIATE")
 for n in range(2, 400):
@@ -238,7 +236,6 @@ def test_killed_in_the_middle_of_a_transaction() -> None:
 def check_state_before(folder: Path) -> None:
     with RunView(folder) as view:
         assert [request.number for request in view.requests()] == [0, 1]
-        assert view.state("strategy") == {"state": 1}
         assert view.sessions()[0].ended is None
 
 
@@ -290,7 +287,7 @@ def test_a_record_that_is_no_database(tmp_path: Path) -> None:
 def test_half_a_run_is_not_begun_anew(tmp_path: Path, lost: str) -> None:
     """Under the same ids, a run begun anew would take in the models of the old one."""
     record = RunRecord(tmp_path, IDENTITY)
-    record.asked(requests(2), None)
+    record.asked(requests(2))
     record.close()
     (tmp_path / lost).unlink()
     with pytest.raises(RunFolderUnusable, match=rf"{lost} is missing.*restore it from a copy"):
@@ -320,7 +317,7 @@ def test_a_run_that_was_killed_before_it_was_named(tmp_path: Path) -> None:
 
 def test_a_record_that_is_damaged_in_the_middle(tmp_path: Path) -> None:
     record = RunRecord(tmp_path, IDENTITY)
-    record.asked(requests(400), None)
+    record.asked(requests(400))
     record.close()
     path = tmp_path / "run.sqlite"
     whole = path.read_bytes()
@@ -331,7 +328,7 @@ def test_a_record_that_is_damaged_in_the_middle(tmp_path: Path) -> None:
 
 def test_a_record_that_is_damaged_while_it_is_written(tmp_path: Path) -> None:
     record = RunRecord(tmp_path, IDENTITY)
-    record.asked(requests(400), None)
+    record.asked(requests(400))
     path = tmp_path / "run.sqlite"
     with path.open("r+b") as file:
         file.seek(4096)
@@ -339,13 +336,13 @@ def test_a_record_that_is_damaged_while_it_is_written(tmp_path: Path) -> None:
     record._connection.execute("PRAGMA cache_size = 0")
     record._connection.execute("PRAGMA shrink_memory")
     with pytest.raises(CorruptRecord, match="damaged"):
-        record.asked(requests(400, first=400), None)
+        record.asked(requests(400, first=400))
     record._stack.close()
 
 
 def test_a_damaged_row_is_named(tmp_path: Path) -> None:
     record = RunRecord(tmp_path, IDENTITY)
-    record.asked(requests(1), None)
+    record.asked(requests(1))
     record._connection.execute("UPDATE requests SET request = ?", (json.dumps({"number": 0}),))
     with pytest.raises(CorruptRecord):
         record.requests()

@@ -40,7 +40,7 @@ def test_those_under_way_count_towards_filling_the_population() -> None:
 @pytest.mark.parametrize(("objective", "best"), [(MAX, 9.0), (MIN, 1.0)])
 def test_the_best_of_the_sample_is_the_parent(objective: Objective, best: float) -> None:
     """With a sample of everybody, the parent is the best of all, in the objective's direction."""
-    run = Run(AgedEvolution(population=5, sample=5), objective=objective)
+    run = Run(AgedEvolution(population=5, sample=5), objectives=objective)
     qualities = {}
     for quality in (3.0, 9.0, 1.0, 5.0, 4.0):
         (request,) = run.ask()
@@ -67,7 +67,7 @@ def test_aged_the_oldest_leaves_even_if_it_is_the_best() -> None:
 
 @pytest.mark.parametrize(("objective", "leaver"), [(MAX, 1), (MIN, 0)])
 def test_worst_the_worst_leaves(objective: Objective, leaver: int) -> None:
-    run = Run(AgedEvolution(population=3, sample=1, rule="worst"), objective=objective)
+    run = Run(AgedEvolution(population=3, sample=1, rule="worst"), objectives=objective)
     for quality in (9.0, 1.0, 2.0, 3.0):
         (request,) = run.ask()
         run.tell(request, quality)
@@ -123,13 +123,15 @@ def test_only_finished_models_are_parents_whatever_the_order(qualities, rule, wo
 def test_mutation_walks_through_a_small_space_to_its_end() -> None:
     run = Run(AgedEvolution(population=2, sample=1), TINY)
     run.go(20)
-    assert len(run.requests) == TINY.size
+    assert len(run.requests) == TINY.size.count
 
 
-def test_finds_better_candidates_than_it_began_with() -> None:
-    run = Run(AgedEvolution(population=10, sample=4))
-    run.go(150)
-    early = [sum(request.candidate.values) for request in run.requests[:10]]
-    late = [sum(request.candidate.values) for request in run.requests[-30:]]
-    assert sum(late) / 30 > sum(early) / 10 + 1.5
-    assert SPACE.size == 1024
+def test_finds_better_candidates_than_random_ones() -> None:
+    late: list[int] = []
+    for seed in range(4):
+        run = Run(AgedEvolution(population=10, sample=4), seed=seed)
+        run.go(150)
+        late += [sum(request.candidate.values) for request in run.requests[-30:]]
+    # Random ones have 7.5, and a standard deviation of 0.23 in so many.
+    assert sum(late) / len(late) > 9
+    assert SPACE.size.count == 1024

@@ -75,7 +75,7 @@ def test_ours_have_all_parts(name: str) -> None:
     problem = load_problem(name)
     assert isinstance(problem, Problem)
     assert problem.name == name
-    assert problem.space().size > 1000
+    assert problem.space().size.count > 1000
     assert refer(name).content == refer(name).content
 
 
@@ -98,7 +98,7 @@ def test_a_file_travels_as_its_source(tmp_path: Path) -> None:
     reference = pickle.loads(pickle.dumps(refer(path)))  # noqa: S301 - as Dask sends it
     path.unlink()
     problem = reference.load()
-    assert (problem.name, problem.epochs, problem.space().size) == ("mine", 2, 2)
+    assert (problem.name, problem.epochs, problem.space().size.count) == ("mine", 2, 2)
     assert reference.load() is problem
     assert reference.to_json() == {"name": "mine", "kind": "file", "content": reference.content, "settings": {}}
 
@@ -117,7 +117,7 @@ def test_a_file_may_hold_an_object_named_problem(tmp_path: Path) -> None:
 def test_a_file_may_import_its_neighbour(tmp_path: Path) -> None:
     write(tmp_path, "WIDTH = 2\n", "neighbour_of_mine.py")
     text = GOOD.replace("(1, 2)", "(1, 2, 3, WIDTH + 2)") + "\nfrom neighbour_of_mine import WIDTH\n"
-    assert load_problem(write(tmp_path, text)).space().size == 4
+    assert load_problem(write(tmp_path, text)).space().size.count == 4
 
 
 def test_objects_are_told_apart_by_class_and_settings() -> None:

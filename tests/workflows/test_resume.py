@@ -156,12 +156,8 @@ def test_a_put_without_its_report_is_found_and_counted(
     lost = result.reports[-1]
     identity = result.info.identity
     record = RunRecord(tmp_path / "run", identity)
-    state = record.state("strategy")
-    state["members"] = [member for member in state["members"] if member[0] != lost.number]
-    state["pending"] = [[lost.number, result.requests[lost.number].candidate.to_json()]]
     with record._transaction() as execute:
         execute("DELETE FROM reports WHERE number = ?", (lost.number,))
-        execute("UPDATE state SET value = ?", (json.dumps(state),))
     record.close()
 
     again = nas.search(problem, AgedEvolution(4, 2), evaluations=4, **arguments)
@@ -189,16 +185,12 @@ def test_another_model_of_that_name_is_not_taken_for_its_result(
     last = result.requests[-1]
     other = result.requests[0].candidate
     record = RunRecord(tmp_path / "run", result.info.identity)
-    state = record.state("strategy")
-    state["members"] = [member for member in state["members"] if member[0] != last.number]
-    state["pending"] = [[last.number, other.to_json()]]
     changed = last.to_json() | {"candidate": other.to_json()}
     with record._transaction() as execute:
         execute("DELETE FROM reports WHERE number = ?", (last.number,))
         execute("UPDATE requests SET request = ? WHERE number = ?", (json.dumps(changed), last.number))
         # Otherwise the request would be a duplicate of the first one.
         execute("UPDATE requests SET identity = NULL")
-        execute("UPDATE state SET value = ?", (json.dumps(state),))
     record.close()
     if not known:
         monkeypatch.setattr(Executor, "_found", lambda self, request: False)

@@ -7,17 +7,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from daskevo.errors import CannotFlatten, InvalidInput
+from daskevo.errors import CandidateRejected, CannotFlatten, InvalidInput
 from daskevo.runs import Book, RunRecord, identity, share
 from daskevo.search import Report, Request, Stop, Strategy, View
+from daskevo.space import Space
 from daskevo_workflows.alarm import Overdue, alarm
 from daskevo_workflows.assignment import in_control_arm
 from daskevo_workflows.failures import say_error
 from daskevo_workflows.flight import failed
 from daskevo_workflows.limits import build_limit_s
 from daskevo_workflows.notes import note
+from daskevo_workflows.problems.building import build_candidate, space_of
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.settings import Settings
+from daskevo_workflows.training import check_training
 
 
 class Candidates:
@@ -58,7 +61,7 @@ class Candidates:
         self.all_asked = False
         """Whether the strategy had no more when it was last asked: for good, or until it hears reports."""
         self._problem = problem
-        self._space = problem.space()
+        self._space = space_of(problem)
         self._strategy = strategy
         self._record = record
         self._book = book
@@ -93,13 +96,15 @@ class Candidates:
             return False
         asked = [self._queue.popleft() for _ in range(min(wanted, len(self._queue)))]
         self.ready.extend(self._share([request for request in asked if self._identify(request)]))
+        if any(request.priority for request in self.ready):
+            self.ready = deque(sorted(self.ready, key=lambda request: (-request.priority, request.number)))
         return True
 
     def _ask(self, wanted: int) -> bool:
         wanted = min(wanted, self._book.wanted)
         if wanted < 1 or self.exhausted is not None:
             return False
-        view = View(wanted, self._book.next_number, self._record.info.label, self._book.asked, len(self._book.pending))
+        view = View(wanted, self._book.next_number, self._record.info.label, self._book.asked, self._book.pending)
         answer = self._strategy.ask(view)
         self.all_asked = isinstance(answer, Stop) or not answer
         if isinstance(answer, Stop):
@@ -111,11 +116,18 @@ class Candidates:
                 f"strategy {self._strategy.name!r} asks for hyper-parameters over time (`sequence`): evaluations train "
                 "with those of the problem; leave it None"
             )
-        requests = [replace(request, transfer=self._transfers(request)) for request in answer[:wanted]]
-        self._record.asked(requests, self._strategy.state())
+        requests = [self._completed(request) for request in answer[:wanted]]
+        self._record.asked(requests)
         self._book.ask(requests)
         self._queue.extend(requests)
         return bool(requests)
+
+    def _completed(self, request: Request) -> Request:
+        """Return a request with what the run decides of it."""
+        check_training(request.training)
+        # Of other spaces the record can't tell what an option's number means.
+        choices = None if isinstance(self._space, Space) else self._space.values(request.candidate)
+        return replace(request, transfer=self._transfers(request), choices=choices)
 
     def _transfers(self, request: Request) -> bool:
         settings = self._settings
@@ -130,9 +142,12 @@ class Candidates:
 
         try:
             with shape_only(), alarm(self._build_limit_s):
-                graph = flatten(self._problem.build(self._space.values(request.candidate))).graph
+                graph = flatten(build_candidate(self._problem, request.candidate)).graph
         except CannotFlatten as error:
             self._report(failed(request, "flatten", str(error)))
+            return False
+        except CandidateRejected as error:
+            self._report(failed(request, "rejected", f"build() rejects the candidate: {error.reason}"))
             return False
         except KeyboardInterrupt:
             raise

@@ -18,6 +18,7 @@ from daskevo.types import Objective
 from daskevo_workflows.assignment import Assignment
 from daskevo_workflows.evaluation_report import Draft, fields_of_record, other_candidate, own_bytes
 from daskevo_workflows.failures import Failed, failure_of, say_error, shown
+from daskevo_workflows.problems.building import build_candidate
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.problems.reference import ProblemReference, data_of
 from daskevo_workflows.quiet import import_keras
@@ -105,7 +106,8 @@ def _trained(
             model,
             data,
             draft,
-            epochs=assignment.epochs,
+            epochs=request.training.get("epochs", assignment.epochs),
+            batch_size=request.training.get("batch_size"),
             until_step=request.until_step,
             callbacks=assignment.callbacks,
             cancelled=lambda: cancelled(assignment.key),
@@ -124,7 +126,7 @@ def _trained(
 def _build(problem: Problem, request: Request, draft: Draft) -> Any:
     with draft.phase("build"):
         try:
-            return problem.build(problem.space().values(request.candidate))
+            return build_candidate(problem, request.candidate)
         except Stopped:
             raise
         except BaseException as error:

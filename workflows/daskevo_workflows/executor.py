@@ -46,7 +46,7 @@ class Executor:
     reference:
         The problem.
     strategy:
-        Started, and restored if the run is resumed.
+        Started, and told what the run knows if it is resumed.
     record, book:
         Of the run; the book holds what the record holds.
     settings:
@@ -267,9 +267,9 @@ class Executor:
         if report.number in self.book.reports:
             return
         changes = self.book.report(report)
-        self.strategy.tell(report)
+        self.strategy.tell(self.book.requests[report.number], report)
         changes += self.book.left(self.strategy.leave())
-        self.record.reported(report, self.strategy.state(), changes)
+        self.record.reported(report, self.strategy.population(), changes)
         if report.status == "failed" and report.failure is not None:
             logger.info("evaluation %d failed (%s): %s", report.number, report.failure.kind, report.failure.message)
         self.holdings.change_labels()

@@ -7,6 +7,7 @@ from typing import Any
 from daskevo.search import Strategy
 from daskevo.types import JSON, Objective
 from daskevo_workflows.problems import ProblemReference
+from daskevo_workflows.problems.building import space_of
 
 
 def identity_of(
@@ -27,7 +28,7 @@ def identity_of(
     problem = reference.load()
     return {
         "problem": reference.to_json(),
-        "space": problem.space().to_json(),
+        "space": space_of(problem).to_json(),
         "objective": str(objective),
         "seed": seed,
         "strategy": {"name": strategy.name, "settings": strategy.settings},

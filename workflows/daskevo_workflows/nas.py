@@ -18,6 +18,7 @@ from daskevo_workflows.executor import Executor
 from daskevo_workflows.identity import identity_of
 from daskevo_workflows.limits import Limit, check_limit
 from daskevo_workflows.problems import Problem, ProblemReference, refer
+from daskevo_workflows.problems.building import space_of
 from daskevo_workflows.progress import Progress
 from daskevo_workflows.refining import refine
 from daskevo_workflows.result import Found, Result
@@ -129,7 +130,7 @@ def search(
     goal = Objective.parse(objective or loaded.objective)
     chosen = _strategy(strategy)
     repository = _with_objective(repository, goal)
-    space = loaded.space()
+    space = space_of(loaded)
     identity = identity_of(
         reference,
         goal,
@@ -149,10 +150,8 @@ def search(
             book.identify(number, name)
         for report in record.reports():
             book.report(report)
-        chosen.start(space, goal, seed)
-        state = record.state("strategy")
-        if state is not None:
-            chosen.restore(state)
+        chosen.start(space, (goal,), seed)
+        _tell_again(chosen, book)
         settings = Settings(
             seed=seed,
             transfer=transfer,
@@ -239,6 +238,13 @@ def _strategy(strategy: Strategy | str) -> Strategy:
     if not isinstance(strategy, Strategy):
         raise InvalidInput(f"{type(strategy).__name__} is no strategy: see daskevo.search.Strategy for its parts")
     return strategy
+
+
+def _tell_again(strategy: Strategy, book: Book) -> None:
+    """Tell a strategy what the run has told it before, in the same order."""
+    for report in book.reports.values():
+        strategy.tell(book.requests[report.number], report)
+        strategy.leave()
 
 
 def _about(repository: Repository) -> dict[str, JSON]:

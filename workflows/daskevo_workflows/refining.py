@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from daskevo.errors import InvalidInput, NoTrainer
 from daskevo.search import Report, Request
-from daskevo.space import Space
 from daskevo.types import ModelId, Objective
 from daskevo_workflows.assignment import Assignment, evaluation_seed
 from daskevo_workflows.demand import Demand
@@ -108,14 +107,13 @@ def refine(
         raise NoTrainer(
             "no worker with the resource 'evaluation': refining needs a trainer (daskevo.local_cluster has some)"
         )
-    space = Space.from_json(result.info.identity["space"])
     way = "scratch" if from_scratch else "refined"
     futures = []
     for rank, winner in enumerate(found):
         request = Request(
             number=rank,
             model_id=ModelId(f"{winner.model_id}-{way}-{epochs}-{seed}"),
-            candidate=space.candidate(dict(winner.choices)),
+            candidate=winner.candidate,
             parent=winner.model_id,
             ancestor=winner.model_id,
             transfer=not from_scratch,

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from daskevo.errors import RunError, RunFailed
-from daskevo.runs import Book, RunView
+from daskevo.runs import Book, Chosen, RunView
 from daskevo.search import Report
+from daskevo.space import Candidate
 from daskevo.types import JSON, ModelId, Objective
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ class Found:
     ----------
     model_id, quality, metrics, step:
         As reported.
-    choices:
-        The candidate: choice name -> option.
+    candidate, choices:
+        The candidate, and as choice name -> option.
     result:
         Of which run.
     """
@@ -38,6 +39,7 @@ class Found:
     quality: float
     metrics: Mapping[str, float]
     step: int
+    candidate: Candidate
     choices: Mapping[str, JSON]
     result: Result
 
@@ -87,8 +89,9 @@ class Result:
             self.runtime_s = view.runtime_s
             self.storage = view.events("storage")
             self._times = view.report_times()
-            self._state = view.state("strategy")
+            self._population = view.population()
         self.objective = Objective.parse(str(self.info.identity["objective"]))
+        self._chosen = Chosen(self.info.identity["space"])
         self._book = Book(self.objective, len(self.requests), self.info.label)
         self._book.ask(self.requests)
         for report in self.reports:
@@ -134,20 +137,15 @@ class Result:
         return [self._found(report) for report in reports]
 
     def _found(self, report: Report) -> Found:
-        from daskevo.space import Space
-
-        space = Space.from_json(self.info.identity["space"])
-        choices = space.values(self._book.requests[report.number].candidate)
+        request = self._book.requests[report.number]
         assert report.quality is not None
-        return Found(report.model_id, report.quality, report.metrics, report.step, choices, self)
+        choices = self._chosen.of(request)
+        return Found(report.model_id, report.quality, report.metrics, report.step, request.candidate, choices, self)
 
     def frame(self) -> Any:
         """Return a pandas DataFrame with one row per request: candidate, outcome, lineage, seconds by phase, bytes."""
         import pandas as pd
 
-        from daskevo.space import Space
-
-        space = Space.from_json(self.info.identity["space"])
         reports = self._book.reports
         rows: list[dict[str, Any]] = []
         for request in self.requests:
@@ -179,7 +177,7 @@ class Result:
                     **{f"{phase}_s": seconds for phase, seconds in report.seconds.items()},
                     **{f"metric:{name}": value for name, value in report.metrics.items()},
                 }
-            row |= {f"choice:{name}": option for name, option in space.values(request.candidate).items()}
+            row |= {f"choice:{name}": option for name, option in self._chosen.of(request).items()}
             rows.append(row)
         return pd.DataFrame(rows)
 
@@ -200,8 +198,7 @@ class Result:
 
     def population(self) -> list[ModelId]:
         """Return the models of the strategy's population as last recorded."""
-        members = (self._state or {}).get("members") or (self._state or {}).get("kept") or []
-        return [ModelId(member if isinstance(member, str) else member[1]) for member in members]
+        return list(self._population)
 
     def summary(self) -> dict[str, Any]:
         """Return the run's figures for programs.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from daskevo.errors import InvalidProblem
+from daskevo.errors import InvalidInput, InvalidProblem
 from daskevo_workflows.fitting import fast_fit
 from daskevo_workflows.problems.protocol import Problem, optional_callbacks
 
@@ -43,6 +43,7 @@ def train(
     stopwatch: Stopwatch,
     *,
     epochs: int | None = None,
+    batch_size: int | None = None,
     until_step: int | None = None,
     callbacks: Callbacks = (),
     cancelled: Callable[[], bool] = lambda: False,
@@ -53,7 +54,7 @@ def train(
     ----------
     stopwatch:
         Gets the phases compile, first_step, training and scoring. The first step includes the making of its graph.
-    epochs:
+    epochs, batch_size:
         Instead of the problem's.
     until_step:
         Train to this optimizer step, however many epochs that takes.
@@ -77,14 +78,15 @@ def train(
     with stopwatch.phase("compile"):
         problem.compile(model)
     fit = getattr(problem, "fit", None) or fast_fit
+    batch_size = batch_size or problem.batch_size
     clock = _clock(until_step, cancelled)
     begun = time.perf_counter()
     try:
         history = fit(
             model,
             *data.train,
-            epochs=_epochs(epochs or problem.epochs, until_step, data, problem.batch_size),
-            batch_size=problem.batch_size,
+            epochs=_epochs(epochs or problem.epochs, until_step, data, batch_size),
+            batch_size=batch_size,
             callbacks=[*optional_callbacks(problem), *fresh(callbacks), clock],
             verbose=0,
         )
@@ -103,6 +105,21 @@ def train(
         )
     metrics.update(scored)
     return metrics, clock.steps
+
+
+def check_training(settings: Mapping[str, Any]) -> None:
+    """See that the settings of a request's training can be followed.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    for name, value in settings.items():
+        if name not in ("epochs", "batch_size") or type(value) is not int or value < 1:
+            raise InvalidInput(
+                f"a request's training can't be set by {name!r:.40} = {value!r:.40}: there are epochs and batch_size, "
+                "whole numbers from 1"
+            )
 
 
 def fresh(callbacks: Callbacks) -> list[Any]:

@@ -50,8 +50,8 @@ def begin(tmp_path: Path) -> MakeRun:
 
 def report(record: RunRecord, number: int, labels: tuple[LabelChange, ...] = (), **fields: Any) -> None:
     name = ModelId(f"m{number}")
-    record.asked([Request(number, name, Candidate((number,)))], None)
-    record.reported(Report(number, name, **{"status": "finished", "quality": 0.5} | fields), None, labels)
+    record.asked([Request(number, name, Candidate((number,)))])
+    record.reported(Report(number, name, **{"status": "finished", "quality": 0.5} | fields), [], labels)
 
 
 def nas(*words: str) -> Result:

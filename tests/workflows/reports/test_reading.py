@@ -56,14 +56,14 @@ def written(folder: Path, **changes: Any) -> Path:
         folder, identity(**changes), {"workers": ["trainer-0", "trainer-1"], "machine": {"host": "node1", "cores": 2}}
     )
     now = time.time()
-    record.asked([request(0), request(1, parent=ModelId("run-00000")), request(2), request(3), request(4)], {})
-    record.reported(finished(0, now), {}, [])
+    record.asked([request(0), request(1, parent=ModelId("run-00000")), request(2), request(3), request(4)])
+    record.reported(finished(0, now), [], [])
     record.reported(
-        finished(1, now + 0.5, ancestor=ModelId("run-00000"), prefix=4, frozen_share=0.4, worker="trainer-1"), {}, []
+        finished(1, now + 0.5, ancestor=ModelId("run-00000"), prefix=4, frozen_share=0.4, worker="trainer-1"), [], []
     )
-    record.reported(Report(2, ModelId("run-00002"), "failed", failure=Failure("not finite", "val_auc is NaN")), {}, [])
+    record.reported(Report(2, ModelId("run-00002"), "failed", failure=Failure("not finite", "val_auc is NaN")), [], [])
     record.reported(
-        Report(3, ModelId("run-00000"), "duplicate", quality=0.6, duplicate_of=0, started=1.0, ended=2.0), {}, []
+        Report(3, ModelId("run-00000"), "duplicate", quality=0.6, duplicate_of=0, started=1.0, ended=2.0), [], []
     )
     record.event("storage", "", stored_bytes=150, full_copy_bytes=800, live_models=2)
     record.event("session", "", evaluations=40)
@@ -94,11 +94,11 @@ def test_a_record_becomes_the_reports_series(tmp_path: Path) -> None:
 
 def test_an_evaluation_that_its_trainer_never_reported_has_its_place(tmp_path: Path) -> None:
     record = RunRecord(tmp_path / "r", identity())
-    record.asked([request(0)], {})
+    record.asked([request(0)])
     record.planned({0: "graph"}, [Unit("evaluate-0", "evaluate", (0,))], {"evaluate-0": "trainer-7"})
     time.sleep(0.02)
     failure = Failure("time limit", "past its limit of 5 s")
-    record.reported(Report(0, ModelId("run-00000"), "failed", failure=failure, ended=time.time()), {}, [])
+    record.reported(Report(0, ModelId("run-00000"), "failed", failure=failure, ended=time.time()), [], [])
     record.close()
     (lost,) = read_run(tmp_path / "r").evaluations
     assert lost.worker == "trainer-7"
@@ -131,12 +131,12 @@ def test_pauses_between_sessions_take_no_room() -> None:
 
 def test_a_trainers_wrong_clock_is_set_right(tmp_path: Path) -> None:
     record = RunRecord(tmp_path / "r", identity())
-    record.asked([request(0), request(1)], {})
+    record.asked([request(0), request(1)])
     hour = 3600.0
     time.sleep(0.02)
-    record.reported(finished(0, time.time() - hour, started=time.time() - hour - 0.01), {}, [])
+    record.reported(finished(0, time.time() - hour, started=time.time() - hour - 0.01), [], [])
     time.sleep(0.02)
-    record.reported(finished(1, time.time() - hour, started=time.time() - hour - 0.01), {}, [])
+    record.reported(finished(1, time.time() - hour, started=time.time() - hour - 0.01), [], [])
     record.close()
     first, second = read_run(tmp_path / "r").evaluations
     assert first.started_s is not None
@@ -147,7 +147,7 @@ def test_a_trainers_wrong_clock_is_set_right(tmp_path: Path) -> None:
 
 def test_a_run_that_goes_on_can_be_reported(tmp_path: Path) -> None:
     record = RunRecord(tmp_path / "r", identity())
-    record.asked([request(0)], {})
+    record.asked([request(0)])
     try:
         page = write_report(tmp_path / "r").read_text("utf-8")
     finally:

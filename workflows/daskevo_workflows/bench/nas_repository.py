@@ -8,33 +8,34 @@ from typing import TYPE_CHECKING, Any
 
 from daskevo_workflows.bench.tables import Table, figure
 from daskevo_workflows.bench.timing import median
+from daskevo_workflows.problems.building import build_candidate, space_of
 from daskevo_workflows.problems.reference import ProblemReference, data_of
 
 if TYPE_CHECKING:
     from daskevo.graph import ArchitectureGraph
+    from daskevo.space import Candidate
 
 STEPS = ("query", "open", "read", "put", "retire")
 
 
-def lineage(reference: ProblemReference, count: int) -> list[tuple[dict[str, Any], ArchitectureGraph]]:
-    """Return choices and graphs of candidates, each a mutation of the one before."""
+def lineage(reference: ProblemReference, count: int) -> list[tuple[Candidate, ArchitectureGraph]]:
+    """Return candidates with their graphs, each a mutation of the one before."""
     import numpy as np
 
     from daskevo.models import flatten, shape_only
 
     problem, rng = reference.load(), np.random.default_rng(0)
-    space = problem.space()
+    space = space_of(problem)
     candidate, found = space.sample(rng), []
     for _ in range(count):
         candidate = space.mutate(candidate, rng)
-        choices = space.values(candidate)
         with shape_only():
-            found.append((choices, flatten(problem.build(choices)).graph))
+            found.append((candidate, flatten(build_candidate(problem, candidate)).graph))
     return found
 
 
 def evaluate_in_turn(
-    repository: Any, reference: ProblemReference, candidates: Sequence[tuple[dict[str, Any], Any]], keep: int
+    repository: Any, reference: ProblemReference, candidates: Sequence[tuple[Candidate, Any]], keep: int
 ) -> list[dict[str, float]]:
     """Evaluate candidates in this task; the oldest is retired when more than `keep` are there.
 
@@ -52,11 +53,11 @@ def evaluate_in_turn(
 
     problem, data = reference.load(), data_of(reference)
     living, found = [], []
-    for choices, graph in candidates:
+    for candidate, graph in candidates:
         begun = time.perf_counter()
         with repository.reserve(graph) as reserved:
             reserving = time.perf_counter()
-            model = problem.build(choices)
+            model = build_candidate(problem, candidate)
             built = time.perf_counter()
             with repository.inherit(model, reserved=reserved) as child:
                 entered = time.perf_counter()

@@ -70,21 +70,22 @@ def measure_steps(problem: Problem, candidates: int) -> Steps:
 
     import_keras()
     from daskevo.models import seeded
+    from daskevo_workflows.problems.building import build_candidate, space_of
     from daskevo_workflows.training import Stopwatch, train
 
-    data, space, rng = problem.data(), problem.space(), np.random.default_rng(0)
+    data, space, rng = problem.data(), space_of(problem), np.random.default_rng(0)
     metric = problem.objective.split()[1]
     seconds: tuple[list[dict[str, float]], list[dict[str, float]]] = ([], [])
     qualities: list[tuple[float, float]] = []
     for number in range(candidates + 1):
-        choices = space.values(space.sample(rng))
+        candidate = space.sample(rng)
         found = [0.0, 0.0]
         # Whoever comes first finds caches cold: each way is first in every other pair.
         for way in (0, 1) if number % 2 else (1, 0):
             stopwatch = Stopwatch()
             with seeded(number):
                 with stopwatch.phase("build"):
-                    model = problem.build(choices)
+                    model = build_candidate(problem, candidate)
                 metrics, _ = train(problem if way else _Plain(problem), model, data, stopwatch)
             found[way] = float(metrics[metric])
             if number:

@@ -42,10 +42,10 @@ class AttnShape:
     The space of DeepHyper's released code, one input and two blocks, and the paper's, five inputs and a trunk:
 
     >>> widths = tuple(range(50, 1976, 25))
-    >>> print(AttnShape({"x": 6212}, widths=widths).space("attn").size_text)
+    >>> print(AttnShape({"x": 6212}, widths=widths).space("attn").size)
     1.5e19
     >>> five = {f"x{number}": 1000 for number in range(5)}
-    >>> AttnShape(five, widths=widths).space("attn").size == 391**18 * 2**36
+    >>> AttnShape(five, widths=widths).space("attn").size.count == 391**18 * 2**36
     True
     """
 

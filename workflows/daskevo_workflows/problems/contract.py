@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import numpy as np
 from daskevo.errors import CannotFlatten, CannotRebuild, InvalidProblem
 from daskevo.space import Candidate
 from daskevo.types import Objective
+from daskevo_workflows.problems.building import build_candidate, space_of
 from daskevo_workflows.problems.protocol import Data, Problem
 from daskevo_workflows.problems.reference import load_problem
 from daskevo_workflows.quiet import import_keras
@@ -54,8 +53,9 @@ def check_problem(
     """
     loaded = load_problem(problem, **settings)
     import_keras()
-    space = loaded.space()
-    _check(loaded.space() == space, loaded, "space() must return the same space at each call")
+    space = space_of(loaded)
+    is_same = not hasattr(loaded, "space") or loaded.space() == space
+    _check(is_same, loaded, "space() must return the same space at each call")
     data = _checked_data(loaded)
     few = _few(data, loaded.batch_size * batches)
     rng = np.random.default_rng(seed)
@@ -109,10 +109,7 @@ def _check_candidate(problem: Problem, candidate: Candidate, few: Data) -> None:
 
     from daskevo.models import flatten, is_fresh, rebuild, shape_only
 
-    choices = problem.space().values(candidate)
-    given = copy.deepcopy(choices)
-    model, again = _built(problem, choices), _built(problem, choices)
-    _check(choices == given, problem, "build() must leave its choices as they are")
+    model, again = _built(problem, candidate), _built(problem, candidate)
     _check(isinstance(model, keras.Model), problem, f"build() must return a keras.Model, not {type(model).__name__}")
     _check(model is not again, problem, "build() must return a fresh model each time")
     _check(is_fresh(model), problem, "build() must return an uncompiled, untrained model: compile() is called later")
@@ -125,14 +122,14 @@ def _check_candidate(problem: Problem, candidate: Candidate, few: Data) -> None:
         ) from error
     _check(graph.ids == flatten(again).graph.ids, problem, "build() must return the same architecture each time")
     with shape_only():
-        shaped = _built(problem, choices)
+        shaped = _built(problem, candidate)
     _check(graph.ids == flatten(shaped).graph.ids, problem, "build() must not depend on values of weights")
     _check_training(problem, model, few)
 
 
-def _built(problem: Problem, choices: Mapping[str, Any]) -> Any:
+def _built(problem: Problem, candidate: Candidate) -> Any:
     try:
-        return problem.build(choices)
+        return build_candidate(problem, candidate)
     except Exception as error:
         raise InvalidProblem(
             f"problem {problem.name!r}: build() raised {type(error).__name__}: {error}", problem=problem.name

@@ -21,7 +21,16 @@ them)::
     def compile(model): ...
     def score(model, data): return {"val_accuracy": ...}
 
-``daskevo nas moons.py`` runs it. Two parts may be there or not::
+``daskevo nas moons.py`` runs it. Without a `space`, `build` says what may vary where it does, and choices may depend on
+others (see :class:`daskevo.space.Builder`)::
+
+    def build(choose):
+        x = inputs = keras.Input((2,))
+        for number in range(choose("layers", (1, 2, 3))):
+            x = keras.layers.Dense(choose(f"units {number}", (8, 16, 32)), "relu")(x)
+        return keras.Model(inputs, keras.layers.Dense(2, "softmax")(x))
+
+Two more parts may be there or not::
 
     def callbacks(): ...                      # Keras callbacks, fresh for each evaluation
     def fit(model, x, y, **options):          # instead of daskevo_workflows.fitting.fast_fit
@@ -39,7 +48,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from daskevo.errors import InvalidInput, InvalidProblem
-from daskevo.space import Space
+from daskevo.space import ModelSpace, Space
 from daskevo.types import Objective
 
 
@@ -59,7 +68,8 @@ class Data:
 
 @runtime_checkable
 class Problem(Protocol):
-    """The parts of a problem. Everything runs in trainers; `space` and `build` in the controlling process, too."""
+    """The parts that every problem has. Everything runs in trainers; `space` and `build` in the controlling process,
+    too."""
 
     name: str
     """1 to 100 letters, digits, ``.``, ``_`` or ``-``."""
@@ -70,11 +80,12 @@ class Problem(Protocol):
     batch_size: int
     """Samples per training step."""
 
-    def space(self) -> Space:
-        """Return the model space; the same one at each call."""
+    def build(self, choices: Any) -> Any:
+        """Return a fresh, uncompiled keras.Model. Must not look at the data.
 
-    def build(self, choices: Mapping[str, Any]) -> Any:
-        """Return a fresh, uncompiled keras.Model for one option per choice. Must not look at the data."""
+        `choices` is one option per choice of the `space`, by name; for a problem without a `space`, the function
+        ``choose(name, options)``. A problem whose `space` makes models itself needs no `build`.
+        """
 
     def data(self) -> Data:
         """Return the data. Called once per process; what takes long belongs on disk (see `cache.py`)."""
@@ -86,8 +97,8 @@ class Problem(Protocol):
         """Return metrics of the trained model, the objective's among them. No metric is ever negated."""
 
 
-METHODS: Mapping[str, int] = {"space": 0, "build": 1, "data": 0, "compile": 1, "score": 2}
-"""Method -> arguments it takes. Two more are optional, see above: `callbacks` and `fit`."""
+METHODS: Mapping[str, int] = {"build": 1, "data": 0, "compile": 1, "score": 2}
+"""Method -> arguments it takes. More are optional, see above: `space`, `callbacks` and `fit`."""
 
 
 def check_parts(problem: object, where: str) -> Problem:
@@ -114,7 +125,10 @@ def check_parts(problem: object, where: str) -> Problem:
         value = getattr(problem, part, None)
         if type(value) is not int or value < 1:
             faults.append(f"{part} (a whole number from 1)")
+    space = problem.space() if hasattr(problem, "space") else None
     for part, arguments in METHODS.items():
+        if part == "build" and not isinstance(space, Space | None):
+            continue  # the space makes models itself
         method = getattr(problem, part, None)
         if not callable(method):
             faults.append(f"{part}() (a function)")
@@ -129,8 +143,7 @@ def check_parts(problem: object, where: str) -> Problem:
             "for what a problem needs",
             parts=faults,
         )
-    space = problem.space()  # type: ignore[attr-defined]
-    if not isinstance(space, Space):
+    if not isinstance(space, ModelSpace | None) or (space is None and hasattr(problem, "space")):
         raise InvalidProblem(f"space() of {where} returned {type(space).__name__}, not a daskevo.space.Space")
     return problem  # type: ignore[return-value]
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from daskevo.errors import CorruptRecord, DaskevoError
-from daskevo.runs import Event, RunView, Session, UnitRow
+from daskevo.runs import Chosen, Event, RunView, Session, UnitRow
 from daskevo.search import Report, Request
 from daskevo.space import Space
 from daskevo.types import JSON, Objective
@@ -52,7 +52,7 @@ def read_run(folder: Path) -> RunSeries:
         clock = RunningTime(sessions)
         times = view.report_times()
         identity = view.info.identity
-        space = _space(identity.get("space"))
+        chosen = Chosen(identity.get("space"))
         by_number = {request.number: request for request in requests}
         skews = _skews(reports, times)
         places = {unit.numbers[0]: unit for unit in view.units() if unit.kind == "evaluate" and unit.numbers}
@@ -63,7 +63,7 @@ def read_run(folder: Path) -> RunSeries:
                 places.get(report.number),
                 times.get(report.number),
                 clock,
-                space,
+                chosen,
                 skews,
             )
             for report in reports
@@ -79,7 +79,7 @@ def read_run(folder: Path) -> RunSeries:
             asked=_asked(view.events(SESSION)),
             runtime_s=view.runtime_s,
             state=_state(sessions, view.events("stopped"), len(requests) - len(reports)),
-            facts=_facts(view, space, sessions),
+            facts=_facts(view, chosen.space, sessions),
         )
 
 
@@ -114,7 +114,7 @@ def _evaluation(
     unit: UnitRow | None,
     reported: float | None,
     clock: RunningTime,
-    space: Space | None,
+    chosen: Chosen,
     skews: Mapping[str | None, float],
 ) -> Evaluation:
     started = ended = None
@@ -147,7 +147,7 @@ def _evaluation(
         parameters=report.parameters or None,
         own_bytes=report.own_bytes if report.full_bytes else None,
         full_bytes=report.full_bytes or None,
-        choices=_choices(space, request),
+        choices=_choices(chosen, request),
     )
 
 
@@ -162,13 +162,13 @@ def _skews(reports: Sequence[Report], times: Mapping[int, float]) -> dict[str | 
     return skews
 
 
-def _choices(space: Space | None, request: Request | None) -> dict[str, str]:
-    if space is None or request is None:
+def _choices(chosen: Chosen, request: Request | None) -> dict[str, str]:
+    if request is None:
         return {}
     try:
-        return {name: _say(value) for name, value in space.values(request.candidate).items()}
+        return {name: _say(value) for name, value in chosen.of(request).items()}
     except DaskevoError:
-        return {}  # a candidate of another space: the report shows the rest
+        return {}  # a candidate of another space, or of an older record: the report shows the rest
 
 
 def _samples(events: Sequence[Event], clock: RunningTime) -> list[StorageSample]:
@@ -187,13 +187,6 @@ def _samples(events: Sequence[Event], clock: RunningTime) -> list[StorageSample]
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptRecord(f"expected what the repository holds, found the event {event.facts!r:.120}") from error
     return samples
-
-
-def _space(value: JSON) -> Space | None:
-    try:
-        return Space.from_json(value)
-    except DaskevoError:
-        return None  # an older record: choices can't be named, all else can be shown
 
 
 def _objective(value: JSON) -> Objective:
@@ -241,7 +234,7 @@ def _facts(view: RunView, space: Space | None, sessions: Sequence[Session]) -> d
     facts: dict[str, str] = {}
     for name, value in info.identity.items():
         if name == "space" and space is not None:
-            facts["space"] = f"{space.name}: {len(space.choices)} choices, {space.size_text} candidates"
+            facts["space"] = f"{space.name}: {len(space.choices)} choices, {space.size} candidates"
         elif name == "problem" and isinstance(value, dict) and "name" in value:
             facts["problem"] = str(value["name"])
             if rest := {key: part for key, part in value.items() if key != "name"}:

@@ -1,0 +1,42 @@
+"""Which options a recorded candidate takes, by name: from the run's record alone, without the problem's code."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+
+from daskevo.errors import CorruptRecord
+from daskevo.search import Request
+from daskevo.space import Space
+from daskevo.types import JSON
+
+
+class Chosen:
+    """Tells candidates of a run.
+
+    Parameters
+    ----------
+    space:
+        As it stands in the run's identity.
+    """
+
+    def __init__(self, space: JSON) -> None:
+        self.space: Space | None = None
+        """The space, if it has the same choices for all."""
+        # Else requests carry their choices, or the record is an older one.
+        with contextlib.suppress(CorruptRecord):
+            self.space = Space.from_json(space)
+
+    def of(self, request: Request) -> Mapping[str, JSON]:
+        """Return choice name -> option.
+
+        Raises
+        ------
+        CorruptRecord
+            If the record doesn't have them.
+        """
+        if request.choices is not None:
+            return request.choices
+        if self.space is None:
+            raise CorruptRecord(f"the run's record has no choices of the candidate of {request.model_id}")
+        return self.space.values(self.space.decode(request.candidate.to_json()))

@@ -1,0 +1,247 @@
+"""A space said by a function that makes a model and asks for choices on its way, as Python allows.
+
+Which choices there are may depend on those made before: a loop over a number of layers that was chosen, an option that
+brings choices of its own. A candidate is the sequence of its choices, with their names; the function is run again to
+make the model of a candidate.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import textwrap
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
+
+from daskevo.errors import CandidateRejected, InvalidInput
+from daskevo.space.candidate import MAX_CHOICES, Candidate
+from daskevo.space.choice import Choice, as_lists, check_space_name
+from daskevo.space.model_space import ModelSpace, Pick
+from daskevo.space.size import Size
+from daskevo.types import JSON
+
+COUNTED = 200
+"""Candidates that are made one by one to know how many there are."""
+REMEMBERED = 4096
+"""Candidates whose choices are remembered."""
+
+
+class Choose(Protocol):
+    """What a builder asks: returns one of the options."""
+
+    def __call__(self, name: str, options: Sequence[JSON]) -> Any: ...
+
+
+class Builder(ModelSpace):
+    """A space said by a function.
+
+    Parameters
+    ----------
+    name:
+        A name for people and records.
+    build:
+        Makes a model, asking ``choose(name, options)`` for what may vary: names differ within one model, options are
+        JSON values. It depends on nothing else; it may raise :class:`daskevo.errors.CandidateRejected` where choices
+        don't go together.
+    size:
+        Where it is known. None: counted if there are at most 200 candidates, else ``at least`` as many as were seen.
+    around:
+        Makes a context in which `build` runs where its model isn't needed, such as one without weights.
+
+    Examples
+    --------
+    >>> def build(choose):
+    ...     layers = choose("layers", (1, 2))
+    ...     return [choose(f"units {number}", (8, 16, 32)) for number in range(layers)]
+    >>> space = Builder("chains", build)
+    >>> str(space.size)
+    '12'
+    >>> candidate = space.candidate({"layers": 2, "units 0": 32, "units 1": 8})
+    >>> space.build(candidate)
+    [32, 8]
+    """
+
+    def __init__(
+        self,
+        name: str,
+        build: Callable[[Choose], Any],
+        *,
+        size: Size | None = None,
+        around: Callable[[], AbstractContextManager[Any]] | None = None,
+    ) -> None:
+        self.name = check_space_name(name, "space")
+        if not callable(build):
+            raise InvalidInput(f"space {name!r} is said by a function that takes `choose`, not by {build!r:.80}")
+        self._build = build
+        self._size = size
+        self.around = around
+        self._known: OrderedDict[Candidate, tuple[Choice, ...]] = OrderedDict()
+
+    @property
+    def size(self) -> Size:
+        if self._size is None:
+            found = 0
+            for found, _ in enumerate(self._all(), start=1):
+                if found > COUNTED:
+                    break
+            self._size = Size("exact" if found <= COUNTED else "at least", found)
+        return self._size
+
+    def _shaped(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self.around is None else self.around()
+
+    def draw(self, pick: Pick) -> Candidate:
+        with self._shaped():
+            return self._run(pick)[0]
+
+    def build(self, candidate: Candidate) -> Any:
+        """Return what the function makes of a candidate.
+
+        Raises
+        ------
+        InvalidInput
+            If the candidate isn't of this space: the function asks for other choices.
+        CandidateRejected
+            By the function.
+        """
+        return self._run(self._answers(candidate), candidate)[1]
+
+    def choices_of(self, candidate: Candidate) -> tuple[Choice, ...]:
+        if candidate not in self._known:
+            with self._shaped():
+                self._run(self._answers(candidate), candidate)
+        self._known.move_to_end(candidate)
+        return self._known[candidate]
+
+    def _answers(self, candidate: Candidate) -> Pick:
+        recorded = iter(zip(candidate.names, candidate.values, strict=False))
+
+        def pick(choice: Choice) -> int:
+            name, index = next(recorded, (None, 0))
+            if name != choice.name or not 0 <= index < len(choice.options):
+                there = "nothing more" if name is None else f"option {index} of {name!r}"
+                raise InvalidInput(
+                    f"the candidate is not of space {self.name!r}: it takes {there} where the space asks for "
+                    f"{choice.name!r} with {len(choice.options)} options"
+                )
+            return index
+
+        return pick
+
+    def _run(self, pick: Pick, expected: Candidate | None = None) -> tuple[Candidate, Any]:
+        recorder = Recorder(self.name, pick)
+        made = self._build(recorder)
+        candidate = recorder.candidate
+        if expected is not None and candidate != expected:
+            raise InvalidInput(
+                f"the candidate is not of space {self.name!r}: it takes {len(expected.values)} options, and the space "
+                f"asks for {len(candidate.values)}"
+            )
+        self._known[candidate] = tuple(recorder.choices)
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+        return candidate, made
+
+    def _all(self) -> Iterator[Candidate]:
+        """Yield every candidate: each run takes up where the last one differs from its successor."""
+        prefix: list[int] = []
+        while True:
+            recorder = Recorder(self.name, _following(prefix))
+            try:
+                with self._shaped():
+                    self._build(recorder)
+                yield recorder.candidate
+            except CandidateRejected:
+                pass
+            taken = recorder.indices
+            while taken and taken[-1] + 1 == len(recorder.choices[len(taken) - 1].options):
+                taken.pop()
+            if not taken:
+                return
+            taken[-1] += 1
+            prefix = taken
+
+    def enumerate(self, most: int = 1_000_000) -> Iterator[Candidate]:
+        for number, candidate in enumerate(self._all()):
+            if number == most:
+                raise InvalidInput(f"space {self.name!r} has more than the {most} candidates that may be enumerated")
+            yield candidate
+
+    def to_json(self) -> JSON:
+        """Return name and source of the function, and the choices of its first candidate."""
+        recorder = Recorder(self.name, lambda choice: 0)
+        try:
+            with self._shaped():
+                self._build(recorder)
+        except CandidateRejected:
+            pass  # the choices made until then say as much
+        return {
+            "name": self.name,
+            "builder": source_digest(self._build),
+            "choices": [[choice.name, list(choice.options)] for choice in recorder.choices],
+        }
+
+
+class Recorder:
+    """Answers a builder's choices by `pick`, and records them.
+
+    Parameters
+    ----------
+    space:
+        Name of the space, for messages.
+    pick:
+        Gives the index of an option.
+    """
+
+    def __init__(self, space: str, pick: Pick) -> None:
+        self.choices: list[Choice] = []
+        self.indices: list[int] = []
+        self._space = space
+        self._pick = pick
+        self._names: set[str] = set()
+
+    def __getitem__(self, name: Any) -> Any:
+        raise InvalidInput(
+            f"space {self._space!r} is said by a function that takes `choose` and calls it, choose({name!r}, options); "
+            "for a function that takes a dict of choices give a space, too: space()"
+        )
+
+    def __call__(self, name: str, options: Sequence[JSON]) -> Any:
+        choice = Choice(name, options if isinstance(options, str) else tuple(options))  # type: ignore[arg-type]
+        if name in self._names:
+            raise InvalidInput(
+                f"space {self._space!r} asks for choice {name!r} twice in one candidate; give each its own name, such "
+                f"as {name + ' 2'!r}"
+            )
+        if len(self.choices) == MAX_CHOICES:
+            raise InvalidInput(f"space {self._space!r} asks for more than {MAX_CHOICES} choices in one candidate")
+        self._names.add(name)
+        index = self._pick(choice)
+        if type(index) is not int or not 0 <= index < len(choice.options):
+            raise InvalidInput(f"choice {name!r} has options 0 to {len(choice.options) - 1}, and not {index!r:.40}")
+        self.choices.append(choice)
+        self.indices.append(index)
+        option = choice.options[index]
+        # A copy, where it could be changed.
+        return as_lists(option) if isinstance(option, (list, dict)) else option
+
+    @property
+    def candidate(self) -> Candidate:
+        return Candidate(tuple(self.indices), tuple(choice.name for choice in self.choices))
+
+
+def _following(prefix: Sequence[int]) -> Pick:
+    answers = iter(prefix)
+    return lambda choice: next(answers, 0)
+
+
+def source_digest(function: Any) -> str | None:
+    """Return a digest of a function's source, comments and layout left out; None if it has none to be had."""
+    try:
+        source = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(function))))
+    except (OSError, TypeError, SyntaxError):
+        return None
+    return hashlib.sha256(source.encode()).hexdigest()[:32]

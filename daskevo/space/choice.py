@@ -1,0 +1,100 @@
+"""One decision of a model space: a name, and options to choose from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from daskevo.errors import InvalidInput
+from daskevo.space.candidate import MAX_NAME_CHARACTERS, MAX_OPTIONS
+from daskevo.types import JSON, check_json
+
+_MAX_DEPTH = 20
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One decision of a model space.
+
+    Parameters
+    ----------
+    name:
+        What the problem's `build` knows it by.
+    options:
+        JSON values, no two of them equal; tuples are kept as lists, as they come back from any record.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no option, one twice, or one that JSON can't carry.
+    """
+
+    name: str
+    options: tuple[JSON, ...]
+
+    def __post_init__(self) -> None:
+        check_space_name(self.name, "choice")
+        if not isinstance(self.options, Sequence) or isinstance(self.options, str) or not self.options:
+            raise InvalidInput(f"choice {self.name!r} needs its options as a tuple of at least one")
+        if len(self.options) > MAX_OPTIONS:
+            raise InvalidInput(f"choice {self.name!r} has {len(self.options)} options, of {MAX_OPTIONS} allowed")
+        options = tuple(as_lists(option) for option in self.options)
+        check_json(list(options), f"options of choice {self.name!r}", values=10 * MAX_OPTIONS)
+        # Frozen, so this is the way to keep the lists made of tuples.
+        object.__setattr__(self, "options", options)
+        if len(self._indices) < len(options):
+            raise InvalidInput(f"two options of choice {self.name!r} are equal; each may stand once")
+
+    @cached_property
+    def _indices(self) -> dict[str, int]:
+        return {_canonical(option): index for index, option in enumerate(self.options)}
+
+    def find(self, option: JSON) -> int | None:
+        """Return the index of an option; None if the choice doesn't have it."""
+        return self._indices.get(_canonical(option))
+
+    def index(self, option: JSON) -> int:
+        """Return the index of an option.
+
+        Raises
+        ------
+        InvalidInput
+            If the choice doesn't have it.
+        """
+        option = as_lists(option)
+        check_json(option, f"option for choice {self.name!r}")
+        if (index := self.find(option)) is None:
+            shown = ", ".join(map(repr, self.options[:5])) + (", ..." if len(self.options) > 5 else "")
+            raise InvalidInput(f"choice {self.name!r} has no option {option!r:.80}; it has {shown:.300}")
+        return index
+
+
+def check_space_name(name: object, what: str) -> str:
+    """Return the name of a space, choice or mutator if it may be one.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if type(name) is not str or not 1 <= len(name) <= MAX_NAME_CHARACTERS:
+        raise InvalidInput(f"a {what} needs a name of 1 to {MAX_NAME_CHARACTERS} characters, not {name!r:.80}")
+    check_json(name, f"name of a {what}")
+    return name
+
+
+def as_lists(option: object, depth: int = 0) -> JSON:
+    """Return an option with lists where it has tuples, as it comes back from any record."""
+    if depth > _MAX_DEPTH:
+        raise InvalidInput(f"an option nests deeper than {_MAX_DEPTH} levels, the most that is allowed")
+    if isinstance(option, (tuple, list)):
+        return [as_lists(part, depth + 1) for part in option]
+    if isinstance(option, dict):
+        return {key: as_lists(part, depth + 1) for key, part in option.items()}
+    return option
+
+
+def _canonical(option: JSON) -> str:
+    # Python holds 1 == True == 1.0; JSON text tells them apart.
+    return json.dumps(option, sort_keys=True)

@@ -1,0 +1,142 @@
+"""A space with the same choices for every candidate: their product."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+
+from daskevo.errors import CandidateRejected, CorruptRecord, InvalidInput
+from daskevo.space.candidate import MAX_CHOICES, Candidate
+from daskevo.space.choice import Choice, check_space_name
+from daskevo.space.model_space import ModelSpace, Pick
+from daskevo.space.size import Size
+from daskevo.types import JSON
+
+COUNTED = 100_000
+"""Candidates of a space with a condition that are counted one by one to know its size (about a second)."""
+
+
+class Space(ModelSpace):
+    """All candidates of a problem: the product of its choices.
+
+    Parameters
+    ----------
+    name:
+        A name for people and records.
+    choices:
+        In graph order: choices that shape layers near the inputs come first, so that a mutation of a late choice
+        leaves a long prefix.
+    reject:
+        Returns why a candidate, given as choice name -> option, is none of the space; None if it is. Must always give
+        the same answer.
+
+    Raises
+    ------
+    InvalidInput
+        If two choices share a name or there is none.
+
+    Examples
+    --------
+    >>> space = Space("tiny", (Choice("units", (16, 32)), Choice("activation", ("relu", "tanh", None))))
+    >>> str(space.size)
+    '6'
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> candidate = space.sample(rng)
+    >>> space.values(candidate)
+    {'units': 32, 'activation': 'tanh'}
+    >>> space.mutate(candidate, rng) != candidate
+    True
+    """
+
+    def __init__(
+        self, name: str, choices: Iterable[Choice], reject: Callable[[dict[str, JSON]], str | None] | None = None
+    ) -> None:
+        self.name = check_space_name(name, "space")
+        self.choices = tuple(choices)
+        self.reject = reject
+        if not 1 <= len(self.choices) <= MAX_CHOICES:
+            raise InvalidInput(f"space {self.name!r} has {len(self.choices)} choices, of 1 to {MAX_CHOICES} allowed")
+        for choice in self.choices:
+            if not isinstance(choice, Choice):
+                raise InvalidInput(f"space {self.name!r} is made of Choice objects, not of {type(choice).__name__}")
+        for name, times in Counter(choice.name for choice in self.choices).items():
+            if times > 1:
+                raise InvalidInput(
+                    f"space {self.name!r} has two choices named {name!r}; names are how `build` tells them"
+                )
+
+    def __repr__(self) -> str:
+        return f"Space({self.name!r}, {len(self.choices)} choices, {self.size} candidates)"
+
+    @cached_property
+    def size(self) -> Size:
+        product = math.prod(len(choice.options) for choice in self.choices)
+        if self.reject is None:
+            return Size("exact", product)
+        if product > COUNTED:
+            return Size("at most", product)
+        return Size("exact", sum(1 for _ in self._all()))
+
+    def draw(self, pick: Pick) -> Candidate:
+        candidate = Candidate(tuple(map(pick, self.choices)))
+        self.check(candidate)
+        return candidate
+
+    def choices_of(self, candidate: Candidate) -> tuple[Choice, ...]:
+        if len(candidate.values) != len(self.choices) or candidate.names:
+            raise InvalidInput(
+                f"the candidate takes {len(candidate.values)} options{' by name' if candidate.names else ''}, "
+                f"space {self.name!r} has {len(self.choices)} choices, the same for every candidate"
+            )
+        for choice, index in zip(self.choices, candidate.values, strict=True):
+            if type(index) is not int or not 0 <= index < len(choice.options):
+                raise InvalidInput(
+                    f"the candidate takes option {index!r:.40} of choice {choice.name!r}, "
+                    f"which has options 0 to {len(choice.options) - 1}"
+                )
+        if (reason := self._rejects(candidate)) is not None:
+            raise CandidateRejected(f"space {self.name!r} rejects the candidate: {reason}", reason=reason)
+        return self.choices
+
+    def _rejects(self, candidate: Candidate) -> str | None:
+        if self.reject is None:
+            return None
+        taken = zip(self.choices, candidate.values, strict=True)
+        return self.reject({choice.name: choice.options[index] for choice, index in taken})
+
+    def _all(self) -> Iterator[Candidate]:
+        every = map(Candidate, itertools.product(*(range(len(choice.options)) for choice in self.choices)))
+        return (candidate for candidate in every if self._rejects(candidate) is None)
+
+    def enumerate(self, most: int = 1_000_000) -> Iterator[Candidate]:
+        if self.size.count is None or self.size.count > most:
+            raise InvalidInput(
+                f"space {self.name!r} has {self.size} candidates, more than the {most} that may be enumerated"
+            )
+        return self._all()
+
+    def to_json(self) -> JSON:
+        """Return the space as a JSON value; equal spaces give equal text, so that a record can tell its own."""
+        return {"name": self.name, "choices": [[choice.name, list(choice.options)] for choice in self.choices]}
+
+    @classmethod
+    def from_json(cls, value: JSON) -> Space:
+        """Read what `to_json` wrote, a condition left out; raises CorruptRecord on anything else."""
+        try:
+            match value:
+                case {"name": name, "choices": list() as choices} if len(value) == 2:
+                    return cls(name, tuple(_choice(choice) for choice in choices))
+        except InvalidInput as error:
+            raise CorruptRecord(f"not a model space as daskevo writes it: {error}") from error
+        raise CorruptRecord("not a model space as daskevo writes it: the record is malformed")
+
+
+def _choice(value: JSON) -> Choice:
+    match value:
+        case [name, list() as options]:
+            return Choice(name, tuple(options))
+    raise CorruptRecord("not a model space as daskevo writes it: a choice is malformed")
