@@ -136,7 +136,7 @@ def test_data_is_made_once_per_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("def space", "def elsewhere", "space()"),
+        ("def space", "def elsewhere", "space() (a function; or let build() take `choose`"),
         ("def build(choices)", "def build()", "build() taking 1 argument"),
         ('"min val_loss"', '"val_loss"', "objective"),
         ('"min val_loss"', "None", "objective"),

@@ -134,6 +134,9 @@ def check_parts(problem: object, where: str) -> Problem:
             faults.append(f"{part}() (a function)")
         elif not _takes(method, arguments):
             faults.append(f"{part}() taking {arguments} argument{'s' * (arguments != 1)}")
+        elif part == "build" and space is None and "choices" in inspect.signature(method).parameters:
+            # Not forbidden by anything but what the word says: it was written for a dict.
+            faults.append("space() (a function; or let build() take `choose`, and call it)")
     fit = getattr(problem, "fit", None)
     if fit is not None and not (callable(fit) and _takes(fit, 3, "epochs", "batch_size", "callbacks", "verbose")):
         faults.append("fit() taking a model, x, y and options (leave it out for the usual one)")
