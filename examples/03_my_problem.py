@@ -6,7 +6,6 @@ daskevo nas examples/03_my_problem.py --evaluations 10 --run runs/moons
 import keras
 import numpy as np
 
-from daskevo.space import Choice, Space
 from daskevo_workflows.problems import Data
 
 name = "moons"
@@ -14,27 +13,14 @@ objective = "max val_accuracy"
 epochs, batch_size = 3, 32
 
 
-def space():
-    widths = (4, 8, 16, 32)
-    return Space(
-        name,
-        (
-            Choice("first", widths),
-            Choice("activation", ("relu", "tanh", "swish")),
-            Choice("second", (None, *widths)),
-            Choice("skip", (False, True)),
-        ),
-    )
-
-
-def build(choices):
-    inputs = keras.Input((2,))
-    hidden = keras.layers.Dense(choices["first"], activation=choices["activation"])(inputs)
-    if choices["second"] is not None:
-        hidden = keras.layers.Dense(choices["second"], activation=choices["activation"])(hidden)
-    if choices["skip"]:
-        hidden = keras.layers.Concatenate()([hidden, inputs])
-    return keras.Model(inputs, keras.layers.Dense(1, activation="sigmoid")(hidden))
+def build(choose):
+    tensor = inputs = keras.Input((2,))
+    activation = choose("activation", ("relu", "tanh", "swish"))
+    for number in range(choose("layers", (1, 2, 3))):
+        tensor = keras.layers.Dense(choose(f"width {number}", (4, 8, 16, 32)), activation)(tensor)
+    if choose("skip", (False, True)):
+        tensor = keras.layers.Concatenate()([tensor, inputs])
+    return keras.Model(inputs, keras.layers.Dense(1, activation="sigmoid")(tensor))
 
 
 def data():

@@ -173,4 +173,4 @@ def test_files_that_can_not_be_read(tmp_path: Path) -> None:
 def test_everything_missing_is_said_at_once() -> None:
     with pytest.raises(InvalidProblem) as caught:
         load_problem(object())  # type: ignore[arg-type]
-    assert len(caught.value.parts) == 9
+    assert len(caught.value.parts) == 8

@@ -147,9 +147,9 @@ def test_bytes_stay_bounded_over_many_evaluations(repository: Any, tiny: Callabl
 class SlowToTell(AgedEvolution):
     """Takes its time with a report, so that the next evaluation chooses its ancestor before anything follows of it."""
 
-    def tell(self, report: Any) -> None:
+    def tell(self, request: Any, report: Any) -> None:
         time.sleep(0.3)
-        super().tell(report)
+        super().tell(request, report)
 
 
 def test_one_trainer_and_the_same_seed_give_the_same_run(tiny: Callable[..., Path], tmp_path: Path) -> None:
