@@ -196,8 +196,10 @@ def _finished(run: Path) -> list[float]:
 
     try:
         with RunView(run) as view:
+            # In this order: a report may come in between.
+            finished = [report.number for report in view.reports() if report.status == "finished"]
             times = view.report_times()
-            return [times[report.number] for report in view.reports() if report.status == "finished"]
+            return [times[number] for number in finished]
     except (CorruptRecord, RunFolderUnusable, OSError):
         return []  # it is just being made
 
