@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from daskevo.search import AgedEvolution
 from daskevo_workflows import nas
 from daskevo_workflows.chaos.ledger import digests
 from daskevo_workflows.executor import Executor
+from daskevo_workflows.flight import Landed, failed
+from daskevo_workflows.in_flight import Flights
 from daskevo_workflows.progress import Progress
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
@@ -204,6 +206,79 @@ def test_another_model_of_that_name_is_not_taken_for_its_result(
     assert again.summary()["evaluations"] == 3
     with RunView(tmp_path / "run") as view:
         assert len(view.events("session")) == len(view.sessions()) - 1 == 2
+
+
+def test_a_put_without_its_report_is_counted_though_somebody_has_retired_it(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    problem = tiny(**WIDE)
+    arguments: dict[str, Any] = {"repository": repository, "run": tmp_path / "run"}
+    result = nas.search(problem, AgedEvolution(4, 2), evaluations=3, **arguments)
+    lost = result.reports[-1]
+    record = RunRecord(tmp_path / "run", result.info.identity)
+    with record._transaction() as execute:
+        execute("DELETE FROM reports WHERE number = ?", (lost.number,))
+    record.close()
+    repository.retire(lost.model_id)
+
+    again = nas.search(problem, AgedEvolution(4, 2), evaluations=4, **arguments)
+    found = next(report for report in again.reports if report.number == lost.number)
+    assert (found.status, found.quality, found.step) == ("finished", lost.quality, lost.step)
+    assert again.summary()["evaluations"] == 4
+    assert again.summary()["failures"] == 0
+    with RunView(tmp_path / "run") as view:
+        assert lost.number in [event.number for event in view.events("model missing")]
+
+
+def test_an_evaluation_that_is_cancelled_after_its_put_is_a_finished_one(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its report is lost with its task; its model isn't, and is released with the population like any other."""
+    land, cancelled = Flights._on_done, []
+
+    def on_done(flights: Flights, key: str) -> Iterator[Landed]:
+        for landed in land(flights, key):
+            if landed.report is not None and landed.request.number in (1, 2):
+                cancelled.append(landed.request.number)
+                yield Landed(landed.request, failed(landed.request, "cancelled", "its task was cancelled"))
+            else:
+                yield landed
+
+    monkeypatch.setattr(Flights, "_on_done", on_done)
+    result = nas.search(
+        tiny(**WIDE), AgedEvolution(4, 2), evaluations=10, repository=repository, run=tmp_path / "run", keep_best=1
+    )
+    assert sorted(cancelled) == [1, 2]
+    assert [report.status for report in result.reports] == ["finished"] * 10
+    assert {model.model_id for model in repository.models()} == {*result.population(), result.best(1)[0].model_id}
+    assert repository.verify().clean
+
+
+def test_a_connection_that_breaks_costs_no_evaluation(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The client is back at once, its tasks are not: they are submitted again, and nobody is said to have cancelled
+    them."""
+    client, broken = repository.client, []
+
+    def break_once(progress: Progress) -> None:
+        if progress.finished == 2 and not broken:
+            broken.append(progress.finished)
+            client.loop.add_callback(client.scheduler_comm.comm.abort)
+
+    result = nas.search(
+        tiny(**WIDE),
+        AgedEvolution(4, 2),
+        evaluations=8,
+        repository=repository,
+        run=tmp_path / "run",
+        on_progress=break_once,
+    )
+    assert broken == [2]
+    assert [report.status for report in result.reports] == ["finished"] * 8
+    with RunView(tmp_path / "run") as view:
+        assert [event for event in view.events("again") if "connection to the scheduler" in event.message]
+    assert repository.verify().clean
 
 
 def test_a_report_without_its_model_is_said(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:

@@ -41,7 +41,12 @@ class Draft(Stopwatch):
 
 
 def other_candidate(record: Any, request: Request) -> str | None:
-    """Say why the model of that name is not what a request asked for; None if it is."""
+    """Say why the model of that name is not what a request asked for; None if it is, or can't be told from it any more.
+
+    Once a model is retired its candidate is gone from its record: its name was the run's own all the same.
+    """
+    if record.graph is None:
+        return None
     extra = record.extra if isinstance(record.extra, Mapping) else {}
     found, asked = extra.get("candidate"), request.candidate.to_json()
     if found == asked:

@@ -246,10 +246,17 @@ class Executor:
         for landed in landings:
             if landed.report is None or self._is_worth_another(landed.report):
                 self._again(landed.request)
+            elif self._may_be_put(landed.report) and self._found(landed.request):
+                pass  # it was put before it was given up, and is a finished evaluation like any other
             elif landed.report.failure is not None and landed.report.failure.kind == "no room":
                 raise self._full(landed.report.failure.message)
             else:
                 self._report(landed.report)
+
+    def _may_be_put(self, report: Report) -> bool:
+        """Tell whether an evaluation that failed may have put its model all the same, before what ended it."""
+        kinds = ("cancelled", "trainer lost", "time limit", "repository")
+        return report.failure is not None and report.failure.kind in kinds
 
     def _full(self, found: str) -> RepositoryFull:
         """Return what ends a run whose models find no room: every other evaluation would be trained in vain.

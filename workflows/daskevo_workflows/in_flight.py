@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from distributed.client import FutureCancelledError
+
 from daskevo.errors import ClusterError
 from daskevo.runs import RunRecord, Unit
 from daskevo.search import Report, Request
@@ -230,6 +232,9 @@ class Flights:
             report = failed(flight.request, "error", f"{type(error).__name__}: {error}", flight.place)
         else:
             self.trainers.refresh()  # raises if it is the scheduler that is gone
+            if _is_cut_off(flight.future):
+                yield self._withdraw(flight, "the connection to the scheduler was lost, and its task with it")
+                return
             self._free(flight, evaluated=False)
             self.record.unit_ended(flight.unit.key, "cancelled")
             report = failed(flight.request, "cancelled", "its task was cancelled by somebody else", flight.place)
@@ -335,3 +340,12 @@ class Flights:
         self._land(flight, "lost")
         note(self.record, "again", message, flight.request.number, worker=flight.place)
         return Landed(flight.request, None)
+
+
+def _is_cut_off(future: Any) -> bool:
+    """Tell whether a cancelled task is one only because the client has lost its scheduler, be it for a moment."""
+    try:
+        future.result()
+    except FutureCancelledError as error:
+        return bool(error.reason == "scheduler-connection-lost")
+    return False
