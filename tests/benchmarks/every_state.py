@@ -29,10 +29,14 @@ BUDGETS: tuple[dict[str, int], ...] = (
     {"end": 1},
     {"cut": 1},
     {"restart": 1},
+    {"renew": 1},
+    {"rewrite": 1},
     {"late": 1, "double": 1},
     {"crash": 1, "late": 1},
     {"crash": 1, "kill": 1},
     {"crash": 1, "late": 1, "double": 1},
+    {"renew": 1, "crash": 1},
+    {"rewrite": 1, "crash": 1},
 )
 """Every fault of the protocol alone, then together."""
 

@@ -11,7 +11,7 @@ from daskevo.ownership import replies as say
 from daskevo.ownership.coordinator import Coordinator
 from daskevo.ownership.holders import Holder
 from daskevo.ownership.model_record import ModelRecord
-from daskevo.ownership.references import numbers_in
+from daskevo.ownership.references import Segment, numbers_in
 from daskevo.ownership.shard import Decision, Shard
 from daskevo.ownership.state import Effects, ShardState
 from daskevo.testing.ownership import Behaviour, World
@@ -170,6 +170,22 @@ class _OldGenerationsNotOver(Coordinator):
         return [o and p.generation == self.generation for p, o in zip(asked, answers, strict=True)]
 
 
+def _renewed_without(kind: type[write.Record]) -> ServerRules:
+    def head(shard: Shard) -> list[write.Record]:
+        return [record for record in shard.head() if not isinstance(record, kind)]
+
+    return ServerRules(renewed_head=head)
+
+
+def _what_published_maps_use(shard: Shard, segment: Segment) -> int:
+    owner, mask = segment[0], 0
+    for model, attempt in shard.state.references.bits.get(owner, {}):
+        home = None if model is None else shard.state.find(model)
+        if home is not None and home.state == "published" and home.record.attempt == attempt:
+            mask |= shard.state.references.of(owner, (model, attempt))
+    return mask
+
+
 @dataclass(frozen=True)
 class Rules:
     """What shards, actors and coordinator keep to: all rules but one."""
@@ -223,6 +239,16 @@ SWITCHED_OFF: dict[str, Rules] = {
     "files go only by a verdict": Rules(behaviour=Behaviour(files_need_a_verdict=False)),
     "check before the answer": Rules(ServerRules(check_epoch=False)),
     "only the highest journal is read": Rules(ServerRules(read_highest_journal_only=False), Behaviour(retries=1)),
+    "a renewed journal has what is staged": Rules(_renewed_without(write.Staged)),
+    "a renewed journal has the tombstones": Rules(_renewed_without(write.Tombstone)),
+    "a renewed journal has the references": Rules(_renewed_without(write.Referred)),
+    "a journal is renewed under the next number": Rules(ServerRules(renew_under_next_number=False)),
+    "messages wait while a journal is renewed": Rules(ServerRules(messages_wait_for_renewal=False)),
+    "records go to the renewed journal": Rules(ServerRules(go_on_in_renewed=False)),
+    "what is reserved is written anew": Rules(ServerRules(rewritten=_what_published_maps_use)),
+    "what died is flushed before a file is written anew": Rules(
+        ServerRules(flush_before_rewriting=False), Behaviour(retries=1, separate_publish=False)
+    ),
 }
 
 FOUND_BY: dict[str, str] = {
@@ -260,7 +286,7 @@ FOUND_BY: dict[str, str] = {
     "check before the answer": "restarted",
     "only the highest journal is read": "moved",
 }
-"""The scenario in which some single fault (or none at all) shows what is lost without the rule."""
+"""The scenario in which some single fault (or none at all) shows what is lost without the rule, where one can."""
 
 SHORTEST: dict[str, tuple[str, dict[str, int]]] = {
     "refer refuses what is not there": ("twice", {}),
@@ -296,5 +322,13 @@ SHORTEST: dict[str, tuple[str, dict[str, int]]] = {
     "files go only by a verdict": ("audited_in_training", {}),
     "check before the answer": ("restarted", {"cut": 1}),
     "only the highest journal is read": ("moved", {"cut": 1}),
+    "a renewed journal has what is staged": ("released_after_put", {"renew": 1}),
+    "a renewed journal has the tombstones": ("used_again", {"renew": 1, "crash": 1}),
+    "a renewed journal has the references": ("moved", {"renew": 1, "crash": 1}),
+    "a journal is renewed under the next number": ("moved", {"renew": 1, "cut": 1}),
+    "messages wait while a journal is renewed": ("moved", {"renew": 1}),
+    "records go to the renewed journal": ("moved", {"renew": 1}),
+    "what is reserved is written anew": ("ended_goes_on", {"rewrite": 1}),
+    "what died is flushed before a file is written anew": ("given_back", {"rewrite": 1, "crash": 1}),
 }
 """The scenario, and the faults by kind, among all whose states a shortest way to a broken promise is found."""

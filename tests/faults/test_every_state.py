@@ -23,9 +23,14 @@ SMALL = [
     ("ended_goes_on", {"move": 1}),
     ("audited_in_training", {"move": 1}),
     ("moved", {"move": 1, "late": 1}),
-    ("released_after_put", {"late": 1, "double": 1, "crash": 1}),
+    ("released_after_put", {"late": 1, "crash": 1}),
     ("label_ends", {}),
     ("audited_in_training", {}),
+    ("ended_goes_on", {"renew": 1}),
+    ("moved", {"renew": 1, "cut": 1}),
+    ("released_after_put", {"renew": 1, "crash": 1}),
+    ("next_best", {"rewrite": 1}),
+    ("used_again", {"rewrite": 1, "crash": 1}),
 ]
 """Scenes and faults by kind whose states are some thousands; tests/benchmarks/every_state.py takes the large ones."""
 
@@ -40,6 +45,10 @@ def test_no_state_breaks_a_promise(scene: str, budget: dict[str, int]) -> None:
     assert found.violation is None, str(found.violation)
     assert found.complete
     assert found.ends
+
+
+def test_every_rule_has_its_scene() -> None:
+    assert SHORTEST.keys() == SWITCHED_OFF.keys()
 
 
 @pytest.mark.parametrize("rule", SWITCHED_OFF)

@@ -45,7 +45,7 @@ def test_no_mixture_of_faults_breaks_a_promise(scenario: str) -> None:
         assert finding is None, str(finding)
 
 
-@pytest.mark.parametrize("rule", SWITCHED_OFF)
+@pytest.mark.parametrize("rule", FOUND_BY)
 def test_each_rule_is_needed(rule: str) -> None:
     """The exploration can fail: it finds what is lost, leaked, comes back or fails when one rule is left out."""
     findings = single_faults(SWITCHED_OFF[rule].world, SCENARIOS[FOUND_BY[rule]])

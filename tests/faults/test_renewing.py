@@ -59,7 +59,7 @@ def test_rewriting_and_renewing_beside_everything_loses_nothing() -> None:
     """Every shard renews and rewrites between any two steps; what is written anew lands as late as can be."""
     world = World(2)
     _stored(world, (A, None))
-    _put(world, C, A)
+    world.train(_put(world, C, A))
     world.spawn("release a", actors.release(A, "user:a"))
     while actions := [action for action in world.actions() if action.kind != "rewrite"]:
         world.act(actions[0])

@@ -23,7 +23,7 @@ from daskevo.ownership.audit import claims_of, drops_all, question_to_home, reme
 from daskevo.ownership.holders import Holder
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
-from daskevo.ownership.references import Claim
+from daskevo.ownership.references import Claim, Segment
 from daskevo.ownership.state import Retirement
 from daskevo.types import Attempt, ModelId, TensorSpec, Tick
 
@@ -56,7 +56,8 @@ class Do:
     """An act on the script's own machine.
 
     A writer: ``write`` (shard, segment). The coordinator: ``take settling``, ``postpone``, ``settled``. A shard's
-    provider, with that opening of the shard: ``serving``, ``handle``, ``snapshot``, ``delete``.
+    provider, with that opening of the shard: ``serving``, ``handle``, ``snapshot``, ``delete``, ``write renewed``,
+    ``take renewed``; with its folder alone: ``rename`` (shard, segment, bitmap of what the file holds).
     """
 
     name: str
@@ -359,6 +360,21 @@ def audit(stage: Stage) -> Run:
     if found.files:
         yield Do("delete", (found.files,))
     return "audited"
+
+
+@script
+def renew(stage: Stage) -> Run:
+    """A provider that has just seen that a shard is its own lets the journal start anew from the present state."""
+    if (yield Do("write renewed")):
+        yield Do("take renewed")
+    return None
+
+
+@script
+def rewrite(stage: Stage, shard: int, segment: Segment, mask: int) -> Run:
+    """A file that is written anew takes its name at any later time, whoever owns the shard by then."""
+    yield Do("rename", (shard, segment, mask))
+    return None
 
 
 @script

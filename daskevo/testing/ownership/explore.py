@@ -126,6 +126,15 @@ def ended_goes_on(world: World) -> None:
     world.spawn("release a", actors.release(A, "user:a"))
 
 
+def given_back(world: World) -> None:
+    """A reader gives a model back that is released, while another child looks at it, and takes from it."""
+    _stored(world, (A, None), (C, A))
+    holder = world.new_holder("reader")
+    world.train(world.spawn("read a", actors.read(holder, A), holder))
+    _put(world, D, A)
+    world.spawn("release a", actors.release(A, "user:a"))
+
+
 def label_ends(world: World) -> None:
     """A run is deleted: its label goes from all models at once, beside holds and releases of single ones."""
     _stored(world, (A, None))
@@ -190,6 +199,7 @@ SCENARIOS: dict[str, Scenario] = {
         used_again,
         ended_early,
         ended_goes_on,
+        given_back,
         restarted,
         moved,
         labels,

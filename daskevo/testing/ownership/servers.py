@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from daskevo.ownership.messages import Message
 from daskevo.ownership.records import Record
-from daskevo.ownership.references import Segment
+from daskevo.ownership.references import Segment, mask_of
 from daskevo.ownership.replies import Reply
 from daskevo.ownership.shard import Decision, Shard
 from daskevo.ownership.state import Effects
@@ -51,6 +51,16 @@ def decide(shard: Shard, message: Message) -> Decision:
     return shard.decide(message)
 
 
+def head(shard: Shard) -> list[Record]:
+    """The shard's own head."""
+    return shard.head()
+
+
+def alive(shard: Shard, segment: Segment) -> int:
+    """Bitmap of what any bits cover of a segment."""
+    return shard.state.references.alive.get(segment, 0)
+
+
 @dataclass(frozen=True)
 class ServerRules:
     """Rules of the protocol that a server keeps; tests switch one off to see that something is lost."""
@@ -58,8 +68,25 @@ class ServerRules:
     check_epoch: bool = True
     read_highest_journal_only: bool = True
     renew_under_next_number: bool = True
+    messages_wait_for_renewal: bool = True
+    go_on_in_renewed: bool = True
+    flush_before_rewriting: bool = True
     decide: Callable[[Shard, Message], Decision] = decide
     shard: type[Shard] = Shard
+    renewed_head: Callable[[Shard], list[Record]] = head
+    """What a renewed journal begins with."""
+    rewritten: Callable[[Shard, Segment], int] = alive
+    """What of a file is written anew."""
+
+    @property
+    def are_exact(self) -> bool:
+        """Whether none is switched off that keeps what is in journals equal to what their servers know."""
+        return (
+            self.shard is Shard
+            and self.renewed_head is head
+            and self.messages_wait_for_renewal
+            and self.go_on_in_renewed
+        )
 
 
 class Server:
@@ -104,27 +131,46 @@ class Server:
 
         `stalled`: it has looked at the epoch long ago.
         """
-        if not stalled and not self.check():
-            return
+        if stalled or self.check():
+            self.write_renewed()
+        if self.serving:
+            self.take_renewed()
+
+    def write_renewed(self) -> None:
+        """Write a journal that starts from the state as it is; until it is taken, nothing has happened."""
         number = self.epoch + 1 if self.rules.renew_under_next_number else max(self.disk.journals) + 1
         if number in self.disk.journals:
             self.serving = False
             return
-        head = self.shard.head()
-        renewed = Journal(head, len(head), len(head))
-        self.disk.journals[number] = renewed
-        if max(self.disk.journals) != number or sorted(self.disk.journals)[-2] != self.epoch:
+        head = self.rules.renewed_head(self.shard)
+        self.disk.journals[number] = Journal(head, len(head), len(head))
+
+    def take_renewed(self) -> None:
+        """Go on in the journal that was written last, if nobody else has opened the shard since."""
+        *_, mine, number = sorted(self.disk.journals)
+        if mine != self.epoch:
             self.serving = False
             return
         self.disk.epoch = self.epoch = number
-        self.journal = renewed
+        if self.rules.go_on_in_renewed:
+            self.journal = self.disk.journals[number]
 
-    def begin_rewriting(self) -> dict[Segment, int]:
-        """Return what is alive of each published segment, once it is sure that the rest is dead."""
+    def half_dead(self) -> dict[Segment, int]:
+        """Return what is to be kept of each published segment whose file holds more than that."""
+        found = {}
         references = self.shard.state.references
-        alive = {key: mask for key, mask in references.alive.items() if references.published.get(key[0]) == key[1]}
-        self.journal.flush()
-        return alive if self.check() else {}
+        for owner, model in self.shard.state.models.items():
+            segment = (owner, model.record.attempt)
+            there = references.alive.get(segment, 0)
+            if there and self.disk.rewritten.get(segment, mask_of(model.record.own)) & ~there:
+                found[segment] = self.rules.rewritten(self.shard, segment)
+        return found
+
+    def allow_rewriting(self) -> bool:
+        """Whether what is dead is dead for good: flush the records by which it died, and check."""
+        if self.rules.flush_before_rewriting:
+            self.journal.flush()
+        return self.check()
 
     def check(self) -> bool:
         """Whether this is still the shard's owner; if not, it stops serving."""

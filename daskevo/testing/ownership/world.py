@@ -78,7 +78,7 @@ class Action:
     run: Callable[[], object]
 
 
-def act_on(server: Server, act: Do) -> Reply | ShardSnapshot | None:
+def act_on(server: Server, act: Do) -> Reply | ShardSnapshot | bool | None:
     """Let a shard's provider do something with its opening of the shard."""
     match act.name, act.args:
         case "handle", (message,):
@@ -87,6 +87,12 @@ def act_on(server: Server, act: Do) -> Reply | ShardSnapshot | None:
             return server.shard.snapshot(tuple(FileView(*segment) for segment in sorted(server.disk.files)))
         case "delete", (segments,):
             server.delete_files(segments)
+            return None
+        case "write renewed", ():
+            server.write_renewed()
+            return server.serving
+        case "take renewed", ():
+            server.take_renewed()
             return None
     raise AssertionError(f"a shard's provider can't {act}")
 
@@ -219,6 +225,9 @@ class World:
                     found += [
                         Action("renew", f"{which}shard {shard} renews its journal", server.renew),
                         Action(
+                            "renew", f"{which}shard {shard} dies renewing", partial(self.die_renewing, shard, server)
+                        ),
+                        Action(
                             "rewrite", f"{which}shard {shard} begins to rewrite", partial(self.begin_rewriting, server)
                         ),
                     ]
@@ -326,9 +335,19 @@ class World:
             actor.stays_with[shard] = old
         self.open(shard)
 
+    def die_renewing(self, shard: int, server: Server) -> None:
+        """A server dies when it has written the journal that it would have gone on in."""
+        if server.check():
+            server.write_renewed()
+        if server is self.servers[shard]:
+            self.crash(shard)
+        server.serving = False
+
     def begin_rewriting(self, server: Server) -> None:
         """A provider begins to write the files of a shard anew; they take the old ones' names at any later time."""
-        self.rewriting += [(server.number, segment, mask) for segment, mask in server.begin_rewriting().items()]
+        half_dead = server.half_dead()
+        if half_dead and server.allow_rewriting():
+            self.rewriting += [(server.number, segment, mask) for segment, mask in half_dead.items()]
 
     def rewrite(self, shard: int, segment: Segment, mask: int) -> None:
         """A file written anew takes its name, whoever owns the shard by now, and whether or not there is one."""

@@ -16,6 +16,9 @@ from daskevo.testing.ownership.promises import BrokenPromise
 from daskevo.testing.ownership.servers import Disk, Journal, Server, ServerRules
 from daskevo.testing.ownership.world import act_on
 
+OLD, NOW, ABOVE = 1, 3, 4
+"""Numbers of journals: the old owner's, the present owner's, and what is above."""
+
 
 @dataclass(frozen=True)
 class Opening:
@@ -36,6 +39,10 @@ class Place:
     current: Opening | None
     old: Opening | None = None
     files: frozenset[Segment] = frozenset()
+    rewritten: frozenset[tuple[Segment, int]] = frozenset()
+    """Files that were written anew, and the bitmap of what they hold; all others hold all."""
+    above: int = -1
+    """State that a whole journal gives which nobody has gone on in, and which the next to open the shard will read."""
     durable: int = -1
     """Nobody serves it: what its journal gives."""
     logs: tuple[tuple[Record, ...], ...] = ()
@@ -126,10 +133,28 @@ class Places:
             self._known[key] = outcome
         return outcome
 
-    def write(self, number: int, segment: Segment) -> int:
-        """Write a segment file."""
+    def write(self, number: int, segment: Segment, mask: int | None = None) -> int:
+        """Write a segment file, or write it anew with what a bitmap names."""
         place = self.get(number)
-        return self._place(replace(place, files=place.files | {segment}))
+        rewritten = frozenset(file for file in place.rewritten if file[0] != segment)
+        if mask is not None:
+            rewritten |= {(segment, mask)}
+        return self._place(replace(place, files=place.files | {segment}, rewritten=rewritten))
+
+    def half_dead(self, number: int) -> dict[Segment, int]:
+        """Return what is to be kept of each file that the owner of a place may write anew."""
+        key = ("half dead", number)
+        found: dict[Segment, int] | None = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._server(self.get(number), old=False).half_dead()
+        return found
+
+    def allow_rewriting(self, number: int) -> int:
+        """Let the owner of a place make sure that what is dead is dead for good."""
+        place = self.get(number)
+        server = self._server(place, old=False)
+        server.allow_rewriting()
+        return self._after(place, server, old=False)
 
     def open(self, number: int, generation: int) -> Outcome:
         """Open a shard: its present owner, if it has one, becomes the old one."""
@@ -142,6 +167,8 @@ class Places:
                 base: ShardState = self._empty
             elif place.current is None:
                 read, base = [], self.values.values[place.durable]
+            elif place.above >= 0:
+                read, base = [], self.values.values[place.above]
             else:
                 read, base = list(place.current.tail), self.values.values[place.current.flushed]
             shard = self.rules.shard(place.number, generation)
@@ -153,7 +180,8 @@ class Places:
             opening = Opening(self._state(shard.state), flushed)
             logs = place.logs if self.rules.read_highest_journal_only else (*place.logs, ())
             files = place.files - set(shard.opening.segments)
-            opened = Place(place.number, opening, place.current or place.old, files, logs=logs)
+            rewritten = frozenset(file for file in place.rewritten if file[0] in files)
+            opened = Place(place.number, opening, place.current or place.old, files, rewritten, logs=logs)
             outcome = self._known[key] = Outcome(self._place(opened), None, tuple(shard.retiring()))
         return outcome
 
@@ -161,12 +189,14 @@ class Places:
         """Let the host of a place die: of what was not flushed, the first `kept` records had been written."""
         place = self.get(number)
         assert place.current is not None
-        durable = self._state(self._apply(self.values.values[place.current.flushed], place.current.tail[:kept]))
+        durable = place.above
+        if durable < 0:
+            durable = self._state(self._apply(self.values.values[place.current.flushed], place.current.tail[:kept]))
         logs = place.logs
         if not self.rules.read_highest_journal_only:
             lost = len(place.current.tail[kept:])
             logs = (*logs[:-1], logs[-1][: len(logs[-1]) - lost])
-        return self._place(replace(place, current=None, durable=durable, logs=logs))
+        return self._place(replace(place, current=None, above=-1, durable=durable, logs=logs))
 
     def forget_old(self, number: int) -> int:
         """Nobody asks the old owner any more."""
@@ -177,19 +207,31 @@ class Places:
         opening = place.old if old else place.current
         assert opening is not None
         server = Server.__new__(Server)
-        server.disk = Disk(epoch=2, files=set(place.files))
-        server.rules, server.number, server.epoch, server.serving = self.rules, place.number, 1 if old else 2, True
+        server.rules, server.number, server.epoch, server.serving = self.rules, place.number, OLD if old else NOW, True
         server.shard = self.shard(place, old=old)
         server.shard.state = _copy(server.shard.state)
         server.journal = Journal(list(opening.tail), 0, 0)
+        # The number after the old one's is that of the next owner, or was taken by its own renewal before.
+        journals = {number: Journal([], 0, 0) for number in (OLD, OLD + 1, NOW)}
+        if place.above >= 0:
+            journals[ABOVE] = Journal([], 0, 0)
+        journals[server.epoch] = server.journal
+        server.disk = Disk(NOW, journals, set(place.files), dict(place.rewritten))
         return server
 
     def _after(self, place: Place, server: Server, *, old: bool) -> int:
         opening = place.old if old else place.current
         assert opening is not None
         written = server.journal.records
-        flushed = opening.flushed
-        if server.journal.flushed:
+        flushed, above = opening.flushed, place.above
+        journals = server.disk.journals
+        if server.journal is not journals[OLD if old else NOW]:
+            # It goes on in what it had written above its journal.
+            written, flushed, above = [], place.above, -1
+        elif above < 0 and ABOVE in journals:
+            shard = self.rules.shard(place.number, server.shard.state.generation, journals[ABOVE].records)
+            above = self._state(shard.state)
+        elif server.journal.flushed:
             flushed = self._state(self._apply(self.values.values[flushed], written[: server.journal.flushed]))
         logs = place.logs
         if not self.rules.read_highest_journal_only:
@@ -197,16 +239,23 @@ class Places:
             new = tuple(written[len(opening.tail) :])
             logs = (*logs[:mine], logs[mine] + new, *logs[mine + 1 :])
         files = frozenset(server.disk.files)
+        place = replace(
+            place,
+            files=files,
+            rewritten=frozenset(file for file in place.rewritten if file[0] in files),
+            above=above,
+            logs=logs,
+        )
         if not server.serving:
             if old:
-                return self._place(replace(place, old=None, files=files, logs=logs))
-            return self._place(replace(place, current=None, durable=flushed, files=files, logs=logs))
+                return self._place(replace(place, old=None))
+            return self._place(replace(place, current=None, above=-1, durable=flushed if above < 0 else above))
         then = Opening(self._state(server.shard.state), flushed, tuple(written[server.journal.flushed :]))
-        if self.rules.shard is Shard and not then.tail and then.state != then.flushed:
+        if self.rules.are_exact and not then.tail and then.state != then.flushed:
             raise BrokenPromise(f"the journal of shard {place.number} gives another state than its server has")
         if old:
-            return self._place(replace(place, old=then, files=files, logs=logs))
-        return self._place(replace(place, current=then, files=files, logs=logs))
+            return self._place(replace(place, old=then))
+        return self._place(replace(place, current=then))
 
     def _apply(self, state: ShardState, records: Iterable[Record]) -> ShardState:
         state = _copy(state)
@@ -241,6 +290,8 @@ class Places:
             # What the old one still writes, nobody reads.
             place.old and forms[place.old.state],
             form_of(place.files),
+            form_of(place.rewritten),
+            None if place.above < 0 else forms[place.above],
             durable,
             form_of(place.logs),
         )

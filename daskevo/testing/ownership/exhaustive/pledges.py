@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from daskevo.ownership.references import numbers_in
+from daskevo.ownership.references import mask_of, numbers_in
 from daskevo.testing.ownership.actors import Note
 from daskevo.testing.ownership.exhaustive.canonical import form_of
 from daskevo.testing.ownership.promises import Promises
@@ -39,8 +39,11 @@ class View:
         server = self.servers[self.home(owner)]
         assert server is not None
         references = server.shard.state.references
-        stored = numbers_in(references.there(owner))
-        return numbers <= stored and (not numbers or (owner, references.published.get(owner)) in server.disk.files)
+        attempt = references.published.get(owner)
+        if not numbers or attempt is None:
+            return numbers <= numbers_in(references.there(owner))
+        wanted, held = mask_of(numbers), dict(server.disk.rewritten).get((owner, attempt), -1)
+        return (owner, attempt) in server.disk.files and not wanted & ~(references.there(owner) & held)
 
     def is_over(self, attempt: Attempt) -> bool:
         """The coordinator's word."""

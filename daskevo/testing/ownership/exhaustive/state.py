@@ -11,8 +11,9 @@ from daskevo.types import Tick
 PENDING = -1
 """Instead of an answer's number: none yet."""
 
-NOWHERE, SCHEDULER = -1, -2
-"""Where scripts run that are no shard's provider's: on a machine of their own, with the coordinator."""
+NOWHERE, SCHEDULER, FOLDER = -1, -2, -3
+"""Where scripts run that are no shard's provider's: on a machine of their own, with the coordinator, on any machine
+that has a shard's folder."""
 
 
 class Actor(NamedTuple):
@@ -33,6 +34,7 @@ class Actor(NamedTuple):
     stays: int = 0
     """Bitmap of shards of which it asks the old owner."""
     audits: bool = False
+    renews: bool = False
 
 
 class State(NamedTuple):

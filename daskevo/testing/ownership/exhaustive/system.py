@@ -27,6 +27,7 @@ from typing import Any
 from daskevo.ownership.coordinator import Coordinator
 from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.holders import ClientHolder, Holder
+from daskevo.ownership.references import numbers_in
 from daskevo.ownership.state import Retirement
 from daskevo.testing.ownership import actors
 from daskevo.testing.ownership.actors import Ask, Behaviour, Do, Script, Send
@@ -35,7 +36,7 @@ from daskevo.testing.ownership.exhaustive.coordinators import Coordinators
 from daskevo.testing.ownership.exhaustive.forks import Forks, Node, Step
 from daskevo.testing.ownership.exhaustive.places import Places
 from daskevo.testing.ownership.exhaustive.pledges import Pledges
-from daskevo.testing.ownership.exhaustive.state import NOWHERE, PENDING, SCHEDULER, Actor, State
+from daskevo.testing.ownership.exhaustive.state import FOLDER, NOWHERE, PENDING, SCHEDULER, Actor, State
 from daskevo.testing.ownership.promises import BrokenPromise
 from daskevo.testing.ownership.servers import ServerRules
 from daskevo.types import ModelId
@@ -43,10 +44,11 @@ from daskevo.types import ModelId
 Choice = tuple[Any, ...]
 """What happens: its kind, and which."""
 
-FAULTS = ("late", "double", "crash", "kill", "end", "cut", "restart", "move")
+FAULTS = ("late", "double", "crash", "kill", "end", "cut", "restart", "move", "renew", "rewrite")
 """A message is late; is delivered twice, once late; a shard's server dies; a holder is killed with its thread; a holder
 ends, and its thread goes on; a shard gets another owner, and the old one goes on; the coordinator restarts; a shard is
-handed over in order, which is no cause to fail."""
+handed over in order; a shard's journal is renewed; what is alive of a file is written anew. The last three are no
+cause to fail."""
 
 
 class Draft:
@@ -120,23 +122,28 @@ class System:
 
     def choices(self, state: State) -> Iterator[Choice]:
         """Yield what happens next if nothing (more) goes wrong."""
+        renewing = self._renewing(state)
         for shard, number in enumerate(state.places):
             generation = self.places.generation(number)
             if generation < self.coordinators.generation(state.coordinator):
                 yield "open", shard
         for index, actor in enumerate(state.actors):
             for slot, answer in enumerate(actor.answers):
-                if answer == PENDING and not self._waits(state, actor, slot):
+                if answer == PENDING and not self._waits(state, actor, slot, renewing):
                     yield "deliver", index, slot
             if not actor.answers:
                 yield "resume", index
-        yield from (("arrive", orphan) for orphan in dict.fromkeys(state.orphans))
+        for orphan in dict.fromkeys(state.orphans):
+            call = self.values.values[orphan]
+            if not (isinstance(call, Send) and (call.shard, False) in renewing):
+                yield "arrive", orphan
 
     def faults(self, state: State) -> Iterator[Choice]:
         """Yield what can go wrong now."""
         if not state.budget[-1]:
             return
         left = dict(zip(FAULTS, state.budget, strict=False))
+        renewing = self._renewing(state)
         for index, actor in enumerate(state.actors):
             for slot, answer in enumerate(actor.answers):
                 call = self._call(actor, slot)
@@ -144,9 +151,10 @@ class System:
                     continue
                 if left["late"]:
                     yield "late", index, slot
-                if left["double"] and not self._waits(state, actor, slot):
+                waits = self._waits(state, actor, slot, renewing)
+                if left["double"] and not waits:
                     yield "double", index, slot
-                if left["crash"] and isinstance(call, Send):
+                if left["crash"] and isinstance(call, Send) and not waits:
                     yield from self._crashes_at(state, actor, call, index, slot)
             if actor.holder >= 0:
                 if left["kill"]:
@@ -160,7 +168,12 @@ class System:
             if place.current is None:
                 continue
             if left["crash"]:
-                yield from (("crash", shard, kept) for kept in range(len(place.current.tail) + 1))
+                unflushed = 0 if place.above >= 0 else len(place.current.tail)
+                yield from (("crash", shard, kept) for kept in range(unflushed + 1))
+            if left["renew"] and (shard, False) not in renewing:
+                yield "renew", shard
+            if left["rewrite"]:
+                yield from (("rewrite", shard, *half_dead) for half_dead in self.places.half_dead(number).items())
             if left["move"]:
                 yield "move", shard
             if left["cut"]:
@@ -192,7 +205,7 @@ class System:
                 draft.budget[FAULTS.index("crash" if kind == "die" else kind)] -= 1
                 draft.budget[-1] -= 1
                 # To get a message twice is no cause to fail, nor that its shard is elsewhere.
-                draft.disturbed |= kind not in ("double", "move")
+                draft.disturbed |= kind not in ("double", "move", "renew", "rewrite")
                 self._fail(draft, kind, which)
         return draft.state()
 
@@ -226,6 +239,10 @@ class System:
                 return f"shard {shard} gets another owner{stays}"
             case "move", shard:
                 return f"shard {shard} is handed over"
+            case "renew", shard:
+                return f"shard {shard} begins to renew its journal"
+            case "rewrite", shard, (owner, _), mask:
+                return f"shard {shard} begins to write what is alive of {owner} anew: {sorted(numbers_in(mask))}"
             case "crash", shard, kept:
                 return f"crash shard {shard}, {kept} unflushed records kept"
         return " ".join(map(str, choice))
@@ -242,11 +259,12 @@ class System:
         *,
         old: bool = False,
         audits: bool = False,
+        renews: bool = False,
     ) -> None:
         """Start a script."""
         step = self.forks.begin(script)
         number = max((actor.number for actor in draft.actors), default=-1) + 1
-        draft.actors.append(Actor(number, name, step.node, (), holder, site, old, audits=audits))
+        draft.actors.append(Actor(number, name, step.node, (), holder, site, old, audits=audits, renews=renews))
         self._arrived(draft, len(draft.actors) - 1, step)
 
     def end_holder(self, draft: Draft, holder: Holder) -> None:
@@ -314,6 +332,11 @@ class System:
                 self.end_holder(draft, self.values.values[draft.actors[index].holder])
             case "cut", (shard, index):
                 self._open(draft, shard, draft.actors[index].number if index >= 0 else -1)
+            case "renew", (shard,):
+                self.spawn(draft, f"renew {shard}", actors.renew(), site=shard, renews=True)
+            case "rewrite", (shard, segment, mask):
+                draft.places[shard] = self.places.allow_rewriting(draft.places[shard])
+                self.spawn(draft, f"rewrite {segment[0]}", actors.rewrite(shard, segment, mask), site=FOLDER)
             case "restart", ():
                 self.restart(draft)
 
@@ -403,6 +426,9 @@ class System:
             case "write", (shard, segment):
                 draft.places[shard] = self.places.write(draft.places[shard], segment)
                 return self.nothing
+            case "rename", (shard, segment, mask):
+                draft.places[shard] = self.places.write(draft.places[shard], segment, mask)
+                return self.nothing
             case "open", (shard,):
                 self._open(draft, shard)
                 return self.nothing
@@ -481,10 +507,24 @@ class System:
         node: Node = self.values.values[actor.node]
         return node.numbers[slot]
 
-    def _waits(self, state: State, actor: Actor, slot: int) -> bool:
-        """Whether a message waits until somebody serves its shard."""
+    def _renewing(self, state: State) -> set[tuple[int, bool]]:
+        """Return the openings of shards that answer no message meanwhile: shard, and whether it is the old one."""
+        if not self.places.rules.messages_wait_for_renewal:
+            return set()
+        return {(actor.site, actor.old) for actor in state.actors if actor.renews}
+
+    def _waits(self, state: State, actor: Actor, slot: int, renewing: set[tuple[int, bool]]) -> bool:
+        """Whether a message waits until somebody serves its shard, or its journal is renewed."""
         call = self._call(actor, slot)
-        if not isinstance(call, Send) or not call.patient:
+        if isinstance(call, Do):
+            return call.name == "handle" and (actor.site, actor.old) in renewing
+        if not isinstance(call, Send):
+            return False
+        if renewing:
+            stays = actor.stays >> call.shard & 1 and self.places.get(state.places[call.shard]).old is not None
+            if (call.shard, bool(stays)) in renewing:
+                return True
+        if not call.patient:
             return False
         return self.places.get(state.places[call.shard]).current is None and not actor.stays >> call.shard & 1
 
