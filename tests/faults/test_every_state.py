@@ -12,7 +12,6 @@ from tests.faults.switched_off import SHORTEST, SWITCHED_OFF
 
 SMALL = [
     ("twice", {}),
-    ("parent_and_child", {}),
     ("next_best", {"late": 1}),
     ("used_again", {"kill": 1}),
     ("ended_early", {"crash": 1, "double": 1}),
@@ -30,7 +29,8 @@ SMALL = [
     ("moved", {"renew": 1, "cut": 1}),
     ("released_after_put", {"renew": 1, "crash": 1}),
     ("next_best", {"rewrite": 1}),
-    ("used_again", {"rewrite": 1, "crash": 1}),
+    ("restarted", {"rewrite": 1}),
+    ("given_back", {"rewrite": 1}),
 ]
 """Scenes and faults by kind whose states are some thousands; tests/benchmarks/every_state.py takes the large ones."""
 
