@@ -50,6 +50,7 @@ RESTRICTED = {
     "zict": {"daskevo.store"},
     "numba": {"daskevo.catalogue", "daskevo_workflows.bench"},
     "hypothesis": {"daskevo.testing"},
+    "optuna": {"daskevo.search.optuna_search", "daskevo_workflows.bench"},
     "click": {"daskevo_workflows.cli"},
     "matplotlib": {"daskevo_workflows.reports", "daskevo_workflows.bench"},
     "pickle": set(),

@@ -12,8 +12,9 @@ import pytest
 PUBLIC = {
     "daskevo": ["Repository", "errors", "get_repository", "local_cluster", "open"],
     "daskevo.search": [
-        *("BEST_MATCH", "AgedEvolution", "Failure", "FailureKind", "Random", "Report", "Request", "Stop", "Strategy"),
-        *("View", "model_id", "usable"),
+        *("BEST_MATCH", "AgedEvolution", "Failure", "FailureKind", "Grid", "MultiObjectiveEvolution"),
+        *("NonAgedEvolution", "Optuna", "Random", "Reinforce", "Report", "Request", "Stop", "Strategy", "View"),
+        *("model_id", "usable"),
     ],
     "daskevo.space": [
         *("UNBOUNDED", "Builder", "Candidate", "Choice", "Choose", "ModelSpace", "Pick", "Size", "Space"),

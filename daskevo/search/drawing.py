@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 import numpy as np
 
 from daskevo.errors import CandidateRejected
-from daskevo.search.requests import Stop
+from daskevo.search.requests import Request, Stop, View
 from daskevo.space import Candidate, ModelSpace
 
 DRAWS = 200
@@ -18,9 +18,47 @@ ENUMERABLE = 2_000_000
 """Candidates that may be listed one by one to find the unseen ones (about a second)."""
 
 
-def unseen(
-    space: ModelSpace, draw: Callable[[], Candidate], seen: Collection[Candidate], rng: np.random.Generator
-) -> Candidate | Stop:
+class Seen:
+    """Candidates that a run has asked for, those of the current answer included.
+
+    Parameters
+    ----------
+    asked:
+        Of the view; not copied.
+    """
+
+    def __init__(self, asked: Collection[Candidate]) -> None:
+        self._asked = asked
+        self._new: set[Candidate] = set()
+
+    def __contains__(self, candidate: object) -> bool:
+        return candidate in self._new or candidate in self._asked
+
+    def __len__(self) -> int:
+        return len(self._asked) + len(self._new)
+
+    def add(self, candidate: Candidate) -> None:
+        self._new.add(candidate)
+
+
+Next = Callable[[int, np.random.Generator, Seen], "Request | Stop"]
+"""Makes one request of an answer: by its offset, its random generator, and what must not be asked again."""
+
+
+def one_by_one(view: View, seed: int, make: Next) -> list[Request] | Stop:
+    """Answer a view with one request after another, none for a candidate that was asked before."""
+    requests: list[Request] = []
+    seen = Seen(view.asked)
+    for offset in range(view.wanted):
+        made = make(offset, generator(seed, view.next_number + offset), seen)
+        if isinstance(made, Stop):
+            return requests or made
+        seen.add(made.candidate)
+        requests.append(made)
+    return requests
+
+
+def unseen(space: ModelSpace, draw: Callable[[], Candidate], seen: Seen, rng: np.random.Generator) -> Candidate | Stop:
     """Return a candidate that is not in `seen`: drawn, else random, else picked from a list of what is left.
 
     Parameters

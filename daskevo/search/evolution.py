@@ -6,14 +6,15 @@ population with random candidates; then mutate the best of a random sample, eval
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from daskevo.errors import InvalidInput
-from daskevo.search.drawing import generator, unseen
+from daskevo.search.drawing import Seen, one_by_one, unseen
+from daskevo.search.offspring import Offspring
 from daskevo.search.requests import Report, Request, Stop, View, usable
 from daskevo.space import Candidate, ModelSpace
 from daskevo.types import JSON, ModelId, Objective
@@ -42,7 +43,10 @@ class AgedEvolution:
         alike). A higher beta mutates late layers, so common prefixes stay long (paper 000, section 5).
     rule:
         Who leaves a full population: ``aged``, the oldest; ``worst``, the one of the lowest quality (the paper's
-        text), of equal ones the older.
+        text), of equal ones the older. :class:`NonAgedEvolution` is the latter by its own name.
+    crossover:
+        The probability that a child takes its options from two parents, each the best of a sample of its own,
+        instead of being a mutation of one.
 
     Notes
     -----
@@ -59,21 +63,20 @@ class AgedEvolution:
         sample: int = 5,
         beta: float = 1.0,
         rule: Literal["aged", "worst"] = "aged",
+        crossover: float = 0.0,
     ) -> None:
         if population < 1 or not 1 <= sample <= population:
             raise InvalidInput(f"a sample of {sample} from a population of {population}: use 1 <= sample <= population")
-        if not beta > 0:
-            raise InvalidInput(f"beta={beta}: use a number above 0 (1 mutates all choices alike)")
         if rule not in ("aged", "worst"):
             raise InvalidInput(f"rule={rule!r}: use 'aged' or 'worst'")
         self.size = population
         self.sample = sample
-        self.beta = float(beta)
+        self.offspring = Offspring(beta, crossover)
         self.rule = rule
 
     @property
     def settings(self) -> JSON:
-        return {"population": self.size, "sample": self.sample, "beta": self.beta, "rule": self.rule}
+        return {"population": self.size, "sample": self.sample, "rule": self.rule, **self.offspring.settings}
 
     def start(self, space: ModelSpace, objectives: Sequence[Objective], seed: int) -> None:
         self._space = space
@@ -83,31 +86,26 @@ class AgedEvolution:
         self._left: list[ModelId] = []
 
     def ask(self, view: View) -> list[Request] | Stop:
-        requests: list[Request] = []
-        seen = set(view.asked)
-        for offset in range(view.wanted):
-            rng = generator(self._seed, view.next_number + offset)
+        def make(offset: int, rng: np.random.Generator, seen: Seen) -> Request | Stop:
             # Random candidates fill the population first; those under way count, so that workers don't overfill it.
             is_full = len(self._members) + len(view.pending) + offset >= self.size
-            parent = self._parent(rng) if is_full else None
-            candidate = unseen(self._space, self._proposal(parent, rng), seen, rng)
+            parent = self._parent(rng) if is_full and self._members else None
+            propose = (
+                partial(self._space.sample, rng)
+                if parent is None
+                else self.offspring.of(self._space, rng, parent, partial(self._parent, rng))
+            )
+            candidate = unseen(self._space, propose, seen, rng)
             if isinstance(candidate, Stop):
-                return requests or candidate
-            seen.add(candidate)
-            requests.append(view.request(offset, candidate, parent=None if parent is None else parent.model_id))
-        return requests
+                return candidate
+            return view.request(offset, candidate, parent=None if parent is None else parent.model_id)
 
-    def _parent(self, rng: np.random.Generator) -> Member | None:
-        if not self._members:
-            return None
+        return one_by_one(view, self._seed, make)
+
+    def _parent(self, rng: np.random.Generator) -> Member:
         drawn = rng.choice(len(self._members), size=min(self.sample, len(self._members)), replace=False)
         best: Member = max((self._members[index] for index in drawn), key=self._standing)
         return best
-
-    def _proposal(self, parent: Member | None, rng: np.random.Generator) -> Callable[[], Candidate]:
-        if parent is None:
-            return partial(self._space.sample, rng)
-        return partial(self._space.mutate, parent.candidate, rng, beta=self.beta)
 
     def _standing(self, member: Member) -> tuple[float, int]:
         return self._objective.rank(member.quality), member.number
@@ -132,3 +130,16 @@ class AgedEvolution:
 
     def population(self) -> Sequence[ModelId]:
         return [member.model_id for member in self._members]
+
+
+class NonAgedEvolution(AgedEvolution):
+    """Evolution in which nobody ages: the worst of a full population leaves (parameters as of AgedEvolution)."""
+
+    name = "non-aged evolution"
+
+    def __init__(self, population: int = 50, sample: int = 5, beta: float = 1.0, crossover: float = 0.0) -> None:
+        super().__init__(population, sample, beta, "worst", crossover)
+
+    @property
+    def settings(self) -> JSON:
+        return {name: value for name, value in super().settings.items() if name != "rule"}

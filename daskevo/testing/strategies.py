@@ -8,11 +8,21 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from daskevo.search import Failure, Report, Request, Stop, Strategy, View
-from daskevo.space import Candidate, Choice, ModelSpace, Space
+from daskevo.space import Builder, Candidate, Choice, Choose, ModelSpace, Space
 from daskevo.types import Objective
 
 SPACE = Space("s", tuple(Choice(f"c{number}", (0, 1, 2, 3)) for number in range(5)))
 TINY = Space("t", tuple(Choice(f"c{number}", (0, 1)) for number in range(3)))
+
+
+def _chain(choose: Choose) -> None:
+    for number in range(choose("layers", (1, 2, 3))):
+        if choose(f"kind {number}", ("dense", "none")) == "dense":
+            choose(f"units {number}", (8, 16, 32))
+
+
+CONDITIONAL = Builder("chains", _chain)
+"""Which choices there are depends on those made before; 4 + 4**2 + 4**3 candidates."""
 MAX, MIN = Objective.parse("max q"), Objective.parse("min q")
 
 
@@ -100,6 +110,9 @@ class Run:
 def check_strategy(make: Callable[[], Strategy]) -> None:
     """Check what every strategy promises; raises AssertionError on the first promise that is broken.
 
+    Spaces with the same choices for all and conditional ones, small ones to their end, both directions, several
+    requests at a time with others pending, and failures of every kind.
+
     Parameters
     ----------
     make:
@@ -109,9 +122,13 @@ def check_strategy(make: Callable[[], Strategy]) -> None:
     assert make().name
     assert json.loads(json.dumps(make().settings)) == make().settings, "settings must be JSON"
     _check_same_seed(make)
-    _check_restoring(make)
+    for space in (SPACE, CONDITIONAL):
+        _check_restoring(make, space)
+    _check_directions(make)
+    _check_batches(make)
     _check_failures(make)
     _check_bookkeeping(make)
+    _check_exhaustion(make)
 
 
 def _check_same_seed(make: Callable[[], Strategy]) -> None:
@@ -124,9 +141,9 @@ def _check_same_seed(make: Callable[[], Strategy]) -> None:
     assert again.requests == first.requests, "start must leave nothing of an earlier run"
 
 
-def _check_restoring(make: Callable[[], Strategy]) -> None:
-    for cut in (0, 1, 5, 17):
-        whole, cut_run = Run(make(), seed=1), Run(make(), seed=1)
+def _check_restoring(make: Callable[[], Strategy], space: ModelSpace) -> None:
+    for cut in (0, 5, 17):
+        whole, cut_run = Run(make(), space, seed=1), Run(make(), space, seed=1)
         for step in range(30):
             for run in (whole, cut_run):
                 run.ask(3 - len(run.pending))
@@ -139,6 +156,24 @@ def _check_restoring(make: Callable[[], Strategy]) -> None:
         assert list(whole.strategy.population()) == list(cut_run.strategy.population())
 
 
+def _check_directions(make: Callable[[], Strategy]) -> None:
+    up, down = Run(make(), objectives=MAX, seed=2), Run(make(), objectives=MIN, seed=2)
+    up.go(25)
+    down.go(25, lambda candidate: -float(sum(candidate.values)))
+    assert up.requests == down.requests, "to minimise must be to maximise the negated figure"
+
+
+def _check_batches(make: Callable[[], Strategy]) -> None:
+    run = Run(make(), CONDITIONAL, seed=4)
+    for step in range(12):
+        wanted = 5 - len(run.pending)
+        assert len(run.ask(wanted)) <= wanted, "more was asked for than could start"
+        for request in run.pending:
+            CONDITIONAL.check(request.candidate)
+        run.tell(run.pending[(7 * step) % len(run.pending)], float(step % 3))
+    assert len({request.model_id for request in run.requests}) == len(run.requests)
+
+
 def _check_failures(make: Callable[[], Strategy]) -> None:
     run = Run(make())
     run.go(3)
@@ -147,6 +182,9 @@ def _check_failures(make: Callable[[], Strategy]) -> None:
         for request in run.ask(2):
             run.tell(request, quality, "failed")
     assert list(run.strategy.population()) == before, "what failed must not enter the population, nor push anybody out"
+    for request in run.ask(2):
+        run.tell(request, 1e9, "duplicate")
+    assert list(run.strategy.population()) == before, "a duplicate is a model that is there already"
     assert run.left == left
     assert run.ask(), "failures must not stop a strategy"
 
@@ -158,3 +196,15 @@ def _check_bookkeeping(make: Callable[[], Strategy]) -> None:
     assert len({*kept, *run.left}) == len(kept) + len(run.left), "a model is in the population, or has left once"
     assert {*kept, *run.left} <= {request.model_id for request in run.requests}
     assert run.strategy.leave() == [], "leave must name each model once"
+
+
+def _check_exhaustion(make: Callable[[], Strategy]) -> None:
+    run = Run(make(), TINY, seed=5)
+    for _ in range(100):
+        if run.stop is not None:
+            break
+        for request in run.ask(3):
+            run.tell(request, 1.0)
+    assert run.stop is not None, "a strategy must stop when a small space has nothing else"
+    assert run.stop.reason == "exhausted"
+    assert run.stop.message

@@ -13,13 +13,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskevo.errors import InvalidInput
-from daskevo.search import AgedEvolution, Random, Report, Request, Stop, Strategy, View, usable
-from daskevo.testing.strategies import TINY, Run, check_strategy
+from daskevo.search import (
+    AgedEvolution,
+    Grid,
+    MultiObjectiveEvolution,
+    NonAgedEvolution,
+    Random,
+    Reinforce,
+    Report,
+    Request,
+    Stop,
+    Strategy,
+    View,
+    usable,
+)
+from daskevo.testing.strategies import CONDITIONAL, TINY, Run, check_strategy
 
 MAKERS: list[Callable[[], Strategy]] = [
     lambda: Random(keep=4),
     lambda: AgedEvolution(population=6, sample=3),
-    lambda: AgedEvolution(population=6, sample=3, beta=4.0, rule="worst"),
+    lambda: NonAgedEvolution(population=6, sample=3, beta=4.0, crossover=0.5),
+    lambda: Grid(order="shuffled", keep=4),
+    lambda: MultiObjectiveEvolution(population=6),
+    lambda: Reinforce(context=True, keep=4),
 ]
 
 
@@ -40,6 +56,21 @@ class Remembering(Random):
         return super().ask(view)
 
 
+class Unending(Random):
+    """Breaks the contract: asks for the last candidate again where there is no other."""
+
+    def ask(self, view: View) -> list[Request] | Stop:
+        answer = super().ask(view)
+        return [view.request(0, next(iter(view.asked)))] if isinstance(answer, Stop) else answer
+
+
+class Upwards(AgedEvolution):
+    """Breaks the contract: takes larger figures for better ones."""
+
+    def _standing(self, member: Any) -> tuple[float, int]:
+        return member.quality, member.number
+
+
 class Careless(AgedEvolution):
     """Breaks the contract: takes failures for results."""
 
@@ -50,7 +81,14 @@ class Careless(AgedEvolution):
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"), [(Remembering, "go on exactly"), (Careless, "must not enter"), (object, "Protocol")]
+    ("broken", "said"),
+    [
+        (Remembering, "go on exactly"),
+        (Careless, "must not enter"),
+        (Unending, "must stop"),
+        (lambda: Upwards(population=5, sample=3), "to minimise"),
+        (object, "Protocol"),
+    ],
 )
 def test_the_contract_can_be_broken(broken: Callable[[], Strategy], said: str) -> None:
     with pytest.raises(AssertionError, match=said):
@@ -81,6 +119,12 @@ def test_no_candidate_is_asked_twice_and_an_exhausted_space_stops(make: Callable
     assert run.stop is not None
     assert run.stop.reason == "exhausted"
     assert "8" in run.stop.message
+
+
+def test_conditional_spaces_are_walked_to_their_end(make: Callable[[], Strategy]) -> None:
+    run = Run(make(), CONDITIONAL)
+    run.go(100)
+    assert len(run.requests) == len(run.asked) == 84
 
 
 @settings(max_examples=25, deadline=None)
@@ -147,16 +191,41 @@ def test_population_keeps_its_size_and_everyone_else_leaves_once(make: Callable[
 
 
 def test_settings_are_what_they_are_made_with() -> None:
-    assert AgedEvolution(7, 2, 3, "worst").settings == {"population": 7, "sample": 2, "beta": 3.0, "rule": "worst"}
+    evolution = {"population": 7, "sample": 2, "beta": 3.0, "crossover": 0.5}
+    assert AgedEvolution(7, 2, 3, "worst", 0.5).settings == {**evolution, "rule": "worst"}
     assert Random(None).settings == {"keep": None}
 
 
+def test_settings_make_the_same_strategy_again(make: Callable[[], Strategy]) -> None:
+    strategy = make()
+    again = type(strategy)(**strategy.settings)
+    assert (again.name, again.settings) == (strategy.name, strategy.settings)
+
+
 @pytest.mark.parametrize(
-    "arguments", [{"population": 0}, {"sample": 0}, {"population": 3, "sample": 4}, {"beta": 0}, {"rule": "best"}]
+    ("kind", "arguments"),
+    [
+        (AgedEvolution, {"population": 0}),
+        (AgedEvolution, {"sample": 0}),
+        (AgedEvolution, {"population": 3, "sample": 4}),
+        (AgedEvolution, {"beta": 0}),
+        (AgedEvolution, {"beta": math.nan}),
+        (AgedEvolution, {"rule": "best"}),
+        (AgedEvolution, {"crossover": 1.5}),
+        (NonAgedEvolution, {"crossover": math.nan}),
+        (Random, {"keep": 0}),
+        (Grid, {"order": "up"}),
+        (Grid, {"most": 0}),
+        (MultiObjectiveEvolution, {"population": 0}),
+        (Reinforce, {"learning_rate": 0}),
+        (Reinforce, {"learning_rate": math.inf}),
+        (Reinforce, {"entropy": -1}),
+        (Reinforce, {"memory": 1}),
+    ],
 )
-def test_impossible_settings(arguments: dict[str, object]) -> None:
+def test_impossible_settings(kind: type, arguments: dict[str, object]) -> None:
     with pytest.raises(InvalidInput):
-        AgedEvolution(**arguments)  # type: ignore[arg-type]
+        kind(**arguments)
 
 
 def test_random_keeps_all_if_asked() -> None:

@@ -1,0 +1,185 @@
+"""Optuna's samplers as strategies: tree-structured Parzen estimators (TPE), Gaussian processes.
+
+Optuna is needed when such a strategy is made, and not before: ``pip install optuna``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib.util import find_spec
+from typing import Any, Literal
+
+import numpy as np
+
+from daskevo.errors import CandidateRejected, InvalidInput
+from daskevo.search.drawing import Seen, one_by_one, unseen
+from daskevo.search.keeping import KeepsLatest
+from daskevo.search.pareto import ranks_of
+from daskevo.search.requests import Report, Request, Stop, View, usable
+from daskevo.space import Candidate, Choice, ModelSpace
+from daskevo.types import JSON, Objective
+
+NEEDS: Mapping[str, tuple[str, ...]] = {"tpe": ("optuna",), "gp": ("optuna", "scipy", "torch")}
+"""Samplers, and the packages that each imports."""
+DRAWS = 10
+"""Suggestions, of some milliseconds each, that are already known or rejected before a candidate is drawn at random."""
+
+
+class Optuna(KeepsLatest):
+    """Let one of Optuna's samplers suggest each option, given the qualities of all candidates so far.
+
+    Parameters
+    ----------
+    sampler:
+        ``tpe`` (Bergstra et al. 2011), or ``gp``, which needs SciPy and PyTorch.
+    startup:
+        Candidates drawn at random before the sampler's model is used.
+    keep:
+        How many of the latest finished models stay in the repository to be inherited from; None keeps all.
+
+    Notes
+    -----
+    Choices whose options are numbers in order are told as whole numbers, so that neighbours inform each other; others
+    as categories. Requests under way are told as running trials. All objectives are passed on.
+
+    The study is made anew for each answer from what was told, with a sampler seeded by the request, which is what
+    makes a resumed run exact; it costs 0.3 ms per finished evaluation of 18 choices.
+
+    Raises
+    ------
+    InvalidInput
+        If a package is missing, saying which.
+    """
+
+    def __init__(self, sampler: Literal["tpe", "gp"] = "tpe", startup: int = 10, keep: int | None = 50) -> None:
+        super().__init__(keep)
+        if sampler not in NEEDS:
+            raise InvalidInput(f"sampler={sampler!r:.40}: use one of {', '.join(map(repr, NEEDS))}")
+        if startup < 1:
+            raise InvalidInput(f"startup={startup}: use 1 or more")
+        if missing := [package for package in NEEDS[sampler] if find_spec(package) is None]:
+            raise InvalidInput(
+                f"the strategy optuna({sampler}) needs {' and '.join(missing)}, not installed here: "
+                f"pip install {' '.join(missing)}"
+            )
+        self.sampler = sampler
+        self.startup = startup
+
+    @property
+    def name(self) -> str:
+        return f"optuna {self.sampler}"
+
+    @property
+    def settings(self) -> JSON:
+        return {"sampler": self.sampler, "startup": self.startup, "keep": self.keep}
+
+    def start(self, space: ModelSpace, objectives: Sequence[Objective], seed: int) -> None:
+        super().start(space, objectives, seed)
+        self._objectives = tuple(objectives)
+        self._trials: list[Any] = []
+
+    def tell(self, request: Request, report: Report) -> None:
+        super().tell(request, report)
+        if report.status != "finished" or not usable(report.quality):
+            return
+        metrics = {**report.metrics, self._objectives[0].metric: report.quality}
+        if ranks_of(self._objectives, metrics) is not None:
+            values = [objective.quality(metrics) for objective in self._objectives]
+            self._trials.append(self._trial(request.candidate, values))
+
+    def _trial(self, candidate: Candidate, values: Sequence[float | None] | None) -> Any:
+        """Return a trial: one that is done if it has values, else one that is running."""
+        from optuna.trial import TrialState, create_trial
+
+        distributions = {_name(choice): _distribution(choice) for choice in self._space.choices_of(candidate)}
+        return create_trial(
+            state=TrialState.RUNNING if values is None else TrialState.COMPLETE,
+            params=dict(zip(distributions, candidate.values, strict=True)),
+            distributions=distributions,
+            values=values,
+        )
+
+    def ask(self, view: View) -> list[Request] | Stop:
+        with _quiet():
+            running = [self._trial(request.candidate, None) for request in view.pending]
+
+            def make(offset: int, rng: np.random.Generator, seen: Seen) -> Request | Stop:
+                candidate = self._suggested(running, seen, rng) or unseen(
+                    self._space, partial(self._space.sample, rng), seen, rng
+                )
+                if isinstance(candidate, Stop):
+                    return candidate
+                running.append(self._trial(candidate, None))
+                return view.request(offset, candidate)
+
+            return one_by_one(view, self._seed, make)
+
+    def _suggested(self, running: Sequence[Any], seen: Seen, rng: np.random.Generator) -> Candidate | None:
+        most = self._space.size.most
+        if most is not None and len(seen) >= most:
+            return None
+        study = self._study(int(rng.integers(2**31)))
+        study.add_trials([*self._trials, *running])
+        for _ in range(DRAWS):
+            trial = study.ask()
+            try:
+                candidate = self._space.draw(partial(_suggest, trial))
+            except CandidateRejected:
+                continue
+            if candidate not in seen:
+                return candidate
+        return None
+
+    def _study(self, seed: int) -> Any:
+        import optuna
+
+        sampler: Any
+        if self.sampler == "gp":
+            sampler = optuna.samplers.GPSampler(seed=seed, n_startup_trials=self.startup)
+        else:
+            sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=self.startup, constant_liar=True)
+        directions = ["maximize" if objective.direction == "max" else "minimize" for objective in self._objectives]
+        return optuna.create_study(sampler=sampler, directions=directions)
+
+
+def _is_ordered(choice: Choice) -> bool:
+    options = choice.options
+    return all(type(option) in (int, float) for option in options) and list(options) == sorted(options)
+
+
+def _name(choice: Choice) -> str:
+    # Optuna knows a parameter by its name alone; a choice of the same name may have other options elsewhere.
+    return f"{choice.name} ({'up to ' if _is_ordered(choice) else 'of '}{len(choice.options)})"
+
+
+def _distribution(choice: Choice) -> Any:
+    from optuna.distributions import CategoricalDistribution, IntDistribution
+
+    if _is_ordered(choice):
+        return IntDistribution(0, len(choice.options) - 1)
+    return CategoricalDistribution(range(len(choice.options)))
+
+
+def _suggest(trial: Any, choice: Choice) -> int:
+    last = len(choice.options) - 1
+    if _is_ordered(choice):
+        return int(trial.suggest_int(_name(choice), 0, last))
+    return int(trial.suggest_categorical(_name(choice), range(last + 1)))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Optuna from telling the log of every study, and warning of what is experimental, while it is asked."""
+    import optuna
+
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(before)
