@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -27,7 +27,8 @@ from daskevo.search import (
     View,
     usable,
 )
-from daskevo.testing.strategies import CONDITIONAL, TINY, Run, check_strategy
+from daskevo.space import Builder, Choose
+from daskevo.testing.strategies import TINY, Run, check_strategy
 
 MAKERS: list[Callable[[], Strategy]] = [
     lambda: Random(keep=4),
@@ -122,9 +123,14 @@ def test_no_candidate_is_asked_twice_and_an_exhausted_space_stops(make: Callable
 
 
 def test_conditional_spaces_are_walked_to_their_end(make: Callable[[], Strategy]) -> None:
-    run = Run(make(), CONDITIONAL)
-    run.go(100)
-    assert len(run.requests) == len(run.asked) == 84
+    def build(choose: Choose) -> None:
+        for number in range(choose("layers", (1, 2))):
+            if choose(f"kind {number}", ("dense", "none")) == "dense":
+                choose(f"units {number}", (8, 16, 32))
+
+    run = Run(make(), Builder("few", build))
+    run.go(30)
+    assert len(run.requests) == len(run.asked) == 4 + 4**2
 
 
 @settings(max_examples=25, deadline=None)

@@ -6,13 +6,23 @@ import os
 import platform
 import socket
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import daskevo
 from daskevo.errors import InvalidInput
 from daskevo.runs import Book, RunRecord
-from daskevo.search import AgedEvolution, Random, Strategy
+from daskevo.search import (
+    AgedEvolution,
+    Grid,
+    MultiObjectiveEvolution,
+    NonAgedEvolution,
+    Optuna,
+    Random,
+    Reinforce,
+    Strategy,
+)
 from daskevo.types import JSON, Objective
 from daskevo_workflows.executor import Executor
 from daskevo_workflows.identity import identity_of
@@ -30,8 +40,17 @@ if TYPE_CHECKING:
 
 __all__ = ["STRATEGIES", "Found", "Progress", "Result", "refine", "search"]
 
-STRATEGIES: Mapping[str, type[AgedEvolution] | type[Random]] = {"random": Random, "evolution": AgedEvolution}
-"""Strategies by the word the command line knows them by, with their default settings."""
+STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
+    "random": Random,
+    "grid": Grid,
+    "evolution": AgedEvolution,
+    "non-aged-evolution": NonAgedEvolution,
+    "multi-objective": MultiObjectiveEvolution,
+    "reinforce": Reinforce,
+    "tpe": partial(Optuna, sampler="tpe"),
+    "gp": partial(Optuna, sampler="gp"),
+}
+"""Strategies by the word the command line knows them by, made with their default settings."""
 
 
 def search(
@@ -65,7 +84,7 @@ def search(
     problem:
         Name, Python file, object or reference (see :mod:`daskevo_workflows.problems`).
     strategy:
-        ``random``, ``evolution``, or a strategy with settings of your own.
+        One of the words in `STRATEGIES`, such as ``evolution``, or a strategy with settings of your own.
     repository:
         Open on the cluster that trains (`daskevo.open`).
     objective:

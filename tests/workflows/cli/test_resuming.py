@@ -17,8 +17,10 @@ from daskevo.space import Candidate
 from daskevo.store.root import Root
 from daskevo.types import ModelId, Objective
 from daskevo_workflows.cli import main
+from daskevo_workflows.cli.nas import STRATEGY_WORDS
 from daskevo_workflows.cli.resuming import settle, why_ended
 from daskevo_workflows.identity import identity_of
+from daskevo_workflows.nas import STRATEGIES
 from daskevo_workflows.problems import refer
 
 TYPED: dict[str, Any] = {
@@ -81,6 +83,18 @@ def test_a_random_search_goes_on_as_one(begin: MakeRun, tmp_path: Path) -> None:
     assert settle(folder, read_info(folder), refer("digits"), TYPED, ()).strategy.settings == {"keep": 7}
     with pytest.raises(RunMismatch, match='strategy: "random" there, "aged evolution" here'):
         settle(folder, read_info(folder), refer("digits"), TYPED, ("strategy",))
+
+
+@pytest.mark.parametrize("word", sorted({*STRATEGIES} - {"gp"}))
+def test_a_run_of_any_strategy_is_taken_up_with_its_own_settings(begin: MakeRun, word: str, tmp_path: Path) -> None:
+    strategy = STRATEGIES[word]()
+    begin(strategy).close()
+    found = settle(tmp_path / "run", read_info(tmp_path / "run"), refer("digits"), TYPED, ()).strategy
+    assert (type(found), found.settings) == (type(strategy), strategy.settings)
+
+
+def test_the_command_knows_every_strategy_by_its_word() -> None:
+    assert sorted(STRATEGY_WORDS) == sorted(STRATEGIES)
 
 
 @pytest.mark.parametrize("what", ["strategy", "freeze"])

@@ -32,6 +32,9 @@ INTERRUPTED = 130
 SHOWN = 5
 """Best models that are printed at the end."""
 
+STRATEGY_WORDS = ("evolution", "non-aged-evolution", "multi-objective", "reinforce", "tpe", "gp", "grid", "random")
+"""Those of :data:`daskevo_workflows.nas.STRATEGIES`, which is not imported for a `--help`."""
+
 SECONDS = click.FloatRange(min=0, min_open=True)
 
 
@@ -84,12 +87,12 @@ def _quota(context: click.Context, option: click.Parameter, value: str | None) -
 @click.option("--scope", help="Models that may be inherited from.  [default: the problem's name]")
 @click.option(
     "--strategy",
-    type=click.Choice(["evolution", "random"]),
+    type=click.Choice(STRATEGY_WORDS),
     default="evolution",
     show_default=True,
-    help="How candidates are chosen.",
+    help="How candidates are chosen. tpe and gp need Optuna, gp PyTorch too.",
 )
-@click.option("--population", type=click.IntRange(min=1), help="Members of the population of evolution.")
+@click.option("--population", type=click.IntRange(min=1), help="Members of an evolution's population.")
 @click.option("--sample", type=click.IntRange(min=1), help="Members that each parent is the best of.")
 @click.option("--no-transfer", is_flag=True, help="Train each candidate from scratch: the baseline.")
 @click.option(

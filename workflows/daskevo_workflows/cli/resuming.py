@@ -5,6 +5,7 @@ All of it is read from the run's record, before a cluster is started.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,7 +144,8 @@ def _recorded_strategy(
 ) -> Strategy:
     from daskevo_workflows.nas import STRATEGIES
 
-    words = {kind.name: word for word, kind in STRATEGIES.items()}
+    # Optuna's are known by their sampler, which is the word.
+    words = {getattr(make, "name", f"optuna {word}"): word for word, make in STRATEGIES.items()}
     word = words.get(recorded.get("name", ""))
     if "strategy" in given and options["strategy"] != word:
         return _strategy(options)  # another one than the run's, which the comparison will say
@@ -157,11 +159,14 @@ def _recorded_strategy(
 
 def _own_settings(options: Mapping[str, Any], word: str) -> dict[str, Any]:
     from daskevo.errors import InvalidInput
+    from daskevo_workflows.nas import STRATEGIES
 
     settings = {name: options[name] for name in ("population", "sample") if options[name] is not None}
-    if settings and word != "evolution":
+    if strange := [name for name in settings if name not in inspect.signature(STRATEGIES[word]).parameters]:
+        theirs = [word for word, make in STRATEGIES.items() if strange[0] in inspect.signature(make).parameters]
         raise InvalidInput(
-            f"--{' and --'.join(settings)} are for evolution, and the strategy is {word}: leave them out"
+            f"--{' and --'.join(strange)} {'is' if len(strange) == 1 else 'are'} for {' and '.join(theirs)}, and the "
+            f"strategy is {word}: leave {'it' if len(strange) == 1 else 'them'} out"
         )
     return settings
 
