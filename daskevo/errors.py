@@ -9,6 +9,7 @@
     │   ├── CannotFlatten                   a Keras model without an architecture graph
     │   ├── CannotRebuild                   an architecture record that can't be turned into a model here
     │   ├── CandidateRejected               choices that don't go together: the space draws again
+    │   ├── InvalidMutation                 a model graph can't be changed so: a cycle, a missing node, ...
     │   ├── InvalidProblem                  a problem file or object without the Protocol's parts
     │   └── UnknownProblem                  no problem of that name
     ├── RepositoryError                     the repository can't do what was asked
@@ -113,6 +114,13 @@ class CandidateRejected(InvalidInput):
 
     def __init__(self, message: str, **facts: Any) -> None:
         super().__init__(message, **{"reason": message, **facts})
+
+
+class InvalidMutation(InvalidInput):
+    """A change that a model graph can't take, such as an edge that would make a cycle.
+
+    `reason` is one of the words of :data:`daskevo.space.model_graph.REASONS`; `nodes` are those concerned.
+    """
 
 
 class InvalidProblem(InvalidInput):

@@ -5,8 +5,40 @@ from __future__ import annotations
 from daskevo.space.builder import Builder, Choose
 from daskevo.space.candidate import Candidate
 from daskevo.space.choice import Choice
+from daskevo.space.matching import Chain, Match, Pattern, Region, named, of_kind, where
+from daskevo.space.model_graph import ModelGraph, cell_of
 from daskevo.space.model_space import ModelSpace, Pick
+from daskevo.space.mutated import MutatedGraphs
+from daskevo.space.mutators import InputMutator, InsertingMutator, Mutator, OperatorMutator
+from daskevo.space.nodes import Layer, Node, layer
 from daskevo.space.product import Space
 from daskevo.space.size import UNBOUNDED, Size
 
-__all__ = ["UNBOUNDED", "Builder", "Candidate", "Choice", "Choose", "ModelSpace", "Pick", "Size", "Space"]
+__all__ = [
+    "UNBOUNDED",
+    "Builder",
+    "Candidate",
+    "Chain",
+    "Choice",
+    "Choose",
+    "InputMutator",
+    "InsertingMutator",
+    "Layer",
+    "Match",
+    "ModelGraph",
+    "ModelSpace",
+    "MutatedGraphs",
+    "Mutator",
+    "Node",
+    "OperatorMutator",
+    "Pattern",
+    "Pick",
+    "Region",
+    "Size",
+    "Space",
+    "cell_of",
+    "layer",
+    "named",
+    "of_kind",
+    "where",
+]

@@ -168,7 +168,7 @@ class ModelSpace(ABC):
         CandidateRejected
             If so many draws in a row were rejected that there seems to be no valid one; with the last reason.
         """
-        return self._tried(lambda: self.draw(lambda choice: _drawn(choice, rng)))
+        return self._tried(lambda: self.draw(lambda choice: drawn(choice, rng)))
 
     def mutate(self, candidate: Candidate, rng: np.random.Generator, beta: float = 1.0) -> Candidate:
         """Return a candidate that takes another option, drawn uniformly, at one choice.
@@ -214,7 +214,7 @@ class ModelSpace(ABC):
         CandidateRejected
         """
         choices = self.choices_of(candidate)
-        kept = _Kept(choices, candidate.values, rng)
+        kept = Kept(choices, candidate.values, rng)
         asked = 0
 
         def pick(choice: Choice) -> int:
@@ -234,14 +234,14 @@ class ModelSpace(ABC):
         CandidateRejected
             If so many in a row were rejected that there seems to be no valid one; with the last reason.
         """
-        sources = [_Kept(self.choices_of(parent), parent.values, rng) for parent in (one, other)]
+        sources = [Kept(self.choices_of(parent), parent.values, rng) for parent in (one, other)]
 
         def pick(choice: Choice) -> int:
             first = int(rng.integers(2))
             for source in (sources[first], sources[1 - first]):
                 if (index := source.find(choice)) is not None:
                     return index
-            return _drawn(choice, rng)
+            return drawn(choice, rng)
 
         return self._tried(lambda: self.draw(pick))
 
@@ -270,7 +270,7 @@ class ModelSpace(ABC):
                 values = candidate.values[place : place + 1]
                 index = next(iter(values), None) if named is None else named.get(choice.name)
                 if index is None or index >= len(choice.options) or rng.random() < redrawn:
-                    return _drawn(choice, rng)
+                    return drawn(choice, rng)
                 return index
 
             try:
@@ -296,11 +296,11 @@ class ModelSpace(ABC):
             ) from error
 
 
-def _drawn(choice: Choice, rng: np.random.Generator) -> int:
+def drawn(choice: Choice, rng: np.random.Generator) -> int:
     return int(rng.integers(len(choice.options)))
 
 
-class _Kept:
+class Kept:
     """Answers choices as a candidate did: by name, with the same option; what it doesn't have is drawn."""
 
     def __init__(self, choices: Sequence[Choice], values: Sequence[int], rng: np.random.Generator) -> None:
@@ -315,4 +315,4 @@ class _Kept:
 
     def __call__(self, choice: Choice) -> int:
         index = self.find(choice)
-        return _drawn(choice, self._rng) if index is None else index
+        return drawn(choice, self._rng) if index is None else index

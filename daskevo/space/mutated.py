@@ -1,0 +1,228 @@
+"""A space said by base models and mutators. Source: paper 003, section 3.
+
+A candidate is the sequence of choices that it takes to make its graph from a base: which base, which option at each
+place of each mutator and, where the space evolves, which mutator where, step by step. So every strategy works on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from daskevo.errors import CandidateRejected, InvalidInput, InvalidMutation
+from daskevo.space.builder import Builder, Choose
+from daskevo.space.candidate import Candidate
+from daskevo.space.choice import Choice
+from daskevo.space.model_graph import ModelGraph
+from daskevo.space.model_space import Kept, drawn
+from daskevo.space.mutators import Mutator
+from daskevo.space.size import UNBOUNDED, Size
+from daskevo.types import JSON
+
+TRIALS = 20
+"""Candidates that are drawn to see that a new space has any, and that each of its mutators applies to some."""
+STOP = "stop"
+
+
+class MutatedGraphs(Builder):
+    """A space of model graphs; :class:`daskevo.models.Mutated` is its twin that takes and makes Keras models.
+
+    Parameters
+    ----------
+    name:
+        A name for people and records.
+    bases:
+        Graphs to begin with, by label, or one alone. Which one is the first choice, if there are several.
+    mutators:
+        Applied in this order, each to all places that it matches by then; where it matches nothing, it asks nothing.
+    evolve:
+        Mutators of the steps after that: each step chooses one of those that match, and a place, or to stop.
+    steps:
+        The most steps; None: any number.
+    grow, shrink:
+        How `mutate` changes a candidate of a space that evolves: by one more step with the first probability, by
+        leaving out the last with the second, else by another option somewhere, as in any space.
+    size:
+        Where it is known. None: unbounded if steps are; else counted, as for any builder.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no base or no mutator, or two mutators have the same name.
+    InvalidMutation
+        With reason ``no-match``, if a mutator matches nothing in any of twenty candidates drawn; with that of the
+        last, if none of them can be made, such as ``cycle``. Later, while candidates are drawn, a mutation that a
+        graph can't take is a `CandidateRejected`: other choices may do.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        bases: Mapping[str, ModelGraph] | ModelGraph,
+        mutators: Sequence[Mutator] = (),
+        *,
+        evolve: Sequence[Mutator] = (),
+        steps: int | None = None,
+        grow: float = 0.5,
+        shrink: float = 0.2,
+        size: Size | None = None,
+        around: Callable[[], AbstractContextManager[Any]] | None = None,
+    ) -> None:
+        self.bases = {"base": bases} if isinstance(bases, ModelGraph) else dict(bases)
+        self.bases = {label: base.as_base() for label, base in self.bases.items()}
+        self.mutators, self.evolve = tuple(mutators), tuple(evolve)
+        self.steps, self.grow, self.shrink = steps, grow, shrink
+        if size is None and self.evolve and steps is None:
+            size = UNBOUNDED
+        super().__init__(name, self.make, size=size, around=around)
+        self._check_parts()
+        self._matched: set[str] = set()
+        self._try_out()
+
+    def _check_parts(self) -> None:
+        both = (*self.mutators, *self.evolve)
+        if not self.bases or not both:
+            raise InvalidInput(f"space {self.name!r} needs at least one base and one mutator")
+        for mutator in both:
+            if not isinstance(mutator, Mutator):
+                raise InvalidInput(f"space {self.name!r} is made by Mutator objects, not by {mutator!r:.80}")
+            if not hasattr(mutator, "targets"):
+                raise InvalidInput(f"mutator {mutator.name!r} has no `targets`: say where it applies")
+        for group in (self.mutators, self.evolve):
+            names = [mutator.name for mutator in group]
+            for name in names:
+                if names.count(name) > 1 or name == STOP:
+                    raise InvalidInput(
+                        f"space {self.name!r} has several mutators named {name!r}, or one named 'stop'; their names "
+                        "tell their choices apart: give one another `name`"
+                    )
+        if self.steps is not None and (type(self.steps) is not int or self.steps < 1):
+            raise InvalidInput(f"steps is {self.steps!r:.40}, expected a number from 1, or None for any number")
+        if min(self.grow, self.shrink) < 0 or self.grow + self.shrink > 1:
+            raise InvalidInput(f"grow {self.grow!r:.40} and shrink {self.shrink!r:.40} are no probabilities together")
+
+    def _try_out(self) -> None:
+        """See that there are candidates, and that each mutator matches in some."""
+        rng = np.random.default_rng(0)
+        made, last = 0, None
+        for number in range(TRIALS):
+            try:
+                self.draw(lambda choice, first=number == 0: 0 if first else drawn(choice, rng))  # type: ignore[misc]
+                made += 1
+            except CandidateRejected as error:
+                last = error
+        if not made and last is not None:
+            raise last.__cause__ if isinstance(last.__cause__, InvalidMutation) else last
+        for base in self.bases.values():
+            self._matched |= {each.name for each in (*self.mutators, *self.evolve) if each.matches(base)}
+        for mutator in (*self.mutators, *self.evolve):
+            if mutator.name not in self._matched:
+                raise InvalidMutation(
+                    f"mutator {mutator.name!r} of space {self.name!r} matches nothing in its bases, nor in {TRIALS} "
+                    "candidates drawn: its `targets` say where it applies",
+                    reason="no-match",
+                    nodes=(),
+                )
+
+    # -- making a graph --------------------------------------------------------------------------------------------
+
+    def make(self, choose: Choose) -> ModelGraph:
+        """Return the graph that the choices make, with its history."""
+        label = choose("base", list(self.bases)) if len(self.bases) > 1 else next(iter(self.bases))
+        base = graph = self.bases[label]
+        try:
+            for mutator in self.mutators:
+                before = len(graph.history)
+                graph = mutator.apply(graph, choose)
+                if len(graph.history) > before:
+                    self._seen(mutator)
+            graph = self._evolved(graph, choose)
+        except InvalidMutation as error:
+            raise CandidateRejected(str(error), reason=error.reason) from error
+        return self.finish(graph, base)
+
+    def _evolved(self, graph: ModelGraph, choose: Choose) -> ModelGraph:
+        graph, step = graph.copy(), 0
+        while self.evolve and (self.steps is None or step < self.steps):
+            step += 1
+            places = {each.name: found for each in self.evolve if (found := each.matches(graph))}
+            taken = choose(f"step {step}", [STOP, *places])
+            if taken == STOP:
+                break
+            mutator = next(each for each in self.evolve if each.name == taken)
+            self._seen(mutator)
+            by_name = {str(match): match for match in places[taken]}
+            match = by_name[choose(f"step {step} at", list(by_name))]
+            mutator.act(graph, match, choose, f"step {step}: ", f"s{step}.")
+        return graph
+
+    def _seen(self, mutator: Mutator) -> None:
+        self._matched.add(mutator.name)
+
+    def finish(self, graph: ModelGraph, base: ModelGraph) -> ModelGraph:
+        """Return what a graph is in the end; raises CandidateRejected where it is no model."""
+        return graph
+
+    def graph(self, candidate: Candidate) -> ModelGraph:
+        """Return the graph of a candidate, with its history; raises as `build`."""
+        found: ModelGraph = super().build(candidate)
+        return found
+
+    # -- as a space ------------------------------------------------------------------------------------------------
+
+    def enumerate(self, most: int = 1_000_000) -> Iterator[Candidate]:
+        if self._size is UNBOUNDED:
+            raise InvalidInput(f"space {self.name!r} is unbounded: it can't be enumerated, only sampled")
+        return super().enumerate(most)
+
+    def mutate(self, candidate: Candidate, rng: np.random.Generator, beta: float = 1.0) -> Candidate:
+        """Return a candidate one step longer, one step shorter, or with another option somewhere.
+
+        As :meth:`ModelSpace.mutate` where the space doesn't evolve; `grow` and `shrink` are the odds. A candidate
+        without steps isn't shortened, and one with the most isn't made longer.
+
+        Raises
+        ------
+        InvalidInput, CandidateRejected
+            As :meth:`ModelSpace.mutate`.
+        """
+        if not self.evolve:
+            return super().mutate(candidate, rng, beta)
+        choices = self.choices_of(candidate)
+        steps = sum(name.startswith("step ") and name.endswith(" at") for name in candidate.names)
+        drawn_odds = rng.random()
+        if drawn_odds < self.grow and (self.steps is None or steps < self.steps):
+            return self._tried(lambda: self._with_steps(candidate, choices, steps + 1, rng))
+        if self.grow <= drawn_odds < self.grow + self.shrink and steps:
+            return self._with_steps(candidate, choices, steps - 1, rng)
+        return super().mutate(candidate, rng, beta)
+
+    def _with_steps(
+        self, candidate: Candidate, choices: Sequence[Choice], steps: int, rng: np.random.Generator
+    ) -> Candidate:
+        kept = Kept(choices, candidate.values, rng)
+        known = set(candidate.names)
+
+        def pick(choice: Choice) -> int:
+            if choice.name == f"step {steps + 1}":
+                return 0  # stop
+            if choice.name == f"step {steps}" and f"{choice.name} at" not in known:
+                if len(choice.options) == 1:
+                    raise CandidateRejected("no mutator of the space matches any more")
+                return 1 + int(rng.integers(len(choice.options) - 1))
+            return kept(choice)
+
+        return self.draw(pick)
+
+    def to_json(self) -> JSON:
+        """Return name, bases, mutators and settings: what tells the space from another."""
+        return {
+            "name": self.name,
+            "bases": [[label, base.digest()] for label, base in self.bases.items()],
+            "mutators": [mutator.to_json() for mutator in self.mutators],
+            "evolve": [mutator.to_json() for mutator in self.evolve],
+            "steps": self.steps,
+        }

@@ -1,0 +1,266 @@
+"""Mutators: what may be done to a model, apart from the model. Source: paper 003, section 3 and 7.1."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from daskevo.errors import InvalidInput
+from daskevo.space.builder import Choose, source_digest
+from daskevo.space.choice import check_space_name
+from daskevo.space.matching import Match, NodePattern, Pattern
+from daskevo.space.model_graph import ModelGraph
+from daskevo.space.nodes import Layer, source_of
+from daskevo.types import JSON, check_json
+
+Operator = Layer | ModelGraph | None
+"""What a mutator puts somewhere: a layer, a cell, or nothing."""
+
+
+class Mutator(ABC):
+    """One kind of change to a model: where it applies, and what it does there.
+
+    Subclasses set `targets` and define `mutate`, in plain Python.
+
+    Parameters
+    ----------
+    name:
+        Tells it from other mutators of a space; the class' name if None.
+
+    Examples
+    --------
+    >>> from daskevo.space import layer, of_kind
+    >>> class Widen(Mutator):
+    ...     targets = of_kind("Dense")
+    ...
+    ...     def mutate(self, graph, match, choose):
+    ...         units = choose("units", (16, 32, 64))
+    ...         graph.replace(match.node, graph[match.node].layer.changed(units=units))
+    """
+
+    targets: Pattern
+    """Where it applies."""
+
+    def __init__(self, name: str | None = None) -> None:
+        self.name = check_space_name(type(self).__name__ if name is None else name, "mutator")
+
+    @abstractmethod
+    def mutate(self, graph: ModelGraph, match: Match, choose: Choose) -> None:
+        """Change a graph at one place.
+
+        Parameters
+        ----------
+        graph:
+            To be changed by its primitives. Nodes that are created get the place's name before their own.
+        match:
+            The place; its nodes are there.
+        choose:
+            Asks for what may vary, as in a builder. Names are told apart by mutator and place: here they only differ
+            from each other.
+
+        Raises
+        ------
+        CandidateRejected
+            If what was chosen doesn't go together.
+        """
+
+    def matches(self, graph: ModelGraph) -> list[Match]:
+        """Return the places where it applies, in graph order."""
+        return self.targets.find(graph)
+
+    def apply(self, graph: ModelGraph, choose: Choose) -> ModelGraph:
+        """Return a graph that was changed at all places that it had; the one given stays as it is.
+
+        A place whose nodes are gone, since a change at an earlier place took them, is left out.
+        """
+        graph = graph.copy()
+        for match in self.matches(graph):
+            if all(name in graph for name in match.nodes):
+                self.act(graph, match, choose, f"{self.name}/{match}/", f"{match}.")
+        return graph
+
+    def act(self, graph: ModelGraph, match: Match, choose: Choose, choices: str, nodes: str) -> None:
+        """Change a graph at one place, with prefixes for the names of choices and nodes.
+
+        Raises
+        ------
+        InvalidMutation
+            If the mutation ends with something left dangling, or asks for what a graph can't take.
+        """
+        chosen: dict[str, JSON] = {}
+
+        def ask(name: str, options: Sequence[JSON]) -> Any:
+            chosen[name] = choose(f"{choices}{name}", options)
+            return chosen[name]
+
+        with graph.acting(self.name, match.nodes, nodes, chosen):
+            self.mutate(graph, match, ask)
+            graph.check()
+
+    def to_json(self) -> JSON:
+        """Return what tells the mutator from another: its class, that class' source, what it was made with."""
+        return {
+            "class": f"{type(self).__module__}.{type(self).__qualname__}",
+            "source": source_digest(type(self)),
+            "targets": described(self.targets),
+            **{name: described(value) for name, value in vars(self).items() if not name.startswith("_")},
+        }
+
+
+def described(value: Any) -> JSON:
+    """Return what tells a setting of a mutator from another, as a JSON value.
+
+    Raises
+    ------
+    InvalidInput
+        If it is none of: JSON values, layers, graphs, patterns, functions, mutators.
+    """
+    if isinstance(value, Layer):
+        return value.key
+    if isinstance(value, ModelGraph):
+        return value.digest()
+    if isinstance(value, (Pattern, Mutator)):
+        return value.to_json()
+    if isinstance(value, Mapping):
+        return [[str(key), described(item)] for key, item in value.items()]
+    if isinstance(value, (list, tuple)):
+        return [described(item) for item in value]
+    if callable(value):
+        return source_digest(value)
+    check_json(value, "a setting of a mutator")
+    return value
+
+
+def operators_of(operators: Mapping[str, Operator] | Iterable[Layer | None]) -> dict[str, Operator]:
+    """Return what a mutator chooses from, by label.
+
+    Raises
+    ------
+    InvalidInput
+        If there is none, one is no layer or cell, or two have the same label.
+    """
+    if isinstance(operators, Mapping):
+        named = list(operators.items())
+    else:
+        named = [(_label(operator), operator) for operator in operators]
+    found = dict(named)
+    if not found or len(found) < len(named):
+        raise InvalidInput("a mutator needs operators to choose from, and no two with the same label")
+    for label, operator in found.items():
+        if type(label) is not str or not isinstance(operator, (Layer, ModelGraph, type(None))):
+            raise InvalidInput(
+                f"operator {label!r:.80} is a {type(operator).__name__}, not what layer() returns or a cell"
+            )
+    return found
+
+
+def _label(operator: Any) -> str:
+    if operator is None:
+        return "none"
+    if isinstance(operator, ModelGraph):
+        return operator.name
+    if not isinstance(operator, Layer):
+        raise InvalidInput(f"an operator is what layer() returns, a cell, or None, not {operator!r:.80}")
+    settings = ", ".join(f"{key}={value}" for key, value in operator.config.items())
+    return f"{operator.kind}({settings})"
+
+
+class OperatorMutator(Mutator):
+    """Replaces what it matches by one of several operators.
+
+    Parameters
+    ----------
+    targets:
+        Single nodes.
+    operators:
+        label -> layer, cell, or None to leave the node out; or the layers alone.
+    keep:
+        Let the node as it is be an option, too: the first.
+    """
+
+    def __init__(
+        self,
+        targets: Pattern,
+        operators: Mapping[str, Operator] | Iterable[Layer | None],
+        *,
+        keep: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        self.targets = targets
+        self.operators = operators_of(operators)
+        self.keep = keep
+        if keep and "as it is" in self.operators:
+            raise InvalidInput("'as it is' is the label of the node as it is")
+
+    def mutate(self, graph: ModelGraph, match: Match, choose: Choose) -> None:
+        label = choose("operator", [*(["as it is"] if self.keep else []), *self.operators])
+        if label not in self.operators:
+            return
+        operator = self.operators[label]
+        if operator is None:
+            graph.delete(match.node)
+        else:
+            graph.replace(match.node, operator)
+
+
+class InsertingMutator(Mutator):
+    """Inserts one of several operators after what it matches.
+
+    Parameters
+    ----------
+    targets:
+        Single nodes, or chains: then after the last.
+    operators:
+        label -> layer, cell, or None for nothing; or the layers alone.
+    """
+
+    def __init__(
+        self,
+        targets: Pattern,
+        operators: Mapping[str, Operator] | Iterable[Layer | None],
+        *,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        self.targets = targets
+        self.operators = operators_of(operators)
+
+    def mutate(self, graph: ModelGraph, match: Match, choose: Choose) -> None:
+        operator = self.operators[choose("operator", list(self.operators))]
+        if operator is not None:
+            graph.insert_after(match.nodes[-1], operator, "inserted")
+
+
+class InputMutator(Mutator):
+    """Lets each input of what it matches come from another node that doesn't depend on it.
+
+    Parameters
+    ----------
+    targets:
+        Single nodes.
+    sources:
+        Which nodes may be taken, besides the one that is; all if None. The model's inputs are always among them.
+    """
+
+    def __init__(self, targets: Pattern, sources: NodePattern | None = None, *, name: str | None = None) -> None:
+        super().__init__(name)
+        self.targets = targets
+        self.sources = sources
+
+    def mutate(self, graph: ModelGraph, match: Match, choose: Choose) -> None:
+        for index, place in enumerate(graph[match.node].inputs):
+            source = choose(f"input {index}", self._possible(graph, match.node, place))
+            if source != place:
+                graph.change_input(match.node, index, source)
+
+    def _possible(self, graph: ModelGraph, name: str, place: str) -> list[str]:
+        later = {name, *graph.descendants(name)}
+        found = [
+            node.name
+            for node in graph.nodes
+            if node.name not in later and (node.name in graph.inputs or self.sources is None or self.sources.test(node))
+        ]
+        current = source_of(place)[0]
+        return [place if each == current else each for each in found] if current in found else [place, *found]

@@ -1,0 +1,291 @@
+"""Base models and mutators as a space: without Keras, as graphs alone."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from daskevo.errors import CandidateRejected, InvalidInput, InvalidMutation
+from daskevo.space import (
+    UNBOUNDED,
+    Candidate,
+    Chain,
+    InputMutator,
+    InsertingMutator,
+    ModelGraph,
+    MutatedGraphs,
+    Mutator,
+    OperatorMutator,
+    Size,
+    cell_of,
+    layer,
+    named,
+    of_kind,
+    where,
+)
+
+
+def base(hidden: int = 2) -> ModelGraph:
+    graph = ModelGraph("base")
+    place = graph.add_input("in", layer("InputLayer", batch_shape=(None, 4)))
+    for number in range(hidden):
+        place = graph.create(f"hidden{number}", layer("Dense", units=8), [place])
+    graph.create("out", layer("Dense", units=2), [place])
+    graph.outputs = ("out",)
+    return graph
+
+
+HIDDEN = named("hidden?")
+RNG = np.random.default_rng(0)
+
+
+OPERATORS = {"conv": layer("Conv2D", filters=4, kernel_size=3), "pool": layer("MaxPooling2D", pool_size=2)}
+
+
+class Inception(Mutator):
+    """Figure 6 of paper 003: the middle of a chain becomes two to five paths, each with an operator of its own."""
+
+    targets = Chain(of_kind("ReLU"), of_kind("MaxPooling2D"), of_kind("Dense"))
+
+    def mutate(self, graph: Any, match: Any, choose: Any) -> None:
+        before, middle, after = match.nodes
+        graph.delete(middle, bridge=False)
+        for number in range(choose("paths", (2, 3, 4, 5))):
+            label = choose(f"operator {number}", list(OPERATORS))
+            way = graph.create(f"way_{number}", OPERATORS[label])
+            graph.connect(before, way)
+            graph.connect(way, after)
+
+
+def test_figure_6() -> None:
+    graph = ModelGraph("figure 4")
+    place = graph.add_input("in", layer("InputLayer", batch_shape=(None, 8, 8, 1)))
+    for kind in ("Conv2D", "ReLU", "MaxPooling2D", "Dense"):
+        place = graph.create(kind.lower(), layer(kind), [place])
+    graph.outputs = (place,)
+    space = MutatedGraphs("inception", graph, [Inception()])
+    assert space.size == Size("exact", 2**2 + 2**3 + 2**4 + 2**5)
+    candidate = space.candidate(
+        {
+            "Inception/relu/paths": 3,
+            "Inception/relu/operator 0": "pool",
+            "Inception/relu/operator 1": "conv",
+            "Inception/relu/operator 2": "pool",
+        }
+    )
+    made = space.build(candidate)
+    assert made["dense"].inputs == ("relu.way_0", "relu.way_1", "relu.way_2")
+    assert [made[name].kind for name in made["dense"].inputs] == ["MaxPooling2D", "Conv2D", "MaxPooling2D"]
+    assert "maxpooling2d" not in made
+    assert made.untouched == ("in", "conv2d", "relu")
+    assert made.history[0].choices == {}
+    assert made.history[-1].choices["operator 2"] == "pool"
+    assert {done.mutator for done in made.history} == {"Inception"}
+    assert {done.at for done in made.history} == {("relu", "maxpooling2d", "dense")}
+    assert [done.nodes for done in made.history if done.primitive == "delete"] == [("maxpooling2d",)]
+
+
+def test_mutators_are_applied_in_order_to_all_places() -> None:
+    widen = OperatorMutator(HIDDEN, {"8": layer("Dense", units=8), "16": layer("Dense", units=16)}, name="widen")
+    after = InsertingMutator(HIDDEN, {"none": None, "relu": layer("ReLU")}, name="after")
+    third = OperatorMutator(of_kind("ReLU"), [layer("ReLU"), layer("ELU"), None], name="third")
+    space = MutatedGraphs("composed", base(), [widen, after, third])
+    assert space.size == Size("exact", 2 * 2 * (1 + 3) ** 2)
+    candidate = space.candidate(
+        {
+            "widen/hidden0/operator": "16",
+            "widen/hidden1/operator": "8",
+            "after/hidden0/operator": "none",
+            "after/hidden1/operator": "relu",
+            "third/hidden1.inserted/operator": "ELU()",
+        }
+    )
+    made = space.build(candidate)
+    assert [node.kind for node in made.nodes] == ["InputLayer", "Dense", "Dense", "ELU", "Dense"]
+    assert made["hidden0"].config["units"] == 16
+    assert len({space.build(each).digest() for each in space.enumerate()}) < 64, "choices may come to the same graph"
+
+
+def test_the_base_is_a_choice_and_generated_graphs_are_bases() -> None:
+    after = InsertingMutator(HIDDEN, {"none": None, "relu": layer("ReLU")}, name="after")
+    first = MutatedGraphs("first", {"one": base(1), "two": base(2)}, [after])
+    assert first.size == Size("exact", 2 + 4)
+    generated = first.graph(first.candidate({"base": "one", "after/hidden0/operator": "relu"}))
+    again = MutatedGraphs("again", generated, [after])
+    made = again.graph(again.candidate({"after/hidden0/operator": "relu"}))
+    assert [node.kind for node in made.nodes] == ["InputLayer", "Dense", "ReLU", "ReLU", "Dense"]
+    assert len(set(made.order())) == 5
+    # By hand, too.
+    twice = after.apply(generated, lambda name, options: options[1])
+    assert twice["hidden0.inserted"].inputs == ("hidden0.inserted.2",)
+    assert len(twice.history) == len(generated.history) + 1
+
+
+def test_an_input_mutator_never_makes_a_cycle() -> None:
+    graph = base(3)
+    graph.create("add", layer("Add"), ["hidden0", "hidden2"])
+    graph.change_input("out", 0, "add")
+    space = MutatedGraphs("inputs", graph, [InputMutator(HIDDEN | named("add"), of_kind("Dense"))])
+    for _ in range(50):
+        space.build(space.sample(RNG)).check()
+    (choice,) = [c for c in space.choices_of(space.sample(RNG)) if c.name == "InputMutator/hidden0/input 0"]
+    assert choice.options == ("in",)
+
+
+class Loop(Mutator):
+    targets = named("hidden0")
+
+    def mutate(self, graph: Any, match: Any, choose: Any) -> None:
+        if choose("loop", (True, False)):
+            graph.connect("out", match.node)
+
+
+class AlwaysLoop(Mutator):
+    targets = named("hidden0")
+
+    def mutate(self, graph: Any, match: Any, choose: Any) -> None:
+        graph.connect("out", match.node)
+
+
+class Twice(Mutator):
+    targets = named("hidden0")
+
+    def mutate(self, graph: Any, match: Any, choose: Any) -> None:
+        choose("same", (1, 2))
+        choose("same", (1, 2))
+
+
+class HalfDone(Mutator):
+    targets = named("hidden0")
+
+    def mutate(self, graph: Any, match: Any, choose: Any) -> None:
+        graph.delete(match.node, bridge=False)
+
+
+def test_cycles_no_match_and_names_that_clash() -> None:
+    with pytest.raises(InvalidMutation) as caught:
+        MutatedGraphs("loops", base(), [AlwaysLoop()])
+    assert (caught.value.reason, caught.value.nodes) == ("cycle", ("out", "hidden0"))
+    assert "AlwaysLoop" in str(caught.value)
+    space = MutatedGraphs("may loop", base(), [Loop()])
+    assert space.size == Size("exact", 1)
+    with pytest.raises(CandidateRejected, match="depends on"):
+        space.candidate({"Loop/hidden0/loop": True})
+    assert space.sample(RNG) == space.candidate({"Loop/hidden0/loop": False})
+
+    with pytest.raises(InvalidMutation, match="matches nothing") as caught:
+        MutatedGraphs("none", base(), [Loop(), InsertingMutator(of_kind("LSTM"), [layer("ReLU")])])
+    assert caught.value.reason == "no-match"
+    with pytest.raises(InvalidMutation, match="has no input") as caught:
+        MutatedGraphs("dangling", base(), [HalfDone()])
+    assert caught.value.reason == "dangling"
+    with pytest.raises(InvalidInput, match=r"'Twice/hidden0/same' twice"):
+        MutatedGraphs("clash", base(), [Twice()])
+    for mutators, words in (
+        ([Loop(), Loop()], "several mutators named 'Loop'"),
+        ([Loop("stop")], "'stop'"),
+        ([], "at least one base"),
+        ([of_kind("Dense")], "Mutator objects"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            MutatedGraphs("bad", base(), mutators)  # type: ignore[arg-type]
+    for options in ({"steps": 0}, {"grow": 0.9}, {"shrink": -1}):
+        with pytest.raises(InvalidInput):
+            MutatedGraphs("bad", base(), evolve=[Loop()], **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "operators", [{}, [], {"a": "Dense"}, ["Dense"], [layer("ReLU"), layer("ReLU")], {1: layer("ReLU")}]
+)
+def test_operators_that_are_none_are_refused(operators: Any) -> None:
+    with pytest.raises(InvalidInput):
+        OperatorMutator(HIDDEN, operators)
+
+
+def growing(**options: Any) -> MutatedGraphs:
+    insert = InsertingMutator(of_kind("Dense") & ~named("out"), [layer("Dense", units=8), layer("ReLU")], name="insert")
+    remove = OperatorMutator(named("*inserted*"), {"none": None}, name="remove")
+    return MutatedGraphs("growing", base(1), evolve=[insert, remove], **options)
+
+
+def steps_of(candidate: Candidate) -> int:
+    return sum(name.endswith(" at") for name in candidate.names)
+
+
+def test_an_evolving_space_grows_and_shrinks_by_steps() -> None:
+    space = growing()
+    assert space.size == UNBOUNDED
+    with pytest.raises(InvalidInput, match="unbounded"):
+        space.enumerate()
+    rng = np.random.default_rng(1)
+    candidate = space.candidate({"step 1": "stop"})
+    assert len(space.graph(candidate)) == 3
+    lengths: Counter[int] = Counter()
+    longest = 0
+    for _ in range(300):
+        child = space.mutate(candidate, rng)
+        assert child != candidate
+        assert space.decode(json.loads(json.dumps(child.to_json()))) == child
+        lengths[steps_of(child) - steps_of(candidate)] += 1
+        longest = max(longest, steps_of(child))
+        candidate = child
+    # Half of the children are their parent and one step more, a fifth one step less.
+    assert 100 < lengths[1] < 220
+    assert 30 < lengths[-1] < 110
+    assert longest > 5
+
+
+def test_one_more_step_keeps_all_that_was() -> None:
+    space = growing(grow=1.0, shrink=0.0)
+    rng = np.random.default_rng(2)
+    candidate = space.candidate({"step 1": "stop"})
+    for step in range(1, 6):
+        child = space.mutate(candidate, rng)
+        assert child.names[: len(candidate.names) - 1] == candidate.names[:-1]
+        assert child.values[: len(candidate.names) - 1] == candidate.values[:-1]
+        assert (steps_of(child), child.names[-1]) == (step, f"step {step + 1}")
+        # A mutator that matches nothing isn't offered.
+        first = space.choices_of(child)[0]
+        assert first.options == ("stop", "insert")
+        candidate = child
+
+
+def test_a_bounded_number_of_steps() -> None:
+    space = growing(steps=2, grow=1.0, shrink=0.0)
+    assert space.size.kind == "exact"
+    every = list(space.enumerate())
+    assert len(every) == len(set(every)) == space.size.count
+    assert max(map(steps_of, every)) == 2
+    longest = next(each for each in every if steps_of(each) == 2)
+    assert space.mutate(longest, RNG) != longest
+
+
+def test_spaces_are_known_by_bases_mutators_and_settings() -> None:
+    def texts() -> list[str]:
+        spaces = [
+            growing(),
+            growing(steps=3),
+            MutatedGraphs("growing", base(2), [Loop()]),
+            MutatedGraphs("growing", base(1), [Loop()]),
+            MutatedGraphs("growing", base(1), [Loop("other")]),
+            MutatedGraphs("growing", base(1), [InsertingMutator(HIDDEN, [layer("ReLU")])]),
+            MutatedGraphs("growing", base(1), [InsertingMutator(HIDDEN, {"x": layer("ReLU")})]),
+            MutatedGraphs("growing", base(1), [OperatorMutator(HIDDEN, {"x": cell_of(layer("ReLU"))}, keep=True)]),
+            MutatedGraphs("growing", base(1), [OperatorMutator(HIDDEN, {"x": cell_of(layer("ELU"))}, keep=True)]),
+            MutatedGraphs(
+                "growing",
+                base(1),
+                [InputMutator(HIDDEN, where(lambda node: node.kind == "Dense"))],
+            ),
+        ]
+        return [json.dumps(space.to_json()) for space in spaces]
+
+    one, other = texts(), texts()
+    assert one == other
+    assert len(set(one)) == len(one)
+    assert growing() == growing()
+    assert growing() != growing(steps=3)
