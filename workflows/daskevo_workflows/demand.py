@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from daskevo.cluster.demand import TrainerDemand
+from daskevo_workflows.scheduler_gone import NO_ANSWER
 
 logger = logging.getLogger(__name__)
 
@@ -56,17 +57,18 @@ class Demand:
 
     def _say(self, evaluations: int, now: float) -> None:
         self._said, self._when = evaluations, now
-        want = self._client.scheduler.daskevo_want_trainers
-        answer = self._tell(
-            "said",
-            lambda: self._client.sync(want, client=self._client.id, search=self._search, evaluations=evaluations),
-        )
-        self._adaptive = bool(answer)
+
+        def say() -> Any:
+            # A client that gave its scheduler up has none any more.
+            want = self._client.scheduler.daskevo_want_trainers
+            return self._client.sync(want, client=self._client.id, search=self._search, evaluations=evaluations)
+
+        self._adaptive = bool(self._tell("said", say))
 
     def _tell(self, what: str, call: Any) -> Any:
         try:
             return call()
-        except (OSError, TimeoutError, RuntimeError, ValueError, AttributeError) as error:
+        except NO_ANSWER as error:
             # A scheduler that is gone is noticed, and said, where the run asks it for its trainers.
             logger.warning("what the search could use of trainers could not be %s: %s", what, error)
             return None

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from distributed.client import ClosedClientError
+
 from daskevo.errors import InvalidProblem, RepositoryFull, ShardUnavailable
 from daskevo.runs import Book, RunRecord
 from daskevo.search import Report, Request, Strategy
@@ -25,6 +27,7 @@ from daskevo_workflows.limits import EvaluationLimit
 from daskevo_workflows.notes import note
 from daskevo_workflows.problems.reference import ProblemReference
 from daskevo_workflows.progress import Progress
+from daskevo_workflows.scheduler_gone import scheduler_gone
 from daskevo_workflows.settings import Settings
 from daskevo_workflows.submission import Submission
 
@@ -103,6 +106,20 @@ class Executor:
             What was on its way is cancelled, and pending in the record.
         """
         try:
+            stop = self._until_it_stops()
+        except BaseException as error:
+            self._close()
+            note(self.record, "stopped", type(error).__name__)
+            raise
+        self._close()
+        self.holdings.change_labels()
+        self.holdings.sample(at_once=True)
+        self._tell_progress()
+        note(self.record, "stopped", stop[1], word=stop[0])
+        return stop
+
+    def _until_it_stops(self) -> tuple[str, str]:
+        try:
             self._resume()
             self._take(self.flights.watch())
             while (stop := self._stop_reason()) is None:
@@ -114,15 +131,8 @@ class Executor:
                     self._fill()
                 self.holdings.go_on()
                 self._tell_progress()
-        except BaseException as error:
-            self._close()
-            note(self.record, "stopped", type(error).__name__)
-            raise
-        self._close()
-        self.holdings.change_labels()
-        self.holdings.sample(at_once=True)
-        self._tell_progress()
-        note(self.record, "stopped", stop[1], word=stop[0])
+        except ClosedClientError as error:
+            raise scheduler_gone(error) from error
         return stop
 
     def _close(self) -> None:

@@ -22,6 +22,7 @@ from daskevo_workflows.evaluation import evaluate
 from daskevo_workflows.flight import Flight, Landed, failed
 from daskevo_workflows.limits import EvaluationLimit
 from daskevo_workflows.notes import note
+from daskevo_workflows.scheduler_gone import NO_ANSWER
 from daskevo_workflows.trainer_task import EVENTS
 from daskevo_workflows.trainers import SILENT_S, Trainer, Trainers
 from daskevo_workflows.upkeep import Upkeep
@@ -92,7 +93,7 @@ class Flights:
             if flights:
                 self.client.cancel([flight.future for flight in flights], force=True)
             self.client.unsubscribe_topic(EVENTS)
-        except (OSError, TimeoutError, RuntimeError, ValueError, ClusterError) as error:
+        except (*NO_ANSWER, ClusterError) as error:
             logger.warning("tasks on their way could not be cancelled: %s", error)
         for flight in flights:
             self.record.unit_ended(flight.unit.key, "cancelled")

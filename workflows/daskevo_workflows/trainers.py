@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from daskevo.cluster.roles import EVALUATION, PROVIDER
-from daskevo.errors import SchedulerUnreachable
+from daskevo_workflows.scheduler_gone import NO_ANSWER, scheduler_gone
 
 LEAVING = ("closing_gracefully", "closing", "closed")
 """Statuses of workers that leave in good order."""
@@ -97,12 +97,8 @@ class Trainers:
             # Not `client.scheduler_info`: its answer may be overwritten, before it is read, by the client's own regular
             # look at the scheduler, which asks for no workers; all trainers would seem to be gone.
             workers = self._client.sync(self._client.scheduler.identity, n_workers=-1)["workers"]
-        except (OSError, TimeoutError, RuntimeError, ValueError, KeyError, AttributeError) as error:
-            raise SchedulerUnreachable(
-                f"the scheduler does not answer any more ({error or type(error).__name__}); what was "
-                "finished is in the "
-                "run's record: start the cluster again and run the same command to go on"
-            ) from error
+        except NO_ANSWER as error:
+            raise scheduler_gone(error) from error
         found: dict[str, Trainer] = {}
         for address, worker in workers.items():
             resources = worker.get("resources") or {}
@@ -183,8 +179,8 @@ class Trainers:
         address = self.present[name].address
         try:
             processing = self._client.processing(workers=[address])
-        except (OSError, TimeoutError, RuntimeError, ValueError, KeyError) as error:
-            raise SchedulerUnreachable(f"the scheduler does not say what its workers do: {error}") from error
+        except NO_ANSWER as error:
+            raise scheduler_gone(error) from error
         return sum(key not in ours for key in processing.get(address, ()))
 
     def restart(self, name: str) -> bool:

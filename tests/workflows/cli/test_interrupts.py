@@ -14,6 +14,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
+from daskevo.errors import SchedulerUnreachable
 from daskevo_workflows.cli import main
 from daskevo_workflows.cli.interrupts import heard, put_off
 
@@ -103,3 +104,24 @@ def test_only_a_run_that_has_begun_is_said_to_be_kept(
     assert result.exit_code == 130
     assert said in result.stderr
     assert f"evo nas wnie.py --run {tmp_path}" in result.stderr
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_run_whose_scheduler_dies_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: bool
+) -> None:
+    def died(*_: object) -> str:
+        raise SchedulerUnreachable("the scheduler does not answer any more")
+
+    monkeypatch.setattr(sys.modules["daskevo_workflows.cli.nas"], "_search", died)
+    if recorded:
+        (tmp_path / "run.json").write_text("{}")
+    result = CliRunner().invoke(main, ["nas", "wnie.py", "--run", str(tmp_path), "--scheduler", "tcp://1.2.3.4:5"])
+    assert result.exit_code == 2
+    said = result.stderr.splitlines()
+    assert said[0] == "Error: SchedulerUnreachable: the scheduler does not answer any more"
+    if recorded:
+        assert "Every finished evaluation is kept; once the cluster is there" in said[1]
+        assert said[2].endswith(f"evo nas wnie.py --run {tmp_path} --scheduler tcp://1.2.3.4:5")
+    else:
+        assert len(said) == 1

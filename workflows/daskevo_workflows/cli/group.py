@@ -32,8 +32,8 @@ class Refused(click.ClickException):
 
     exit_code = 2
 
-    def __init__(self, error: DaskevoError) -> None:
-        super().__init__(f"{type(error).__name__}: {_safe(str(error))}")
+    def __init__(self, error: DaskevoError, then: str = "") -> None:
+        super().__init__(f"{type(error).__name__}: {_safe(str(error))}" + (then and f"\n{then}"))
 
 
 def _safe(text: str) -> str:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from daskevo.errors import ClusterError
 from daskevo_workflows.cli.clusters import a_cluster
+from daskevo_workflows.cli.group import Refused
 from daskevo_workflows.cli.interrupts import Interrupts, heard
 from daskevo_workflows.cli.lines import NAS_KEYS, print_json_line
 from daskevo_workflows.cli.places import RUN, default_run_folder, root_for_run, run_folder
@@ -127,6 +129,9 @@ def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> Non
     Each candidate inherits and freezes the longest prefix that an earlier model has trained already, trains the
     rest, and stores only what changed. The same command, started again, goes on where it stopped; a run that goes on
     keeps its seed, strategy and policy where no option says otherwise.
+
+    Exit codes: 0 it has ended; 1 too many evaluations failed; 2 it could not begin or go on, and says what to do (if
+    the scheduler has died, the same command goes on); 130 it was interrupted (the same command goes on).
     """
     context = click.get_current_context()
     given = {name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
@@ -140,6 +145,11 @@ def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> Non
         except KeyboardInterrupt:
             click.echo(_how_to_go_on(folder), err=True)
             sys.exit(INTERRUPTED)
+        except ClusterError as error:
+            if not (folder / RUN).exists():
+                raise
+            how = "once the cluster is there (--scheduler takes its new address), the same command goes on"
+            raise Refused(error, _kept(folder, how)) from error
     sys.exit(FAILED if word == "failures" else 0)
 
 
@@ -259,4 +269,8 @@ def _how_to_go_on(folder: Path) -> str:
         return (
             f"Stopped before the run had begun: there is nothing to keep yet. To begin it:\n    {same_command(folder)}"
         )
-    return f"Stopped. Every finished evaluation is kept; to go on:\n    {same_command(folder)}"
+    return f"Stopped. {_kept(folder)}"
+
+
+def _kept(folder: Path, how: str = "to go on") -> str:
+    return f"Every finished evaluation is kept; {how}:\n    {same_command(folder)}"
