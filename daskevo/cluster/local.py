@@ -58,7 +58,9 @@ class LocalEvoCluster(SpecCluster):  # type: ignore[misc]
 
         Those that have nothing to do are closed first. An evaluation on a trainer that is closed all the same is
         submitted again by its search; a trainer that comes gets its share. Trainers that come later share the cores and
-        the memory with the others: give `threads_per_trainer` and `memory_limit` for the largest number.
+        the memory with the others: give `threads_per_trainer` and `memory_limit` for the largest number. Where trainers
+        are providers (``providers=0``), shards of one that is closed are opened by the others; of a repository in
+        memory, its models go with it.
         """
         if self.status in _CLOSING:
             return super().scale(0)

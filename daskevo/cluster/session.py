@@ -127,6 +127,9 @@ class Session:
     async def begin(self, caller: Caller, model_id: ModelId | None) -> Attempt:
         """Begin an attempt to make a model (None: to read one).
 
+        If the answer is lost, the caller begins another. The first is live until its holder has ended, and costs a line
+        in the coordinator's table: nothing was ever reserved under it.
+
         Raises
         ------
         AttemptOver

@@ -152,6 +152,9 @@ class Repository(StoredModels, Labels, Provenance):
         -------
         distributed.Future
             Of a tuple with the best `Match` of each graph, or None: for `inherit(match=...)` of the tasks that use it.
+            All providers must answer: of one that is there and silent (stopped, cut off) it has no result until that
+            wakes up or Dask has given it up, so wait with a `timeout`, and let go of it then: `best_match` and
+            `inherit` go on without such a provider, and name it.
         """
         connection = connect(self.settings.key, self.timeout_s, client) if client is not None else self.connection
         found = client if client is not None else getattr(connection, "client", None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,15 @@ def test_a_frozen_provider(tmp_path: Path, monkeypatch: Any) -> None:
                 assert reservation.ancestor is not None
                 assert list(reservation.silent) == ["provider-1"]
                 client.sync(put_reserved, repository, WIDER, reservation, seed=number, score=0.1)
+            # As futures all must answer: who waits no longer lets go, and nothing of the query is left.
+            query = repository.query_futures(WIDER)
+            with pytest.raises(TimeoutError):
+                query.result(timeout=1)
+            query.release()
+            until = time.monotonic() + 30
+            while any(str(key).startswith("daskevo-") for key in cluster.scheduler.tasks):
+                assert time.monotonic() < until
+                time.sleep(0.01)
             assert [where for where, _, seconds in waits.seen if where == there and seconds > SILENT_TIMEOUT_S] == [
                 there
             ]

@@ -65,6 +65,27 @@ async def test_a_provider_that_retires_has_nothing_left_when_it_goes(
 
 
 @evo_cluster(providers=2)
+async def test_shards_that_a_provider_could_not_hand_over_in_time_are_opened_when_it_has_gone(
+    c: Any, s: Any, a: Any, b: Any, t: Any, tmp_path: Any, monkeypatch: Any
+) -> None:
+    repository = await open_here(c, tmp_path / "root")
+    for number in range(8):
+        await make(repository, GRAPH, f"m{number}", seed=number)
+    core, left = coordinator_of(s)._core, []
+    went = core.provider_left
+    monkeypatch.setattr(core, "provider_left", lambda name: left.append((name, core.serves(name))) or went(name))
+    monkeypatch.setattr("daskevo_plugins.provider.HAND_OVER_S", 0.0)
+    monkeypatch.setattr("daskevo_plugins.following._SEE_OFF_S", 0.1)
+    monkeypatch.setattr(coordinator_of(s)._follower.core, "hand_over", lambda *arguments: [])
+    await b.close()
+    await until(lambda: shards(a) == 8)
+    ((name, serving),) = left
+    assert (name, len(serving)) == (str(b.name), 4)
+    verification = await repository.verify()
+    assert (verification.clean, verification.models) == (True, 8)
+
+
+@evo_cluster(providers=2)
 async def test_the_last_providers_keep_what_nobody_can_take(
     c: Any, s: Any, a: Any, b: Any, t: Any, tmp_path: Any
 ) -> None:
