@@ -198,6 +198,8 @@ class Directory:
         NoAnswer
             Then, too: the message is sent again to whom the table says.
         """
+        # A task per call takes 20 us of the loop; a call to another process takes some hundreds. Whoever looks at the
+        # table must be able to let go of the call.
         call = asyncio.ensure_future(self._call(address, method, timeout_s=timeout_s, shard=shard, **arguments))
         try:
             while not (await asyncio.wait([call], timeout=_LOOK_AGAIN_S))[0]:

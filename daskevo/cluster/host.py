@@ -60,17 +60,29 @@ class ShardHost:
         For messages to other shards and the coordinator.
     landing_bytes:
         Most memory that what writers are sending may take.
+    quota_bytes:
+        What all tensors of the repository may take; None: no quota.
+    shards_in_all:
+        How many the repository has: a quota is shared out over them.
     """
 
     def __init__(
-        self, name: str, root: Root | None, tensors: Tensors, session: Session, landing_bytes: int = LEAST_ROOM_BYTES
+        self,
+        name: str,
+        root: Root | None,
+        tensors: Tensors,
+        session: Session,
+        landing_bytes: int = LEAST_ROOM_BYTES,
+        *,
+        quota_bytes: int | None = None,
+        shards_in_all: int = 1,
     ) -> None:
         self.name = name
         self.root = root
         self.tensors = tensors
         self.session = session
         self.landings = Landings(landing_bytes)
-        self.limit(None, 1)
+        self.quota = Quota(quota_bytes, shards_in_all, lambda: len(self.shards), lambda: tensors.stored_bytes)
         self.models = PublishedModels()
         self.shards: dict[int, ServedShard] = {}
         self._under_way = UnderWay()
@@ -82,10 +94,6 @@ class ShardHost:
         self.background: set[asyncio.Task[None]] = set()
         self.retirements: set[asyncio.Task[None]] = set()
         self._closed = False
-
-    def limit(self, quota_bytes: int | None, shards: int) -> None:
-        """Set the quota of the whole repository, which has so many shards; before any is opened."""
-        self.quota = Quota(quota_bytes, shards, lambda: len(self.shards), lambda: self.tensors.stored_bytes)
 
     # -- opening and closing -------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
 from daskevo.store.digests import digests
 from daskevo.store.pack import portable, raw
 from daskevo.store.segment import is_mapped
-from daskevo.store.shard_folder import ShardFolder
+from daskevo.store.shard_segments import ShardSegments
 from daskevo.types import ModelId, TensorSpec
 
 Array = np.ndarray[Any, Any]
@@ -50,7 +50,7 @@ class Payload:
     entries: tuple[OwnerEntry, ...]
     tensors: Mapping[int, Array]
     unused: Mapping[ModelId, frozenset[int]]
-    folder: ShardFolder | None
+    folder: ShardSegments | None
 
     @property
     def own(self) -> dict[int, TensorSpec]:
@@ -74,7 +74,7 @@ async def withdrawn_on_error(payload: Payload) -> AsyncIterator[None]:
 
 
 def prepare(
-    reservation: Reservation, tensors: Mapping[int, Array], steps: int, folder: ShardFolder | None = None
+    reservation: Reservation, tensors: Mapping[int, Array], steps: int, folder: ShardSegments | None = None
 ) -> Payload:
     """Compare tensors with what was inherited, and write what changed where the provider takes it from.
 

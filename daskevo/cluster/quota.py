@@ -14,8 +14,9 @@ from typing import Any
 
 from daskevo.errors import QuotaReached
 from daskevo.store.files import free_bytes
+from daskevo.store.root import Root
 from daskevo.store.segment import Segment
-from daskevo.store.shard_folder import ShardFolder
+from daskevo.store.shard_segments import ShardSegments
 from daskevo.types import JSON, Attempt, ModelId
 
 
@@ -97,14 +98,16 @@ def quota_reached(
     )
 
 
-class LimitedFolder(ShardFolder):
-    """A shard's folder that a writer beside its provider writes to, no more than the provider has said.
+class LimitedFolder(ShardSegments):
+    """The segments of a shard that a writer beside its provider writes, no more than the provider has said.
 
     The provider looks again when it takes a file in: of several writers who ask at once, not all get the room.
 
     Parameters
     ----------
-    folder:
+    root:
+        Of the repository, as this process sees it.
+    number:
         Of the shard.
     room:
         What `Quota.room` said just now.
@@ -112,8 +115,8 @@ class LimitedFolder(ShardFolder):
         Of the repository.
     """
 
-    def __init__(self, folder: ShardFolder, room: list[int], quota_bytes: int | None) -> None:
-        vars(self).update(vars(folder))
+    def __init__(self, root: Root, number: int, room: list[int], quota_bytes: int | None) -> None:
+        super().__init__(root.path, number, durability=root.durability)
         self._room = room
         self._quota_bytes = quota_bytes
 
@@ -125,7 +128,7 @@ class LimitedFolder(ShardFolder):
         meta: JSON = None,
         known: Mapping[int, str] | None = None,
     ) -> Segment:
-        """Write a segment as `ShardFolder` does, or raise QuotaReached before anything is written."""
+        """Write a segment as `ShardSegments` does, or raise QuotaReached before anything is written."""
         nbytes = sum(array.nbytes for array in tensors.values())
         if nbytes > self._room[0]:
             raise quota_reached(self.number, self.path, model_id, nbytes, self._quota_bytes, self._room)

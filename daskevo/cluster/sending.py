@@ -16,23 +16,22 @@ from daskevo.errors import ClusterError
 from daskevo.ownership.messages import Put
 from daskevo.ownership.replies import Reply, reply_from_wire
 from daskevo.store.pack import raw
-from daskevo.store.shard_folder import ShardFolder
+from daskevo.store.shard_segments import ShardSegments
 from daskevo.types import ModelId
 
 _TRIES = 3
 
 
-async def folder_of_home(session: Session, model_id: ModelId) -> ShardFolder | None:
+async def folder_of_home(session: Session, model_id: ModelId) -> ShardSegments | None:
     """Return the folder that a model's segment may be written to here, if its home's provider is a neighbour."""
     shard = await session.directory.shard_of(model_id)
     neighbour = await session.directory.neighbour(shard)
     if neighbour is None:
         return None
-    folder = neighbour.root.shard(shard)
     if neighbour.quota_bytes is None:
-        return folder
+        return neighbour.root.shard(shard)
     room = await session.directory.call(shard, "room", timeout_s=session.timeout_s)
-    return LimitedFolder(folder, room, neighbour.quota_bytes)
+    return LimitedFolder(neighbour.root, shard, room, neighbour.quota_bytes)
 
 
 async def send_put(session: Session, message: Put, payload: Payload, timeout_s: float) -> Reply:

@@ -20,7 +20,7 @@ from daskevo.ownership.model_record import ModelRecord
 from daskevo.repository.attachments import plain_extra, plain_metrics
 from daskevo.repository.report import InheritanceReport, report_of
 from daskevo.repository.timings import timed
-from daskevo.store.shard_folder import ShardFolder
+from daskevo.store.shard_segments import ShardSegments
 from daskevo.types import JSON, ModelId, check_label, check_name
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class Inheritance:
 
     def _prepare(
         self, metrics: dict[str, Any], step: int, labels: Sequence[str], trained_steps: int | None
-    ) -> tuple[dict[str, JSON], Callable[[ShardFolder | None], Payload]]:
+    ) -> tuple[dict[str, JSON], Callable[[ShardSegments | None], Payload]]:
         from daskevo.models import read_tensors
 
         if isinstance(labels, str):
@@ -246,7 +246,7 @@ class Inheritance:
     async def _put(
         self,
         caller: Any,
-        made: tuple[dict[str, JSON], Callable[[ShardFolder | None], Payload]],
+        made: tuple[dict[str, JSON], Callable[[ShardSegments | None], Payload]],
         step: int,
         labels: tuple[str, ...],
         extra: JSON,

@@ -139,8 +139,15 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
             memory = manager.memory_limit, manager.memory_pause_fraction
             tensors = self._tensors(root, self.settings.memory_bytes(*memory))
             room = self.settings.landing_bytes(*memory)
-            self.host = ShardHost(str(self._worker.name), root, tensors, self.session, room)
-            self.host.limit(self.settings.quota, facts["shards"])
+            self.host = ShardHost(
+                str(self._worker.name),
+                root,
+                tensors,
+                self.session,
+                room,
+                quota_bytes=self.settings.quota,
+                shards_in_all=facts["shards"],
+            )
             serve(self._worker.handlers, "provider", self.settings.key, ProviderHandlers(self.host).methods())
             self.host.start()
         await self.transport.coordinator(
