@@ -26,30 +26,22 @@ from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.messages import Refer
 from daskevo.ownership.replies import Reserved
 from daskevo.types import ModelId
-from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, reserve, values
-
-GRAPH, WIDER = chain(8, 6, 3), chain(8, 6, 5)
+from tests.cluster.helpers import chain, evo_cluster, make, open_here, reserve, values
+from tests.cluster.roots import GRAPH, WIDER, root_of_two
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A root with first (retired), second (inherits from it), and bits that nobody gave back; closed."""
 
-    @evo_cluster()
-    async def fill(c: Any, s: Any, a: Any, t: Any) -> None:
-        repository = await open_here(c, tmp_path / "root")
-        await make(repository, GRAPH, "first", seed=1)
-        await make(repository, WIDER, "second", seed=2, score=0.9)
+    async def not_given_back(repository: Any) -> None:
         connection = repository.connection
         attempt = await connection.session.begin(connection.caller(), ModelId("child"))
         refer = Refer(ModelId("second"), ModelId("child"), attempt, frozenset({4, 5}))
         assert isinstance(await connection.session.send(refer, Reserved), Reserved)
         await connection.session.end(attempt, settled=True)
-        await repository.retire("first")
-        await at_rest(s, a)
 
-    fill()
-    return tmp_path / "root"
+    return root_of_two(tmp_path / "root", not_given_back)
 
 
 def files(root: Path) -> dict[str, bytes]:

@@ -15,16 +15,9 @@ from daskevo.search import Failure, Report, Request
 from daskevo.space import Candidate
 from daskevo.types import ModelId
 from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here
+from tests.runs.identity import IDENTITY
 
 FIRST, SECOND = chain(8, 6, 3), chain(8, 6, 5)
-IDENTITY: dict[str, Any] = {
-    "problem": {"name": "digits", "content": "abc"},
-    "space": {"name": "s", "choices": []},
-    "objective": "max q",
-    "seed": 0,
-    "strategy": {"name": "random", "settings": {"keep": 5}},
-    "policy": {"transfer": True, "freeze": "prefix"},
-}
 
 
 def make_root(root: Path) -> None:

@@ -20,15 +20,7 @@ from daskevo.runs.schema import TABLES, VERSION
 from daskevo.search import Failure, Report, Request
 from daskevo.space import Candidate
 from daskevo.types import ModelId
-
-IDENTITY: dict[str, Any] = {
-    "problem": {"name": "digits", "content": "abc"},
-    "space": {"name": "s", "choices": []},
-    "objective": "max q",
-    "seed": 0,
-    "strategy": {"name": "random", "settings": {"keep": 5}},
-    "policy": {"transfer": True, "freeze": "prefix"},
-}
+from tests.runs.identity import IDENTITY
 
 
 def requests(count: int, first: int = 0) -> list[Request]:

@@ -18,26 +18,18 @@ from daskevo_workflows.chaos import ledger
 from daskevo_workflows.chaos.ledger import Ledger
 from daskevo_workflows.chaos.recount import recount
 from daskevo_workflows.chaos.trial import longest_pause_s
-from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, values
-
-GRAPH, WIDER = chain(8, 6, 3), chain(8, 6, 5)
+from tests.cluster.helpers import chain, make, values
+from tests.cluster.roots import GRAPH, WIDER, root_of_two
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A root with first (retired), second (inherits from it) and third, at rest."""
 
-    @evo_cluster()
-    async def fill(c: Any, s: Any, a: Any, t: Any) -> None:
-        repository = await open_here(c, tmp_path / "root")
-        await make(repository, GRAPH, "first", seed=1)
-        await make(repository, WIDER, "second", seed=2)
+    async def third(repository: Any) -> None:
         await make(repository, chain(7), "third", seed=3)
-        await repository.retire("first")
-        await at_rest(s, a)
 
-    fill()
-    return tmp_path / "root"
+    return root_of_two(tmp_path / "root", third)
 
 
 def told(root: Path) -> Ledger:
