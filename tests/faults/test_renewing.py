@@ -8,7 +8,7 @@ from daskevo.errors import DaskevoError
 from daskevo.testing.ownership import World, actors
 from daskevo.testing.ownership.explore import A, C, _put, _stored
 from daskevo.testing.ownership.servers import ServerRules
-from daskevo.testing.ownership.world import Action
+from daskevo.testing.ownership.under_way import Action
 
 BROKEN = (AssertionError, DaskevoError, KeyError)
 

@@ -8,7 +8,8 @@ from random import Random
 
 from daskevo.errors import DaskevoError
 from daskevo.testing.ownership import actors
-from daskevo.testing.ownership.world import Action, Actor, World
+from daskevo.testing.ownership.under_way import Action, Actor
+from daskevo.testing.ownership.world import World
 from daskevo.types import ModelId
 
 Scenario = Callable[[World], None]

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from daskevo.ownership.state import Model
     from daskevo.testing.ownership.servers import Server
-    from daskevo.testing.ownership.world import Actor, World
+    from daskevo.testing.ownership.under_way import Actor
+    from daskevo.testing.ownership.world import World
 
 BEGINNING = Tick(0, 0)
 

@@ -6,9 +6,6 @@ list of choices, and any of them can be replayed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from daskevo.ownership.coordinator import Coordinator
@@ -17,84 +14,14 @@ from daskevo.ownership.holders import ClientHolder, Holder
 from daskevo.ownership.messages import Message
 from daskevo.ownership.references import Segment, mask_of, numbers_in
 from daskevo.ownership.replies import Reply
-from daskevo.ownership.snapshot import FileView, ShardSnapshot
 from daskevo.testing.ownership import actors
-from daskevo.testing.ownership.actors import Ask, Behaviour, Call, Do, Note, Run, Script, Send
+from daskevo.testing.ownership.actors import Ask, Behaviour, Do, Note, Script, Send
+from daskevo.testing.ownership.happenings import by_bad_luck, by_itself
 from daskevo.testing.ownership.promises import Promises
+from daskevo.testing.ownership.providers import act_on
 from daskevo.testing.ownership.servers import Disk, Server, ServerRules
+from daskevo.testing.ownership.under_way import Action, Actor, Answer, Request, Response
 from daskevo.types import Attempt, ModelId
-
-Answer = object
-"""What an actor gets back: a shard's Reply, what the coordinator returned, or None for no answer in time."""
-
-
-@dataclass
-class Actor:
-    """A script under way: what it waits for, and what has come in."""
-
-    name: str
-    script: Run
-    holder: Holder | None
-    coordinator: Coordinator
-    """The one that was there when it began."""
-    server: Server | None
-    """The opening of a shard whose provider it is part of."""
-    waiting: dict[int, int] = field(default_factory=dict)
-    answers: list[Answer] = field(default_factory=list)
-    resting: bool = False
-    done: bool = False
-    outcome: str | None = None
-    stays_with: dict[int, Server] = field(default_factory=dict)
-    """Shards of which it asks the old owner, as long as that answers."""
-    disturbed: bool = False
-    """Something went wrong around it: it may fail with cause."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """A message under way, and whose answer slot waits for it."""
-
-    call: Call
-    actor: Actor
-    place: int
-    """Shard number; -1 is the coordinator."""
-
-
-@dataclass(frozen=True)
-class Response:
-    """An answer under way."""
-
-    request: int
-    actor: Actor
-    answer: Answer
-
-
-@dataclass(frozen=True)
-class Action:
-    """Something that can happen next."""
-
-    kind: str
-    words: str
-    run: Callable[[], object]
-
-
-def act_on(server: Server, act: Do) -> Reply | ShardSnapshot | bool | None:
-    """Let a shard's provider do something with its opening of the shard."""
-    match act.name, act.args:
-        case "handle", (message,):
-            return server.handle(message)[0]
-        case "snapshot", ():
-            return server.shard.snapshot(tuple(FileView(*segment) for segment in sorted(server.disk.files)))
-        case "delete", (segments,):
-            server.delete_files(segments)
-            return None
-        case "write renewed", ():
-            server.write_renewed()
-            return server.serving
-        case "take renewed", ():
-            server.take_renewed()
-            return None
-    raise AssertionError(f"a shard's provider can't {act}")
 
 
 class World:
@@ -167,79 +94,11 @@ class World:
 
     def actions(self) -> list[Action]:
         """Return what happens next if nothing goes wrong, in the order of its causes."""
-        found = [
-            Action("open", f"open shard {shard}", partial(self.open, shard))
-            for shard, server in enumerate(self.servers)
-            if server is None or not server.serving
-        ]
-        found += [
-            Action("deliver", f"deliver {key} {self._name(key)}", partial(self.deliver, key)) for key in self.requests
-        ]
-        found += [Action("answer", f"answer {key}", partial(self.receive, key)) for key in self.responses]
-        for actor in self.actors:
-            if not actor.done and actor.resting:
-                found.append(Action("resume", f"resume {actor.name}", partial(self.resume, actor)))
-            elif not actor.done:
-                lost = [key for key in actor.waiting if not self._under_way(key)]
-                found += [
-                    Action("give up", f"{actor.name}: no answer", partial(self.time_out, actor, key)) for key in lost
-                ]
-        found += [
-            Action("rewrite", f"{name[0]} is written anew", partial(self.rewrite, shard, name, mask))
-            for shard, name, mask in self.rewriting
-        ]
-        return found or [Action("late", f"late: {self._name(key)}", partial(self.arrive, key)) for key in self.late]
+        return by_itself(self)
 
     def faults(self) -> list[Action]:
         """Return what could go wrong now."""
-        found = []
-        for key in self.requests:
-            name = f"{key} {self._name(key)}"
-            found.append(Action("lose", f"lose {name}", partial(self.requests.pop, key)))
-            found.append(Action("double", f"double {name}", partial(self.deliver, key, keep=True)))
-            found.append(Action("delay", f"delay {name}", partial(self.delay, key)))
-            found.append(Action("double", f"double {name}, once late", partial(self.delay, key, keep=True)))
-            for records in (0, 1):
-                if self.requests[key].place >= 0:
-                    words = f"crash after {records} records of {name}"
-                    found.append(Action("crash", words, partial(self.deliver, key, die_after=records)))
-        found += [Action("late", f"late: {self._name(key)}", partial(self.arrive, key)) for key in self.late]
-        found += [Action("lose", f"lose answer {key}", partial(self.responses.pop, key)) for key in self.responses]
-        for actor in self.actors:
-            found += [
-                Action("late", f"{actor.name} waits no longer for {key}", partial(self.time_out, actor, key))
-                for key in actor.waiting
-                if self._under_way(key)
-            ]
-            if actor.holder is not None and not actor.done and self.is_live(actor.holder):
-                found.append(Action("end", f"end holder of {actor.name}", partial(self.end_holder, actor.holder)))
-            if actor.holder is not None and not actor.done:
-                found.append(Action("kill", f"kill {actor.name}", partial(self.kill, actor)))
-        for shard in range(self.shards):
-            found.append(Action("crash", f"crash shard {shard}", partial(self.crash, shard)))
-            found.append(Action("crash", f"crash shard {shard}, one record kept", partial(self.crash, shard, 1)))
-            found.append(Action("move", f"shard {shard} is handed over", partial(self.hand_over, shard)))
-            found.append(Action("cut off", f"shard {shard} gets another owner", partial(self.open, shard)))
-            for which, server in (("", self.servers[shard]), ("the old owner of ", self.old[shard])):
-                if server is not None and server.serving:
-                    found += [
-                        Action("renew", f"{which}shard {shard} renews its journal", server.renew),
-                        Action(
-                            "renew", f"{which}shard {shard} dies renewing", partial(self.die_renewing, shard, server)
-                        ),
-                        Action(
-                            "rewrite", f"{which}shard {shard} begins to rewrite", partial(self.begin_rewriting, server)
-                        ),
-                    ]
-                    if which:
-                        stalled = partial(server.renew, stalled=True)
-                        found.append(Action("renew", f"{which}shard {shard} renews after a long pause", stalled))
-            for actor in self.actors:
-                if not actor.done:
-                    words = f"shard {shard} gets another owner, {actor.name} stays with the old"
-                    found.append(Action("cut off", words, partial(self.cut_off, shard, actor)))
-        found.append(Action("restart", "restart the coordinator", self.restart_coordinator))
-        return found
+        return by_bad_luck(self)
 
     def act(self, action: Action) -> None:
         """Let an action happen, and check the promises where it can have touched what is stored."""
@@ -496,14 +355,16 @@ class World:
         if not actor.waiting:
             self._advance(actor, actor.answers)
 
-    def _under_way(self, key: int) -> bool:
+    def is_under_way(self, key: int) -> bool:
+        """Whether a message or its answer may still come by itself."""
         return key in self.requests or any(response.request == key for response in self.responses.values())
 
     def _disturb_all(self) -> None:
         for actor in self.actors:
             actor.disturbed = True
 
-    def _name(self, key: int) -> str:
+    def name_of(self, key: int) -> str:
+        """Return what a message is called in a schedule."""
         request = self.requests.get(key) or self.late[key]
         what = type(request.call.message).__name__ if isinstance(request.call, Send) else request.call.name
         return f"{what} of {request.actor.name}"

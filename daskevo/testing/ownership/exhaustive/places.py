@@ -13,8 +13,8 @@ from daskevo.ownership.state import Model, Retirement, ShardState
 from daskevo.testing.ownership.actors import Send
 from daskevo.testing.ownership.exhaustive.canonical import Values, form_of
 from daskevo.testing.ownership.promises import BrokenPromise
+from daskevo.testing.ownership.providers import act_on
 from daskevo.testing.ownership.servers import Disk, Journal, Server, ServerRules
-from daskevo.testing.ownership.world import act_on
 
 OLD, NOW, ABOVE = 1, 3, 4
 """Numbers of journals: the old owner's, the present owner's, and what is above."""
@@ -65,6 +65,9 @@ class Places:
 
     A journal is kept as the state that its flushed part gives, and its unflushed tail: so histories that come to the
     same state are one. That the head of a state gives that state again is checked for every state.
+
+    A renewal is two steps: the new journal is written, and its owner goes on in it; a crash, or another owner, may come
+    between. An opening is one: its own steps beside those of a renewal are tried on real folders (`tests/faults`).
     """
 
     def __init__(self, values: Values, rules: ServerRules) -> None:

@@ -13,13 +13,13 @@ from daskevo.types import Attempt, ModelId
 
 if TYPE_CHECKING:
     from daskevo.testing.ownership.exhaustive.state import State
-    from daskevo.testing.ownership.exhaustive.system import System
+    from daskevo.testing.ownership.exhaustive.steps import Steps
 
 
 class View:
     """A state as `Promises` looks at a world."""
 
-    def __init__(self, system: System, state: State) -> None:
+    def __init__(self, system: Steps, state: State) -> None:
         self._system = system
         self._coordinator = system.coordinators.get(state.coordinator)
         places = [system.places.get(number) for number in state.places]
@@ -53,7 +53,7 @@ class View:
 class Pledges:
     """All lists of promises that were found, by number of value."""
 
-    def __init__(self, system: System) -> None:
+    def __init__(self, system: Steps) -> None:
         self._system = system
         self._known: dict[tuple[Any, ...], int] = {}
         self._kept: dict[tuple[tuple[int, ...], int, int], int] = {}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from daskevo.testing.ownership import actors
+from daskevo.testing.ownership.exhaustive.draft import Draft
 from daskevo.testing.ownership.exhaustive.pledges import View
 from daskevo.testing.ownership.exhaustive.state import State, key_of
-from daskevo.testing.ownership.exhaustive.system import Draft, System
+from daskevo.testing.ownership.exhaustive.system import System
 from daskevo.testing.ownership.promises import BrokenPromise, Promises
 
 MOST_STEPS = 3000

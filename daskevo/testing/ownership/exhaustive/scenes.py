@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from daskevo.ownership.holders import ClientHolder, Holder
 from daskevo.testing.ownership.actors import Script
+from daskevo.testing.ownership.exhaustive.draft import Draft
+from daskevo.testing.ownership.exhaustive.faults import Choice
 from daskevo.testing.ownership.exhaustive.state import State
-from daskevo.testing.ownership.exhaustive.system import FAULTS, Choice, Draft, System
+from daskevo.testing.ownership.exhaustive.steps import FAULTS
+from daskevo.testing.ownership.exhaustive.system import System
 
 
 @dataclass(frozen=True)

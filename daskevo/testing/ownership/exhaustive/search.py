@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from daskevo.errors import DaskevoError
+from daskevo.testing.ownership.exhaustive.faults import Choice
 from daskevo.testing.ownership.exhaustive.rest import Rest
 from daskevo.testing.ownership.exhaustive.scenes import Scene
 from daskevo.testing.ownership.exhaustive.state import State, key_of
-from daskevo.testing.ownership.exhaustive.system import Choice, System
+from daskevo.testing.ownership.exhaustive.system import System
+from daskevo.testing.ownership.exhaustive.words import words
 from daskevo.testing.ownership.promises import BrokenPromise
 
 Setting = Callable[[Any], None]
@@ -142,11 +144,11 @@ class _Run:
         while number:
             places.append(self._chosen[number])
             number = self._before[number]
-        words = []
+        told = []
         at = self._first
         for place in reversed(places):
             taken = self._choices(at)[place]
-            words.append(self._system.words(at, taken))
+            told.append(words(self._system, at, taken))
             at = self._system.check(self._system.take(at, taken))
-        words.append("everything ends" if choice is None else self._system.words(state, choice))
-        self._found.violation = Violation(tuple(words), error)
+        told.append("everything ends" if choice is None else words(self._system, state, choice))
+        self._found.violation = Violation(tuple(told), error)

@@ -1,0 +1,135 @@
+"""What scripts are made of: messages, calls, acts and notes, and the rules that scripts keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol
+
+from daskevo.ownership import messages as ask
+from daskevo.ownership.holders import Holder
+from daskevo.types import Attempt, ModelId, Tick
+
+
+@dataclass(frozen=True)
+class Send:
+    """A message to a shard; who is patient waits until somebody serves it."""
+
+    shard: int
+    message: ask.Message
+    patient: bool = False
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A call of the coordinator: ``begin``, ``end``, ``over`` or ``tick``, and its arguments."""
+
+    name: str
+    args: tuple[Any, ...] = ()
+
+
+Call = Send | Ask
+
+
+@dataclass(frozen=True)
+class Do:
+    """An act on the script's own machine.
+
+    A writer: ``write`` (shard, segment). The coordinator: ``take settling``, ``postpone``, ``settled``. A shard's
+    provider, with that opening of the shard: ``serving``, ``handle``, ``snapshot``, ``delete``, ``write renewed``,
+    ``take renewed``; with its folder alone: ``rename`` (shard, segment, bitmap of what the file holds).
+    """
+
+    name: str
+    args: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Note:
+    """A call of `Promises`: ``reserved``, ``given_back`` or ``issued``, and its arguments."""
+
+    name: str
+    args: tuple[Any, ...] = ()
+
+
+Run = Generator[Any, Any, str | None]
+P = ParamSpec("P")
+
+
+class Stage(Protocol):
+    """What a script knows of the world around it; none of it changes."""
+
+    behaviour: Behaviour
+    shards: int
+
+    def home(self, model: ModelId) -> int:
+        """Return the shard of a model."""
+        ...
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script with its arguments, to be started any number of times."""
+
+    function: Callable[..., Run]
+    args: tuple[Any, ...]
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def start(self, stage: Stage) -> Run:
+        """Return it at its beginning."""
+        return self.function(stage, *self.args, **dict(self.options))
+
+
+def script(function: Callable[Concatenate[Stage, P], Run]) -> Callable[P, Script]:
+    """Make calls of a generator function return a `Script`."""
+
+    @wraps(function)
+    def make(*args: P.args, **kwargs: P.kwargs) -> Script:
+        return Script(function, args, tuple(kwargs.items()))
+
+    return make
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """Rules of the protocol that actors keep; tests switch one off to see that something is lost."""
+
+    new_attempt_after_gone: bool = True
+    abort_before_drops: bool = True
+    narrow_after_publish: bool = True
+    segment_before_stage: bool = True
+    settle_aborts_first: bool = True
+    live_gets_no_verdict: bool = True
+    silence_is_no_verdict: bool = True
+    drops_unused_of_published: bool = True
+    files_need_a_verdict: bool = True
+    retirement_drops: bool = True
+    retries: int = 2
+    separate_publish: bool = True
+
+
+def send_to(stage: Stage, message: ask.Message) -> Send:
+    """Address a message to the shard that it is for."""
+    assert message.addressee is not None
+    return Send(stage.home(message.addressee), message)
+
+
+def end(attempt: Attempt, *, settled: bool = True) -> Ask:
+    """Tell the coordinator that an attempt is over."""
+    return Ask("end", (attempt, settled))
+
+
+def begin(stage: Stage, holder: Holder, model: ModelId | None) -> Generator[Any, Any, Any]:
+    """Begin an attempt; None: the holder is not live, or nobody answers."""
+    answer = yield from retry(stage, Ask("begin", (holder, model)))
+    return answer if isinstance(answer, Tick) else None
+
+
+def retry(stage: Stage, call: Call, tries: int | None = None) -> Generator[Any, Any, Any]:
+    """Send the same message again until it is answered."""
+    for _ in range(tries or stage.behaviour.retries):
+        (answer,) = yield [call]
+        if answer is not None:
+            return answer
+    return None
