@@ -12,9 +12,9 @@ import pytest
 PUBLIC = {
     "daskevo": ["Repository", "errors", "get_repository", "local_cluster", "open"],
     "daskevo.search": [
-        *("BEST_MATCH", "AgedEvolution", "Failure", "FailureKind", "Grid", "MultiObjectiveEvolution"),
-        *("NonAgedEvolution", "Optuna", "Random", "Reinforce", "Report", "Request", "Stop", "Strategy", "View"),
-        *("model_id", "usable"),
+        *("BEST_MATCH", "AgedEvolution", "Deduplicate", "Failure", "FailureKind", "Filter", "Grid"),
+        *("MultiObjectiveEvolution", "NonAgedEvolution", "Optuna", "Random", "Reinforce", "Repeat", "Report"),
+        *("Request", "Retry", "Stop", "Strategy", "View", "model_id", "usable"),
     ],
     "daskevo.space": [
         *(

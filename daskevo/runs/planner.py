@@ -59,13 +59,16 @@ class Sharing(NamedTuple):
 
 
 def identity(request: Request, vertex_ids: Sequence[VertexId]) -> str:
-    """Name what a request computes: equal for candidates with the same graph, sequence, settings and end.
+    """Name what a request computes: equal for candidates with the same graph, sequence, settings, end and repeat.
 
     Choices without effect give different candidates with the same graph; where their weights come from is not part of
     the identity, so a search does not train the same architecture twice with different luck.
     """
     digest = hashlib.blake2b(b"".join(vertex_ids), digest_size=16)
-    digest.update(json.dumps([request.sequence, request.until_step, dict(request.training)], sort_keys=True).encode())
+    parts = [request.sequence, request.until_step, dict(request.training)]
+    if request.repeat:
+        parts.append(request.repeat)
+    digest.update(json.dumps(parts, sort_keys=True).encode())
     return digest.hexdigest()
 
 

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+from daskevo.search.deduplicating import Deduplicate
 from daskevo.search.evolution import AgedEvolution, NonAgedEvolution
+from daskevo.search.filtering import Filter
 from daskevo.search.grid import Grid
 from daskevo.search.multi_objective import MultiObjectiveEvolution
 from daskevo.search.optuna_search import Optuna
 from daskevo.search.protocol import Strategy
 from daskevo.search.random_search import Random
 from daskevo.search.reinforce import Reinforce
+from daskevo.search.repeating import Repeat
 from daskevo.search.requests import BEST_MATCH, Failure, FailureKind, Report, Request, Stop, View, model_id, usable
+from daskevo.search.retrying import Retry
 
 __all__ = [
     "BEST_MATCH",
     "AgedEvolution",
+    "Deduplicate",
     "Failure",
     "FailureKind",
+    "Filter",
     "Grid",
     "MultiObjectiveEvolution",
     "NonAgedEvolution",
     "Optuna",
     "Random",
     "Reinforce",
+    "Repeat",
     "Report",
     "Request",
+    "Retry",
     "Stop",
     "Strategy",
     "View",

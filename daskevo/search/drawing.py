@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 
@@ -18,7 +18,7 @@ ENUMERABLE = 2_000_000
 """Candidates that may be listed one by one to find the unseen ones (about a second)."""
 
 
-class Seen:
+class Seen(Collection[Candidate]):
     """Candidates that a run has asked for, those of the current answer included.
 
     Parameters
@@ -33,6 +33,10 @@ class Seen:
 
     def __contains__(self, candidate: object) -> bool:
         return candidate in self._new or candidate in self._asked
+
+    def __iter__(self) -> Iterator[Candidate]:
+        yield from self._asked
+        yield from self._new
 
     def __len__(self) -> int:
         return len(self._asked) + len(self._new)

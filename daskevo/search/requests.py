@@ -79,6 +79,9 @@ class Request:
         Of the requests that are ready, the one with the highest begins first; of equal ones the one asked first.
     choices:
         The options taken, by name, where they can't be told from the space's record; the run fills it in.
+    repeat:
+        0, 1, 2, ... for evaluations of the same candidate that are to differ by chance alone: with another `repeat`,
+        the same architecture is not a duplicate.
     """
 
     number: int
@@ -92,6 +95,7 @@ class Request:
     training: Mapping[str, int] = field(default_factory=dict)
     priority: float = 0.0
     choices: Mapping[str, JSON] | None = None
+    repeat: int = 0
 
     def to_json(self) -> JSON:
         return {
@@ -106,6 +110,7 @@ class Request:
             "training": dict(self.training),
             "priority": self.priority,
             "choices": self.choices,
+            "repeat": self.repeat,
         }
 
     @classmethod
@@ -124,6 +129,7 @@ class Request:
                 training={str(name): int(number) for name, number in value.get("training", {}).items()},
                 priority=float(value.get("priority", 0.0)),
                 choices=value.get("choices"),
+                repeat=int(value.get("repeat", 0)),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CorruptRecord(f"expected a request of a run, found {value!r:.200}") from error

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from daskevo.search import Failure, Report, Request, Stop, Strategy, View
+from daskevo.search import Failure, FailureKind, Report, Request, Stop, Strategy, View
 from daskevo.space import Builder, Candidate, Choice, Choose, ModelSpace, Space
 from daskevo.types import Objective
 
@@ -83,10 +83,11 @@ class Run:
         request: Request,
         quality: float | None,
         status: Literal["finished", "failed", "duplicate"] = "finished",
+        kind: FailureKind = "not finite",
         **metrics: float,
     ) -> None:
         self.pending.remove(request)
-        failure = Failure("not finite", "") if status == "failed" else None
+        failure = Failure(kind, "") if status == "failed" else None
         known = {} if quality is None else {"q": quality, **metrics}
         report = Report(request.number, request.model_id, status, quality=quality, failure=failure, metrics=known)
         self.told.append((request, report))

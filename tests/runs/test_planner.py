@@ -19,6 +19,7 @@ def test_identity_is_the_graph_the_sequence_and_the_end() -> None:
     one, other = requests(2)
     assert identity(one, ids) == identity(other, ids)
     assert identity(one, ids) == identity(replace(one, transfer=False, ancestor=None, parent=ModelId("p")), ids)
+    assert identity(one, ids) != identity(replace(one, repeat=1), ids)
     assert identity(one, ids) != identity(one, ids[::-1])
     assert identity(one, ids) != identity(replace(one, until_step=5), ids)
     assert identity(one, ids) != identity(replace(one, sequence=[0.1]), ids)

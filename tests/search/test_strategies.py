@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from daskevo.errors import InvalidInput
 from daskevo.search import (
     AgedEvolution,
+    Deduplicate,
+    Filter,
     Grid,
     MultiObjectiveEvolution,
     NonAgedEvolution,
@@ -22,11 +24,13 @@ from daskevo.search import (
     Reinforce,
     Report,
     Request,
+    Retry,
     Stop,
     Strategy,
     View,
     usable,
 )
+from daskevo.search.wrapping import Wrapper
 from daskevo.space import Builder, Choose
 from daskevo.testing.strategies import TINY, Run, check_strategy
 
@@ -37,6 +41,9 @@ MAKERS: list[Callable[[], Strategy]] = [
     lambda: Grid(order="shuffled", keep=4),
     lambda: MultiObjectiveEvolution(population=6),
     lambda: Reinforce(context=True, keep=4),
+    lambda: Deduplicate(AgedEvolution(population=6, sample=3)),
+    lambda: Filter(NonAgedEvolution(population=6, sample=3), lambda choices: True, "anything"),
+    lambda: Retry(AgedEvolution(population=6, sample=3), attempts=2),
 ]
 
 
@@ -202,6 +209,7 @@ def test_settings_are_what_they_are_made_with() -> None:
     assert Random(None).settings == {"keep": None}
 
 
+@pytest.mark.parametrize("make", [make for make in MAKERS if not isinstance(make(), Wrapper)])
 def test_settings_make_the_same_strategy_again(make: Callable[[], Strategy]) -> None:
     strategy = make()
     again = type(strategy)(**strategy.settings)
