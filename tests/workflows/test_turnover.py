@@ -1,4 +1,4 @@
-"""Providers with a short lifetime turn over under a search: every evaluation counts once, and no model is lost."""
+"""Providers reach the end of their lifetime under a search: every evaluation counts once, and no model is lost."""
 
 from __future__ import annotations
 
@@ -6,51 +6,69 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from daskevo.search import AgedEvolution
-from daskevo_workflows import nas
+from daskevo_workflows import in_flight, nas
 from daskevo_workflows.progress import Progress
 
+pytestmark = pytest.mark.processes
 
-def test_a_search_outlives_its_providers(tiny: Callable[..., Path], tmp_path: Path) -> None:
+PROVIDERS = ("provider-0", "provider-1")
+TURNOVERS = 3
+
+
+def end_of_life(dask_worker: Any) -> None:
+    """Do what Dask does when `--lifetime` with `--lifetime-restart` is over."""
+    dask_worker.loop.add_callback(dask_worker.close_gracefully, restart=True, reason="worker-lifetime-reached")
+
+
+def test_a_search_outlives_its_providers(
+    tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import daskevo
 
-    short = {"lifetime": "6s", "lifetime_stagger": "2s", "lifetime_restart": True}
-    with daskevo.local_cluster(trainers=1, providers=2, dashboard_address=None) as cluster:
-        for name in ("provider-0", "provider-1"):
-            spec = cluster.worker_spec.pop(name)
-            cluster.worker_spec[f"short-{name}"] = {**spec, "options": {**spec["options"], **short}}
-        cluster.sync(cluster._correct_state)
-        with cluster.get_client() as client:
-            client.wait_for_workers(3, timeout=60)
-            root = tmp_path / "root"
-            repository = daskevo.open(root, "tiny", client=client, objective="max val_accuracy", shards=8)
-            lives: dict[str, set[str]] = {}
+    monkeypatch.setattr(in_flight, "MATCH_S", 3.0)  # how long a query is waited for whose provider left with it
 
-            def look(progress: Progress | None = None) -> None:
-                for address, worker in client.scheduler_info(n_workers=-1)["workers"].items():
-                    if worker["name"].startswith("short-"):
-                        lives.setdefault(worker["name"], set()).add(address)
+    with (
+        daskevo.local_cluster(trainers=1, providers=2, dashboard_address=None) as cluster,
+        cluster.get_client() as client,
+    ):
+        client.wait_for_workers(3, timeout=60)
+        root = tmp_path / "root"
+        repository = daskevo.open(root, "tiny", client=client, objective="max val_accuracy", shards=8)
+        old: set[str] = set()
+        ended_at = [0]
 
-            def search(evaluations: int) -> nas.Result:
-                """The same run, which goes on where it was."""
-                return nas.search(
-                    problem,
-                    AgedEvolution(4, 2),
-                    repository=repository,
-                    evaluations=evaluations,
-                    run=tmp_path / "run",
-                    seed=3,
-                    on_progress=look,
-                )
+        def turn(progress: Progress) -> None:
+            """Once both are there and an evaluation or two went well with them, it is the next one's turn."""
+            workers = client.scheduler_info(n_workers=-1)["workers"]
+            here = {str(worker["name"]): address for address, worker in workers.items() if address not in old}
+            due = progress.finished >= ended_at[-1] + 2 and here.keys() >= set(PROVIDERS)
+            if due and len(old) < TURNOVERS:
+                leaving = here[PROVIDERS[len(old) % 2]]
+                client.run(end_of_life, workers=[leaving])
+                old.add(leaving)
+                ended_at.append(progress.finished)
 
-            problem = tiny(FIRST=tuple(range(4, 64, 2)), SECOND=tuple(range(3, 60, 3)))
-            total = 0
-            # At least one turnover of each, with evaluations all the while.
-            while len(lives) < 2 or min(map(len, lives.values())) < 2:
-                total += 10
-                result = search(total)
-                assert (result.summary()["evaluations"], result.summary()["failures"]) == (total, 0)
-            models: list[Any] = [report.model_id for report in result.reports]
-            assert len(set(models)) == total
-            verification = repository.verify()
-            assert verification.clean, verification.differences
+        problem = tiny(FIRST=tuple(range(4, 64, 2)), SECOND=tuple(range(3, 60, 3)))
+        total = 0
+        while len(old) < TURNOVERS or total < ended_at[-1] + 2:
+            total += 6
+            # The same run, which goes on where it was.
+            result = nas.search(
+                problem,
+                AgedEvolution(4, 2),
+                repository=repository,
+                evaluations=total,
+                run=tmp_path / "run",
+                seed=3,
+                on_progress=turn,
+            )
+            assert (result.summary()["evaluations"], result.summary()["failures"]) == (total, 0)
+        client.wait_for_workers(3, timeout=60)  # the last to leave comes back before all is closed
+        assert not old & client.scheduler_info(n_workers=-1)["workers"].keys()
+        models: list[Any] = [report.model_id for report in result.reports]
+        assert len(set(models)) == total
+        verification = repository.verify()
+        assert verification.clean, verification.differences
