@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daskevo.errors import InvalidInput, InvalidProblem, RunError, RunFailed, RunMismatch, ScopeMismatch
+from daskevo.errors import InvalidInput, RunMismatch, ScopeMismatch
 from daskevo.runs import RunView
 from daskevo.search import AgedEvolution, Random, Request, Stop, View
 from daskevo_workflows import nas
@@ -158,9 +155,12 @@ def test_one_trainer_and_the_same_seed_give_the_same_run(tiny: Callable[..., Pat
     problem = tiny(**WIDE)
     found = []
     with daskevo.local_cluster(trainers=1, dashboard_address=None) as cluster, cluster.get_client() as client:
-        for name, strategy, seed in (("a", AgedEvolution, 7), ("b", SlowToTell, 7), ("c", AgedEvolution, 8)):
+        for name, strategy, seed, count in (
+            *(("a", AgedEvolution, 7, 12), ("b", SlowToTell, 7, 12)),
+            ("c", AgedEvolution, 8, 3),
+        ):
             repository = daskevo.open(tmp_path / f"root-{name}", "tiny", client=client, shards=4)
-            result = search(problem, repository, tmp_path / name, 12, seed=seed, strategy=strategy(4, 2))
+            result = search(problem, repository, tmp_path / name, count, seed=seed, strategy=strategy(4, 2))
             number = {report.model_id: report.number for report in result.reports}
             found.append(
                 [
@@ -170,7 +170,7 @@ def test_one_trainer_and_the_same_seed_give_the_same_run(tiny: Callable[..., Pat
             )
             assert {report.worker for report in result.reports} == {"trainer-0"}
     assert found[0] == found[1]
-    assert found[0] != found[2]
+    assert found[0][:3] != found[2]
 
 
 def test_duplicates_reuse_the_score_and_an_exhausted_space_ends_the_run(
@@ -194,89 +194,6 @@ def test_duplicates_reuse_the_score_and_an_exhausted_space_ends_the_run(
     assert result.summary()["evaluations"] == 8
 
 
-@pytest.mark.parametrize(
-    ("fault", "kind", "said"),
-    [
-        ("raise", "error", "ValueError: does not train"),
-        ("nan", "not finite", "nan"),
-        ("inf", "not finite", "inf"),
-        ("build", "build", "ArithmeticError: no such model"),
-        ("lambda", "flatten", "Lambda"),
-        ("huge", "not finite", "1000000"),
-        ("exit", "error", "SystemExit: 3"),
-        ("exit in build", "build", "SystemExit: no such model"),
-        ("exit in score", "error", "SystemExit: bad score"),
-        ("base", "error", "Unheard: does not train"),
-        ("interrupt", "error", "KeyboardInterrupt"),
-        ("unreadable", "error", "Unreadable"),
-    ],
-)
-def test_failures_are_recorded_and_survived(
-    repository: Any, tiny: Callable[..., Path], tmp_path: Path, fault: str, kind: str, said: str
-) -> None:
-    result = search(tiny(SECOND=(3, 6, 9), FAULTS={6: fault}), repository, tmp_path, 8)
-    failures = [report for report in result.reports if report.status == "failed"]
-    assert {report.failure.kind for report in failures} == {kind}
-    assert all(said in report.failure.message for report in failures)
-    assert all("tiny" in report.failure.traceback for report in failures if kind == "error")
-    assert {report.worker for report in result.reports} <= {"trainer-0", "trainer-1", None}
-    with RunView(result.folder) as view:
-        assert not view.events("again")
-    assert len([report for report in result.reports if report.status == "finished"]) == 8
-    # They never win, never are parents, never inherited from; nothing of them stays.
-    failed = {report.model_id for report in failures}
-    assert not failed & {found.model_id for found in result.best(8)}
-    assert not failed & {request.parent for request in result.requests}
-    assert not failed & {report.ancestor for report in result.reports}
-    assert not failed & set(labels(repository))
-    assert repository.verify().clean
-
-
-def test_all_failing_ends_with_a_clear_message(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
-    problem = tiny(FIRST=tuple(range(1, 20)), FAULTS={3: "raise", 6: "nan"})
-    with pytest.raises(RunFailed, match="20 evaluations failed") as caught:
-        search(problem, repository, tmp_path, 5)
-    assert caught.value.reason == "failures"
-    assert repository.stats()["payload_bytes"] == 0
-    result = nas.Result(tmp_path / "run", repository)
-    with pytest.raises(RunError, match="no evaluation"):
-        result.best()
-
-
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        ("misnamed", r"'max val_accuracy', .* gave loss, validation_accuracy: did you mean 'max validation_accuracy'"),
-        ("no metrics", r"score\(\) of problem 'tiny' returned NoneType"),
-        ("no data", r"'tiny' has no data on trainer-[01]: .* FileNotFoundError: /nowhere"),
-        ("other data", r"'tiny' has no data on trainer-[01]: .* AttributeError"),
-    ],
-)
-def test_a_fault_of_the_problem_ends_the_run_at_once(
-    repository: Any, tiny: Callable[..., Path], tmp_path: Path, fault: str, said: str
-) -> None:
-    """Every candidate would fail alike: none but those that were under way is tried."""
-    problem = tiny(**WIDE, FAULTS=dict.fromkeys(WIDE["SECOND"], fault), DATA=fault)
-    with pytest.raises(InvalidProblem, match=said) as caught:
-        search(problem, repository, tmp_path, 10)
-    assert "use another folder" in str(caught.value)
-    assert "InvalidProblem" not in str(caught.value)
-    with RunView(tmp_path / "run") as view:
-        reports = view.reports()
-        assert view.sessions()[-1].ended == "error"
-    assert [report.failure.kind for report in reports] == ["problem"]
-    assert repository.verify().clean
-
-
-def test_a_problem_that_has_worked_is_not_given_up(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
-    marks = tmp_path / "marks"
-    marks.mkdir()
-    problem = tiny(**WIDE, FAULTS=dict.fromkeys(WIDE["SECOND"], "misnamed later"), MARKS=str(marks))
-    result = search(problem, repository, tmp_path, 10)
-    assert result.stop[0] == "failures"
-    assert {report.failure.kind for report in result.reports if report.failure} == {"problem"}
-
-
 def test_a_strategy_that_asks_for_a_sequence_is_refused(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -293,33 +210,6 @@ def test_a_strategy_that_asks_for_a_sequence_is_refused(
     with RunView(tmp_path / "run") as view:
         assert view.requests() == []
         assert view.sessions()[-1].ended == "error"
-
-
-def test_a_dying_trainer_is_survived_and_its_evaluation_not_repeated_for_ever(
-    repository: Any, tiny: Callable[..., Path], tmp_path: Path
-) -> None:
-    marks = tmp_path / "marks"
-    marks.mkdir()
-    problem = tiny(FIRST=(4,), SECOND=(3, 9), FAULTS={9: "die"}, MARKS=str(marks))
-    result = search(problem, repository, tmp_path, 4, strategy=Random())
-    assert result.stop[0] == "exhausted"
-    failures = [report for report in result.reports if report.status == "failed"]
-    assert [report.failure.kind for report in failures] == ["trainer lost"] * 2
-    tried = [mark.read_text() for mark in marks.iterdir()]
-    assert sorted(tried) == ["4 3 relu", "4 3 tanh"] + ["4 9 relu"] * 2 + ["4 9 tanh"] * 2
-    assert repository.verify().clean
-
-
-def test_a_trainer_that_dies_once_costs_no_evaluation(
-    repository: Any, tiny: Callable[..., Path], tmp_path: Path
-) -> None:
-    marks = tmp_path / "marks"
-    marks.mkdir()
-    problem = tiny(FIRST=(4,), SECOND=(9,), FAULTS={9: "die once"}, MARKS=str(marks))
-    result = search(problem, repository, tmp_path, 2, strategy=Random())
-    assert [report.status for report in result.reports] == ["finished"] * 2
-    with RunView(result.folder) as view:
-        assert len(view.events("again")) >= 1
 
 
 def test_the_searchs_time_limit(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
@@ -418,77 +308,4 @@ def test_refining_trains_the_winners_in_full(repository: Any, tiny: Callable[...
     assert {one.model_id: one.quality for one in again} == {one.model_id: one.quality for one in refined}
     scratch = nas.refine(best, problem, epochs=2, from_scratch=True)
     assert all(one.report.ancestor is None and one.report.step == 8 for one in scratch)
-    assert repository.verify().clean
-
-
-def test_a_search_goes_on_after_a_provider_that_was_silent(
-    client: Any, tiny: Callable[..., Path], tmp_path: Path
-) -> None:
-    """A trainer dies meanwhile: whether it had put its model can't be asked."""
-    import daskevo
-
-    def pid(dask_worker: Any) -> tuple[str, int]:
-        return dask_worker.name, os.getpid()
-
-    def stop(progress: Progress) -> None:
-        if progress.finished == 3 and not woken:
-            pids = dict(client.run(pid).values())
-            os.kill(pids["provider-0"], signal.SIGSTOP)
-            os.kill(pids["trainer-0"], signal.SIGKILL)
-            woken.append(threading.Timer(8.0, os.kill, (pids["provider-0"], signal.SIGCONT)))
-            woken[0].start()
-
-    woken: list[threading.Timer] = []
-    repository = daskevo.open(tmp_path / "root", "tiny", client=client, shards=8, timeout_s=2)
-    result = search(tiny(**WIDE), repository, tmp_path, 10, on_progress=stop)
-    assert result.summary()["evaluations"] == 10
-    assert woken[0].finished.is_set()
-    assert repository.verify().clean
-
-
-def test_models_in_memory_that_went_with_their_provider_do_not_end_a_search(
-    client: Any, tiny: Callable[..., Path], tmp_path: Path
-) -> None:
-    """Labels are then to be taken from models that are lost."""
-    import daskevo
-
-    def pid(dask_worker: Any) -> tuple[str, int]:
-        return dask_worker.name, os.getpid()
-
-    def kill(progress: Progress) -> None:
-        if progress.finished == 5 and not killed:
-            killed.append(dict(client.run(pid).values())["provider-0"])
-            os.kill(killed[0], signal.SIGKILL)
-
-    killed: list[int] = []
-    repository = daskevo.open(None, "tiny", client=client, objective="max val_accuracy", shards=8)
-    result = search(tiny(**WIDE), repository, tmp_path, 12, on_progress=kill)
-    assert killed
-    assert result.summary()["evaluations"] == 12
-
-
-def test_a_provider_that_dies_between_a_query_and_its_answer(
-    client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path
-) -> None:
-    """The query of a batch is pinned to a process that is gone: evaluations go on without its answer, nothing fails."""
-    from daskevo_workflows import in_flight
-
-    def kill(progress: Progress) -> None:
-        if progress.finished == 4 and not killed:
-            killed.append(1)
-            workers = client.scheduler_info(n_workers=-1)["workers"]
-            (provider,) = (address for address, worker in workers.items() if worker["name"] == "provider-0")
-            pid = client.run(os.getpid, workers=[provider])[provider]
-            os.kill(pid, signal.SIGKILL)
-
-    killed: list[int] = []
-    before = in_flight.MATCH_S
-    in_flight.MATCH_S = 3.0
-    try:
-        result = search(tiny(**WIDE), repository, tmp_path, 10, on_progress=kill)
-    finally:
-        in_flight.MATCH_S = before
-    assert killed
-    assert result.summary()["evaluations"] == 10
-    assert result.summary()["failures"] == 0
     assert repository.verify().clean
