@@ -13,8 +13,8 @@ PUBLIC = {
     "daskevo": ["Repository", "errors", "get_repository", "local_cluster", "open"],
     "daskevo.search": [
         *("BEST_MATCH", "AgedEvolution", "Deduplicate", "Failure", "FailureKind", "Filter", "Grid"),
-        *("MultiObjectiveEvolution", "NonAgedEvolution", "Optuna", "Random", "Reinforce", "Repeat", "Report"),
-        *("Request", "Retry", "Stop", "Strategy", "View", "model_id", "usable"),
+        *("MultiObjectiveEvolution", "NonAgedEvolution", "Optuna", "Random", "Reinforce", "Repeat", "Replay"),
+        *("Report", "Request", "Retry", "Stop", "Strategy", "View", "model_id", "usable"),
     ],
     "daskevo.space": [
         *(

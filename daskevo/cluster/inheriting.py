@@ -98,6 +98,7 @@ async def reserve_best(
     match: Match | None = None,
     ancestor: ModelId | Literal[False] | None = None,
     check_id: bool = False,
+    minimum_layers: int = 0,
 ) -> Reservation:
     """Reserve and read the longest prefix of the best ancestor.
 
@@ -109,6 +110,8 @@ async def reserve_best(
         The only model to inherit from; False: none, the model gets an attempt and nothing else.
     check_id:
         Ask home first, so that a task that is run again after its put trains nothing.
+    minimum_layers:
+        Layers with weights that must be shared; of an ancestor that shares fewer nothing is inherited.
 
     Returns
     -------
@@ -142,7 +145,8 @@ async def reserve_best(
             if found.record is None:
                 return reservation
             started = perf_counter()
-            await _reserve(session, reservation, graph, found.record, patient=ancestor is not None)
+            patient = ancestor is not None
+            await _reserve(session, reservation, graph, found.record, patient=patient, minimum_layers=minimum_layers)
             seconds["reserve_s"] += perf_counter() - started
         except Gone as gone:
             search.tried[found.record.model_id] = gone.reason  # type: ignore[union-attr]
@@ -273,7 +277,13 @@ def _refuse_taken(model_id: ModelId, reply: Reply | DaskevoError | None) -> None
 
 
 async def _reserve(
-    session: Session, reservation: Reservation, graph: ArchitectureGraph, record: ModelRecord, *, patient: bool
+    session: Session,
+    reservation: Reservation,
+    graph: ArchitectureGraph,
+    record: ModelRecord,
+    *,
+    patient: bool,
+    minimum_layers: int,
 ) -> None:
     """Refer to all wanted tensors at their owners, in parallel, and read them; all or nothing."""
     if len(record.graph or "") > _INLINE_CHARACTERS:
@@ -282,6 +292,11 @@ async def _reserve(
         other, prefix = _prefix(graph, record)
     pairs = prefix.tensors(graph, other)
     entries = {mine: record.owner_map.entries[theirs] for mine, theirs in pairs}
+    shared = len({graph.tensors[number].layer for number in entries})
+    if shared < minimum_layers:
+        words = f"shares {shared} layers with weights, {minimum_layers} are asked for at least"
+        reservation.tried[record.model_id] = words
+        return
     owners = wanted_of(graph, entries.items())
     read: dict[tuple[ModelId, int], Array] = {}
     results = await refer_all(session, reservation.model_id, reservation.attempt, owners, patient=patient)

@@ -6,7 +6,8 @@ Source: paper 000, section 3 (the prefix is inherited and frozen); that freezing
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,9 @@ from daskevo.errors import InvalidInput
 from daskevo.models.flat import FlatModel, weights_of
 
 Policy = str | float | Callable[[Any], bool]
-"""``"prefix"``, ``"none"``, a share of the prefix (0 to 1), or a function that says whether to freeze a layer."""
+"""``"prefix"``, ``"none"``, a share of the prefix (0 to 1), ``"steps:K"``, or a function that says whether to freeze a
+layer."""
+_STEPS = re.compile(r"steps:([0-9]{1,15})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,9 @@ class Freezing:
     share: float
 
 
-def freeze(flat: FlatModel, freezable: Iterable[int], policy: Policy = "prefix") -> Freezing:
+def freeze(
+    flat: FlatModel, freezable: Iterable[int], policy: Policy = "prefix", steps: Mapping[int, int] | None = None
+) -> Freezing:
     """Stop layers of an inherited prefix from training, before the model is compiled.
 
     Parameters
@@ -52,11 +57,13 @@ def freeze(flat: FlatModel, freezable: Iterable[int], policy: Policy = "prefix")
         :meth:`daskevo.graph.Prefix.freezable`.
     policy:
         ``"prefix"`` freezes all of them (the paper's way); ``"none"`` nothing; a number freezes that share of those
-        that have weights, those nearest to the inputs first, rounded down; a function is asked for each that has
-        weights.
+        that have weights, those nearest to the inputs first, rounded down; ``"steps:K"`` those all of whose tensors
+        have had K steps of training or more; a function is asked for each that has weights.
 
         Whatever it says, the last layer that can train goes on training: an identical architecture would otherwise
         have nothing left to train.
+    steps:
+        Tensor number -> training steps that it has had; one that is missing has had none.
 
     Raises
     ------
@@ -68,7 +75,7 @@ def freeze(flat: FlatModel, freezable: Iterable[int], policy: Policy = "prefix")
         raise InvalidInput(f"the model has layers 0 to {len(flat.layers) - 1}; asked to freeze {layers}")
     last = _last_that_trains(flat)
     candidates = [layer for layer in layers if layer != last and weights_of(flat.layers[layer])]
-    frozen = _choose(flat, candidates, policy)
+    frozen = _choose(flat, candidates, policy, steps or {})
     for layer in frozen:
         flat.layers[layer].trainable = False
     return Freezing(
@@ -97,13 +104,16 @@ def check_policy(policy: object) -> Policy:
         return policy
     if isinstance(policy, (int, float)) and not isinstance(policy, bool) and 0 <= policy <= 1:
         return policy
+    if isinstance(policy, str) and _STEPS.fullmatch(policy):
+        return policy
     raise InvalidInput(
-        f"{policy!r} is no policy for freezing: use 'prefix', 'none', a share from 0 to 1, or a function of a layer",
+        f"{policy!r} is no policy for freezing: use 'prefix', 'none', a share from 0 to 1, 'steps:K', or a function of "
+        "a layer",
         policy=repr(policy),
     )
 
 
-def _choose(flat: FlatModel, candidates: list[int], policy: Policy) -> list[int]:
+def _choose(flat: FlatModel, candidates: list[int], policy: Policy, steps: Mapping[int, int]) -> list[int]:
     policy = check_policy(policy)
     if callable(policy):
         return [layer for layer in candidates if policy(flat.layers[layer])]
@@ -111,6 +121,10 @@ def _choose(flat: FlatModel, candidates: list[int], policy: Policy) -> list[int]
         return candidates
     if policy == "none":
         return []
+    if isinstance(policy, str):
+        least = int(policy.removeprefix("steps:"))
+        numbers = flat.graph.tensor_numbers
+        return [layer for layer in candidates if min(steps.get(number, 0) for number in numbers(layer)) >= least]
     # A share of 0.7 of ten is seven, whatever 0.7 * 10 is in binary.
     return candidates[: math.floor(float(policy) * len(candidates) + 1e-9)]
 

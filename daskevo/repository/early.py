@@ -40,6 +40,8 @@ class Wish:
         Tried first.
     weights:
         What a vertex counts in the match.
+    minimum_layers:
+        Layers with weights that must be shared.
     """
 
     model_id: ModelId
@@ -47,9 +49,17 @@ class Wish:
     ancestor: ModelId | Literal[False] | None
     match: Match | None
     weights: str
+    minimum_layers: int
 
     @classmethod
-    def of(cls, model_id: str | None, ancestor: str | Literal[False] | None, match: Match | None, weights: str) -> Wish:
+    def of(
+        cls,
+        model_id: str | None,
+        ancestor: str | Literal[False] | None,
+        match: Match | None,
+        weights: str,
+        minimum_layers: int,
+    ) -> Wish:
         """Check what a user passed; an id is drawn if there is none.
 
         Raises
@@ -59,8 +69,10 @@ class Wish:
         wanted = ancestor if ancestor is None or ancestor is False else ModelId(check_name(ancestor))
         if match is not None and ancestor is not None:
             raise InvalidInput("give `match` (tried first, then the next best) or `ancestor` (the only one), not both")
+        if type(minimum_layers) is not int or minimum_layers < 0:
+            raise InvalidInput(f"minimum_layers={minimum_layers!r:.40}: use a whole number from 0")
         name = f"m-{uuid.uuid4().hex[:16]}" if model_id is None else check_name(model_id)
-        return cls(ModelId(name), model_id is None, wanted, match, weights)
+        return cls(ModelId(name), model_id is None, wanted, match, weights, minimum_layers)
 
     async def reserve(
         self, connection: Connection, caller: Caller, graph: ArchitectureGraph, scope: str
@@ -76,6 +88,7 @@ class Wish:
             match=self.match,
             ancestor=self.ancestor,
             check_id=not self.is_new_id,
+            minimum_layers=self.minimum_layers,
         )
 
 

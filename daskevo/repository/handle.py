@@ -24,6 +24,9 @@ from daskevo.repository.results import Matches
 from daskevo.repository.stored_models import StoredModels
 from daskevo.types import ModelId
 
+UNSAID = (None, None, None, "vertex", 0)
+"""Of what to inherit from, what `inherit` takes if nothing is said."""
+
 
 class Repository(StoredModels, Labels, Provenance):
     """A handle on one repository, for one scope. Cheap; can be sent to tasks of the same cluster.
@@ -49,6 +52,7 @@ class Repository(StoredModels, Labels, Provenance):
         parent: str | None = None,
         match: Match | None = None,
         weights: str = "vertex",
+        minimum_layers: int = 0,
         reserved: EarlyReservation | None = None,
     ) -> Inheritance:
         """Give a model the longest prefix of the best ancestor, reserved and frozen, in a ``with`` block.
@@ -58,7 +62,8 @@ class Repository(StoredModels, Labels, Provenance):
         model:
             An uncompiled Keras model.
         freeze:
-            ``"prefix"`` (the paper's way), ``"none"``, a share of the prefix from 0 to 1, or a function of a layer.
+            ``"prefix"`` (the paper's way), ``"none"``, a share of the prefix from 0 to 1, ``"steps:K"`` (what has had K
+            steps of training), or a function of a layer.
         ancestor:
             The only model to inherit from; the best match when None; nothing when False (a baseline, a control arm).
         model_id:
@@ -69,9 +74,11 @@ class Repository(StoredModels, Labels, Provenance):
             Answer of an earlier query: tried first, then the next best.
         weights:
             What a vertex counts in the match: ``"vertex"`` (1) or ``"bytes"`` (what it transfers).
+        minimum_layers:
+            Layers with weights that must be shared: of an ancestor that shares fewer nothing is inherited.
         reserved:
-            What `reserve` made for this model: `ancestor`, `model_id`, `match` and `weights` are those that it was
-            given. If the model turns out to have another graph, it is given back, and asked for anew.
+            What `reserve` made for this model: whom to inherit from is what that was given. If the model turns out to
+            have another graph, it is given back, and asked for anew.
 
         Raises
         ------
@@ -84,9 +91,10 @@ class Repository(StoredModels, Labels, Provenance):
         ModelExists, UnknownModel, ModelRetired, AttemptOver, ShardUnavailable
             On entering the block.
         """
-        if reserved is not None and (ancestor, model_id, match, weights) != (None, None, None, "vertex"):
-            raise InvalidInput("`reserved` knows its ancestor, model_id, match and weights: give them to `reserve`")
-        wish = Wish.of(model_id, ancestor, match, weights) if reserved is None else reserved.wish
+        if reserved is not None and (ancestor, model_id, match, weights, minimum_layers) != UNSAID:
+            words = "ancestor, model_id, match, weights and minimum_layers"
+            raise InvalidInput(f"`reserved` knows its {words}: give them to `reserve`")
+        wish = Wish.of(model_id, ancestor, match, weights, minimum_layers) if reserved is None else reserved.wish
         name = None if parent is None else ModelId(parent)
         return Inheritance(self, model, freeze=freeze, wish=wish, parent=name, early=reserved)
 
@@ -97,6 +105,7 @@ class Repository(StoredModels, Labels, Provenance):
         model_id: str | None = None,
         match: Match | None = None,
         weights: str = "vertex",
+        minimum_layers: int = 0,
     ) -> EarlyReservation:
         """Begin to inherit before the model is there, in a ``with`` block: match, reserve and read in the background.
 
@@ -112,7 +121,7 @@ class Repository(StoredModels, Labels, Provenance):
         graph:
             The architecture graph that the model will have, or a Keras model that has it (one built in
             `daskevo.models.shape_only` will do).
-        ancestor, model_id, match, weights:
+        ancestor, model_id, match, weights, minimum_layers:
             As `inherit` takes them.
 
         Raises
@@ -121,7 +130,7 @@ class Repository(StoredModels, Labels, Provenance):
             Everything else `inherit` raises, on entering its block.
         """
         (one,) = as_graphs(graph)
-        return EarlyReservation(self, one, Wish.of(model_id, ancestor, match, weights))
+        return EarlyReservation(self, one, Wish.of(model_id, ancestor, match, weights, minimum_layers))
 
     def best_match(self, graphs: Any, weights: str = "vertex") -> Any:
         """Return the best match of each graph among all models of the scope.

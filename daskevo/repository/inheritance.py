@@ -149,7 +149,8 @@ class Inheritance:
         try:
             with timed(self.timings, "load_s"):
                 write_tensors(self.flat, reservation.arrays)
-                self._freezing = freeze(self.flat, reservation.prefix.freezable(self.graph), self._policy)
+                steps = {number: entry.steps for number, entry in reservation.entries.items()}
+                self._freezing = freeze(self.flat, reservation.prefix.freezable(self.graph), self._policy, steps)
         except BaseException:
             self._connection.run(self._leave)
             raise

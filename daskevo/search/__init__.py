@@ -12,6 +12,7 @@ from daskevo.search.protocol import Strategy
 from daskevo.search.random_search import Random
 from daskevo.search.reinforce import Reinforce
 from daskevo.search.repeating import Repeat
+from daskevo.search.replay import Replay
 from daskevo.search.requests import BEST_MATCH, Failure, FailureKind, Report, Request, Stop, View, model_id, usable
 from daskevo.search.retrying import Retry
 
@@ -29,6 +30,7 @@ __all__ = [
     "Random",
     "Reinforce",
     "Repeat",
+    "Replay",
     "Report",
     "Request",
     "Retry",

@@ -1,4 +1,4 @@
-"""What is drawn for an evaluation: its seed, and whether it belongs to the control arm."""
+"""What is drawn for an evaluation: by what its training is named, and whether it belongs to the control arm."""
 
 from __future__ import annotations
 
@@ -6,14 +6,25 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskevo_workflows.assignment import evaluation_seed, in_control_arm
+from daskevo.types import VertexId
+from daskevo_workflows.assignment import in_control_arm
+from daskevo_workflows.trajectory import seed_of, trajectory
 
 
-def test_seeds_depend_on_run_and_number_only() -> None:
-    seeds = {(run, number): evaluation_seed(run, number) for run in range(20) for number in range(50)}
-    assert len(set(seeds.values())) == 1000
-    assert all(0 <= seed < 2**31 for seed in seeds.values())
-    assert evaluation_seed(3, 7) == seeds[3, 7]
+def test_a_training_is_named_by_the_runs_seed_its_architecture_and_its_ancestor() -> None:
+    ids = [VertexId(bytes([number]) * 16) for number in range(4)]
+    first = trajectory(1, ids[:2])
+    names = {
+        first,
+        trajectory(2, ids[:2]),
+        trajectory(1, ids[:3]),
+        trajectory(1, ids[1::-1]),
+        trajectory(1, ids[:2], first),
+    }
+    assert len(names) == 5
+    assert trajectory(1, ids[:2]) == first
+    assert len({seed_of(name) for name in names}) == 5
+    assert all(0 <= seed_of(name) < 2**31 for name in names)
 
 
 @given(st.floats(0, 1), st.integers(0, 2**32 - 1))

@@ -14,8 +14,9 @@ import pytest
 
 from daskevo.errors import InvalidInput, RunMismatch, ScopeMismatch
 from daskevo.runs import RunView
-from daskevo.search import AgedEvolution, Random, Request, Stop, View
+from daskevo.search import AgedEvolution, Random, Replay, Request, Stop, View
 from daskevo_workflows import nas
+from daskevo_workflows.chaos.ledger import digests
 from daskevo_workflows.problems import refer
 from daskevo_workflows.progress import Progress
 
@@ -171,6 +172,25 @@ def test_one_trainer_and_the_same_seed_give_the_same_run(tiny: Callable[..., Pat
             assert {report.worker for report in result.reports} == {"trainer-0"}
     assert found[0] == found[1]
     assert found[0][:3] != found[2]
+
+
+def test_a_run_of_two_trainers_replays_to_the_same_models(
+    client: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Bit for bit, though others are done first this time."""
+    import daskevo
+
+    problem = tiny(**WIDE)
+    found = []
+    strategy: Any = AgedEvolution(4, 2)
+    for name in ("recorded", "replayed"):
+        repository = daskevo.open(tmp_path / name, "tiny", client=client, objective="max val_accuracy", shards=4)
+        result = search(problem, repository, tmp_path / f"run {name}", 12, seed=3, strategy=strategy, keep_best=12)
+        found.append({tuple(digests(repository.read(one.model_id).values())): one.quality for one in result.best(12)})
+        strategy = Replay(result.requests, result.reports)
+    assert len(found[0]) == 12
+    assert found[0] == found[1]
+    assert any(report.transferred for report in result.reports)
 
 
 def test_duplicates_reuse_the_score_and_an_exhausted_space_ends_the_run(

@@ -1,9 +1,9 @@
-"""What a trainer is told of one evaluation, and what is drawn for it: by the run's seed, not by who evaluates it."""
+"""What a trainer is told of one evaluation, and whether it belongs to the control arm."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from daskevo.search import Request
 from daskevo.types import Objective
 from daskevo_workflows.problems.reference import ProblemReference
 from daskevo_workflows.training import Callbacks
+from daskevo_workflows.transfer import USUAL, Transfer
 
 if TYPE_CHECKING:
     from daskevo.graph import ArchitectureGraph
@@ -32,20 +33,19 @@ class Assignment:
     repository:
         Handle; it finds its cluster again on the worker.
     seed:
-        Of this evaluation: for initial weights, shuffling and dropout. Depends on the run's seed and the request's
-        number only.
+        The run's; initial weights, shuffling and dropout follow from it (:mod:`daskevo_workflows.trajectory`).
     objective:
         Which metric is the quality.
-    freeze:
-        Freezing policy, as `Repository.inherit` takes it.
+    graph:
+        The candidate's architecture graph.
+    transfer:
+        How it inherits, if the request does.
     labels:
         What keeps the model alive once it is put.
     callbacks:
         Keras callbacks of the user, besides the problem's own: a list (copied for each evaluation), or what makes one.
     epochs:
         Instead of the problem's; None = those.
-    graph:
-        The candidate's architecture graph: what it inherits is reserved while it is built. None = after that.
     """
 
     key: str
@@ -54,16 +54,11 @@ class Assignment:
     repository: Repository
     seed: int
     objective: Objective
-    freeze: Any = "prefix"
+    graph: ArchitectureGraph
+    transfer: Transfer = USUAL
     labels: tuple[str, ...] = ()
     callbacks: Callbacks = ()
     epochs: int | None = None
-    graph: ArchitectureGraph | None = None
-
-
-def evaluation_seed(seed: int, number: int) -> int:
-    """Return the seed of an evaluation (31 bits): by the run's seed and the request's number, not by the worker."""
-    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0] >> 1)
 
 
 def in_control_arm(seed: int, number: int, share: float) -> bool:

@@ -17,7 +17,7 @@ from daskevo_workflows.failures import say_error
 from daskevo_workflows.flight import failed
 from daskevo_workflows.limits import build_limit_s
 from daskevo_workflows.notes import note
-from daskevo_workflows.problems.building import build_candidate, space_of
+from daskevo_workflows.problems.building import graph_of, space_of
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.settings import Settings
 from daskevo_workflows.training import check_training
@@ -132,17 +132,15 @@ class Candidates:
     def _transfers(self, request: Request) -> bool:
         settings = self._settings
         control = in_control_arm(settings.seed, request.number, settings.control_share)
-        return request.transfer and settings.transfer and not control
+        return request.transfer and settings.transfer.is_any and not control
 
     def _identify(self, request: Request) -> bool:
         """Build the candidate without weights to know its graph; a candidate without one has failed."""
         if request.number in self.graphs:
             return True
-        from daskevo.models import flatten, shape_only
-
         try:
-            with shape_only(), alarm(self._build_limit_s):
-                graph = flatten(build_candidate(self._problem, request.candidate)).graph
+            with alarm(self._build_limit_s):
+                graph = graph_of(self._problem, request.candidate)
         except CannotFlatten as error:
             self._report(failed(request, "flatten", str(error)))
             return False

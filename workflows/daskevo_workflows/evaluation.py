@@ -14,7 +14,7 @@ from typing import Any
 from daskevo.catalogue import Match
 from daskevo.errors import InvalidProblem, ModelExists
 from daskevo.search import BEST_MATCH, Report, Request
-from daskevo.types import Objective
+from daskevo.types import Objective, Tick
 from daskevo_workflows.assignment import Assignment
 from daskevo_workflows.evaluation_report import Draft, fields_of_record, other_candidate, own_bytes
 from daskevo_workflows.failures import Failed, failure_of, say_error, shown
@@ -24,6 +24,8 @@ from daskevo_workflows.problems.reference import ProblemReference, data_of
 from daskevo_workflows.quiet import import_keras
 from daskevo_workflows.trainer_task import cancelled, say, worker_name
 from daskevo_workflows.training import Stopped, finite, train
+from daskevo_workflows.trajectory import seed_of, trajectory, trajectory_of
+from daskevo_workflows.transfer import Transfer
 
 
 def evaluate(assignment: Assignment, matches: Sequence[Match | None] | None = None, index: int = 0) -> Report:
@@ -72,27 +74,30 @@ def _evaluate(assignment: Assignment, match: Match | None, draft: Draft) -> Mapp
         problem = assignment.problem.load()
         data = _data(assignment.problem, problem)
     say(assignment.key, "ready")
-    with seeded(assignment.seed):
+    with seeded(seed_of(trajectory(assignment.seed, assignment.graph.ids))):
         return _trained(assignment, problem, data, match, draft)
 
 
 def _trained(
     assignment: Assignment, problem: Problem, data: Any, match: Match | None, draft: Draft
 ) -> Mapping[str, Any]:
+    from daskevo.models import seeded
+
     request, repository = assignment.request, assignment.repository
-    ancestor: Any = False
-    if request.transfer:
-        ancestor = None if request.ancestor == BEST_MATCH else request.ancestor or False
-    wish: dict[str, Any] = {"ancestor": ancestor, "model_id": request.model_id, "match": match}
+    policy = assignment.transfer
     with ExitStack() as stack:
-        if assignment.graph is not None:
-            with draft.phase("inherit"):
-                wish = {"reserved": stack.enter_context(repository.reserve(assignment.graph, **wish))}
+        with draft.phase("inherit"):
+            wish = _wish(request, policy, match)
+            reserved = stack.enter_context(
+                repository.reserve(
+                    assignment.graph, model_id=request.model_id, minimum_layers=policy.minimum_layers, **wish
+                )
+            )
         model = _build(problem, request, draft)
         with draft.phase("inherit"):
             try:
                 child = stack.enter_context(
-                    repository.inherit(model, freeze=assignment.freeze, parent=request.parent, **wish)
+                    repository.inherit(model, freeze=policy.freeze, parent=request.parent, reserved=reserved)
                 )
             except ModelExists as error:
                 # This task was run before, and died or was lost after its put.
@@ -101,26 +106,54 @@ def _trained(
                 return fields_of_record(error.record)
         say(assignment.key, "chosen")
         _note(child, draft)
-        metrics, steps = train(
-            problem,
-            model,
-            data,
-            draft,
-            epochs=request.training.get("epochs", assignment.epochs),
-            batch_size=request.training.get("batch_size"),
-            until_step=request.until_step,
-            callbacks=assignment.callbacks,
-            cancelled=lambda: cancelled(assignment.key),
-        )
+        source = trajectory_of(child.ancestor_record) if child.report.inherited_tensors else None
+        name = trajectory(assignment.seed, child.graph.ids, source)
+        stack.enter_context(seeded(seed_of(name)))
+        metrics, steps = _fitted(assignment, problem, data, child, draft)
         quality = _quality(assignment.objective, metrics)
         draft.fields.update(step=steps, metrics=finite(metrics))
         if quality is None:
             found = shown(metrics[assignment.objective.metric])
             raise Failed("not finite", f"the quality {assignment.objective.metric!r} is {found}, not a finite number")
-        extra = {"report": draft.kept(), "candidate": request.candidate.to_json()}
+        extra = {"report": draft.kept(), "candidate": request.candidate.to_json(), "trajectory": name}
         with draft.phase("put"):
             child.put(metrics=finite(metrics), step=steps, labels=list(assignment.labels), extra=extra)
         return {"status": "finished", "quality": quality, "own_bytes": own_bytes(child.record)}
+
+
+def _wish(request: Request, policy: Transfer, match: Match | None) -> dict[str, Any]:
+    """Return whom to inherit from, as the repository takes it."""
+    if not request.transfer or request.ancestor is None or not policy.is_any:
+        return {"ancestor": False}
+    if request.ancestor != BEST_MATCH:
+        return {"ancestor": request.ancestor}
+    if policy.source == "best match":
+        return {"match": match}
+    # Tried first, like the answer of a query; once it is gone, the best match.
+    return {"match": Match(0, 0.0, Tick(0, 0), request.parent)} if request.parent is not None else {"ancestor": False}
+
+
+def _fitted(
+    assignment: Assignment, problem: Problem, data: Any, child: Any, draft: Draft
+) -> tuple[dict[str, Any], int]:
+    """Train with the prefix frozen, then, if the policy says so, with nothing frozen; return metrics and steps."""
+    from daskevo.models import unfreeze
+
+    request, policy, report = assignment.request, assignment.transfer, child.report
+    inherited = len(report.matched)
+    epochs = request.training.get("epochs") or assignment.epochs or problem.epochs
+    how: dict[str, Any] = {
+        "batch_size": request.training.get("batch_size"),
+        "callbacks": assignment.callbacks,
+        "cancelled": lambda: cancelled(assignment.key),
+    }
+    stretched = policy.epochs(epochs, inherited=inherited, layers=inherited + len(report.unmatched))
+    metrics, steps = train(problem, child.model, data, draft, epochs=stretched, until_step=request.until_step, **how)
+    if policy.unfreeze_epochs and child.frozen_share:
+        unfreeze(child.flat)
+        metrics, more = train(problem, child.model, data, draft, epochs=policy.unfreeze_epochs, **how)
+        steps += more
+    return metrics, steps
 
 
 def _build(problem: Problem, request: Request, draft: Draft) -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from daskevo.search import Strategy
 from daskevo.types import JSON, Objective
 from daskevo_workflows.problems import ProblemReference
 from daskevo_workflows.problems.building import space_of
+from daskevo_workflows.transfer import Transfer
 
 
 def identity_of(
@@ -16,8 +15,7 @@ def identity_of(
     strategy: Strategy,
     *,
     seed: int,
-    transfer: bool,
-    freeze: Any,
+    transfer: Transfer,
     control_share: float,
     epochs: int | None,
 ) -> dict[str, JSON]:
@@ -33,10 +31,9 @@ def identity_of(
         "seed": seed,
         "strategy": {"name": strategy.name, "settings": strategy.settings},
         "policy": {
-            "transfer": transfer,
-            "freeze": freeze
-            if isinstance(freeze, (str, int, float))
-            else getattr(freeze, "__qualname__", repr(freeze)),
+            "transfer": transfer.is_any,
+            "freeze": "prefix",
+            **{name: value for name, value in transfer.changed().items() if transfer.is_any or name != "source"},
             "control_share": control_share,
             "epochs": epochs or problem.epochs,
             "batch_size": problem.batch_size,

@@ -34,11 +34,12 @@ from daskevo_workflows.refining import refine
 from daskevo_workflows.result import Found, Result
 from daskevo_workflows.settings import Settings
 from daskevo_workflows.training import Callbacks
+from daskevo_workflows.transfer import Transfer
 
 if TYPE_CHECKING:
     from daskevo.repository import Repository
 
-__all__ = ["STRATEGIES", "Found", "Progress", "Result", "refine", "search"]
+__all__ = ["STRATEGIES", "Found", "Progress", "Result", "Transfer", "refine", "search"]
 
 STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
     "random": Random,
@@ -62,8 +63,8 @@ def search(
     evaluations: int = 100,
     run: str | Path = "run",
     seed: int = 0,
-    transfer: bool = True,
-    freeze: Any = "prefix",
+    transfer: Transfer | bool = True,
+    freeze: Any = None,
     control_share: float = 0.0,
     time_limit_s: float | None = None,
     evaluation_limit_s: Limit = "auto",
@@ -98,9 +99,11 @@ def search(
         With one trainer, the same seed gives the same candidates and scores. With several, what is asked depends on
         which evaluation ends first; the record holds the order.
     transfer:
-        False: nothing is inherited (the baseline).
+        How candidates inherit (:class:`daskevo_workflows.transfer.Transfer`); False: nothing is inherited (the
+        baseline); True: the usual policy.
     freeze:
-        ``prefix`` (the paper's way), ``none`` (inherit, fine-tune everything), a share, or a function of a layer.
+        Of the usual policy: ``prefix`` (the paper's way), ``none`` (inherit, fine-tune everything), a share,
+        ``steps:K``, or a function of a layer.
     control_share:
         Share of the candidates, drawn by their number, that inherit nothing: a control arm within the run.
     time_limit_s:
@@ -143,7 +146,8 @@ def search(
 
     _check(evaluations, control_share, recycle_after, keep_best, epochs, seed)
     check_limit(evaluation_limit_s)
-    check_policy(freeze)
+    policy = _policy(transfer, freeze)
+    check_policy(policy.freeze)
     reference = refer(problem)  # type: ignore[arg-type]
     loaded = reference.load()
     goal = Objective.parse(objective or loaded.objective)
@@ -155,8 +159,7 @@ def search(
         goal,
         chosen,
         seed=seed,
-        transfer=transfer,
-        freeze=freeze,
+        transfer=policy,
         control_share=control_share,
         epochs=epochs,
     )
@@ -173,8 +176,7 @@ def search(
         _tell_again(chosen, book)
         settings = Settings(
             seed=seed,
-            transfer=transfer,
-            freeze=freeze,
+            transfer=policy,
             control_share=control_share,
             time_limit_s=time_limit_s,
             evaluation_limit_s=evaluation_limit_s,
@@ -223,6 +225,16 @@ def _check(
         raise InvalidInput(f"recycle_after={recycle_after}, epochs={epochs}: use 1 or more, or None")
     if not 0 <= seed < 2**32:
         raise InvalidInput(f"seed={seed}: use 0 to 4294967295")
+
+
+def _policy(transfer: Transfer | bool, freeze: Any) -> Transfer:
+    if isinstance(transfer, Transfer):
+        if freeze is not None:
+            raise InvalidInput("freeze is part of the policy of transfer: Transfer(freeze=...)")
+        return transfer
+    if type(transfer) is not bool:
+        raise InvalidInput(f"transfer={transfer!r:.60}: pass a Transfer, True or False")
+    return Transfer("best match" if transfer else "none", "prefix" if freeze is None else freeze)
 
 
 def _with_objective(repository: Repository, goal: Objective) -> Repository:

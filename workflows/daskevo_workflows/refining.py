@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from daskevo.errors import InvalidInput, NoTrainer
 from daskevo.search import Report, Request
 from daskevo.types import ModelId, Objective
-from daskevo_workflows.assignment import Assignment, evaluation_seed
+from daskevo_workflows.assignment import Assignment
 from daskevo_workflows.demand import Demand
 from daskevo_workflows.evaluation import evaluate
 from daskevo_workflows.problems import Problem, ProblemReference, refer
+from daskevo_workflows.problems.building import graph_of
 from daskevo_workflows.training import Callbacks, fresh
+from daskevo_workflows.transfer import Transfer
 
 if TYPE_CHECKING:
     from daskevo_workflows.result import Found, Result
@@ -123,9 +125,10 @@ def refine(
             request=request,
             problem=reference,
             repository=result.repository,
-            seed=evaluation_seed(seed, rank),
+            seed=seed,
+            graph=graph_of(reference.load(), winner.candidate),
             objective=result.objective,
-            freeze="none",
+            transfer=Transfer(freeze="none"),
             labels=(f"refined:{result.info.label}",),
             callbacks=_KeepBest(reference, result.objective, patience, callbacks),
             epochs=epochs,

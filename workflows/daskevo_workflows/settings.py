@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from daskevo_workflows.limits import Limit
 from daskevo_workflows.training import Callbacks
+from daskevo_workflows.transfer import USUAL, Transfer
 
 
 @dataclass(frozen=True)
@@ -14,8 +14,7 @@ class Settings:
     """How a run evaluates (see :func:`daskevo_workflows.nas.search`)."""
 
     seed: int = 0
-    transfer: bool = True
-    freeze: Any = "prefix"
+    transfer: Transfer = USUAL
     control_share: float = 0.0
     time_limit_s: float | None = None
     evaluation_limit_s: Limit = "auto"

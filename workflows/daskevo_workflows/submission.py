@@ -8,7 +8,7 @@ from dataclasses import replace
 from daskevo.repository import Repository
 from daskevo.runs import Book, RunRecord, Unit, plan
 from daskevo.search import Request
-from daskevo_workflows.assignment import Assignment, evaluation_seed
+from daskevo_workflows.assignment import Assignment
 from daskevo_workflows.candidates import Candidates
 from daskevo_workflows.in_flight import Flights
 from daskevo_workflows.problems.reference import ProblemReference
@@ -79,6 +79,10 @@ class Submission:
             self._planned.update((unit.numbers[0], unit) for unit in units)
             self._record_units(batch, units, {})
 
+    def _is_matched(self, request: Request) -> bool:
+        """Tell whether a request's batch is asked for its ancestor, if it may inherit from any."""
+        return self._settings.transfer.source == "best match" and request.number not in self._flights.unmatched
+
     def _record_units(self, batch: Sequence[Request], units: Sequence[Unit], workers: Mapping[str, str]) -> None:
         # In the record before anything is submitted: whatever dies, the model's name is known.
         self._record.planned(
@@ -93,8 +97,7 @@ class Submission:
         if not batch:
             return
         new = [request for request in batch if request.number not in self._planned]
-        unmatched = self._flights.unmatched
-        matched = [replace(request, ancestor=None) if request.number in unmatched else request for request in new]
+        matched = [request if self._is_matched(request) else replace(request, ancestor=None) for request in new]
         units = [*plan(matched, self.attempts, self._book.recent_seconds())] if new else []
         ahead = [self._planned.pop(request.number) for request in batch if request.number in self._planned]
         keys = {unit.numbers[0]: unit.key for unit in [*units, *ahead] if unit.kind == "evaluate"}
@@ -110,13 +113,13 @@ class Submission:
                 request=request,
                 problem=self._reference,
                 repository=self._repository,
-                seed=evaluation_seed(self._settings.seed, request.number),
+                seed=self._settings.seed,
                 objective=self._book.objective,
-                freeze=self._settings.freeze,
+                transfer=self._settings.transfer,
                 labels=(self._book.population_label,),
                 callbacks=self._settings.callbacks,
                 epochs=self._settings.epochs,
-                graph=self._candidates.graphs.get(request.number),
+                graph=self._candidates.graphs[request.number],
             )
             for request in batch
         ]

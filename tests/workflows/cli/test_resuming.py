@@ -22,6 +22,7 @@ from daskevo_workflows.cli.resuming import settle, why_ended
 from daskevo_workflows.identity import identity_of
 from daskevo_workflows.nas import STRATEGIES
 from daskevo_workflows.problems import refer
+from daskevo_workflows.transfer import Transfer
 
 TYPED: dict[str, Any] = {
     "strategy": "evolution",
@@ -40,7 +41,7 @@ def begin(tmp_path: Path) -> MakeRun:
     """Begins a run of the digits in tmp_path / "run", to be written and closed by the test."""
 
     def make(strategy: Any = None, **settings: Any) -> RunRecord:
-        policy = {"seed": 3, "transfer": True, "freeze": "prefix", "control_share": 0.0, "epochs": None} | settings
+        policy = {"seed": 3, "transfer": Transfer(), "control_share": 0.0, "epochs": None} | settings
         strategy = strategy or AgedEvolution(12, 4)
         identity = identity_of(refer("digits"), Objective.parse("max val_accuracy"), strategy, **policy)
         root = tmp_path / "run" / "repository"
@@ -61,14 +62,13 @@ def nas(*words: str) -> Result:
 
 
 def test_a_run_goes_on_with_its_own_settings(begin: MakeRun, tmp_path: Path) -> None:
-    begin(transfer=False, freeze=0.5, control_share=0.25, epochs=7).close()
+    begin(transfer=Transfer("none", 0.5), control_share=0.25, epochs=7).close()
     folder = tmp_path / "run"
     found = settle(folder, read_info(folder), refer("digits"), TYPED, ())
     assert found.strategy.settings == AgedEvolution(12, 4).settings
     assert found.search_options() == {
         "seed": 3,
-        "transfer": False,
-        "freeze": 0.5,
+        "transfer": Transfer("none", 0.5),
         "control_share": 0.25,
         "epochs": 7,
     }
@@ -102,7 +102,9 @@ def test_what_only_python_can_take_up_is_said(begin: MakeRun, tmp_path: Path, wh
     class Mine(Random):
         name = "mine"
 
-    begin(Mine() if what == "strategy" else None, **({"freeze": len} if what == "freeze" else {})).close()
+    begin(
+        Mine() if what == "strategy" else None, **({"transfer": Transfer(freeze=len)} if what == "freeze" else {})
+    ).close()
     result = nas("digits", "--run", str(tmp_path / "run"))
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: RunMismatch: ")

@@ -22,6 +22,7 @@ from daskevo_workflows.chaos.cluster import SEARCH, Places, start_cluster, start
 from daskevo_workflows.chaos.disk import Disk
 from daskevo_workflows.chaos.faults import Faults
 from daskevo_workflows.chaos.hosts import Hosts
+from daskevo_workflows.chaos.pace import Pace
 from daskevo_workflows.chaos.parts import Parts
 from daskevo_workflows.chaos.recount import Recount, recount
 from daskevo_workflows.chaos.schedule import schedule
@@ -35,8 +36,6 @@ REST_S = 120.0
 """What the cluster may take to come to rest after the search."""
 PATIENCE_S = 600.0
 """What a search may take, beyond twice the time with faults."""
-LONGEST_REST_S = 8.0
-"""Longest that an evaluation rests to keep the pace."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +110,7 @@ def _search(trial: Trial, places: Places, parts: Parts, faults: Faults, say: Cal
     limit_s = 2 * seconds + PATIENCE_S
     began: float | None = None
     started = said = time.monotonic()
+    pace = Pace(places.pace, trial.evaluations)
     while (code := parts.code(SEARCH)) is None:
         now = time.monotonic()
         if began is not None:
@@ -124,10 +124,7 @@ def _search(trial: Trial, places: Places, parts: Parts, faults: Faults, say: Cal
             elif now - said > SAY_EVERY_S:
                 said = now
                 say(f"{done} of {trial.evaluations} evaluations")
-            # So that the search takes as long as the faults do, whatever the machine.
-            left_s = seconds - (now - (began or now))
-            rest_s = left_s * trial.trainers / max(1, trial.evaluations - done)
-            places.pace.write_text(f"{min(LONGEST_REST_S, max(0.0, rest_s)):.3f}")
+            pace.look(done, now, seconds - (now - (began or now)))
         if now - started > limit_s:
             faults.end()
             return [f"the search had not ended after {limit_s:.0f} s"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import sys
 from collections.abc import Collection
@@ -43,6 +44,13 @@ SECONDS = click.FloatRange(min=0, min_open=True)
 def _limit(value: Any) -> Any:
     """Return seconds, ``auto``, or ``none``: None would be an option that wasn't given."""
     return value if value in ("auto", "none") else SECONDS.convert(value, None, None)
+
+
+def _freeze(value: Any) -> Any:
+    """Return ``prefix``, ``none``, a share, or ``steps:K``."""
+    if value in ("prefix", "none") or re.fullmatch(r"steps:[0-9]{1,15}", str(value)):
+        return value
+    return click.FloatRange(0, 1).convert(value, None, None)
 
 
 def _quota(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
@@ -99,10 +107,11 @@ def _quota(context: click.Context, option: click.Parameter, value: str | None) -
 @click.option("--no-transfer", is_flag=True, help="Train each candidate from scratch: the baseline.")
 @click.option(
     "--freeze",
-    type=click.Choice(["prefix", "none"]),
+    type=_freeze,
+    metavar="prefix|none|SHARE|steps:K",
     default="prefix",
     show_default=True,
-    help="Freeze what is inherited, or train on with it.",
+    help="Freeze what is inherited; or nothing of it, a share from 0 to 1, or what has had K steps of training.",
 )
 @click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after so many seconds; the same command goes on.")
 @click.option(

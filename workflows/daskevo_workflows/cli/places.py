@@ -149,7 +149,7 @@ def run_folder(folder: Path) -> Iterator[None]:
                 path.rmdir()
 
 
-def default_run_folder(problem: str, seed: int, *, transfer: bool, freeze: str) -> Path:
+def default_run_folder(problem: str, seed: int, *, transfer: bool, freeze: str | float) -> Path:
     """Return the folder of a run that was not named: the same command finds it again, another one does not.
 
     Examples
@@ -158,5 +158,5 @@ def default_run_folder(problem: str, seed: int, *, transfer: bool, freeze: str) 
     'runs/my_problem-seed1-no-transfer'
     """
     name = os.path.basename(problem).removesuffix(".py") or "run"
-    arm = "-no-transfer" if not transfer else "" if freeze == "prefix" else f"-freeze-{freeze}"
+    arm = "-no-transfer" if not transfer else "" if freeze == "prefix" else f"-freeze-{freeze}".replace(":", "-")
     return Path("runs") / f"{name}-seed{seed}{arm}"

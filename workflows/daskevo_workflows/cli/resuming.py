@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from daskevo.runs import RunInfo
     from daskevo.search import Strategy
     from daskevo_workflows.problems import ProblemReference
+    from daskevo_workflows.transfer import Transfer
 
 FLAGS: Mapping[str, str] = {
     "seed": "--seed",
@@ -33,15 +34,14 @@ class Settings:
 
     strategy: Strategy
     seed: int
-    transfer: bool
-    freeze: str | float
+    transfer: Transfer
     control_share: float
     epochs: int | None
     scope: str
 
     def search_options(self) -> dict[str, Any]:
         """Return the keyword arguments of the search that are part of a run's identity."""
-        names = ("seed", "transfer", "freeze", "control_share", "epochs")
+        names = ("seed", "transfer", "control_share", "epochs")
         return {name: getattr(self, name) for name in names}
 
 
@@ -66,31 +66,28 @@ def settle(
     RunMismatch
         If the folder holds another run than what was typed, or one that only Python can take up.
     """
-    from daskevo.errors import RunMismatch
+    from daskevo.errors import InvalidInput, RunMismatch
     from daskevo.runs.mismatch import check_identity
     from daskevo.types import Objective
     from daskevo_workflows.identity import identity_of
+    from daskevo_workflows.transfer import Transfer, recorded_transfer
 
     loaded = reference.load()
     if info is None:
-        return Settings(
-            _strategy(options),
-            options["seed"],
-            not options["no_transfer"],
-            options["freeze"],
-            0.0,
-            None,
-            options["scope"] or loaded.name,
-        )
+        transfer = _changed(Transfer(), options, ("no_transfer", "freeze"))
+        scope = options["scope"] or loaded.name
+        return Settings(_strategy(options), options["seed"], transfer, 0.0, None, scope)
     policy: Mapping[str, Any] = _mapping(info.identity.get("policy"))
-    freeze = options["freeze"] if "freeze" in given else policy.get("freeze", options["freeze"])
-    if freeze not in ("prefix", "none") and type(freeze) not in (int, float):
-        raise _begun_in_python(folder, f"a policy of its own to freeze ({freeze})")
+    try:
+        transfer = _changed(recorded_transfer(policy), options, given)
+    except InvalidInput as error:
+        if "freeze" not in given:
+            raise _begun_in_python(folder, error.message) from error
+        transfer = _changed(recorded_transfer({**policy, "freeze": None}), options, given)
     settings = Settings(
         _recorded_strategy(folder, _mapping(info.identity.get("strategy")), options, given),
         options["seed"] if "seed" in given else info.identity.get("seed", options["seed"]),
-        not options["no_transfer"] if "no_transfer" in given else policy.get("transfer", True),
-        freeze,
+        transfer,
         policy.get("control_share", 0.0),
         policy.get("epochs"),
         str(options["scope"] or info.about.get("scope") or loaded.name),
@@ -107,6 +104,15 @@ def settle(
         own = f". Without {', '.join(flags)} it goes on with its own" if flags else ""
         raise RunMismatch(f"{error.message}{own}", **error.facts) from error
     return settings
+
+
+def _changed(transfer: Transfer, options: Mapping[str, Any], given: Collection[str]) -> Transfer:
+    """Return a policy as the options that were typed change it."""
+    if "freeze" in given:
+        transfer = replace(transfer, freeze=options["freeze"])
+    if "no_transfer" in given:
+        transfer = replace(transfer, source="none" if options["no_transfer"] else "best match")
+    return transfer
 
 
 def why_ended(folder: Path, evaluations: int) -> tuple[str, str] | None:

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from contextlib import AbstractContextManager
 from typing import Any
 
+from daskevo.graph import ArchitectureGraph
 from daskevo.space import Builder, Candidate, ModelSpace, Space
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.quiet import import_keras
@@ -55,3 +56,17 @@ def build_candidate(problem: Problem, candidate: Candidate) -> Any:
     if isinstance(space, Space):
         return problem.build(space.values(candidate))
     return space.build(candidate)
+
+
+def graph_of(problem: Problem, candidate: Candidate) -> ArchitectureGraph:
+    """Return a candidate's architecture graph; raises what `build_candidate` raises.
+
+    Raises
+    ------
+    CannotFlatten
+        If its model has none.
+    """
+    with _without_weights():
+        from daskevo.models import flatten
+
+        return flatten(build_candidate(problem, candidate)).graph

@@ -193,16 +193,17 @@ def _objective(value: JSON) -> Objective:
     return Objective.parse(value if isinstance(value, str) else "max quality")
 
 
+STRETCHED = ("minimum_layers", "unfreeze_epochs", "stretch")
+
+
 def _arm(policy: JSON) -> str:
     match policy:
         case {"transfer": False}:
             return "no transfer"
-        case {"transfer": True, "freeze": "prefix"}:
-            return "inherit, freeze the prefix"
-        case {"transfer": True, "freeze": "none"}:
-            return "inherit, freeze nothing"
         case {"transfer": True, "freeze": freeze}:
-            return f"inherit, freeze {freeze}"
+            what = "the prefix" if freeze == "prefix" else "nothing" if freeze == "none" else freeze
+            more = [f"{name} {policy[name]}" for name in ("source", *STRETCHED) if policy.get(name)]
+            return ", ".join(["inherit", f"freeze {what}", *(word.replace("_", " ") for word in more)])
         case _:
             return _say(policy)
 

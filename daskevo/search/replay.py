@@ -1,0 +1,82 @@
+"""A recorded run once more: the same candidates, each with the ancestor that it had.
+
+With one trainer the same seed repeats a run by itself. With several, which models there are when a candidate looks for
+its ancestor depends on who is done first; the record holds what came of that, and this strategy asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from daskevo.errors import InvalidInput
+from daskevo.search.requests import Report, Request, Stop, View
+from daskevo.space import ModelSpace
+from daskevo.types import JSON, ModelId, Objective
+
+
+class Replay:
+    """Ask for the finished evaluations of a recorded run, with the ancestors that they inherited from.
+
+    In a run of the same problem, seed and policy, each gives the same model, bit for bit, whatever the trainers. All of
+    them are kept.
+
+    Parameters
+    ----------
+    requests, reports:
+        Of the recorded run (`Result.requests`, `Result.reports`).
+
+    Raises
+    ------
+    InvalidInput
+        If a model inherited from one that the run has not trained.
+    """
+
+    name = "replay"
+
+    def __init__(self, requests: Sequence[Request], reports: Sequence[Report]) -> None:
+        asked = {request.number: request for request in requests}
+        finished = {report.model_id: report for report in reports if report.status == "finished"}
+        self._steps: dict[ModelId, tuple[Request, ModelId | None]] = {}
+        for report in finished.values():
+            line = [report]
+            # An ancestor's report may have come after its child's.
+            while (ancestor := line[-1].ancestor) is not None and ancestor not in self._steps:
+                if ancestor not in finished:
+                    raise InvalidInput(
+                        f"{line[-1].model_id} inherited from {ancestor}, which the run has not trained: what can be "
+                        "replayed is a run that was alone in its repository"
+                    )
+                line.append(finished[ancestor])
+            self._steps.update({one.model_id: (asked[one.number], one.ancestor) for one in reversed(line)})
+
+    @property
+    def settings(self) -> JSON:
+        return {"models": list(self._steps)}
+
+    def start(self, space: ModelSpace, objectives: Sequence[Objective], seed: int) -> None:
+        self._order = list(self._steps)
+        self._made: dict[ModelId, ModelId] = {}
+
+    def ask(self, view: View) -> list[Request] | Stop:
+        answer: list[Request] = []
+        for name in self._order[view.next_number : view.next_number + view.wanted]:
+            wanted, ancestor = self._steps[name]
+            if ancestor is not None and ancestor not in self._made:
+                return answer
+            source = None if ancestor is None else self._made[ancestor]
+            fields = {"sequence": wanted.sequence, "until_step": wanted.until_step, "training": wanted.training}
+            answer.append(view.request(len(answer), wanted.candidate, ancestor=source, **fields))
+        return answer or Stop("done", f"all {len(self._order)} evaluations of the recorded run have been asked for")
+
+    def tell(self, request: Request, report: Report) -> None:
+        if report.status == "finished":
+            self._made[self._order[request.number]] = report.model_id
+
+    def leave(self) -> list[ModelId]:
+        return []
+
+    def stop(self) -> list[int]:
+        return []
+
+    def population(self) -> Sequence[ModelId]:
+        return list(self._made.values())

@@ -1,0 +1,108 @@
+"""How candidates inherit, as a policy: from whom, what is frozen, and how training goes on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from daskevo.errors import InvalidInput
+from daskevo.types import JSON
+
+SOURCES = ("best match", "parent", "none")
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """How candidates inherit.
+
+    Parameters
+    ----------
+    source:
+        ``best match``: the model that shares the longest prefix, whoever it is, of equal ones the best (paper 000);
+        ``parent``: the model whose candidate was mutated, and the best match once that one is retired; candidates
+        without a parent inherit nothing; ``none``: nobody does. A request that names its ancestor has that one.
+    freeze:
+        What of the prefix stops training: ``"prefix"``, all of it (paper 000); ``"none"``, nothing; a share from 0 to
+        1, nearest to the inputs; ``"steps:K"``, the layers that have had K steps of training; or a function of a layer.
+    minimum_layers:
+        Layers with weights that must be shared; below that nothing is inherited.
+    unfreeze_epochs:
+        Epochs of training with everything unfrozen that follow those with the prefix frozen.
+    stretch:
+        How much longer those train that inherit less: epochs are multiplied by 1 + stretch x (share of layers with
+        weights that weren't inherited), rounded to whole ones.
+
+    Raises
+    ------
+    InvalidInput
+        If one of them can't be followed.
+
+    Examples
+    --------
+    >>> Transfer(source="parent", freeze="steps:500").changed()
+    {'source': 'parent', 'freeze': 'steps:500'}
+    >>> Transfer(stretch=2.0).epochs(3, inherited=1, layers=4)
+    8
+    """
+
+    source: Literal["best match", "parent", "none"] = "best match"
+    freeze: Any = "prefix"
+    minimum_layers: int = 0
+    unfreeze_epochs: int = 0
+    stretch: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.source not in SOURCES:
+            raise InvalidInput(f"source={self.source!r:.40}: inherit from {', '.join(map(repr, SOURCES))}")
+        for name in ("minimum_layers", "unfreeze_epochs"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise InvalidInput(f"{name}={value!r:.40}: use a whole number from 0")
+        if isinstance(self.stretch, bool) or not isinstance(self.stretch, (int, float)) or not 0 <= self.stretch <= 100:
+            raise InvalidInput(f"stretch={self.stretch!r:.40}: use a number from 0 to 100")
+
+    @property
+    def is_any(self) -> bool:
+        """Whether anybody inherits."""
+        return self.source != "none"
+
+    def epochs(self, epochs: int, *, inherited: int, layers: int) -> int:
+        """Return how many epochs to train.
+
+        Parameters
+        ----------
+        epochs:
+            Of the problem.
+        inherited, layers:
+            Layers with weights that were inherited, and all that the model has.
+        """
+        return round(epochs * (1 + self.stretch * (1 - inherited / max(1, layers))))
+
+    def changed(self) -> dict[str, JSON]:
+        """Return what differs from the usual policy, by name; a function is told by its own."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        if not isinstance(self.freeze, (str, int, float)):
+            found["freeze"] = getattr(self.freeze, "__qualname__", repr(self.freeze))
+        return {name: value for name, value in found.items() if value != getattr(USUAL, name)}
+
+
+def recorded_transfer(policy: Mapping[str, Any]) -> Transfer:
+    """Return the policy of transfer that a run's record holds.
+
+    Raises
+    ------
+    InvalidInput
+        If it was begun with a function, which no record holds, or is none.
+    """
+    names = [field.name for field in fields(Transfer)]
+    found = {name: policy[name] for name in names if policy.get(name) is not None}
+    if policy.get("transfer") is False:
+        found["source"] = "none"
+    freeze = found.get("freeze", "prefix")
+    if freeze not in ("prefix", "none") and type(freeze) not in (int, float) and not str(freeze).startswith("steps:"):
+        raise InvalidInput(f"a policy of its own to freeze ({freeze})")
+    return Transfer(**found)
+
+
+USUAL = Transfer()
