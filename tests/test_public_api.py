@@ -45,7 +45,7 @@ PUBLIC = {
         *("HOSTILE_NAMES", "TierContract", "check_connection", "check_shard_store", "check_strategy", "check_tensors"),
         "check_transport",
     ],
-    "daskevo_workflows.nas": ["STRATEGIES", "Found", "Progress", "Result", "refine", "search"],
+    "daskevo_workflows.nas": ["STRATEGIES", "Found", "Progress", "Result", "Transfer", "refine", "search"],
     "daskevo_workflows.problems": [
         "BUILT_IN",
         "Data",
