@@ -27,7 +27,7 @@ ROOMS = {
     "space": BASE | {"graph"},
     "search": BASE | {"graph", "space"},
     "runs": BASE | {"graph", "space", "search", "store"},
-    "models": BASE | {"graph", "ownership"},
+    "models": BASE | {"graph", "ownership", "space"},
     "cluster": BASE | {"graph", "ownership", "catalogue", "store"},
     "repository": BASE | {"graph", "ownership", "catalogue", "store", "models", "cluster"},
     "testing": BASE | {"graph", "ownership", "catalogue", "store", "space", "search", "cluster"},
@@ -38,7 +38,7 @@ KERAS = {
     "daskevo.models",
     *(
         f"daskevo_workflows.{name}"
-        for name in ("problems", "training", "fitting", "refining", "evaluation", "bench", "chaos.problem")
+        for name in ("problems", "training", "fitting", "refining", "evaluation", "bench", "chaos.problem", "spaces")
     ),
 }
 DISTRIBUTED = {"daskevo.cluster", "daskevo_plugins", "daskevo_workflows"}

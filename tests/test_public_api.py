@@ -42,7 +42,15 @@ PUBLIC = {
         *("Region", "Size", "Space", "cell_of", "layer", "named", "of_kind", "where"),
     ],
     "daskevo.testing": [
-        *("HOSTILE_NAMES", "TierContract", "check_connection", "check_shard_store", "check_strategy", "check_tensors"),
+        *(
+            "HOSTILE_NAMES",
+            "TierContract",
+            "check_connection",
+            "check_shard_store",
+            "check_space",
+            "check_strategy",
+            "check_tensors",
+        ),
         "check_transport",
     ],
     "daskevo_workflows.nas": ["STRATEGIES", "Found", "Progress", "Result", "Transfer", "refine", "search"],

@@ -1,4 +1,4 @@
-"""Keras models: flatten, rebuild, read and write tensors, freeze. The only room that imports Keras."""
+"""Keras models: flatten, rebuild, mutate, read and write tensors, freeze. The only room that imports Keras."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from daskevo.models.flat import FlatModel
 from daskevo.models.flatten import flatten
 from daskevo.models.freezing import Freezing, check_policy, freeze, unfreeze
 from daskevo.models.freshness import check_fresh, is_fresh
+from daskevo.models.model_graphs import graph_of, model_of
+from daskevo.models.mutated import Mutated
 from daskevo.models.rebuild import Rebuilt, rebuild, rebuild_flat
 from daskevo.models.seeding import seeded
 from daskevo.models.shape_only import shape_only
@@ -14,12 +16,15 @@ from daskevo.models.tensors import read_tensors, write_tensors
 __all__ = [
     "FlatModel",
     "Freezing",
+    "Mutated",
     "Rebuilt",
     "check_fresh",
     "check_policy",
     "flatten",
     "freeze",
+    "graph_of",
     "is_fresh",
+    "model_of",
     "read_tensors",
     "rebuild",
     "rebuild_flat",

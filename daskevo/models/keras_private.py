@@ -6,6 +6,7 @@ everything else in :mod:`daskevo.models` goes through the functions below.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from keras.src.models.functional import Functional
 from keras.src.ops.node import Node
 from keras.src.saving.object_registration import GLOBAL_CUSTOM_NAMES
 
+_NAME_COUNTS = "object_name_uids"
 _PENDING = "uninitialized_variables"
 
 Tensor = Any
@@ -102,6 +104,17 @@ def without_values() -> Iterator[Callable[[], list[Any]]]:
     finally:
         # Otherwise the next plain StatelessScope would give values to all that were built here.
         global_state.set_global_attribute(_PENDING, before)
+
+
+@contextlib.contextmanager
+def fresh_names() -> Iterator[None]:
+    """Let Keras number the names of layers as in a process that has made none."""
+    before = global_state.get_global_attribute(_NAME_COUNTS)
+    global_state.set_global_attribute(_NAME_COUNTS, collections.defaultdict(int))
+    try:
+        yield
+    finally:
+        global_state.set_global_attribute(_NAME_COUNTS, before)
 
 
 def give_value(variable: Any, initializer: Callable[..., Any] | None = None) -> None:

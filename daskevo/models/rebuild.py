@@ -85,7 +85,7 @@ def rebuild_flat(
             except _NeedsValues:
                 pass
         rebuilt = _flattened(_Builder(graph).model())
-    _compare(graph, rebuilt.flat.graph)
+    compare(graph, rebuilt.flat.graph)
     if tensors:
         write_tensors(rebuilt.flat, tensors)
     return rebuilt
@@ -104,7 +104,7 @@ def _rebuild_without_values(graph: ArchitectureGraph, tensors: Mapping[int, np.n
             rebuilt = _flattened(_Builder(graph, values=False).model())
         except CannotRebuild as error:
             raise _NeedsValues from error
-        _compare(graph, rebuilt.flat.graph)
+        compare(graph, rebuilt.flat.graph)
         variables = pending()
     weights = enumerate(rebuilt.flat.variables())
     given = {id(variable): tensors[number] for number, variable in weights if number in tensors}
@@ -174,7 +174,7 @@ class _Builder:
             name, count = f"{record.name}_{count}", count + 1
         self.names.add(name)
 
-        layer = self.layers[vertex.layer] = _make(record.config, name)
+        layer = self.layers[vertex.layer] = make_layer(record.config, name)
         if isinstance(layer, keras.layers.InputLayer):
             return [layer.output]
         outputs = call_again(layer, vertex.call, self._sources(vertex))
@@ -185,7 +185,7 @@ class _Builder:
             config = copy.deepcopy(record.config)
             policy = config["config"]["dtype"]["config"]
             config["config"]["dtype"] = policy["source_name"]
-            layer = self.layers[vertex.layer] = _make(config, name)
+            layer = self.layers[vertex.layer] = make_layer(config, name)
             outputs = call_again(layer, vertex.call, self._sources(vertex))
             layer.quantize(policy["mode"])
         return outputs
@@ -206,7 +206,8 @@ class _Builder:
         return self.outputs[vertex][slot]
 
 
-def _make(recorded: JSON, name: str) -> Any:
+def make_layer(recorded: JSON, name: str) -> Any:
+    """Return the layer or operation of a configuration that was vetted, under this name."""
     config = revive_floats(recorded)
     if "name" in config["config"]:
         config["config"]["name"] = name
@@ -226,7 +227,8 @@ def _short(error: Exception) -> str:
     return text if len(text) <= 500 else text[:500] + "..."
 
 
-def _compare(wanted: ArchitectureGraph, found: ArchitectureGraph) -> None:
+def compare(wanted: ArchitectureGraph, found: ArchitectureGraph) -> None:
+    """Raise CannotRebuild, with the first layer that differs, unless two graphs are the same."""
     for index, (one, other) in enumerate(zip(wanted.ids, found.ids, strict=False)):
         if one != other:
             layer = wanted.layers[wanted.vertices[index].layer].name

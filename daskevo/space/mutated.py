@@ -132,17 +132,17 @@ class MutatedGraphs(Builder):
     def make(self, choose: Choose) -> ModelGraph:
         """Return the graph that the choices make, with its history."""
         label = choose("base", list(self.bases)) if len(self.bases) > 1 else next(iter(self.bases))
-        base = graph = self.bases[label]
+        graph = self.bases[label]
         try:
             for mutator in self.mutators:
                 before = len(graph.history)
                 graph = mutator.apply(graph, choose)
                 if len(graph.history) > before:
-                    self._seen(mutator)
+                    self._matched.add(mutator.name)
             graph = self._evolved(graph, choose)
         except InvalidMutation as error:
             raise CandidateRejected(str(error), reason=error.reason) from error
-        return self.finish(graph, base)
+        return self.finish(graph, label)
 
     def _evolved(self, graph: ModelGraph, choose: Choose) -> ModelGraph:
         graph, step = graph.copy(), 0
@@ -153,22 +153,19 @@ class MutatedGraphs(Builder):
             if taken == STOP:
                 break
             mutator = next(each for each in self.evolve if each.name == taken)
-            self._seen(mutator)
+            self._matched.add(mutator.name)
             by_name = {str(match): match for match in places[taken]}
             match = by_name[choose(f"step {step} at", list(by_name))]
             mutator.act(graph, match, choose, f"step {step}: ", f"s{step}.")
         return graph
 
-    def _seen(self, mutator: Mutator) -> None:
-        self._matched.add(mutator.name)
-
-    def finish(self, graph: ModelGraph, base: ModelGraph) -> ModelGraph:
-        """Return what a graph is in the end; raises CandidateRejected where it is no model."""
+    def finish(self, graph: ModelGraph, base: str) -> ModelGraph:
+        """Return what a graph made of a base is in the end; raises CandidateRejected where it is no model."""
         return graph
 
     def graph(self, candidate: Candidate) -> ModelGraph:
         """Return the graph of a candidate, with its history; raises as `build`."""
-        found: ModelGraph = super().build(candidate)
+        found: ModelGraph = Builder.build(self, candidate)
         return found
 
     # -- as a space ------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from daskevo.testing.mapping import TierContract
     from daskevo.testing.names import HOSTILE_NAMES
     from daskevo.testing.shard_stores import check_shard_store
+    from daskevo.testing.spaces import check_space
     from daskevo.testing.strategies import check_strategy
     from daskevo.testing.tensors import check_tensors
     from daskevo.testing.transports import check_transport
@@ -23,6 +24,7 @@ __all__ = [
     "TierContract",
     "check_connection",
     "check_shard_store",
+    "check_space",
     "check_strategy",
     "check_tensors",
     "check_transport",
@@ -33,6 +35,7 @@ _LAZY = {
     "TierContract": "mapping",
     "check_connection": "connections",
     "check_shard_store": "shard_stores",
+    "check_space": "spaces",
     "check_strategy": "strategies",
     "check_tensors": "tensors",
     "check_transport": "transports",

@@ -55,6 +55,14 @@ def test_names() -> None:
     assert not keras_private.is_registered([])
 
 
+def test_numbered_names() -> None:
+    first = keras.layers.Dense(1).name
+    with keras_private.fresh_names():
+        assert [keras.layers.Dense(1).name for _ in range(2)] == ["dense", "dense_1"]
+    after = keras.layers.Dense(1).name
+    assert int(after.rpartition("_")[2]) == int(first.partition("_")[2] or 0) + 1
+
+
 def test_lookups() -> None:
     table = layers.StringLookup(vocabulary=["a"])
     assert list(keras_private.lookup_of(table)) == [table]
