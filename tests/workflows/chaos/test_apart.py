@@ -26,6 +26,23 @@ disk.empty()
 print((disk.folder / "other").write_bytes(bytes(1 << 16)))
 """
 
+ORPHANS = """
+import subprocess, sys, time
+from pathlib import Path
+from daskevo_workflows.chaos.apart import beside_a_reaper
+
+def work():
+    for _ in range(5):
+        subprocess.run(["sh", "-c", "sleep 0.01 & exit"], check=True)
+    until = time.monotonic() + 30
+    while len([1 for place in Path("/proc").glob("[0-9]*")]) > 2 and time.monotonic() < until:
+        time.sleep(0.02)
+    print(len([1 for place in Path("/proc").glob("[0-9]*")]))
+    sys.exit(7)
+
+beside_a_reaper(work)
+"""
+
 
 @pytest.fixture
 def fresh() -> Any:
@@ -57,3 +74,12 @@ def test_a_disk_apart_is_filled_and_is_gone_with_it(tmp_path: Path) -> None:
     )
     assert done.stdout.split() == ["28", str(1 << 16)], done.stderr
     assert list((tmp_path / "disk").iterdir()) == []
+
+
+@pytest.mark.usefixtures("fresh")
+def test_nobody_stays_who_has_ended(tmp_path: Path) -> None:
+    prefix, why = apart()
+    if not prefix:
+        not_allowed(why)
+    done = subprocess.run([*prefix, sys.executable, "-c", ORPHANS], capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.returncode) == (["2"], 7), done.stderr

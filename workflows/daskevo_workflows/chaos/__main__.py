@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from daskevo_workflows.chaos.apart import beside_a_reaper
 from daskevo_workflows.chaos.trial import main
 
 if __name__ == "__main__":
-    main()
+    beside_a_reaper(main)
