@@ -1,12 +1,14 @@
-"""Does transfer pay? Three arms of the same search, paired by problem and seed.
+"""Does transfer pay, and which way of it? Arms of the same search, paired by problem and seed.
 
-    python tests/benchmarks/transfer.py FOLDER [--problems flights fashion-mnist] [--seeds 0 1] [--evaluations 100]
+    python tests/benchmarks/transfer.py FOLDER [--arms none prefix tune] [--problems flights fashion-mnist]
+        [--seeds 0 1] [--evaluations 100]
 
-Arms: ``none`` (no transfer), ``prefix`` (inherit and freeze the prefix, paper 000), ``tune`` (inherit, freeze nothing).
-Each arm is one `daskevo nas` process on a cluster of its own; arms of one problem and seed follow each other, so that
-a drift of the machine meets all of them. The best three of each arm are then trained again from scratch, as long as an
-evaluation and three times as long. Everything that is finished is kept in FOLDER: the same command goes on where it was
-stopped. The table goes to standard output, all figures to FOLDER/summary.json.
+An arm is a policy of transfer (`POLICIES`), or a strategy and a policy, such as ``random:prefix``; alone it is that of
+aged evolution. Each is compared with the arm of the same strategy that inherits nothing, or with the first if there is
+none. Each arm is one `daskevo nas` process on a cluster of its own; arms of one problem and seed follow each other, so
+that a drift of the machine meets all of them. The best three of each arm are then trained again from scratch, as long
+as an evaluation and three times as long. Everything that is finished is kept in FOLDER: the same command goes on where
+it was stopped. The table goes to standard output, all figures to FOLDER/summary.json.
 """
 
 from __future__ import annotations
@@ -18,17 +20,41 @@ import platform
 import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from daskevo.runs import RunView
 from daskevo_workflows.problems import load_problem
+from daskevo_workflows.problems.building import build_candidate
 from daskevo_workflows.reports.reading import read_run
 from daskevo_workflows.reports.series import RunSeries, cumulative_bytes, first_reaching, high_quality, late
 
-ARMS = {"none": ["--no-transfer"], "prefix": ["--freeze", "prefix"], "tune": ["--freeze", "none"]}
+POLICIES = {
+    "none": ["--no-transfer"],
+    "prefix": ["--freeze", "prefix"],
+    "tune": ["--freeze", "none"],
+    "half": ["--freeze", "0.5"],
+    "trained": ["--freeze", "steps:300"],
+    "parent": ["--inherit-from", "parent"],
+    "unfreeze": ["--unfreeze-epochs", "1"],
+    "stretch": ["--stretch", "1"],
+}
+"""Policy of transfer -> options of `daskevo nas`."""
 TOP = 3
 LONGER = 3
+
+
+def options(arm: str) -> list[str]:
+    """Return an arm's options of `daskevo nas`."""
+    strategy, _, policy = arm.rpartition(":")
+    return [*POLICIES[policy], "--strategy", strategy or "evolution"]
+
+
+def baseline_of(arm: str, arms: Sequence[str]) -> str:
+    """Return the arm that an arm is compared with."""
+    strategy, colon, _ = arm.rpartition(":")
+    return f"{strategy}{colon}none" if f"{strategy}{colon}none" in arms else arms[0]
 
 
 def search(folder: Path, problem: str, arm: str, seed: int, evaluations: int, workers: int) -> dict[str, Any]:
@@ -38,7 +64,7 @@ def search(folder: Path, problem: str, arm: str, seed: int, evaluations: int, wo
         command = [
             *(str(Path(sys.executable).with_name("daskevo")), "nas", problem, "--json"),
             *("--evaluations", str(evaluations), "--workers", str(workers), "--seed", str(seed), "--run", str(folder)),
-            *ARMS[arm],
+            *options(arm),
         ]
         ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         done.write_text(ended.stdout.splitlines()[-1])
@@ -61,10 +87,10 @@ def retrain(folder: Path) -> None:
     with RunView(folder) as view:
         requests = {request.number: request for request in view.requests()}
         problem = load_problem(view.info.identity["problem"]["name"])
-    space, data, rows = problem.space(), problem.data(), []
+    data, rows = problem.data(), []
     for evaluation in run.best(TOP):
         keras.utils.set_random_seed(evaluation.number)
-        model = problem.build(space.values(requests[evaluation.number].candidate))
+        model = build_candidate(problem, requests[evaluation.number].candidate)
         problem.compile(model)
         row: dict[str, Any] = {"model_id": evaluation.model_id, "in_search": evaluation.quality}
         for name, epochs in (("once", problem.epochs), ("longer", problem.epochs * (LONGER - 1))):
@@ -107,6 +133,7 @@ def figures(run: RunSeries, told: dict[str, Any], baseline: RunSeries, again: li
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--arms", nargs="+", default=["none", "prefix", "tune"])
     parser.add_argument("--problems", nargs="+", default=["flights", "fashion-mnist"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--evaluations", type=int, default=100)
@@ -124,21 +151,19 @@ def main() -> None:
     table: list[dict[str, Any]] = []
     for problem in asked.problems:
         for seed in asked.seeds:
-            folders = {arm: asked.folder / f"{problem}-{seed}-{arm}" for arm in ARMS}
+            folders = {arm: asked.folder / f"{problem}-{seed}-{arm.replace(':', '-')}" for arm in asked.arms}
             told = {
                 arm: search(folder, problem, arm, seed, asked.evaluations, asked.workers)
                 for arm, folder in folders.items()
             }
-            baseline = read_run(folders["none"])
+            rows: dict[str, dict[str, Any]] = {}
             for arm, folder in folders.items():
+                baseline = read_run(folders[baseline_of(arm, asked.arms)])
                 row = figures(read_run(folder), told[arm], baseline, retrained(folder))
-                table.append({"problem": problem, "seed": seed, "arm": arm, **row})
-                show(
-                    table[-1],
-                    table[-1]
-                    if arm == "none"
-                    else next(r for r in table if (r["problem"], r["seed"], r["arm"]) == (problem, seed, "none")),
-                )
+                rows[arm] = {"problem": problem, "seed": seed, "arm": arm, **row}
+            for arm, row in rows.items():
+                show(row, rows[baseline_of(arm, asked.arms)])
+            table += rows.values()
             (asked.folder / "summary.json").write_text(json.dumps({"machine": machine, "arms": table}, indent=1))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -37,3 +38,10 @@ def test_each_kind_has_its_turn() -> None:
 def test_a_longer_trial_begins_like_a_shorter_one() -> None:
     short, long = schedule(3, 60, VICTIMS), schedule(3, 600, VICTIMS)
     assert [fault[:3] for fault in short] == [fault[:3] for fault in long[: len(short)]]
+
+
+def test_faults_are_as_far_apart_as_asked() -> None:
+    faults = schedule(3, 3600, VICTIMS, every_s=20)
+    gaps = [later.at_s - earlier.at_s for earlier, later in itertools.pairwise(faults)]
+    assert 8 <= min(gaps) < max(gaps) <= 32
+    assert sum(gaps) / len(gaps) == pytest.approx(20, abs=2)

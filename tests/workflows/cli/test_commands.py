@@ -22,6 +22,7 @@ from daskevo_workflows.cli.group import Commands
 from daskevo_workflows.cli.places import default_run_folder, repository_root, root_for_run
 from daskevo_workflows.cli.typed import same_command
 from daskevo_workflows.problems.reference import BUILT_IN
+from daskevo_workflows.transfer import Transfer
 
 ERRORS = [
     kind
@@ -217,12 +218,13 @@ def test_another_repository_for_a_run_is_refused_before_anything_starts(tmp_path
 
 def test_arms_of_a_comparison_do_not_share_a_folder() -> None:
     folders = {
-        default_run_folder(problem, seed, transfer=transfer, freeze=freeze)
+        default_run_folder(problem, seed, transfer)
         for problem in ("digits", "my/digits2.py")
         for seed in (0, 1)
-        for transfer, freeze in ((True, "prefix"), (True, "none"), (False, "prefix"))
+        for transfer in (Transfer(), Transfer(freeze="none"), Transfer("none"), Transfer(freeze="steps:9", stretch=1.0))
     }
-    assert len(folders) == 12
+    assert len(folders) == 16
+    assert all(":" not in folder.name for folder in folders)
     assert all(os.sep not in folder.name for folder in folders)
 
 

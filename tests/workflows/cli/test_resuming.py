@@ -31,6 +31,10 @@ TYPED: dict[str, Any] = {
     "seed": 0,
     "no_transfer": False,
     "freeze": "prefix",
+    "source": "best match",
+    "minimum_layers": 0,
+    "unfreeze_epochs": 0,
+    "stretch": 0.0,
     "scope": None,
 }
 MakeRun = Callable[..., RunRecord]

@@ -12,8 +12,8 @@ Kind = Literal[
 ]
 Way = Literal["both ways", "hears nothing", "is not heard"]
 
-PAUSE_S = (2.0, 7.0)
-"""Shortest and longest time between two faults."""
+EVERY_S = 5.0
+"""Usual time between two faults, on average; each is drawn between 0.4 and 1.6 times of it."""
 LAST_S = {"stop": (1.0, 25.0), "cut": (1.0, 25.0), "fill disk": (1.0, 6.0)}
 """Shortest and longest time that a fault lasts; the others are over at once."""
 DECK: tuple[Kind, ...] = (
@@ -43,7 +43,7 @@ class Fault(NamedTuple):
         return f"{self.kind}{whom}{how}{lasting}"
 
 
-def schedule(seed: int, seconds: float, victims: Sequence[str]) -> list[Fault]:
+def schedule(seed: int, seconds: float, victims: Sequence[str], every_s: float = EVERY_S) -> list[Fault]:
     """Return the faults of a trial.
 
     Parameters
@@ -54,6 +54,8 @@ def schedule(seed: int, seconds: float, victims: Sequence[str]) -> list[Fault]:
         When faults end.
     victims:
         Names of the workers that may be hit.
+    every_s:
+        Mean time between two faults.
 
     Examples
     --------
@@ -62,15 +64,15 @@ def schedule(seed: int, seconds: float, victims: Sequence[str]) -> list[Fault]:
     (True, False)
     """
     rng = np.random.default_rng(seed)
-    return list(_faults(rng, seconds, victims))
+    return list(_faults(rng, seconds, victims, every_s))
 
 
-def _faults(rng: np.random.Generator, seconds: float, victims: Sequence[str]) -> Iterator[Fault]:
+def _faults(rng: np.random.Generator, seconds: float, victims: Sequence[str], every_s: float) -> Iterator[Fault]:
     at_s = 0.0
     while True:
         for place in rng.permutation(len(DECK)):
             kind = DECK[place]
-            at_s += rng.uniform(*PAUSE_S)
+            at_s += rng.uniform(0.4 * every_s, 1.6 * every_s)
             victim = str(rng.choice(victims)) if kind in ("kill worker", "kill host", "stop", "cut") else ""
             lasting = float(rng.uniform(*LAST_S[kind])) if kind in LAST_S else 0.0
             way = WAYS[rng.integers(len(WAYS))] if kind == "cut" else None

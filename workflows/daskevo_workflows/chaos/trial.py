@@ -54,6 +54,8 @@ class Trial:
         The search's budget.
     providers, trainers:
         Workers.
+    every_s:
+        Mean time between two faults.
     is_apart:
         Whether this process is in namespaces of its own, so that it may make hosts and disks.
     """
@@ -64,6 +66,7 @@ class Trial:
     evaluations: int
     providers: int
     trainers: int
+    every_s: float
     is_apart: bool
 
 
@@ -85,7 +88,7 @@ def run(trial: Trial, say: Callable[[str], None]) -> dict[str, Any]:
         address = start_cluster(parts, places, names, hosts)
         start_search(parts, places, address, trial.evaluations, trial.seed)
         faults = Faults(
-            schedule(trial.seed, seconds, names),
+            schedule(trial.seed, seconds, names, trial.every_s),
             parts,
             hosts,
             disk,

@@ -43,6 +43,15 @@ PER_MINUTE = 20
     type=click.IntRange(min=1),
     help=f"The search's budget, to be met exactly.  [default: {PER_MINUTE} a minute]",
 )
+@click.option(
+    "--every",
+    "every_s",
+    type=click.FloatRange(0.1, 3600),
+    default=5.0,
+    show_default=True,
+    metavar="S",
+    help="Mean time between two faults. A cluster that takes longer to come back hardly gets to work.",
+)
 @click.option("--providers", type=click.IntRange(1, 100), default=3, show_default=True, help="Workers with shards.")
 @click.option("--trainers", type=click.IntRange(1, 100), default=2, show_default=True, help="Workers that train.")
 @click.option(
@@ -53,7 +62,7 @@ PER_MINUTE = 20
     "[default: a temporary folder, kept if it isn't clean]",
 )
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON for programs.")
-def chaos(minutes: float, seed: int, evaluations: int | None, folder: Path | None, as_json: bool, **size: int) -> None:
+def chaos(minutes: float, seed: int, evaluations: int | None, folder: Path | None, as_json: bool, **size: Any) -> None:
     """Run a search under random faults on a cluster of its own, and see whether anything is lost or left over.
 
     Workers, scheduler, search and all of them at once are killed, workers are stopped for a while, hosts are cut off,

@@ -19,7 +19,7 @@ from daskevo_workflows.cli.group import Refused
 from daskevo_workflows.cli.interrupts import Interrupts, heard
 from daskevo_workflows.cli.lines import NAS_KEYS, print_json_line
 from daskevo_workflows.cli.places import RUN, default_run_folder, root_for_run, run_folder
-from daskevo_workflows.cli.resuming import settle, why_ended
+from daskevo_workflows.cli.resuming import settle, typed_transfer, why_ended
 from daskevo_workflows.cli.typed import command, same_command
 
 if TYPE_CHECKING:
@@ -113,6 +113,35 @@ def _quota(context: click.Context, option: click.Parameter, value: str | None) -
     show_default=True,
     help="Freeze what is inherited; or nothing of it, a share from 0 to 1, or what has had K steps of training.",
 )
+@click.option(
+    "--inherit-from",
+    "source",
+    type=click.Choice(["best match", "parent"]),
+    default="best match",
+    show_default=True,
+    help="Whom to inherit from: whoever shares most, or only who was mutated.",
+)
+@click.option(
+    "--minimum-layers",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Inherit nothing where fewer layers with weights are shared.",
+)
+@click.option(
+    "--unfreeze-epochs",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Then train so many epochs more with nothing frozen.",
+)
+@click.option(
+    "--stretch",
+    type=click.FloatRange(0, 100),
+    default=0.0,
+    show_default=True,
+    help="Train those that inherit nothing 1 + STRETCH times as long, those that inherit half half as much longer.",
+)
 @click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after so many seconds; the same command goes on.")
 @click.option(
     "--evaluation-limit",
@@ -145,9 +174,7 @@ def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> Non
     context = click.get_current_context()
     given = {name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
     if folder is None:
-        folder = default_run_folder(
-            problem, options["seed"], transfer=not options["no_transfer"], freeze=options["freeze"]
-        )
+        folder = default_run_folder(problem, options["seed"], typed_transfer(options))
     with heard(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as interrupts:
         try:
             word = _search(problem, folder, as_json, options, given, interrupts)

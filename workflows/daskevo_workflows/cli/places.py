@@ -6,6 +6,10 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from daskevo_workflows.transfer import Transfer
 
 REPOSITORY = "repository"
 """Name of the repository's root in a run's folder, where no other root is named."""
@@ -149,14 +153,16 @@ def run_folder(folder: Path) -> Iterator[None]:
                 path.rmdir()
 
 
-def default_run_folder(problem: str, seed: int, *, transfer: bool, freeze: str | float) -> Path:
+def default_run_folder(problem: str, seed: int, transfer: Transfer) -> Path:
     """Return the folder of a run that was not named: the same command finds it again, another one does not.
 
     Examples
     --------
-    >>> default_run_folder("examples/my_problem.py", 1, transfer=False, freeze="prefix").as_posix()
+    >>> from daskevo_workflows.transfer import Transfer
+    >>> default_run_folder("examples/my_problem.py", 1, Transfer("none")).as_posix()
     'runs/my_problem-seed1-no-transfer'
     """
     name = os.path.basename(problem).removesuffix(".py") or "run"
-    arm = "-no-transfer" if not transfer else "" if freeze == "prefix" else f"-freeze-{freeze}".replace(":", "-")
+    parts = transfer.changed() if transfer.is_any else {"no": "transfer"}
+    arm = "".join(f"-{part}-{value}" for part, value in parts.items()).replace(":", "-").replace("_", "-")
     return Path("runs") / f"{name}-seed{seed}{arm}"

@@ -24,8 +24,15 @@ FLAGS: Mapping[str, str] = {
     "strategy.settings.sample": "--sample",
     "policy.transfer": "--no-transfer",
     "policy.freeze": "--freeze",
+    "policy.source": "--inherit-from",
+    "policy.minimum_layers": "--minimum-layers",
+    "policy.unfreeze_epochs": "--unfreeze-epochs",
+    "policy.stretch": "--stretch",
 }
 """Part of a run's identity -> the option that sets it."""
+
+TRANSFER = ("source", "freeze", "minimum_layers", "unfreeze_epochs", "stretch")
+"""Options that are parts of the policy of transfer."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +77,12 @@ def settle(
     from daskevo.runs.mismatch import check_identity
     from daskevo.types import Objective
     from daskevo_workflows.identity import identity_of
-    from daskevo_workflows.transfer import Transfer, recorded_transfer
+    from daskevo_workflows.transfer import recorded_transfer
 
     loaded = reference.load()
     if info is None:
-        transfer = _changed(Transfer(), options, ("no_transfer", "freeze"))
         scope = options["scope"] or loaded.name
-        return Settings(_strategy(options), options["seed"], transfer, 0.0, None, scope)
+        return Settings(_strategy(options), options["seed"], typed_transfer(options), 0.0, None, scope)
     policy: Mapping[str, Any] = _mapping(info.identity.get("policy"))
     try:
         transfer = _changed(recorded_transfer(policy), options, given)
@@ -106,13 +112,17 @@ def settle(
     return settings
 
 
+def typed_transfer(options: Mapping[str, Any]) -> Transfer:
+    """Return the policy of transfer that the options say, with their defaults."""
+    from daskevo_workflows.transfer import Transfer
+
+    return _changed(Transfer(), options, (*TRANSFER, "no_transfer"))
+
+
 def _changed(transfer: Transfer, options: Mapping[str, Any], given: Collection[str]) -> Transfer:
     """Return a policy as the options that were typed change it."""
-    if "freeze" in given:
-        transfer = replace(transfer, freeze=options["freeze"])
-    if "no_transfer" in given:
-        transfer = replace(transfer, source="none" if options["no_transfer"] else "best match")
-    return transfer
+    transfer = replace(transfer, **{name: options[name] for name in TRANSFER if name in given})
+    return replace(transfer, source="none") if "no_transfer" in given and options["no_transfer"] else transfer
 
 
 def why_ended(folder: Path, evaluations: int) -> tuple[str, str] | None:
