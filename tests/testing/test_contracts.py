@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import shutil
 import threading
@@ -18,10 +19,11 @@ import daskevo
 from daskevo.cluster.connection import ClientConnection, connect
 from daskevo.cluster.offline import OfflineConnection
 from daskevo.cluster.transport import NoAnswer
+from daskevo.errors import InvalidInput, ShardFenced
 from daskevo.store.journal import Journal
 from daskevo.store.root import Root
 from daskevo.store.segment_names import segment_name
-from daskevo.store.shard_folder import ShardFolder
+from daskevo.store.shard_folder import Opening, ShardFolder
 from daskevo.store.tiers import DurableTensors, SpillingTensors, Tensors
 from daskevo.testing import check_connection, check_shard_store, check_tensors, check_transport
 from tests.cluster.helpers import evo_cluster, open_here, plugin_of
@@ -80,6 +82,23 @@ class OffByOne(SpillingTensors):
         return super().range(key, start, max(stop - 1, start))
 
 
+class RuinsOnRefusal(SpillingTensors):
+    def put(self, model_id: Any, attempt: Any, tensors: Any, meta: Any = None, known: Any = None) -> None:
+        try:
+            super().put(model_id, attempt, tensors, meta, known)
+        except InvalidInput:
+            there = [number for number in tensors if (model_id, attempt, number) in self]
+            super().put(model_id, attempt, {number: np.full(7, -1.0) for number in there})
+            raise
+
+
+class FreesOthers(SpillingTensors):
+    def free(self, model_id: Any, attempt: Any, numbers: Any) -> None:
+        numbers = set(numbers)
+        for key in [key for key in self if key[0] == model_id and key[2] in numbers]:
+            super().free(key[0], key[1], [key[2]])
+
+
 class TakesAll(DurableTensors):
     @property
     def memory_bytes(self) -> int:
@@ -95,6 +114,8 @@ class TakesAll(DurableTensors):
         (durable, SkipsMissing, "KeyError"),
         (spilling, OffByOne, "those bytes"),
         (durable, TakesAll, "than the budget"),
+        (spilling, RuinsOnRefusal, "must leave what was there"),
+        (spilling, FreesOthers, "freeing one attempt must leave the other"),
     ],
 )
 def test_broken_tensors(maker: Any, cls: Any, said: str, tmp_path: Path) -> None:
@@ -141,6 +162,21 @@ class DeletesForAnyone(ShardFolder):
         return freed
 
 
+class RenewsForAnyone(ShardFolder):
+    def renew(self, head: Any) -> None:
+        with contextlib.suppress(ShardFenced):
+            super().renew(head)
+
+
+class OpensForAnyone(ShardFolder):
+    """Takes whoever comes later for a later generation."""
+
+    openings = itertools.count()
+
+    def open(self, generation: int) -> Opening:
+        return super().open(generation + 10 * next(self.openings))
+
+
 class LosesOnClose(ShardFolder):
     """Keeps back what need not be flushed."""
 
@@ -160,6 +196,8 @@ class KeepsAll(ShardFolder):
         (NeverFenced, "overtaken must not append"),
         (TakesBack, "is there, in order"),
         (DeletesForAnyone, "overtaken must not delete"),
+        (RenewsForAnyone, "overtaken must not renew"),
+        (OpensForAnyone, "an earlier generation must not open"),
         (LosesOnClose, "is there, in order"),
         (KeepsAll, "shorter"),
     ],
