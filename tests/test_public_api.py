@@ -28,18 +28,8 @@ PUBLIC = {
             "InsertingMutator",
             "Layer",
         ),
-        *(
-            "Match",
-            "ModelGraph",
-            "ModelSpace",
-            "MutatedGraphs",
-            "Mutator",
-            "Node",
-            "OperatorMutator",
-            "Pattern",
-            "Pick",
-        ),
-        *("Region", "Size", "Space", "cell_of", "layer", "named", "of_kind", "where"),
+        *("Match", "ModelGraph", "ModelSpace", "MutatedGraphs", "Mutator", "Node", "NodePattern", "OperatorMutator"),
+        *("Pattern", "Pick", "Region", "Size", "Space", "cell_of", "layer", "named", "of_kind", "where"),
     ],
     "daskevo.testing": [
         *(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from daskevo.space.builder import Builder, Choose
 from daskevo.space.candidate import Candidate
 from daskevo.space.choice import Choice
-from daskevo.space.matching import Chain, Match, Pattern, Region, named, of_kind, where
+from daskevo.space.matching import Chain, Match, NodePattern, Pattern, Region, named, of_kind, where
 from daskevo.space.model_graph import ModelGraph, cell_of
 from daskevo.space.model_space import ModelSpace, Pick
 from daskevo.space.mutated import MutatedGraphs
@@ -30,6 +30,7 @@ __all__ = [
     "MutatedGraphs",
     "Mutator",
     "Node",
+    "NodePattern",
     "OperatorMutator",
     "Pattern",
     "Pick",

@@ -24,6 +24,8 @@ from daskevo.types import JSON
 
 TRIALS = 20
 """Candidates that are drawn to see that a new space has any, and that each of its mutators applies to some."""
+ENOUGH = 5
+"""Candidates after which no more are drawn, if each mutator has applied by then."""
 STOP = "stop"
 
 
@@ -106,18 +108,21 @@ class MutatedGraphs(Builder):
 
     def _try_out(self) -> None:
         """See that there are candidates, and that each mutator matches in some."""
+        for base in self.bases.values():
+            self._matched |= {each.name for each in (*self.mutators, *self.evolve) if each.matches(base)}
         rng = np.random.default_rng(0)
         made, last = 0, None
+        every = {each.name for each in (*self.mutators, *self.evolve)}
         for number in range(TRIALS):
             try:
                 self.draw(lambda choice, first=number == 0: 0 if first else drawn(choice, rng))  # type: ignore[misc]
                 made += 1
             except CandidateRejected as error:
                 last = error
+            if made >= ENOUGH and every <= self._matched:
+                return
         if not made and last is not None:
             raise last.__cause__ if isinstance(last.__cause__, InvalidMutation) else last
-        for base in self.bases.values():
-            self._matched |= {each.name for each in (*self.mutators, *self.evolve) if each.matches(base)}
         for mutator in (*self.mutators, *self.evolve):
             if mutator.name not in self._matched:
                 raise InvalidMutation(

@@ -142,15 +142,14 @@ class Wiring:
         """Whether an output of the model comes from a node."""
         return any(source_of(place)[0] == name for place in self.outputs)
 
-    def descendants(self, name: str) -> frozenset[str]:
-        """Return all nodes that need a node, in one step or several."""
+    def descendants(self, *names: str) -> frozenset[str]:
+        """Return all nodes that need one of these nodes, in one step or several."""
         after: dict[str, list[str]] = {}
         for other in self._nodes:
             for source in self.sources(other):
                 after.setdefault(source, []).append(other)
-        self[name]
         found: set[str] = set()
-        stack = [name]
+        stack = [self[name].name for name in names]
         while stack:
             for other in after.get(stack.pop(), ()):
                 if other not in found:
