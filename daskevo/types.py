@@ -291,7 +291,7 @@ class Objective:
         InvalidInput
             On anything else.
         """
-        found = tuple(map(cls.parse, [texts] if isinstance(texts, str) else texts))
+        found = tuple(map(cls.parse, texts if isinstance(texts, (list, tuple)) else [texts]))
         if not found or len({objective.metric for objective in found}) < len(found):
             raise InvalidInput(f"{_shorten(texts)}: name at least one objective, and each metric once")
         return found

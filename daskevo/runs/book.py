@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from daskevo.search import Report, Request, usable
+from daskevo.runs.leaders import Leaders
+from daskevo.search import Report, Request
 from daskevo.space import Candidate
 from daskevo.types import ModelId, Objective
 
-DUPLICATES_IN_A_ROW = 500
-"""So many candidates in a row with known graphs: the space has many candidates, but no more architectures."""
+IN_VAIN = 500
+"""So many candidates in a row with known graphs, or rejected: the space has no more architectures to offer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,30 +32,34 @@ class Book:
 
     Parameters
     ----------
-    objective:
-        What counts as better.
+    objectives:
+        What counts as better; of several, the first is the quality.
     evaluations:
         Finished evaluations wanted in total, those of earlier sessions included.
     label:
         The run's part of its labels: ``population:<label>`` and ``best:<label>``.
     keep_best:
-        How many of the best models stay in the repository whatever the population does.
+        How many of the best models stay in the repository whatever the population does: with several objectives, of
+        the front (see :class:`daskevo.runs.leaders.Leaders`).
     """
 
-    def __init__(self, objective: Objective, evaluations: int, label: str, keep_best: int = 5) -> None:
-        self.objective = objective
+    def __init__(
+        self, objectives: Objective | Sequence[Objective], evaluations: int, label: str, keep_best: int = 5
+    ) -> None:
+        self.objectives = (objectives,) if isinstance(objectives, Objective) else tuple(objectives)
+        self.objective = self.objectives[0]
         self.evaluations = evaluations
         self.population_label = f"population:{label}"
         self.best_label = f"best:{label}"
-        self.keep_best = keep_best
         self.requests: dict[int, Request] = {}
         self.reports: dict[int, Report] = {}
         self.identities: dict[int, str] = {}
         self.done: dict[str, int] = {}
         self.asked: set[Candidate] = set()
         self.counts = {"finished": 0, "failed": 0, "duplicate": 0}
-        self.duplicates_in_a_row = 0
-        self._best: list[tuple[float, int]] = []
+        self.rejected = 0
+        self.in_vain = 0
+        self._leaders = Leaders(self.objectives, keep_best)
 
     def ask(self, requests: Iterable[Request]) -> None:
         """Take in what a strategy asked for."""
@@ -88,19 +93,19 @@ class Book:
         """Return why nothing more is to be started (a word and a sentence), or None to go on."""
         if self.counts["finished"] >= self.evaluations:
             return "finished", f"{self.counts['finished']} evaluations finished"
-        if self.counts["failed"] >= self.failures_allowed:
-            last = next(report for report in reversed(self.reports.values()) if report.failure is not None)
-            assert last.failure is not None
+        # What is rejected has not been evaluated: that says nothing of those that are not.
+        if (failed := self.counts["failed"] - self.rejected) >= self.failures_allowed:
+            last = next(report.failure for report in reversed(self.reports.values()) if _has_failed(report))
+            assert last is not None
             return "failures", (
-                f"{self.counts['failed']} evaluations failed, {self.counts['finished']} of "
-                f"{self.evaluations} finished; "
-                f"the last failure: {last.failure.message}"
+                f"{failed} evaluations failed, {self.counts['finished']} of {self.evaluations} finished; "
+                f"the last failure: {last.message}"
             )
-        if self.duplicates_in_a_row >= DUPLICATES_IN_A_ROW:
+        if self.in_vain >= IN_VAIN:
+            rejected = ", or was rejected" if self.rejected else ""
             return "exhausted", (
-                f"the last {self.duplicates_in_a_row} candidates all had the graph of an earlier one: "
-                "the space has no more "
-                f"architectures to offer than the {self.counts['finished']} evaluated"
+                f"each of the last {self.in_vain} candidates had the graph of an earlier one{rejected}: the space has "
+                f"no more architectures to offer than the {self.counts['finished']} evaluated"
             )
         return None
 
@@ -118,35 +123,35 @@ class Book:
             return []
         self.reports[report.number] = report
         self.counts[report.status] += 1
-        self.duplicates_in_a_row = self.duplicates_in_a_row + 1 if report.status == "duplicate" else 0
+        rejected = report.failure is not None and report.failure.kind == "rejected"
+        self.rejected += rejected
+        self.in_vain = self.in_vain + 1 if rejected or report.status == "duplicate" else 0
         identity = self.identities.get(report.number)
         reusable = report.status == "finished" or (report.failure is not None and report.failure.of_the_candidate)
         if identity is not None and reusable and report.status != "duplicate":
             self.done.setdefault(identity, report.number)
-        if report.status != "finished" or not usable(report.quality):
-            return []
-        assert report.quality is not None
-        before = self._best[: self.keep_best]
-        # Of equal qualities the earlier one leads, so that an order is one order.
-        self._best.append((self.objective.rank(report.quality), -report.number))
-        self._best.sort(reverse=True)
-        after = self._best[: self.keep_best]
-        entered = [LabelChange("hold", self.best_label, self._model(entry)) for entry in after if entry not in before]
-        dropped = [
-            LabelChange("release", self.best_label, self._model(entry)) for entry in before if entry not in after
+        moves = self._leaders.add(report)
+        return [
+            LabelChange(action, self.best_label, self.reports[number].model_id)
+            for action, numbers in (("hold", moves.entered), ("release", moves.dropped))
+            for number in numbers
         ]
-        return entered + dropped
 
     def left(self, models: Sequence[ModelId]) -> list[LabelChange]:
         """Return the changes for models that left the population."""
         return [LabelChange("release", self.population_label, name) for name in models]
 
-    def _model(self, entry: tuple[float, int]) -> ModelId:
-        return self.reports[-entry[1]].model_id
-
     def best(self, k: int | None = None) -> list[Report]:
-        """Return the best finished reports, best first."""
-        return [self.reports[-number] for _, number in self._best[:k]]
+        """Return the best finished reports, best first by the first objective."""
+        return [self.reports[number] for number in self._leaders.best(k)]
+
+    def front(self) -> list[Report]:
+        """Return the finished reports that no other dominates, best first by the first objective."""
+        return [self.reports[number] for number in self._leaders.front()]
+
+    def kept(self) -> list[Report]:
+        """Return the reports whose models stay in the repository as the best."""
+        return [self.reports[number] for number in self._leaders.kept]
 
     @property
     def mean_frozen_share(self) -> float:
@@ -166,3 +171,7 @@ class Book:
             for report in list(self.reports.values())[-2 * count :]
             if report.status == "finished" and report.started is not None and report.ended is not None
         ][-count:]
+
+
+def _has_failed(report: Report) -> bool:
+    return report.failure is not None and report.failure.kind != "rejected"

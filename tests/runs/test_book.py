@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskevo.runs import Book, LabelChange
-from daskevo.runs.book import DUPLICATES_IN_A_ROW
+from daskevo.runs.book import IN_VAIN
 from daskevo.search import Failure, Report, Request
 from daskevo.space import Candidate
 from daskevo.types import ModelId, Objective
@@ -72,9 +72,9 @@ def test_too_many_failures_end_the_run_and_say_the_last_reason(evaluations: int,
 
 
 def test_duplicates_in_a_row_end_the_run() -> None:
-    accounts = book(evaluations=10, requests=DUPLICATES_IN_A_ROW + 2)
+    accounts = book(evaluations=10, requests=IN_VAIN + 2)
     accounts.report(finished(0, 0.5))
-    for number in range(1, DUPLICATES_IN_A_ROW + 1):
+    for number in range(1, IN_VAIN + 1):
         assert accounts.stop_reason() is None
         accounts.report(accounts.duplicate(number, 0))
     stop = accounts.stop_reason()
@@ -160,3 +160,21 @@ def test_recent_seconds_and_frozen_share() -> None:
     accounts.report(finished(1, 0.5, started=10.0, ended=12.0))
     assert accounts.recent_seconds() == 3.0
     assert accounts.mean_frozen_share == 0.25
+
+
+def test_what_is_rejected_is_no_failure_and_ends_a_run_only_in_a_row() -> None:
+    accounts = book(evaluations=2, requests=IN_VAIN + 30)
+    rejected = Failure("rejected", "too large")
+    for number in range(25):
+        accounts.report(Report(number, ModelId(f"m{number}"), "failed", failure=rejected))
+    assert accounts.stop_reason() is None
+    assert accounts.failures_allowed == 20
+    accounts.report(finished(25, 0.5))
+    for number in range(26, 25 + IN_VAIN):
+        accounts.report(Report(number, ModelId(f"m{number}"), "failed", failure=rejected))
+    assert accounts.stop_reason() is None
+    accounts.report(Report(25 + IN_VAIN, ModelId("last"), "failed", failure=rejected))
+    reason = accounts.stop_reason()
+    assert reason is not None
+    assert reason[0] == "exhausted"
+    assert "was rejected" in reason[1]

@@ -31,7 +31,7 @@ from daskevo.search import (
     usable,
 )
 from daskevo.search.wrapping import Wrapper
-from daskevo.space import Builder, Choose
+from daskevo.space import Builder, Choice, Choose, Space
 from daskevo.testing.strategies import TINY, Run, check_strategy
 
 MAKERS: list[Callable[[], Strategy]] = [
@@ -138,6 +138,22 @@ def test_conditional_spaces_are_walked_to_their_end(make: Callable[[], Strategy]
     run = Run(make(), Builder("few", build))
     run.go(30)
     assert len(run.requests) == len(run.asked) == 4 + 4**2
+
+
+def test_where_most_mutations_are_invalid_it_ends_with_all_that_there_are(make: Callable[[], Strategy]) -> None:
+    """8 valid candidates of 256, each with a single one a mutation apart."""
+
+    def reject(choices: dict[str, Any]) -> str | None:
+        return None if choices["a"] == choices["b"] == choices["c"] and choices["d"] < 2 else "not alike"
+
+    space = Space("sparse", (*(Choice(name, (0, 1, 2, 3)) for name in "abcd"),), reject)
+    run = Run(make(), space)
+    for _ in range(24):
+        for request in run.ask(2):
+            run.tell(request, 1.0)
+    assert len(run.requests) == len(run.asked) == 8
+    assert run.stop is not None
+    assert run.stop.reason == "exhausted"
 
 
 @settings(max_examples=25, deadline=None)

@@ -20,10 +20,12 @@ def test_a_training_is_named_by_the_runs_seed_its_architecture_and_its_ancestor(
         trajectory(1, ids[:3]),
         trajectory(1, ids[1::-1]),
         trajectory(1, ids[:2], first),
+        trajectory(1, ids[:2], repeat=1),
+        trajectory(1, ids[:2], first, repeat=1),
     }
-    assert len(names) == 5
+    assert len(names) == 7
     assert trajectory(1, ids[:2]) == first
-    assert len({seed_of(name) for name in names}) == 5
+    assert len({seed_of(name) for name in names}) == 7
     assert all(0 <= seed_of(name) < 2**31 for name in names)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daskevo.errors import SchedulerUnreachable
+from daskevo.errors import InvalidProblem, SchedulerUnreachable
 from daskevo.runs import Book
 from daskevo.search import Report, Request
 from daskevo.space import Candidate
 from daskevo.types import ModelId, Objective
+from daskevo_workflows.evaluation import _quality
+from daskevo_workflows.failures import Failed
 from daskevo_workflows.problems import refer
 from daskevo_workflows.progress import Progress
 from daskevo_workflows.trainers import Trainers, kill_process
@@ -29,10 +32,25 @@ def test_metrics_become_json_numbers() -> None:
         "e": float("-inf"),
         "f": None,
         "g": np.ones(3),
+        "i": np.ones(1),
         "h": 10**400,
     }
     assert finite(metrics) == {"a": 0.5, "b": None, "d": 2.0, "e": None, "h": None}
     assert Objective.parse("max h").quality(metrics) is None
+
+
+@pytest.mark.parametrize("direction", ["max", "min"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None, "bad", [0.7], np.array([0.7]), True, 10**400])
+def test_what_is_no_finite_number_is_no_quality(direction: str, value: Any) -> None:
+    with pytest.raises(Failed, match="not a finite number") as raised:
+        _quality(Objective.parse(f"{direction} q"), {"q": value, "other": 1.0})
+    assert raised.value.kind == "not finite"
+
+
+def test_a_metric_that_nobody_gave_is_a_fault_of_the_problem() -> None:
+    assert _quality(Objective.parse("min q"), {"q": np.float32(0.5)}) == 0.5
+    with pytest.raises(InvalidProblem, match="did you mean 'min parameters'"):
+        _quality(Objective.parse("min parameter"), {"q": 0.5})
 
 
 def test_callbacks_are_fresh() -> None:

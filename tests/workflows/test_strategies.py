@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from daskevo.search import AgedEvolution, Deduplicate, Filter, Random, Repeat
+import pytest
+
+from daskevo.errors import InvalidInput, RunMismatch
+from daskevo.search import AgedEvolution, Deduplicate, Filter, MultiObjectiveEvolution, Random, Repeat
 from daskevo_workflows import nas
+from daskevo_workflows.size_limits import check_size_limits
 
 
 def test_repeats_are_evaluations_of_their_own(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
@@ -37,3 +42,76 @@ def test_wrapped_candidates_with_one_graph_spend_no_budget(
     assert "second = 3" in result.stop[1]
     counts = result.summary()
     assert (counts["evaluations"], counts["duplicates"], counts["failures"]) == (4, 8, 0)
+
+
+def test_a_front_of_accuracy_and_size(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    objective = ["max val_accuracy", "min parameters", "min own_bytes", "min flops", "min depth", "max seconds"]
+    arguments: dict[str, Any] = {"repository": repository, "objective": objective, "run": tmp_path / "run"}
+    nas.search(tiny(), MultiObjectiveEvolution(3), evaluations=4, keep_best=2, **arguments)
+    # It goes on where it stopped, and knows its front again.
+    problem = next(tmp_path.glob("tiny*.py"))
+    result = nas.search(problem, MultiObjectiveEvolution(3), evaluations=8, keep_best=2, **arguments)
+    reports = {report.model_id: report for report in result.reports if report.status == "finished"}
+    assert len(reports) == 8
+    for report in reports.values():
+        assert report.metrics["parameters"] == report.parameters
+        assert report.metrics["own_bytes"] == report.own_bytes
+        assert report.metrics["flops"] > 2 * report.metrics["depth"] == 6
+        assert report.metrics["seconds"] > 0
+    front = {found.model_id for found in result.front()}
+
+    def ranks(name: str) -> list[float]:
+        return [goal.rank(reports[name].metrics[goal.metric]) for goal in result.objectives]
+
+    def dominates(one: str, other: str) -> bool:
+        pairs = list(zip(ranks(one), ranks(other), strict=True))
+        return all(a >= b for a, b in pairs) and any(a > b for a, b in pairs)
+
+    assert front == {name for name in reports if not any(dominates(other, name) for other in reports)}
+    held = {model.model_id for model in repository.models() if f"best:{result.info.label}" in model.labels}
+    assert held <= front
+    assert len(held) == min(2, len(front))
+    assert "parameters=" in repr(result.front()[0])
+    assert result.front()[0].quality == max(report.quality or 0 for report in reports.values())
+
+
+@pytest.mark.parametrize("objective", [[], "", ["max a", "max a"], "min own_bytes", 5, ["max"]])
+def test_objectives_that_are_none(repository: Any, tiny: Callable[..., Path], tmp_path: Path, objective: Any) -> None:
+    with pytest.raises(InvalidInput):
+        nas.search(tiny(), repository=repository, objective=objective, run=tmp_path / "run")
+
+
+def test_models_outside_of_limits_are_rejected_and_spend_no_budget(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Dense 4 -> 3 -> 2 has 59 values, 8 -> 3 -> 2 has 107, 4 -> 6 -> 2 has 80, 8 -> 6 -> 2 has 140."""
+    limits = {"parameters": (60, 120), "depth": (None, 3)}
+    result = nas.search(tiny(), Random(), repository=repository, evaluations=30, run=tmp_path / "run", limits=limits)
+    assert result.stop[0] == "exhausted"
+    finished = [report for report in result.reports if report.status == "finished"]
+    assert sorted(report.parameters for report in finished) == [80, 80, 107, 107]
+    reasons = {report.failure.message for report in result.reports if report.failure is not None}
+    assert reasons == {
+        "its parameters would be 59, and the search's limit is at least 60",
+        "its parameters would be 140, and the search's limit is at most 120",
+    }
+    assert {report.failure.kind for report in result.reports if report.failure is not None} == {"rejected"}
+    with pytest.raises(RunMismatch, match="limits"):
+        nas.search(next(tmp_path.glob("tiny*.py")), Random(), repository=repository, run=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"seconds": (None, 1)},
+        {"parameters": 5},
+        {"parameters": (1, 2, 3)},
+        {"parameters": (2, 1)},
+        {"flops": (None, math.nan)},
+        {"depth": ("1", None)},
+        5,
+    ],
+)
+def test_limits_that_are_none(limits: Any) -> None:
+    with pytest.raises(InvalidInput):
+        check_size_limits(limits)

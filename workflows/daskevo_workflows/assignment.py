@@ -36,6 +36,8 @@ class Assignment:
         The run's; initial weights, shuffling and dropout follow from it (:mod:`daskevo_workflows.trajectory`).
     objective:
         Which metric is the quality.
+    others:
+        Further objectives, whose metrics must be finite, too.
     graph:
         The candidate's architecture graph.
     transfer:
@@ -59,6 +61,7 @@ class Assignment:
     labels: tuple[str, ...] = ()
     callbacks: Callbacks = ()
     epochs: int | None = None
+    others: tuple[Objective, ...] = ()
 
 
 def in_control_arm(seed: int, number: int, share: float) -> bool:

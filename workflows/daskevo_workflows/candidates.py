@@ -20,6 +20,7 @@ from daskevo_workflows.notes import note
 from daskevo_workflows.problems.building import graph_of, space_of
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.settings import Settings
+from daskevo_workflows.size_limits import outside
 from daskevo_workflows.training import check_training
 
 
@@ -155,6 +156,9 @@ class Candidates:
             return False
         except BaseException as error:  # noqa: BLE001 - the user's build() may raise anything, SystemExit too
             self._report(failed(request, "build", f"build() raised {say_error(error)}"))
+            return False
+        if (reason := outside(self._settings.limits, graph)) is not None:
+            self._report(failed(request, "rejected", reason))
             return False
         self.graphs[request.number] = graph
         self._book.identify(request.number, identity(request, graph.ids))

@@ -18,6 +18,7 @@ from daskevo.types import Objective, Tick
 from daskevo_workflows.assignment import Assignment
 from daskevo_workflows.evaluation_report import Draft, fields_of_record, other_candidate, own_bytes
 from daskevo_workflows.failures import Failed, failure_of, say_error, shown
+from daskevo_workflows.offered import OFFERED, missing, when_stored
 from daskevo_workflows.problems.building import build_candidate
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.problems.reference import ProblemReference, data_of
@@ -74,7 +75,8 @@ def _evaluate(assignment: Assignment, match: Match | None, draft: Draft) -> Mapp
         problem = assignment.problem.load()
         data = _data(assignment.problem, problem)
     say(assignment.key, "ready")
-    with seeded(seed_of(trajectory(assignment.seed, assignment.graph.ids))):
+    name = trajectory(assignment.seed, assignment.graph.ids, repeat=assignment.request.repeat)
+    with seeded(seed_of(name)):
         return _trained(assignment, problem, data, match, draft)
 
 
@@ -84,6 +86,7 @@ def _trained(
     from daskevo.models import seeded
 
     request, repository = assignment.request, assignment.repository
+    objectives = (assignment.objective, *assignment.others)
     policy = assignment.transfer
     with ExitStack() as stack:
         with draft.phase("inherit"):
@@ -103,22 +106,26 @@ def _trained(
                 # This task was run before, and died or was lost after its put.
                 if (other := other_candidate(error.record, request)) is not None:
                     raise Failed("repository", other) from error
-                return fields_of_record(error.record)
+                return fields_of_record(error.record, objectives)
         say(assignment.key, "chosen")
         _note(child, draft)
         source = trajectory_of(child.ancestor_record) if child.report.inherited_tensors else None
-        name = trajectory(assignment.seed, child.graph.ids, source)
+        name = trajectory(assignment.seed, child.graph.ids, source, request.repeat)
         stack.enter_context(seeded(seed_of(name)))
         metrics, steps = _fitted(assignment, problem, data, child, draft)
-        quality = _quality(assignment.objective, metrics)
+        metrics = {**metrics, **missing(objectives, metrics, child.graph, draft.seconds)}
         draft.fields.update(step=steps, metrics=finite(metrics))
-        if quality is None:
-            found = shown(metrics[assignment.objective.metric])
-            raise Failed("not finite", f"the quality {assignment.objective.metric!r} is {found}, not a finite number")
+        qualities = [_quality(one, metrics) for one in objectives if one.metric in metrics or one.metric != "own_bytes"]
         extra = {"report": draft.kept(), "candidate": request.candidate.to_json(), "trajectory": name}
         with draft.phase("put"):
             child.put(metrics=finite(metrics), step=steps, labels=list(assignment.labels), extra=extra)
-        return {"status": "finished", "quality": quality, "own_bytes": own_bytes(child.record)}
+        stored = own_bytes(child.record)
+        return {
+            "status": "finished",
+            "quality": qualities[0],
+            "own_bytes": stored,
+            "metrics": when_stored(objectives, finite(metrics), stored),
+        }
 
 
 def _wish(request: Request, policy: Transfer, match: Match | None) -> dict[str, Any]:
@@ -187,21 +194,27 @@ def _data(reference: ProblemReference, problem: Problem) -> Any:
     return data
 
 
-def _quality(objective: Objective, metrics: dict[str, Any]) -> float | None:
-    """Return the finite quality, or None.
+def _quality(objective: Objective, metrics: dict[str, Any]) -> float:
+    """Return the finite figure of an objective.
 
     Raises
     ------
+    Failed
+        If it is no finite number.
     InvalidProblem
         If there is no metric of that name: no candidate would fare better.
     """
-    if objective.metric in metrics:
-        return objective.quality(metrics)
+    name = objective.metric
+    if name in metrics:
+        quality = objective.quality(metrics)
+        if quality is None:
+            raise Failed("not finite", f"the quality {name!r} is {shown(metrics[name])}, not a finite number")
+        return quality
     names = sorted(map(str, metrics))
-    meant = difflib.get_close_matches(objective.metric, names, 1)
+    meant = difflib.get_close_matches(name, [*names, *OFFERED], 1)
     to_do = f"did you mean '{objective.direction} {meant[0]}'?" if meant else "name one, or let score() return it"
     raise InvalidProblem(
-        f"the objective is {str(objective)!r}, and neither score() nor training gave a metric {objective.metric!r}; "
+        f"the objective is {str(objective)!r}, and neither score() nor training gave a metric {name!r}; "
         f"they gave {', '.join(names) or 'none'}: {to_do}"
     )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from daskevo.search import Report, Request
-from daskevo.types import JSON
+from daskevo.types import JSON, Objective
+from daskevo_workflows.offered import when_stored
 from daskevo_workflows.trainer_task import worker_name
 from daskevo_workflows.training import Stopwatch
 
@@ -57,15 +58,15 @@ def other_candidate(record: Any, request: Request) -> str | None:
     )
 
 
-def report_of_record(record: Any, number: int) -> Report:
+def report_of_record(record: Any, number: int, objectives: Sequence[Objective]) -> Report:
     """Return the report of a model that was put while nobody took its report.
 
     Seconds are those up to the put; the rest is what its record says.
     """
-    return Report(**{"number": number, "model_id": record.model_id, **fields_of_record(record)})
+    return Report(**{"number": number, "model_id": record.model_id, **fields_of_record(record, objectives)})
 
 
-def fields_of_record(record: Any) -> dict[str, Any]:
+def fields_of_record(record: Any, objectives: Sequence[Objective]) -> dict[str, Any]:
     """Return the fields of the report of a model that was put."""
     extra = record.extra if isinstance(record.extra, Mapping) else {}
     kept = dict(extra.get("report") or {})
@@ -73,7 +74,7 @@ def fields_of_record(record: Any) -> dict[str, Any]:
         **kept,
         "status": "finished",
         "quality": record.quality,
-        "metrics": dict(record.metrics),
+        "metrics": when_stored(objectives, record.metrics, own_bytes(record)),
         "step": record.step,
         "own_bytes": own_bytes(record),
     }

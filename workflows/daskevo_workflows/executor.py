@@ -164,7 +164,7 @@ class Executor:
         for request in self.book.pending:
             if not self.record.resumed or not self._found(request):
                 self.candidates.add(request)
-        best = [report.model_id for report in self.book.best(self.book.keep_best)]
+        best = [report.model_id for report in self.book.kept()]
         for name in sorted({*self.strategy.population(), *best}) if self.record.resumed else ():
             standing = self._standing(name)
             if standing is not None and standing.state != "published":
@@ -189,7 +189,7 @@ class Executor:
         if standing.state != "published":
             note(self.record, "model missing", f"{request.model_id} has been {standing.state}", request.number)
         note(self.record, "found", "its model was put, but its report was lost", request.number)
-        self._report(report_of_record(standing.record, request.number))
+        self._report(report_of_record(standing.record, request.number, self.book.objectives))
         return True
 
     def _standing(self, model_id: str) -> Any:

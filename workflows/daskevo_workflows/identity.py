@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from daskevo.search import Strategy
 from daskevo.types import JSON, Objective
 from daskevo_workflows.problems import ProblemReference
 from daskevo_workflows.problems.building import space_of
+from daskevo_workflows.size_limits import SizeLimits
 from daskevo_workflows.transfer import Transfer
 
 
 def identity_of(
     reference: ProblemReference,
-    objective: Objective,
+    objectives: Objective | Sequence[Objective],
     strategy: Strategy,
     *,
     seed: int,
     transfer: Transfer,
     control_share: float,
     epochs: int | None,
+    limits: SizeLimits | None = None,
 ) -> dict[str, JSON]:
     """Return the identity that a run's record keeps, and that a resumed run must agree with.
 
     Arguments are those of :func:`daskevo_workflows.nas.search`.
     """
     problem = reference.load()
+    if not isinstance(objectives, Objective) and len(objectives) == 1:
+        objectives = objectives[0]
     return {
         "problem": reference.to_json(),
         "space": space_of(problem).to_json(),
-        "objective": str(objective),
+        # One as it has always been written, several as a list.
+        "objective": str(objectives) if isinstance(objectives, Objective) else [*map(str, objectives)],
         "seed": seed,
         "strategy": {"name": strategy.name, "settings": strategy.settings},
         "policy": {
@@ -37,5 +44,6 @@ def identity_of(
             "control_share": control_share,
             "epochs": epochs or problem.epochs,
             "batch_size": problem.batch_size,
+            **({"limits": {name: list(bounds) for name, bounds in limits.items()}} if limits else {}),
         },
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,12 +27,14 @@ from daskevo.types import JSON, Objective
 from daskevo_workflows.executor import Executor
 from daskevo_workflows.identity import identity_of
 from daskevo_workflows.limits import Limit, check_limit
+from daskevo_workflows.offered import check_objectives
 from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.problems.building import space_of
 from daskevo_workflows.progress import Progress
 from daskevo_workflows.refining import refine
 from daskevo_workflows.result import Found, Result
 from daskevo_workflows.settings import Settings
+from daskevo_workflows.size_limits import SizeLimits, check_size_limits
 from daskevo_workflows.training import Callbacks
 from daskevo_workflows.transfer import Transfer
 
@@ -59,7 +61,7 @@ def search(
     strategy: Strategy | str = "evolution",
     *,
     repository: Repository,
-    objective: str | None = None,
+    objective: str | Sequence[str] | None = None,
     evaluations: int = 100,
     run: str | Path = "run",
     seed: int = 0,
@@ -72,6 +74,7 @@ def search(
     callbacks: Callbacks = (),
     epochs: int | None = None,
     keep_best: int = 5,
+    limits: SizeLimits | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Search a problem's model space; resume the run if its folder holds one.
@@ -89,7 +92,11 @@ def search(
     repository:
         Open on the cluster that trains (`daskevo.open`).
     objective:
-        ``max METRIC`` or ``min METRIC``; the problem's own if None.
+        ``max METRIC`` or ``min METRIC``; the problem's own if None. Several, as in
+        ``["max val_accuracy", "min parameters"]``, make a search for the front that no candidate dominates
+        (`Result.front`): the first is the quality that is stored with models, and all must be finite. Besides what
+        `score` returns there are `parameters`, `flops`, `depth`, `seconds` and `own_bytes`
+        (:mod:`daskevo_workflows.offered`).
     evaluations:
         Finished evaluations in total: a resumed run goes on to this number. Failures and duplicates are counted
         apart; after ``max(20, evaluations)`` failures, or when the space has no more, the run ends and says why.
@@ -123,7 +130,14 @@ def search(
     epochs:
         Instead of the problem's.
     keep_best:
-        How many of the best models are kept, labelled ``best:<run>``, whatever the population does.
+        How many of the best models are kept, labelled ``best:<run>``, whatever the population does. With several
+        objectives these are those of the front; of a larger front those with the most room around them (crowding
+        distance) are kept, and what was let go is not taken back.
+    limits:
+        What models may be evaluated, by their graphs: ``{"parameters": (None, 1_000_000), "depth": (3, 10)}``, the
+        least and the most of `parameters`, `flops` or `depth`. Others are reported as rejected: they are built for
+        their graph, never trained, and spend no budget; 500 candidates in a row that are known or rejected end the
+        run as "exhausted".
     on_progress:
         Called after each report and about once a second; must not raise.
 
@@ -150,29 +164,32 @@ def search(
     check_policy(policy.freeze)
     reference = refer(problem)  # type: ignore[arg-type]
     loaded = reference.load()
-    goal = Objective.parse(objective or loaded.objective)
+    goals = Objective.parse_all(loaded.objective if objective is None else objective)
+    check_objectives(goals)
+    bounds = check_size_limits(limits)
     chosen = _strategy(strategy)
-    repository = _with_objective(repository, goal)
+    repository = _with_objective(repository, goals[0])
     space = space_of(loaded)
     identity = identity_of(
         reference,
-        goal,
+        goals,
         chosen,
         seed=seed,
         transfer=policy,
         control_share=control_share,
         epochs=epochs,
+        limits=bounds,
     )
     record = RunRecord(run, identity, _about(repository))
     ended = "error"
     try:
-        book = Book(goal, evaluations, record.info.label, keep_best)
+        book = Book(goals, evaluations, record.info.label, keep_best)
         book.ask(record.requests())
         for number, name in record.identities().items():
             book.identify(number, name)
         for report in record.reports():
             book.report(report)
-        chosen.start(space, (goal,), seed)
+        chosen.start(space, goals, seed)
         _tell_again(chosen, book)
         settings = Settings(
             seed=seed,
@@ -183,6 +200,7 @@ def search(
             recycle_after=recycle_after,
             callbacks=callbacks,
             epochs=epochs,
+            limits=bounds,
         )
         record.event(
             "session",
@@ -282,7 +300,7 @@ def _about(repository: Repository) -> dict[str, JSON]:
     from importlib.metadata import PackageNotFoundError, version
 
     versions: dict[str, JSON] = {"python": platform.python_version()}
-    for package in ("daskevo", "dask", "distributed", "keras", "tensorflow", "tensorflow-cpu", "numpy"):
+    for package in ("daskevo", "dask", "distributed", "keras", "tensorflow", "tensorflow-cpu", "numpy", "optuna"):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:

@@ -59,7 +59,8 @@ class Found:
         return self.result.repository.lineage(self.model_id)
 
     def __repr__(self) -> str:
-        return f"Found({self.model_id!r}, {self.result.objective.metric}={self.quality:.4f}, step={self.step})"
+        others = "".join(f", {one.metric}={self.metrics.get(one.metric):.6g}" for one in self.result.objectives[1:])
+        return f"Found({self.model_id!r}, {self.result.objective.metric}={self.quality:.4f}{others}, step={self.step})"
 
 
 class Result:
@@ -90,9 +91,10 @@ class Result:
             self.storage = view.events("storage")
             self._times = view.report_times()
             self._population = view.population()
-        self.objective = Objective.parse(str(self.info.identity["objective"]))
+        self.objectives = Objective.parse_all(self.info.identity["objective"])
+        self.objective = self.objectives[0]
         self._chosen = Chosen(self.info.identity["space"])
-        self._book = Book(self.objective, len(self.requests), self.info.label)
+        self._book = Book(self.objectives, len(self.requests), self.info.label)
         self._book.ask(self.requests)
         for report in self.reports:
             self._book.report(report)
@@ -117,7 +119,7 @@ class Result:
         return max(self._times.values(), default=0.0)
 
     def best(self, k: int = 1) -> list[Found]:
-        """Return the k best finished evaluations, best first; of equal ones the earlier leads.
+        """Return the k best finished evaluations by the first objective, best first; of equal ones the earlier leads.
 
         The run keeps the best in the repository (`keep_best` of the search); further ones may have been retired, which
         their `.model` says when it is asked for.
@@ -135,6 +137,15 @@ class Result:
                 path=str(self.folder),
             )
         return [self._found(report) for report in reports]
+
+    def front(self) -> list[Found]:
+        """Return the finished evaluations that no other is better than: nowhere worse, somewhere better.
+
+        Best first by the first objective; with one objective, those of the best quality. The run keeps up to
+        `keep_best` of them in the repository; others may have been retired, which their `.model` says when it is
+        asked for.
+        """
+        return [self._found(report) for report in self._book.front()]
 
     def _found(self, report: Report) -> Found:
         request = self._book.requests[report.number]

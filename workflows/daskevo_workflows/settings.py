@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from daskevo_workflows.limits import Limit
+from daskevo_workflows.size_limits import SizeLimits
 from daskevo_workflows.training import Callbacks
 from daskevo_workflows.transfer import USUAL, Transfer
 
@@ -21,3 +22,4 @@ class Settings:
     recycle_after: int | None = 50
     callbacks: Callbacks = ()
     epochs: int | None = None
+    limits: SizeLimits = field(default_factory=dict)

@@ -115,6 +115,7 @@ class Submission:
                 repository=self._repository,
                 seed=self._settings.seed,
                 objective=self._book.objective,
+                others=self._book.objectives[1:],
                 transfer=self._settings.transfer,
                 labels=(self._book.population_label,),
                 callbacks=self._settings.callbacks,

@@ -131,6 +131,8 @@ def finite(metrics: Mapping[str, Any]) -> dict[str, float | None]:
     """Return the metrics as JSON numbers; what is no finite number becomes None."""
     found: dict[str, float | None] = {}
     for name, value in metrics.items():
+        if getattr(value, "ndim", 0):
+            continue  # an array, if of one value: which it is of is not said
         try:
             number = float(value)
         except OverflowError:  # an integer beyond 10**308

@@ -13,7 +13,7 @@ from typing import Any
 from daskevo.types import VertexId
 
 
-def trajectory(seed: int, vertex_ids: Sequence[VertexId], ancestor: str | None = None) -> str:
+def trajectory(seed: int, vertex_ids: Sequence[VertexId], ancestor: str | None = None, repeat: int = 0) -> str:
     """Name a training, by 32 hexadecimal digits.
 
     Parameters
@@ -24,8 +24,10 @@ def trajectory(seed: int, vertex_ids: Sequence[VertexId], ancestor: str | None =
         Of the architecture.
     ancestor:
         Name of the training that inherited weights come from; None: weights are drawn.
+    repeat:
+        Of the request: evaluations that are to differ by chance.
     """
-    digest = hashlib.blake2b(f"{seed} {ancestor or ''} ".encode(), digest_size=16)
+    digest = hashlib.blake2b(f"{seed} {ancestor or ''} {repeat or ''}".encode(), digest_size=16)
     for vertex_id in vertex_ids:
         digest.update(vertex_id)
     return digest.hexdigest()

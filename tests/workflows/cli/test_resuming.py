@@ -26,6 +26,7 @@ from daskevo_workflows.transfer import Transfer
 
 TYPED: dict[str, Any] = {
     "strategy": "evolution",
+    "objective": (),
     "population": None,
     "sample": None,
     "seed": 0,
@@ -75,6 +76,7 @@ def test_a_run_goes_on_with_its_own_settings(begin: MakeRun, tmp_path: Path) -> 
         "transfer": Transfer("none", 0.5),
         "control_share": 0.25,
         "epochs": 7,
+        "limits": {},
     }
     assert found.scope == "mine"
     typed = TYPED | {"population": 12, "seed": 3, "no_transfer": True}
@@ -95,6 +97,34 @@ def test_a_run_of_any_strategy_is_taken_up_with_its_own_settings(begin: MakeRun,
     begin(strategy).close()
     found = settle(tmp_path / "run", read_info(tmp_path / "run"), refer("digits"), TYPED, ()).strategy
     assert (type(found), found.settings) == (type(strategy), strategy.settings)
+
+
+def test_several_objectives_are_the_runs_own(tmp_path: Path) -> None:
+    reference, goals = refer("digits"), ["max val_accuracy", "min parameters"]
+    identity = identity_of(
+        reference,
+        Objective.parse_all(goals),
+        AgedEvolution(12, 4),
+        seed=0,
+        transfer=Transfer(),
+        control_share=0.0,
+        epochs=None,
+    )
+    RunRecord(tmp_path / "run", identity, {"repository": None, "repository_id": "x", "scope": "mine"}).close()
+    info = read_info(tmp_path / "run")
+    assert settle(tmp_path / "run", info, reference, TYPED, ()).objective == goals
+    with pytest.raises(RunMismatch, match="Without --objective it goes on with its own"):
+        settle(tmp_path / "run", info, reference, TYPED | {"objective": ("max val_accuracy",)}, ("objective",))
+
+
+@pytest.mark.parametrize(
+    "objectives", [["best"], ["max a", "min a"], ["min own_bytes", "max val_accuracy"], ["max val_accuracy", ""]]
+)
+def test_objectives_that_are_none_are_refused_without_a_cluster(objectives: list[str], tmp_path: Path) -> None:
+    options = [word for objective in objectives for word in ("--objective", objective)]
+    result = nas("digits", "--run", str(tmp_path / "run"), *options)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: InvalidInput: ")
 
 
 def test_the_command_knows_every_strategy_by_its_word() -> None:

@@ -102,6 +102,13 @@ def _quota(context: click.Context, option: click.Parameter, value: str | None) -
     show_default=True,
     help="How candidates are chosen. tpe and gp need Optuna, gp PyTorch too.",
 )
+@click.option(
+    "--objective",
+    multiple=True,
+    metavar="'max METRIC'|'min METRIC'",
+    help="What is better; given several times, the front of all is looked for, and the first is the quality. Beside "
+    "the problem's own metrics there are parameters, flops, depth, seconds and own_bytes.  [default: the problem's]",
+)
 @click.option("--population", type=click.IntRange(min=1), help="Members of an evolution's population.")
 @click.option("--sample", type=click.IntRange(min=1), help="Members that each parent is the best of.")
 @click.option("--no-transfer", is_flag=True, help="Train each candidate from scratch: the baseline.")
@@ -203,20 +210,22 @@ def _search(
     from daskevo.types import Objective
     from daskevo_workflows.cli.progress import ProgressLine
     from daskevo_workflows.nas import search
+    from daskevo_workflows.offered import check_objectives
     from daskevo_workflows.problems import refer
     from daskevo_workflows.quiet import import_keras
     from daskevo_workflows.result import Result
 
     # What can be refused, or needs no work, is told without a cluster: starting one takes longer than all of it.
     reference = refer(problem)
-    loaded = reference.load()
     info = read_info(folder)
     root = root_for_run(folder, options["root"])
     settings = settle(folder, info, reference, options, given)
     stop = None if info is None else why_ended(folder, options["evaluations"])
     if stop is not None:
         return _say_nothing_left(problem, Result(folder, daskevo.open(root, settings.scope), stop), as_json, options)
-    line = ProgressLine(Objective.parse(loaded.objective).metric)
+    goals = Objective.parse_all(settings.objective)
+    check_objectives(goals)
+    line = ProgressLine(goals[0].metric)
 
     def progress(now: Progress) -> None:
         interrupts.check()
@@ -224,15 +233,14 @@ def _search(
 
     with run_folder(folder), a_cluster(options["scheduler"], options["workers"]) as client:
         click.echo(f"run: {folder}   dashboard: {client.dashboard_link}", err=True)
-        repository = daskevo.open(
-            root, settings.scope, client=client, objective=loaded.objective, quota=options["quota"]
-        )
+        repository = daskevo.open(root, settings.scope, client=client, objective=str(goals[0]), quota=options["quota"])
         with contextlib.closing(line):
             import_keras()
             result = search(
                 reference,
                 settings.strategy,
                 repository=repository,
+                objective=settings.objective,
                 evaluations=options["evaluations"],
                 run=folder,
                 time_limit_s=options["time_limit"],
@@ -282,8 +290,13 @@ def _say_result(result: Result, *, err: bool, since: float | None = None) -> Non
     )
     if not summary["evaluations"]:
         return
-    for place, found in enumerate(result.best(SHOWN), start=1):
-        click.echo(f"  {place}. {result.objective.metric} {say_quality(found.quality)}  {found.model_id}", err=err)
+    several = len(result.objectives) > 1
+    if several:
+        click.echo(f"The front has {say_count(len(result.front()), 'model')}:", err=err)
+    for place, found in enumerate(result.front() if several else result.best(SHOWN), start=1):
+        figures = [f"{one.metric} {say_quality(found.metrics.get(one.metric))}" for one in result.objectives[1:]]
+        words = "  ".join([f"{result.objective.metric} {say_quality(found.quality)}", *figures])
+        click.echo(f"  {place}. {words}  {found.model_id}", err=err)
     best, report = result.folder / "best.keras", result.folder / "report.html"
     try:
         if not _is_newer(best, since):

@@ -6,8 +6,8 @@ All of it is read from the run's record, before a cluster is started.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from daskevo.runs import RunInfo
     from daskevo.search import Strategy
     from daskevo_workflows.problems import ProblemReference
+    from daskevo_workflows.size_limits import SizeLimits
     from daskevo_workflows.transfer import Transfer
 
 FLAGS: Mapping[str, str] = {
+    "objective": "--objective",
     "seed": "--seed",
     "strategy.name": "--strategy",
     "strategy.settings.population": "--population",
@@ -40,15 +42,17 @@ class Settings:
     """What a search is called with, beside its problem and limits (see :func:`daskevo_workflows.nas.search`)."""
 
     strategy: Strategy
+    objective: Sequence[str]
     seed: int
     transfer: Transfer
     control_share: float
     epochs: int | None
     scope: str
+    limits: SizeLimits = field(default_factory=dict)
 
     def search_options(self) -> dict[str, Any]:
         """Return the keyword arguments of the search that are part of a run's identity."""
-        names = ("seed", "transfer", "control_share", "epochs")
+        names = ("seed", "transfer", "control_share", "epochs", "limits")
         return {name: getattr(self, name) for name in names}
 
 
@@ -81,8 +85,8 @@ def settle(
 
     loaded = reference.load()
     if info is None:
-        scope = options["scope"] or loaded.name
-        return Settings(_strategy(options), options["seed"], typed_transfer(options), 0.0, None, scope)
+        scope, objective = options["scope"] or loaded.name, options["objective"] or [loaded.objective]
+        return Settings(_strategy(options), objective, options["seed"], typed_transfer(options), 0.0, None, scope)
     policy: Mapping[str, Any] = _mapping(info.identity.get("policy"))
     try:
         transfer = _changed(recorded_transfer(policy), options, given)
@@ -92,18 +96,21 @@ def settle(
         transfer = _changed(recorded_transfer({**policy, "freeze": None}), options, given)
     settings = Settings(
         _recorded_strategy(folder, _mapping(info.identity.get("strategy")), options, given),
+        options["objective"] or _texts(info.identity.get("objective")) or [loaded.objective],
         options["seed"] if "seed" in given else info.identity.get("seed", options["seed"]),
         transfer,
         policy.get("control_share", 0.0),
         policy.get("epochs"),
         str(options["scope"] or info.about.get("scope") or loaded.name),
+        _mapping(policy.get("limits")),
     )
-    objective = Objective.parse(loaded.objective)
     try:
         check_identity(
             folder,
             info.identity,
-            identity_of(reference, objective, settings.strategy, **settings.search_options()),
+            identity_of(
+                reference, Objective.parse_all(settings.objective), settings.strategy, **settings.search_options()
+            ),
         )
     except RunMismatch as error:
         flags = [FLAGS[part] for part in error.parts if part in FLAGS]
@@ -139,7 +146,7 @@ def why_ended(folder: Path, evaluations: int) -> tuple[str, str] | None:
     with RunView(folder) as view:
         if view.label_changes():
             return None  # decided, and still to be carried out in the repository
-        book = Book(Objective.parse(str(view.info.identity["objective"])), evaluations, view.info.label)
+        book = Book(Objective.parse_all(view.info.identity["objective"]), evaluations, view.info.label)
         book.ask(view.requests())
         for report in view.reports():
             book.report(report)
@@ -196,6 +203,10 @@ def _begun_in_python(folder: Path, what: str) -> Exception:
         path=str(folder),
         parts=[],
     )
+
+
+def _texts(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else value if isinstance(value, list) else []
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -190,6 +190,8 @@ def _samples(events: Sequence[Event], clock: RunningTime) -> list[StorageSample]
 
 
 def _objective(value: JSON) -> Objective:
+    if isinstance(value, list) and value:
+        value = value[0]  # of several, the first is the quality
     return Objective.parse(value if isinstance(value, str) else "max quality")
 
 

@@ -1,0 +1,89 @@
+"""The best of a run: those of the highest quality, or, with several objectives, the front that nobody dominates.
+
+Pure. Which of them stay in the repository is decided here, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from daskevo.search import Report, usable
+from daskevo.search.pareto import crowding, front, ranks_of
+from daskevo.types import Objective
+
+
+class Moves(NamedTuple):
+    """Whose models are kept from now on, and whose no longer: numbers of reports."""
+
+    entered: tuple[int, ...] = ()
+    dropped: tuple[int, ...] = ()
+
+
+class Leaders:
+    """Finished reports in order.
+
+    Parameters
+    ----------
+    objectives:
+        What counts as better. With one, the best are kept; with several, the front, and of a front of more than
+        `keep` those with the most room around them (crowding distance), the ends first. Once dropped, a report is not
+        kept again.
+    keep:
+        How many are kept at most.
+    """
+
+    def __init__(self, objectives: Sequence[Objective], keep: int) -> None:
+        self._objectives = tuple(objectives)
+        self._keep = keep
+        self._ranks: dict[int, tuple[float, ...]] = {}
+        self._ordered: list[tuple[float, int]] = []
+        self._front: list[int] = []
+        self.kept: list[int] = []
+        """Numbers of the reports whose models are kept, best first by the first objective."""
+
+    def add(self, report: Report) -> Moves:
+        """Take in a report; one that has no finite figure for an objective is none of the best."""
+        if report.status != "finished" or not usable(report.quality):
+            return Moves()
+        ranks = ranks_of(self._objectives, {**report.metrics, self._objectives[0].metric: report.quality})
+        if ranks is None:
+            return Moves()
+        self._ranks[report.number] = ranks
+        # Of equal qualities the earlier one leads, so that an order is one order.
+        self._ordered.append((ranks[0], -report.number))
+        self._ordered.sort(reverse=True)
+        before = self.kept
+        if len(self._objectives) == 1:
+            self.kept = self.best(self._keep)
+        else:
+            self.kept = self._kept_of_the_front(report.number)
+        return Moves(
+            tuple(number for number in self.kept if number not in before),
+            tuple(number for number in before if number not in self.kept),
+        )
+
+    def _kept_of_the_front(self, newcomer: int) -> list[int]:
+        self._front = self._undominated([*self._front, newcomer])
+        kept = [number for number in [*self.kept, newcomer] if number in self._front]
+        if len(kept) > self._keep:
+            distances = crowding([self._ranks[number] for number in kept])
+            # Of equally crowded ones the later goes.
+            kept.remove(min(zip(distances, (-number for number in kept), kept, strict=True))[2])
+        return self._sorted(kept)
+
+    def _undominated(self, numbers: Sequence[int]) -> list[int]:
+        return [numbers[index] for index in front([self._ranks[number] for number in numbers])]
+
+    def _sorted(self, numbers: Sequence[int]) -> list[int]:
+        return sorted(numbers, key=lambda number: (-self._ranks[number][0], number))
+
+    def best(self, k: int | None = None) -> list[int]:
+        """Return the numbers of the best by the first objective, best first."""
+        return [-number for _, number in self._ordered[:k]]
+
+    def front(self) -> list[int]:
+        """Return the numbers of those that no other dominates, best first by the first objective."""
+        if len(self._objectives) > 1:
+            return self._sorted(self._front)
+        return [number for number in self.best() if self._ranks[number] == self._ranks[self.best(1)[0]]]

@@ -1,0 +1,69 @@
+"""Metrics that daskevo measures itself, for objectives that a problem's `score` doesn't return.
+
+- ``parameters``: values in all tensors of the model; ``depth``: layers with weights on the path that has the most of
+  them; ``flops``: operations of one prediction (see :mod:`daskevo.models.flops` for what is counted).
+- ``seconds``: spent in training, on the trainer that did it: not the same twice.
+- ``own_bytes``: of the tensors that the model had to store itself. Known once it is stored, so never the first
+  objective, which is the quality that is stored with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from daskevo.errors import InvalidInput
+from daskevo.graph import ArchitectureGraph
+from daskevo.graph.depth import depth
+from daskevo.types import Objective
+
+OF_GRAPHS = ("parameters", "flops", "depth")
+"""Those that are known before a model is trained."""
+OFFERED = (*OF_GRAPHS, "seconds", "own_bytes")
+
+
+def check_objectives(objectives: Sequence[Objective]) -> None:
+    """See that the first objective can be a quality.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if objectives[0].metric == "own_bytes":
+        raise InvalidInput(
+            f"the first objective is {str(objectives[0])!r}, known only once a model is stored with its quality: "
+            "name another one first"
+        )
+
+
+def of_graph(name: str, graph: ArchitectureGraph) -> int:
+    """Return one of `OF_GRAPHS` of a model."""
+    from daskevo.models.flops import flops
+
+    if name == "parameters":
+        return graph.parameters
+    return flops(graph).total if name == "flops" else depth(graph)
+
+
+def missing(
+    objectives: Sequence[Objective], metrics: Mapping[str, Any], graph: ArchitectureGraph, seconds: Mapping[str, float]
+) -> dict[str, float]:
+    """Return the metrics of objectives that a trained model's metrics lack and that are known before it is stored.
+
+    Parameters
+    ----------
+    seconds:
+        By phase of the evaluation.
+    """
+    wanted = {objective.metric for objective in objectives}.difference(metrics)
+    found: dict[str, float] = {name: of_graph(name, graph) for name in OF_GRAPHS if name in wanted}
+    if "seconds" in wanted:
+        found["seconds"] = seconds.get("first_step", 0.0) + seconds.get("training", 0.0)
+    return found
+
+
+def when_stored(objectives: Sequence[Objective], metrics: Mapping[str, Any], own_bytes: int) -> dict[str, Any]:
+    """Return a stored model's metrics, with what is known only then."""
+    if "own_bytes" not in metrics and any(objective.metric == "own_bytes" for objective in objectives):
+        return {**metrics, "own_bytes": own_bytes}
+    return dict(metrics)
