@@ -289,3 +289,9 @@ def test_spaces_are_known_by_bases_mutators_and_settings() -> None:
     assert len(set(one)) == len(one)
     assert growing() == growing()
     assert growing() != growing(steps=3)
+
+
+def test_the_source_of_ones_own_mutators_tells_spaces_apart() -> None:
+    assert InsertingMutator(HIDDEN, [layer("ReLU")]).to_json()["source"] is None
+    assert Loop().to_json()["source"] is not None
+    assert Loop().to_json()["source"] != AlwaysLoop().to_json()["source"]
