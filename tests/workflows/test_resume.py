@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from distributed import Future
+from distributed.comm import CommClosedError
 
 import daskevo
-from daskevo.errors import RunFolderUnusable, RunMismatch
+from daskevo.errors import RunFolderUnusable, RunMismatch, SchedulerUnreachable
 from daskevo.runs import RunRecord, RunView
 from daskevo.search import AgedEvolution
 from daskevo_workflows import nas
@@ -253,6 +255,44 @@ def test_an_evaluation_that_is_cancelled_after_its_put_is_a_finished_one(
     assert [report.status for report in result.reports] == ["finished"] * 10
     assert {model.model_id for model in repository.models()} == {*result.population(), result.best(1)[0].model_id}
     assert repository.verify().clean
+
+
+def test_a_report_that_can_not_be_fetched_costs_no_evaluation(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection breaks while it travels; the model is there."""
+    fetch, broken = Future.result, []
+
+    def result(future: Future, timeout: float | None = None) -> Any:
+        if future.key.startswith("evaluate-") and len(broken) < 2:
+            broken.append(future.key)
+            raise CommClosedError("in <TCP (closed) ConnectionPool.gather>")
+        return fetch(future, timeout)
+
+    monkeypatch.setattr(Future, "result", result)
+    result_of_run = nas.search(
+        tiny(**WIDE), AgedEvolution(4, 2), evaluations=8, repository=repository, run=tmp_path / "run"
+    )
+    assert len(broken) == 2
+    assert [report.status for report in result_of_run.reports] == ["finished"] * 8
+    with RunView(tmp_path / "run") as view:
+        assert len([event for event in view.events("again") if "could not be fetched" in event.message]) == 2
+        assert len(view.events("found")) == 2
+    assert repository.verify().clean
+
+
+def test_a_connection_that_breaks_in_a_call_is_a_named_error(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(flights: Flights, seconds: float) -> Any:
+        raise CommClosedError("in <TCP (closed) ConnectionPool>")
+
+    monkeypatch.setattr(Flights, "wait", broken)
+    with pytest.raises(SchedulerUnreachable, match="run the same command to go on"):
+        nas.search(tiny(**WIDE), AgedEvolution(4, 2), evaluations=2, repository=repository, run=tmp_path / "run")
+    monkeypatch.undo()
+    again = nas.search(tiny(**WIDE), AgedEvolution(4, 2), evaluations=2, repository=repository, run=tmp_path / "again")
+    assert again.summary()["evaluations"] == 2
 
 
 def test_a_connection_that_breaks_costs_no_evaluation(

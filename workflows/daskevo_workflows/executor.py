@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from distributed.client import ClosedClientError
-
 from daskevo.errors import InvalidProblem, RepositoryFull, ShardUnavailable
 from daskevo.runs import Book, RunRecord
 from daskevo.search import Report, Request, Strategy
@@ -27,7 +25,7 @@ from daskevo_workflows.limits import EvaluationLimit
 from daskevo_workflows.notes import note
 from daskevo_workflows.problems.reference import ProblemReference
 from daskevo_workflows.progress import Progress
-from daskevo_workflows.scheduler_gone import scheduler_gone
+from daskevo_workflows.scheduler_gone import told_if_scheduler_gone
 from daskevo_workflows.settings import Settings
 from daskevo_workflows.submission import Submission
 
@@ -106,7 +104,8 @@ class Executor:
             What was on its way is cancelled, and pending in the record.
         """
         try:
-            stop = self._until_it_stops()
+            with told_if_scheduler_gone():
+                stop = self._until_it_stops()
         except BaseException as error:
             self._close()
             note(self.record, "stopped", type(error).__name__)
@@ -119,20 +118,17 @@ class Executor:
         return stop
 
     def _until_it_stops(self) -> tuple[str, str]:
-        try:
-            self._resume()
-            self._take(self.flights.watch())
-            while (stop := self._stop_reason()) is None:
+        self._resume()
+        self._take(self.flights.watch())
+        while (stop := self._stop_reason()) is None:
+            self._fill()
+            self.demand.say(self._useful())
+            for landed in self.flights.wait(TICK_S):
+                self._take([landed])
+                # Before the next report is heard, so that a run on one trainer asks in one order.
                 self._fill()
-                self.demand.say(self._useful())
-                for landed in self.flights.wait(TICK_S):
-                    self._take([landed])
-                    # Before the next report is heard, so that a run on one trainer asks in one order.
-                    self._fill()
-                self.holdings.go_on()
-                self._tell_progress()
-        except ClosedClientError as error:
-            raise scheduler_gone(error) from error
+            self.holdings.go_on()
+            self._tell_progress()
         return stop
 
     def _close(self) -> None:

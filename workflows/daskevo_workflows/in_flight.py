@@ -217,7 +217,12 @@ class Flights:
             return
         if flight.future.status == "finished":
             self._free(flight, evaluated=True)
-            report: Report = flight.future.result()
+            try:
+                report: Report = flight.future.result()
+            except (*NO_ANSWER, FutureCancelledError) as cut:
+                self.trainers.refresh()  # raises if it is the scheduler that is gone
+                yield self._unfetched(flight, cut)
+                return
             state = "done" if report.status == "finished" else "failed"
             self.record.unit_ended(flight.unit.key, state, report.started, report.ended)
         elif flight.future.status == "error":
@@ -242,6 +247,14 @@ class Flights:
         flight.future.release()
         self.upkeep.recycle(flight.place)
         yield Landed(flight.request, report)
+
+    def _unfetched(self, flight: Flight, error: Exception) -> Landed:
+        """Give back an evaluation that has ended, and whose report could not be fetched: its model tells."""
+        self.record.unit_ended(flight.unit.key, "lost")
+        flight.future.release()
+        words = f"its report could not be fetched: {type(error).__name__}: {error}"
+        note(self.record, "again", words, flight.request.number, worker=flight.place)
+        return Landed(flight.request, None)
 
     def _free(self, flight: Flight, *, evaluated: bool) -> None:
         """Give a trainer back that has done its work, and let it have more at once, unless it is to be restarted: that

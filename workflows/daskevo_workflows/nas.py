@@ -33,6 +33,7 @@ from daskevo_workflows.problems.building import space_of
 from daskevo_workflows.progress import Progress
 from daskevo_workflows.refining import refine
 from daskevo_workflows.result import Found, Result
+from daskevo_workflows.scheduler_gone import told_if_scheduler_gone
 from daskevo_workflows.settings import Settings
 from daskevo_workflows.size_limits import SizeLimits, check_size_limits
 from daskevo_workflows.training import Callbacks
@@ -180,7 +181,9 @@ def search(
         epochs=epochs,
         limits=bounds,
     )
-    record = RunRecord(run, identity, _about(repository))
+    with told_if_scheduler_gone():
+        about = _about(repository)
+    record = RunRecord(run, identity, about)
     ended = "error"
     try:
         book = Book(goals, evaluations, record.info.label, keep_best)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from distributed.client import ClosedClientError
+from distributed.comm import CommClosedError
 
 from daskevo.errors import SchedulerUnreachable
 
@@ -16,3 +20,17 @@ def scheduler_gone(error: BaseException) -> SchedulerUnreachable:
         f"the scheduler does not answer any more ({error or type(error).__name__}); what was finished is in the run's "
         "record: start the cluster again and run the same command to go on"
     )
+
+
+@contextmanager
+def told_if_scheduler_gone() -> Iterator[None]:
+    """Have a named error raised in this block where the connection to the scheduler broke in the middle of a call.
+
+    Raises
+    ------
+    SchedulerUnreachable
+    """
+    try:
+        yield
+    except (ClosedClientError, CommClosedError) as error:
+        raise scheduler_gone(error) from error
