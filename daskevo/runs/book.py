@@ -57,7 +57,7 @@ class Book:
         self.done: dict[str, int] = {}
         self.asked: set[Candidate] = set()
         self.counts = {"finished": 0, "failed": 0, "duplicate": 0}
-        self.rejected = 0
+        self.rejected = self.stopped = 0
         self.in_vain = 0
         self._leaders = Leaders(self.objectives, keep_best)
 
@@ -93,8 +93,8 @@ class Book:
         """Return why nothing more is to be started (a word and a sentence), or None to go on."""
         if self.counts["finished"] >= self.evaluations:
             return "finished", f"{self.counts['finished']} evaluations finished"
-        # What is rejected has not been evaluated: that says nothing of those that are not.
-        if (failed := self.counts["failed"] - self.rejected) >= self.failures_allowed:
+        # What is rejected or stopped has not been evaluated: that says nothing of those that are not.
+        if (failed := self.counts["failed"] - self.rejected - self.stopped) >= self.failures_allowed:
             last = next(report.failure for report in reversed(self.reports.values()) if _has_failed(report))
             assert last is not None
             return "failures", (
@@ -123,8 +123,10 @@ class Book:
             return []
         self.reports[report.number] = report
         self.counts[report.status] += 1
-        rejected = report.failure is not None and report.failure.kind == "rejected"
+        kind = None if report.failure is None else report.failure.kind
+        rejected = kind == "rejected"
         self.rejected += rejected
+        self.stopped += kind == "stopped"
         self.in_vain = self.in_vain + 1 if rejected or report.status == "duplicate" else 0
         identity = self.identities.get(report.number)
         reusable = report.status == "finished" or (report.failure is not None and report.failure.of_the_candidate)
@@ -174,4 +176,4 @@ class Book:
 
 
 def _has_failed(report: Report) -> bool:
-    return report.failure is not None and report.failure.kind != "rejected"
+    return report.failure is not None and report.failure.kind not in ("rejected", "stopped")

@@ -32,6 +32,7 @@ FailureKind = Literal[
     "repository",
     "no room",
     "cancelled",
+    "stopped",
 ]
 """Why an evaluation failed.
 
@@ -42,7 +43,7 @@ FailureKind = Literal[
 - ``problem``: no data, or `score` gave no such metric; no candidate is to blame.
 - ``trainer lost``: its trainer died under it more than once; ``repository``: it could not be inherited or stored;
   ``no room``: not stored because the disk is full or the quota reached.
-- ``cancelled``: somebody else cancelled its task.
+- ``cancelled``: somebody else cancelled its task; ``stopped``: the strategy gave it up.
 """
 
 OF_THE_CANDIDATE: frozenset[FailureKind] = frozenset(

@@ -10,7 +10,18 @@ from typing import Any
 import pytest
 
 from daskevo.errors import InvalidInput, RunMismatch
-from daskevo.search import AgedEvolution, Deduplicate, Filter, MultiObjectiveEvolution, Random, Repeat
+from daskevo.search import (
+    AgedEvolution,
+    Deduplicate,
+    Filter,
+    MultiObjectiveEvolution,
+    Random,
+    Repeat,
+    Report,
+    Request,
+    Stop,
+    View,
+)
 from daskevo_workflows import nas
 from daskevo_workflows.size_limits import check_size_limits
 
@@ -42,6 +53,49 @@ def test_wrapped_candidates_with_one_graph_spend_no_budget(
     assert "second = 3" in result.stop[1]
     counts = result.summary()
     assert (counts["evaluations"], counts["duplicates"], counts["failures"]) == (4, 8, 0)
+
+
+class Impatient(AgedEvolution):
+    """Gives up whatever is pending when the second report comes, and again when the fifth does."""
+
+    def start(self, *arguments: Any) -> None:
+        super().start(*arguments)
+        self.pending: set[int] = set()
+        self.told = 0
+        self.unwanted: list[int] = []
+
+    def ask(self, view: View) -> list[Request] | Stop:
+        answer = super().ask(view)
+        self.pending |= set() if isinstance(answer, Stop) else {request.number for request in answer}
+        return answer
+
+    def tell(self, request: Request, report: Report) -> None:
+        super().tell(request, report)
+        self.pending.discard(request.number)
+        self.told += 1
+        if self.told in (2, 5):
+            self.unwanted = sorted(self.pending)
+
+    def stop(self) -> list[int]:
+        unwanted, self.unwanted = self.unwanted, []
+        return unwanted
+
+
+def test_what_a_strategy_gives_up_spends_no_budget_and_leaves_nothing(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    problem = tiny(FIRST=(4, 8, 12, 16, 20), SECOND=(3, 6, 9, 12))
+    result = nas.search(
+        problem, Impatient(4, 2), repository=repository, evaluations=10, run=tmp_path / "run", keep_best=1
+    )
+    assert result.stop[0] == "finished"
+    given_up = [report for report in result.reports if report.failure is not None]
+    assert given_up
+    assert {report.failure.kind for report in given_up if report.failure is not None} == {"stopped"}
+    assert result.summary()["evaluations"] == 10
+    there = {model.model_id for model in repository.models()}
+    assert there == {*result.population(), result.best(1)[0].model_id}
+    assert repository.verify().clean
 
 
 def test_a_front_of_accuracy_and_size(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:

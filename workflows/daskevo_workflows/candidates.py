@@ -84,6 +84,12 @@ class Candidates:
         """Have a request submitted again, before all others."""
         self.ready.appendleft(request)
 
+    def drop(self, number: int) -> None:
+        """Forget a request that is not to be evaluated."""
+        self._queue = deque(request for request in self._queue if request.number != number)
+        self.ready = deque(request for request in self.ready if request.number != number)
+        self._waiting.pop(number, None)
+
     def reported(self, number: int) -> None:
         """Let go on who waits for the result of a request that has its report now."""
         self.graphs.pop(number, None)

@@ -157,6 +157,7 @@ class Executor:
     def _resume(self) -> None:
         """Carry out label changes that were decided, and find what was put but never reported."""
         self.holdings.change_labels()
+        self._mind_strategy()
         for request in self.book.pending:
             if not self.record.resumed or not self._found(request):
                 self.candidates.add(request)
@@ -290,6 +291,17 @@ class Executor:
         self.holdings.sample()
         self._tell_progress()
         self._mind_problem(report)
+        self._mind_strategy()
+
+    def _mind_strategy(self) -> None:
+        """Give up what the strategy does not want finished."""
+        for number in self.strategy.stop():
+            request = self.book.requests.get(number)
+            if request is None or number in self.book.reports:
+                continue
+            self.candidates.drop(number)
+            if not self.flights.give_up(number) or not self._found(request):
+                self._report(failed(request, "stopped", f"the strategy {self.strategy.name!r} gave it up"))
 
     def _mind_problem(self, report: Report) -> None:
         """End the run if nothing can finish: every other candidate would fail alike.

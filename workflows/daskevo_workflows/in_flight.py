@@ -98,6 +98,14 @@ class Flights:
         for flight in flights:
             self.record.unit_ended(flight.unit.key, "cancelled")
 
+    def give_up(self, number: int) -> bool:
+        """Cancel a request's evaluation, which ends after its current batch; False if it is not on its way."""
+        for flight in [flight for flight in self._flights.values() if flight.request.number == number]:
+            flight.future.cancel(force=True)
+            self._land(flight, "cancelled")
+            return True
+        return False
+
     @property
     def requests(self) -> list[Request]:
         return [flight.request for flight in self._flights.values()]
