@@ -169,6 +169,8 @@ def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> Non
     fashion-mnist  pictures of clothes, by convolutional networks
     flights        will a flight be late? A table of flights, weather and planes
     attn           CANDLE ATTN, drug response; here with data made up for it
+    covertype      forest cover types by dense layers with skip connections; here with data made up for it
+    nas-bench-201  digits by convolutional networks of one cell, repeated
     my_problem.py  your own: the README says what is in such a file
 
     Each candidate inherits and freezes the longest prefix that an earlier model has trained already, trains the

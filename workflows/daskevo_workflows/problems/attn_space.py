@@ -1,9 +1,9 @@
 """Spaces shaped like CANDLE ATTN's in DeepHyper: blocks of dense layers with optional skip connections.
 
-A block has three layers. Each is a variable node (Identity, or Dense of some width and activation) followed by a merge:
-every one of the last three anchors enters it through a choice of its own. What enters is projected to the node's
-width where widths differ, added, and passed through ReLU. Each input has its blocks; their ends are concatenated and
-pass through the trunk's blocks to a softmax. Paper 000, section 5.1.
+A block has three layers, if nothing else is said. Each is a variable node (Identity, or Dense of some width and
+activation) followed by a merge: every one of the last three anchors enters it through a choice of its own. What enters
+is projected to the node's width where widths differ, added, and passed through ReLU. Each input has its blocks; their
+ends are concatenated and pass through the trunk's blocks to a softmax. Paper 000, section 5.1.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class AttnShape:
         Blocks per input.
     trunk:
         Blocks after the inputs have been joined.
+    layers:
+        Layers of a block.
 
     Examples
     --------
@@ -55,6 +57,7 @@ class AttnShape:
     activations: tuple[str | None, ...] = (None, "swish", "relu", "tanh", "sigmoid")
     blocks: int = 1
     trunk: int = 1
+    layers: int = LAYERS
 
     def __post_init__(self) -> None:
         if not self.inputs or min(self.inputs.values()) < 1 or self.classes < 2:
@@ -63,10 +66,11 @@ class AttnShape:
             self.blocks < 0
             or self.trunk < 0
             or self.blocks + self.trunk == 0
+            or self.layers < 1
             or not self.widths
             or min(self.widths) < 1
         ):
-            raise InvalidInput("an ATTN-shaped space needs at least one block, and widths from 1")
+            raise InvalidInput("an ATTN-shaped space needs at least one block, with layers, and widths from 1")
 
     def _blocks(self) -> Sequence[str]:
         names = [f"{name}.{number}" for name in self.inputs for number in range(self.blocks)]
@@ -77,7 +81,7 @@ class AttnShape:
         node = (None, *([width, activation] for width in self.widths for activation in self.activations))
         choices: list[Choice] = []
         for block in self._blocks():
-            for layer in range(LAYERS):
+            for layer in range(self.layers):
                 choices.append(Choice(f"{block}.{layer}", node))
                 choices += [
                     Choice(f"{block}.{layer}.skip{anchor}", (False, True)) for anchor in range(min(layer + 1, ANCHORS))
@@ -92,36 +96,35 @@ class AttnShape:
         ends = []
         for name, tensor in zip(self.inputs, inputs, strict=True):
             for number in range(self.blocks):
-                tensor = _block(f"{name}.{number}", tensor, choices)
+                tensor = self._block(f"{name}.{number}", tensor, choices)
             ends.append(tensor)
         tensor = keras.layers.Concatenate()(ends) if len(ends) > 1 else ends[0]
         for number in range(self.trunk):
-            tensor = _block(f"trunk.{number}", tensor, choices)
+            tensor = self._block(f"trunk.{number}", tensor, choices)
         outputs = keras.layers.Dense(self.classes, activation="softmax")(tensor)
         return keras.Model(inputs if len(inputs) > 1 else inputs[0], outputs)
 
+    def _block(self, name: str, tensor: Any, choices: Mapping[str, Any]) -> Any:
+        import keras
 
-def _block(name: str, tensor: Any, choices: Mapping[str, Any]) -> Any:
-    import keras
-
-    anchors: deque[Any] = deque([tensor], maxlen=ANCHORS)
-    for layer in range(LAYERS):
-        node = choices[f"{name}.{layer}"]
-        if node is not None:
-            tensor = keras.layers.Dense(node[0], activation=node[1])(tensor)
-        # An anchor that is the node itself would only double it.
-        joined = [
-            anchor
-            for number, anchor in enumerate(anchors)
-            if choices[f"{name}.{layer}.skip{number}"] and anchor is not tensor
-        ]
-        if joined:
-            width = tensor.shape[-1]
-            projected = [
-                anchor if anchor.shape[-1] == width else keras.layers.Dense(width)(anchor) for anchor in joined
+        anchors: deque[Any] = deque([tensor], maxlen=ANCHORS)
+        for layer in range(self.layers):
+            node = choices[f"{name}.{layer}"]
+            if node is not None:
+                tensor = keras.layers.Dense(node[0], activation=node[1])(tensor)
+            # An anchor that is the node itself would only double it.
+            joined = [
+                anchor
+                for number, anchor in enumerate(anchors)
+                if choices[f"{name}.{layer}.skip{number}"] and anchor is not tensor
             ]
-            tensor = keras.layers.Add()([tensor, *projected])
-        if node is not None or joined:
-            tensor = keras.layers.Activation("relu")(tensor)
-        anchors.append(tensor)
-    return tensor
+            if joined:
+                width = tensor.shape[-1]
+                projected = [
+                    anchor if anchor.shape[-1] == width else keras.layers.Dense(width)(anchor) for anchor in joined
+                ]
+                tensor = keras.layers.Add()([tensor, *projected])
+            if node is not None or joined:
+                tensor = keras.layers.Activation("relu")(tensor)
+            anchors.append(tensor)
+        return tensor

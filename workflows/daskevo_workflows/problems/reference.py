@@ -27,9 +27,11 @@ from daskevo_workflows.quiet import quietly
 
 BUILT_IN: Mapping[str, tuple[str, str]] = {
     "attn": ("daskevo_workflows.problems.attn", "Attn"),
+    "covertype": ("daskevo_workflows.spaces.covertype", "Covertype"),
     "digits": ("daskevo_workflows.problems.digits", "Digits"),
     "fashion-mnist": ("daskevo_workflows.problems.fashion_mnist", "FashionMnist"),
     "flights": ("daskevo_workflows.problems.flights", "Flights"),
+    "nas-bench-201": ("daskevo_workflows.spaces.nas_bench_201", "NasBench201"),
 }
 """Name -> module and class."""
 
@@ -112,8 +114,7 @@ def load_problem(problem: str | Path | Problem, **settings: Any) -> Problem:
     Parameters
     ----------
     problem:
-        ``attn``, ``digits``, ``fashion-mnist``, ``flights``, a path that ends in ``.py``, or a problem (returned as
-        it is).
+        A word of `BUILT_IN`, such as ``flights``, a path that ends in ``.py``, or a problem (returned as it is).
     **settings:
         For a named problem: arguments of its class, such as ``rows=10_000``.
 
