@@ -44,6 +44,7 @@ PUBLIC = {
         "check_transport",
     ],
     "daskevo_workflows.nas": ["STRATEGIES", "Found", "Progress", "Result", "Transfer", "refine", "search"],
+    "daskevo_workflows.tabular": ["Architecture", "Table", "TableRun", "load_table", "run_on_table"],
     "daskevo_workflows.problems": [
         "BUILT_IN",
         "Data",

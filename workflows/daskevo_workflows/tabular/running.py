@@ -1,0 +1,181 @@
+"""A run of a strategy on a table: no cluster, no training, and the accounts of a real run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from daskevo.errors import InvalidInput
+from daskevo.runs import Book, identity
+from daskevo.search import Report, Request, Stop, Strategy, View
+from daskevo.types import Objective, VertexId
+from daskevo_workflows.tabular.table import Table
+
+LABEL = "table"
+
+
+@dataclass(frozen=True)
+class TableRun:
+    """What came of a run on a table.
+
+    Parameters
+    ----------
+    table, seed:
+        That it ran on, and with.
+    requests, reports:
+        In the order in which they were asked and told, duplicates included.
+    stop:
+        Why it ended: a word and a sentence.
+    """
+
+    table: Table
+    seed: int
+    requests: Sequence[Request]
+    reports: Sequence[Report]
+    stop: tuple[str, str]
+
+    @cached_property
+    def finished(self) -> list[Report]:
+        """Reports of the evaluations that spent budget."""
+        return [report for report in self.reports if report.status == "finished"]
+
+    @cached_property
+    def leaders(self) -> list[Report]:
+        """After each finished evaluation, the one of the best quality until then; of equal ones the earlier."""
+        leaders: list[Report] = []
+        for report in self.finished:
+            if not leaders or self._rank(report) > self._rank(leaders[-1]):
+                leaders.append(report)
+            else:
+                leaders.append(leaders[-1])
+        return leaders
+
+    def _rank(self, report: Report) -> float:
+        return self.table.objective.rank(report.metrics[self.table.objective.metric])
+
+    @cached_property
+    def regrets(self) -> list[float]:
+        """After each finished evaluation, how far its leader is from the best that the run could have seen, 0 or more.
+
+        That is the best of the trainings it sees, each with the seed that follows from the run's: whoever finds it has
+        searched well, and may have been misled by a lucky training. # (n_finished,)
+        """
+        rank = self.table.objective.rank
+        trained = {_trained(self.table, request, self.seed) for request in self.requests}
+        best = max(rank(quality[-1]) for each in self.table.architectures for quality in each.at(trained))
+        return [best - self._rank(leader) for leader in self.leaders]
+
+    @cached_property
+    def true_regrets(self) -> list[float]:
+        """The same by means over the table's seeds, for the leader and for the best: a lucky training is no gain here.
+
+        It may grow, and doesn't reach 0 where luck decides between the best. # (n_finished,)
+        """
+        rank, candidates = self.table.objective.rank, {each.number: each.candidate for each in self.requests}
+        best = rank(self.table.best.mean)
+        return [best - rank(self.table[candidates[leader.number]].mean) for leader in self.leaders]
+
+
+def run_on_table(
+    strategy: Strategy,
+    table: Table,
+    evaluations: int,
+    seed: int,
+    *,
+    objectives: Sequence[str] | None = None,
+    at_once: int = 1,
+) -> TableRun:
+    """Run a strategy as a search does: same budget, same duplicates, without a cluster.
+
+    Parameters
+    ----------
+    strategy:
+        Is started here.
+    evaluations:
+        Finished evaluations wanted; candidates with an architecture that was evaluated before are duplicates, and
+        spend nothing.
+    seed:
+        Of the run. Which of the table's trainings the run sees follows from it.
+    objectives:
+        Such as ``["max val_accuracy", "min parameters"]``; None = the table's own.
+    at_once:
+        Requests under way together, as with so many trainers; reports come in the order of requests.
+
+    Raises
+    ------
+    InvalidInput
+        If the numbers aren't from 1, there are no such objectives, or the strategy asks for what a table doesn't have:
+        training until a step within an epoch, hyper-parameters over time, other batches, more epochs.
+    """
+    if evaluations < 1 or at_once < 1 or seed < 0:
+        raise InvalidInput(
+            f"evaluations={evaluations}, at_once={at_once}, seed={seed}: use 1 or more evaluations and at once, and a "
+            "seed from 0"
+        )
+    goals = (table.objective,) if objectives is None else Objective.parse_all(objectives)
+    known = {table.objective.metric, "parameters"}
+    if unknown := [goal.metric for goal in goals if goal.metric not in known]:
+        raise InvalidInput(f"the table has {' and '.join(sorted(known))}, not {', '.join(unknown)}")
+    book = Book(goals[0], evaluations, LABEL)
+    strategy.start(table.space, goals, seed)
+    stop = book.stop_reason()
+    while stop is None:
+        view = View(min(at_once, book.wanted), book.next_number, LABEL, book.asked, book.pending)
+        answer = strategy.ask(view)
+        if isinstance(answer, Stop):
+            stop = answer.reason, answer.message
+            break
+        if not answer:
+            stop = "waiting", f"strategy {strategy.name!r} waits for reports, and none is under way"
+            break
+        requests = answer[: view.wanted]
+        book.ask(requests)
+        for request in requests:
+            report = _report(table, book, goals[0], request, seed)
+            book.report(report)
+            strategy.tell(request, report)
+            strategy.leave()
+        stop = book.stop_reason()
+    return TableRun(table, seed, tuple(book.requests.values()), tuple(book.reports.values()), stop)
+
+
+def _report(table: Table, book: Book, goal: Objective, request: Request, seed: int) -> Report:
+    architecture = table[request.candidate]
+    name = identity(request, [VertexId(bytes.fromhex(architecture.id))])
+    book.identify(request.number, name)
+    if name in book.done:
+        return book.duplicate(request.number, book.done[name])
+    epochs = _epochs(table, request)
+    trained = _trained(table, request, seed)
+    metrics = {table.objective.metric: architecture.qualities[trained][epochs - 1]}
+    metrics["parameters"] = float(architecture.parameters)
+    return Report(
+        request.number,
+        request.model_id,
+        "finished",
+        step=epochs * table.steps_per_epoch,
+        quality=metrics[goal.metric],
+        metrics=metrics,
+        seconds={"training": architecture.seconds[trained] * epochs / table.epochs},
+        parameters=architecture.parameters,
+    )
+
+
+def _trained(table: Table, request: Request, seed: int) -> int:
+    """Return which of the table's trainings a request sees."""
+    return (seed + request.repeat) % len(table.seeds)
+
+
+def _epochs(table: Table, request: Request) -> int:
+    """Return after how many epochs the request's training ends."""
+    epochs = request.training.get("epochs", table.epochs)
+    steps = request.until_step or epochs * table.steps_per_epoch
+    epochs, rest = divmod(steps, table.steps_per_epoch)
+    others = sorted(set(request.training) - {"epochs"})
+    if others or request.sequence is not None or rest or not 1 <= epochs <= table.epochs:
+        raise InvalidInput(
+            f"request {request.number} asks for {steps} steps{f', {others}' if others else ''}: the table has 1 to "
+            f"{table.epochs} whole epochs of {table.steps_per_epoch} steps, with the recipe's own settings"
+        )
+    return epochs
