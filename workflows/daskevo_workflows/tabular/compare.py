@@ -151,7 +151,7 @@ def shown(found: Mapping[str, Regrets], seeds: int) -> str:
 
 def draw(figure: Any, found: Mapping[str, Regrets]) -> None:
     """Draw the means over evaluations, and the share of seeds that found the best, into a figure of matplotlib."""
-    from daskevo_workflows.reports.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION
+    from daskevo_workflows.reports.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION, logarithmic
 
     inks = dict(zip(STRATEGIES, (INK, FAINT, BLUE, SKY, GREEN, PURPLE, VERMILION, ORANGE), strict=True))
     left, right = figure.subplots(1, 2)
@@ -161,11 +161,11 @@ def draw(figure: Any, found: Mapping[str, Regrets]) -> None:
         place = range(1, seen.shape[1] + 1)
         left.plot(place, 100 * seen.mean(axis=0), label=word, **style)
         right.plot(place, 100 * (seen < 1e-9).mean(axis=0), **style)
-    left.set_yscale("log")
+    logarithmic(left.yaxis)
     left.set_ylabel("points of accuracy")
-    left.set_title("Regret of the best found, mean of the seeds")
+    left.set_title("Mean regret of the best found")
     right.set_ylabel("% of the seeds")
-    right.set_title("Seeds that have found the best")
+    right.set_title("Runs that found the best")
     for panel in (left, right):
         panel.set_xlabel("evaluations")
     figure.legend(loc="outside lower center", ncols=4)
