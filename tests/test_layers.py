@@ -36,6 +36,7 @@ ROOMS = {
 # Package of somebody else -> where it may be imported.
 KERAS = {
     "daskevo.models",
+    "daskevo_plugins.deephyper.following",
     *(
         f"daskevo_workflows.{name}"
         for name in ("problems", "training", "fitting", "refining", "evaluation", "bench", "chaos.problem", "spaces")
@@ -51,6 +52,8 @@ RESTRICTED = {
     "numba": {"daskevo.catalogue", "daskevo_workflows.bench"},
     "hypothesis": {"daskevo.testing"},
     "optuna": {"daskevo.search.optuna_search", "daskevo_workflows.bench"},
+    "deephyper": {"daskevo_plugins.deephyper", "daskevo_workflows.bench"},
+    "ConfigSpace": {"daskevo_plugins.deephyper"},
     "click": {"daskevo_workflows.cli"},
     "matplotlib": {"daskevo_workflows.reports", "daskevo_workflows.bench"},
     "pickle": set(),

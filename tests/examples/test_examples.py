@@ -39,6 +39,14 @@ def test_my_problem(tmp_path: Path) -> None:
     assert '"evaluations": 4, "failures": 0' in told.splitlines()[-1]
 
 
+@pytest.mark.timeout(330)
+def test_deephyper(tmp_path: Path) -> None:
+    pytest.importorskip("deephyper", reason="DeepHyper isn't installed: pip install deephyper")
+    told = _run(tmp_path, sys.executable, str(EXAMPLES / "05_deephyper.py"), "log")
+    assert "3 models are kept" in told
+    assert len((tmp_path / "log" / "results.csv").read_text().splitlines()) == 9
+
+
 @pytest.mark.parametrize(("kind", "variable"), [("slurm", "#SBATCH"), ("pbs", "#PBS")])
 def test_batch_script(kind: str, variable: str, tmp_path: Path) -> None:
     """The job script starts one provider beside trainers that end before the walltime; no batch system is needed."""
