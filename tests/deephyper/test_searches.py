@@ -26,6 +26,7 @@ from daskevo_plugins.deephyper import (  # noqa: E402
     RegularizedEvolution,
     transfer_run_function,
 )
+from daskevo_plugins.deephyper.evaluator import Evaluation, evaluate  # noqa: E402
 from tests.deephyper import functions  # noqa: E402
 
 pytestmark = [
@@ -107,9 +108,12 @@ def test_exact_evaluations_and_living_models(
     assert search.living_models == list(wanted)
     assert sorted(left) == sorted(set(frame["m:model_id"]) - set(wanted))
     assert {model.model_id for model in repository.models()} == set(wanted)
-    # Whoever came later inherited.
+    # Whoever came later inherited, at least what has no weights.
     assert (frame["m:frozen_share"] > 0).any()
-    assert {record.ancestor for record in map(repository.record, wanted)} != {None}
+    ancestors = frame.set_index("m:model_id")["m:ancestor"]
+    for model_id in wanted:
+        if ancestors.notna()[model_id]:
+            assert repository.record(model_id).ancestor == ancestors[model_id]
 
 
 def test_children_know_their_parents(client: Any, repository: Any, tmp_path: Path) -> None:
@@ -253,9 +257,18 @@ def test_a_job_whose_model_was_stored_is_not_trained_again(client: Any, reposito
     storage = DaskStorage(client).connect()
     job = storage.create_new_job(storage.create_new_search())
     parameters = {"first": 4, "activation": "relu", "second": 3}
-    outcomes = [client.submit(run, RunningJob(job, parameters, storage), pure=False).result() for _ in range(2)]
+    task = Evaluation(run, RunningJob(job, parameters, storage), {}, True)
+    outcomes = [
+        client.submit(evaluate, task, pure=False, resources={"evaluation": 1}).result(timeout=200) for _ in range(2)
+    ]
     assert outcomes[0] == outcomes[1]
+    assert outcomes[0]["metadata"]["ancestor"] is None
     assert [model.model_id for model in repository.models()] == [job]
+    # The next one shares the first layer, and inherits it.
+    other = storage.create_new_job(job.partition(".")[0])
+    task = Evaluation(run, RunningJob(other, {**parameters, "second": 5}, storage), {}, True)
+    about = client.submit(evaluate, task, pure=False, resources={"evaluation": 1}).result(timeout=200)["metadata"]
+    assert (about["ancestor"], about["frozen_share"]) == (job, 0.5)
 
 
 def test_two_searches_share_a_storage(client: Any) -> None:

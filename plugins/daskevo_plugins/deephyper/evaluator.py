@@ -163,20 +163,16 @@ class DaskEvaluator(Evaluator):  # type: ignore[misc]
 
         future.add_done_callback(told)
         overdue: float | None = None
-        try:
-            while True:
-                await asyncio.wait({done}, timeout=self._until_next_look(overdue))
-                if done.done():
-                    return True
-                if overdue is None and self.timeout is not None and self.time_left <= 0:
-                    job.status = JobStatus.CANCELLING
-                    overdue = time.monotonic()
-                if overdue is not None and self.grace_s is not None and time.monotonic() - overdue >= self.grace_s:
-                    return False
-                self._look()
-        except asyncio.CancelledError:
-            job.status = JobStatus.CANCELLED
-            raise
+        while True:
+            await asyncio.wait({done}, timeout=self._until_next_look(overdue))
+            if done.done():
+                return True
+            if overdue is None and self.timeout is not None and self.time_left <= 0:
+                job.status = JobStatus.CANCELLING
+                overdue = time.monotonic()
+            if overdue is not None and self.grace_s is not None and time.monotonic() - overdue >= self.grace_s:
+                return False
+            self._look()
 
     def _until_next_look(self, overdue: float | None) -> float:
         if overdue is None and self.timeout is not None:
