@@ -11,7 +11,7 @@ import daskevo
 from daskevo_plugins.deephyper import CBO, DaskEvaluator, follow, transfer_run_function
 
 problem = HpProblem()
-problem.add([16, 32, 48, 64], "first")
+problem.add([32, 64], "first")
 problem.add(["relu", "tanh"], "activation")
 problem.add([8, 16, 24, 32], "second")
 
@@ -31,7 +31,7 @@ def train(model, job):
     x, y = load_digits(return_X_y=True)
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])  # the inherited prefix is frozen
     fitted = model.fit(
-        x / 16, y, validation_split=0.2, epochs=2, verbose=0, callbacks=[follow(job, "max val_accuracy")]
+        x / 16, y, validation_split=0.2, epochs=1, verbose=0, callbacks=[follow(job, "max val_accuracy")]
     )
     return {name: values[-1] for name, values in fitted.history.items()}
 
