@@ -12,7 +12,7 @@ import hashlib
 import inspect
 import textwrap
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
@@ -210,7 +210,8 @@ class Recorder:
         )
 
     def __call__(self, name: str, options: Sequence[JSON]) -> Any:
-        choice = Choice(name, options if isinstance(options, str) else tuple(options))  # type: ignore[arg-type]
+        several = isinstance(options, Iterable) and not isinstance(options, str)
+        choice = Choice(name, tuple(options) if several else options)  # type: ignore[arg-type]
         if name in self._names:
             raise InvalidInput(
                 f"space {self._space!r} asks for choice {name!r} twice in one candidate; give each its own name, such "

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from daskevo.errors import CandidateRejected, CannotFlatten, InvalidInput
+from daskevo.errors import CandidateRejected, CannotFlatten, InvalidInput, InvalidProblem
 from daskevo.runs import Book, RunRecord, identity, share
 from daskevo.search import Report, Request, Stop, Strategy, View
 from daskevo.space import Space
@@ -153,6 +153,9 @@ class Candidates:
             return False
         except CandidateRejected as error:
             self._report(failed(request, "rejected", f"build() rejects the candidate: {error.reason}"))
+            return False
+        except InvalidProblem as error:
+            self._report(failed(request, "problem", error.message))
             return False
         except KeyboardInterrupt:
             raise

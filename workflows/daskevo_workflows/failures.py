@@ -36,9 +36,18 @@ def failure_of(error: BaseException) -> Failure:
 def say_error(error: BaseException) -> str:
     """Return type and message of what user code raised; its `__str__` may raise as well."""
     try:
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {_to_the_point(str(error))}"
     except Exception as second:  # noqa: BLE001 - what user code raises may be anything
         return f"{type(error).__name__}, whose message can't be read: its __str__ raised {type(second).__name__}"
+
+
+def _to_the_point(message: str) -> str:
+    """Return a message without TensorFlow's list of the places where its graph was made: what is wrong comes after."""
+    if not message.startswith("Graph execution error"):
+        return message
+    places = ("Graph execution error", "Detected at node", 'File "', "Stack trace for op definition", "[[{{node")
+    lines = [line.strip() for line in message.splitlines()]
+    return " ".join(line for line in lines if line and not line.startswith(places))
 
 
 def _trace(error: BaseException) -> str:

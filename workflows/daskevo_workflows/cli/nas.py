@@ -109,8 +109,8 @@ def _quota(context: click.Context, option: click.Parameter, value: str | None) -
     help="What is better; given several times, the front of all is looked for, and the first is the quality. Beside "
     "the problem's own metrics there are parameters, flops, depth, seconds and own_bytes.  [default: the problem's]",
 )
-@click.option("--population", type=click.IntRange(min=1), help="Members of an evolution's population.")
-@click.option("--sample", type=click.IntRange(min=1), help="Members that each parent is the best of.")
+@click.option("--population", type=click.IntRange(min=1), help="Members of an evolution's population.  [default: 50]")
+@click.option("--sample", type=click.IntRange(min=1), help="Members that each parent is the best of.  [default: 5]")
 @click.option("--no-transfer", is_flag=True, help="Train each candidate from scratch: the baseline.")
 @click.option(
     "--freeze",

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import logging
+import re
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from daskevo.errors import CandidateRejected, DaskevoError, InvalidProblem
 from daskevo.graph import ArchitectureGraph
-from daskevo.space import Builder, Candidate, ModelSpace, Space
+from daskevo.space import Builder, Candidate, Choose, ModelSpace, Space
+from daskevo_workflows.failures import say_error
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.quiet import import_keras
+
+logger = logging.getLogger(__name__)
 
 REMEMBERED = 16
 _spaces: OrderedDict[int, tuple[Problem, ModelSpace]] = OrderedDict()
@@ -28,11 +36,37 @@ def space_of(problem: Problem) -> ModelSpace:
 
 def _space(problem: Problem) -> ModelSpace:
     if not hasattr(problem, "space"):
-        return Builder(problem.name, problem.build, around=_without_weights)
+        return Builder(problem.name, _drawn_again(problem), around=_without_weights)
     space: ModelSpace = problem.space()
     if isinstance(space, Builder) and space.around is None:
         space.around = _without_weights
     return space
+
+
+def _drawn_again(problem: Problem) -> Callable[[Choose], Any]:
+    """Return a problem's `build` as a space takes it: where it raises, those choices don't go together.
+
+    What it raised is said once. If it always raises, the space says so.
+    """
+    said: set[str] = set()
+
+    @functools.wraps(problem.build)
+    def build(choose: Choose) -> Any:
+        try:
+            return problem.build(choose)
+        except DaskevoError:
+            raise
+        except Exception as error:
+            words = f"build() raised {say_error(error)}"
+            if "stateless scope" in words:
+                words += " (it must return an uncompiled model: compile() is called later)"
+            # Whatever layers and tensors are called this time.
+            if (alike := re.sub(r"[0-9]+", "", words)) not in said:
+                said.add(alike)
+                logger.warning("problem %s: such candidates are drawn again, because %s", problem.name, words)
+            raise CandidateRejected(words) from error
+
+    return build
 
 
 def _without_weights() -> AbstractContextManager[Any]:
@@ -51,11 +85,19 @@ def build_candidate(problem: Problem, candidate: Candidate) -> Any:
         If the candidate isn't of the problem's space.
     CandidateRejected
         If its choices don't go together.
+    InvalidProblem
+        If it isn't a Keras model that comes of it.
     """
     space = space_of(problem)
-    if isinstance(space, Space):
-        return problem.build(space.values(candidate))
-    return space.build(candidate)
+    model = problem.build(space.values(candidate)) if isinstance(space, Space) else space.build(candidate)
+    from keras import Model
+
+    if not isinstance(model, Model):
+        hint = ": does it end with `return`?" if model is None else ""
+        raise InvalidProblem(
+            f"build() of problem {problem.name!r} must return a keras.Model, not {type(model).__name__}{hint}"
+        )
+    return model
 
 
 def graph_of(problem: Problem, candidate: Candidate) -> ArchitectureGraph:

@@ -130,6 +130,8 @@ def _check_candidate(problem: Problem, candidate: Candidate, few: Data) -> None:
 def _built(problem: Problem, candidate: Candidate) -> Any:
     try:
         return build_candidate(problem, candidate)
+    except InvalidProblem:
+        raise
     except Exception as error:
         raise InvalidProblem(
             f"problem {problem.name!r}: build() raised {type(error).__name__}: {error}", problem=problem.name

@@ -238,6 +238,8 @@ def _facts(view: RunView, space: Space | None, sessions: Sequence[Session]) -> d
     for name, value in info.identity.items():
         if name == "space" and space is not None:
             facts["space"] = f"{space.name}: {len(space.choices)} choices, {space.size} candidates"
+        elif name == "space" and isinstance(value, dict) and "name" in value:
+            facts["space"] = f"{value['name']}: choices that depend on each other"
         elif name == "problem" and isinstance(value, dict) and "name" in value:
             facts["problem"] = str(value["name"])
             if rest := {key: part for key, part in value.items() if key != "name"}:

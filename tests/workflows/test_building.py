@@ -1,0 +1,91 @@
+"""From a problem's `build` to its candidates: what it raises, what it returns, and what is said of that."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from daskevo.errors import CandidateRejected, InvalidInput, InvalidProblem
+from daskevo_workflows.failures import say_error
+from daskevo_workflows.problems import load_problem
+from daskevo_workflows.problems.building import build_candidate, graph_of, space_of
+
+FILE = """
+import keras
+from daskevo_workflows.problems import Data
+
+name, objective, epochs, batch_size = "mine", "max val_accuracy", 1, 8
+
+def build(choose):
+    inputs = keras.Input((4,))
+    tensor = keras.layers.Dense(choose("units", (2, 3)))(inputs)
+    {line}
+
+def data(): return Data((0, 0), (0, 0))
+def compile(model): pass
+def score(model, data): return {{}}
+"""
+RETURN = "return keras.Model(inputs, tensor)"
+
+
+def problem_of(folder: Path, line: str) -> Any:
+    path = folder / "mine.py"
+    path.write_text(FILE.format(line=line))
+    return load_problem(path)
+
+
+def test_a_file_with_build_alone_is_a_problem(tmp_path: Path) -> None:
+    problem = problem_of(tmp_path, RETURN)
+    space = space_of(problem)
+    assert str(space.size) == "2"
+    candidate = space.candidate({"units": 3})
+    assert build_candidate(problem, candidate).output_shape == (None, 3)
+    assert graph_of(problem, candidate).parameters == 15
+
+
+def test_what_does_not_fit_is_drawn_again_and_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    problem = problem_of(tmp_path, f"keras.layers.Add()([tensor, keras.Input((2,))]); {RETURN}")
+    space, rng = space_of(problem), np.random.default_rng(0)
+    with caplog.at_level(logging.WARNING):
+        drawn = {space.sample(rng) for _ in range(20)}
+    assert drawn == {space.candidate({"units": 2})}
+    assert len(caplog.records) == 1
+    assert "drawn again, because build() raised ValueError" in caplog.text
+    assert "(3,)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("keras.layers.Dens(3)", "AttributeError.*Dens"),
+        (f"m = keras.Model(inputs, tensor); m.compile('adam', 'mse'); {RETURN}", "uncompiled model"),
+    ],
+)
+def test_a_build_that_never_works_is_one_named_error(tmp_path: Path, line: str, said: str) -> None:
+    with pytest.raises(CandidateRejected, match=f"(?s)100 candidates in a row.*{said}"):
+        space_of(problem_of(tmp_path, line)).sample(np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(("line", "found"), [("pass", "NoneType: does it end"), ("return inputs", "KerasTensor")])
+def test_a_build_that_returns_no_model_is_told_so(tmp_path: Path, line: str, found: str) -> None:
+    problem = problem_of(tmp_path, line)
+    with pytest.raises(InvalidProblem, match=rf"must return a keras\.Model, not {found}"):
+        build_candidate(problem, space_of(problem).sample(np.random.default_rng(0)))
+
+
+def test_options_that_are_no_list_are_named(tmp_path: Path) -> None:
+    problem = problem_of(tmp_path, f"choose('layers', 3); {RETURN}")
+    with pytest.raises(InvalidInput, match="choice 'layers' needs its options as a tuple"):
+        space_of(problem).sample(np.random.default_rng(0))
+
+
+def test_of_an_error_in_a_graph_the_point_is_said() -> None:
+    """TensorFlow lists where the graph was made, a page of it, before it says what is wrong."""
+    place = 'File "/usr/lib/keras/trainer.py", line 399, in fit\n\n'
+    message = f"Graph execution error:\n\nDetected at node loss defined at (most recent call last):\n{place * 30}"
+    error = ValueError(message + "Received a label value of 2 which is outside the valid range of [0, 2).")
+    assert say_error(error) == "ValueError: Received a label value of 2 which is outside the valid range of [0, 2)."
