@@ -6,18 +6,16 @@ population with random candidates; then mutate the best of a random sample, eval
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from daskevo.errors import InvalidInput
-from daskevo.search.drawing import Seen, one_by_one, unseen
+from daskevo.search.evolving import Evolving
 from daskevo.search.offspring import Offspring
-from daskevo.search.requests import Report, Request, Stop, View, usable
-from daskevo.space import Candidate, ModelSpace
-from daskevo.types import JSON, ModelId, Objective
+from daskevo.search.requests import Report, Request, usable
+from daskevo.space import Candidate
+from daskevo.types import JSON, ModelId
 
 
 class Member(NamedTuple):
@@ -29,7 +27,7 @@ class Member(NamedTuple):
     quality: float
 
 
-class AgedEvolution:
+class AgedEvolution(Evolving[Member]):
     """Mutate the best of a random sample of the population.
 
     Parameters
@@ -69,38 +67,13 @@ class AgedEvolution:
             raise InvalidInput(f"a sample of {sample} from a population of {population}: use 1 <= sample <= population")
         if rule not in ("aged", "worst"):
             raise InvalidInput(f"rule={rule!r}: use 'aged' or 'worst'")
-        self.size = population
+        super().__init__(population, Offspring(beta, crossover))
         self.sample = sample
-        self.offspring = Offspring(beta, crossover)
         self.rule = rule
 
     @property
     def settings(self) -> JSON:
         return {"population": self.size, "sample": self.sample, "rule": self.rule, **self.offspring.settings}
-
-    def start(self, space: ModelSpace, objectives: Sequence[Objective], seed: int) -> None:
-        self._space = space
-        self._objective = objectives[0]
-        self._seed = seed
-        self._members: list[Member] = []
-        self._left: list[ModelId] = []
-
-    def ask(self, view: View) -> list[Request] | Stop:
-        def make(offset: int, rng: np.random.Generator, seen: Seen) -> Request | Stop:
-            # Random candidates fill the population first; those under way count, so that workers don't overfill it.
-            is_full = len(self._members) + len(view.pending) + offset >= self.size
-            parent = self._parent(rng) if is_full and self._members else None
-            propose = (
-                partial(self._space.sample, rng)
-                if parent is None
-                else self.offspring.of(self._space, rng, parent, partial(self._parent, rng))
-            )
-            candidate = unseen(self._space, propose, seen, rng)
-            if isinstance(candidate, Stop):
-                return candidate
-            return view.request(offset, candidate, parent=None if parent is None else parent.model_id)
-
-        return one_by_one(view, self._seed, make)
 
     def _parent(self, rng: np.random.Generator) -> Member:
         drawn = rng.choice(len(self._members), size=min(self.sample, len(self._members)), replace=False)
@@ -108,7 +81,7 @@ class AgedEvolution:
         return best
 
     def _standing(self, member: Member) -> tuple[float, int]:
-        return self._objective.rank(member.quality), member.number
+        return self._objectives[0].rank(member.quality), member.number
 
     def tell(self, request: Request, report: Report) -> None:
         if report.status != "finished" or not usable(report.quality):
@@ -120,16 +93,6 @@ class AgedEvolution:
             if self.rule == "worst":
                 leaver = min(range(len(self._members)), key=lambda index: self._standing(self._members[index]))
             self._left.append(self._members.pop(leaver).model_id)
-
-    def leave(self) -> list[ModelId]:
-        left, self._left = self._left, []
-        return left
-
-    def stop(self) -> list[int]:
-        return []
-
-    def population(self) -> Sequence[ModelId]:
-        return [member.model_id for member in self._members]
 
 
 class NonAgedEvolution(AgedEvolution):

@@ -8,16 +8,14 @@ half of old and new; here a child is asked for whenever a trainer is free, and w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from daskevo.errors import InvalidInput
-from daskevo.search.drawing import Seen, one_by_one, unseen
+from daskevo.search.evolving import Evolving
 from daskevo.search.offspring import Offspring
 from daskevo.search.pareto import crowding, fronts, ranks_of
-from daskevo.search.requests import Report, Request, Stop, View, usable
+from daskevo.search.requests import Report, Request, usable
 from daskevo.space import Candidate, ModelSpace
 from daskevo.types import JSON, ModelId, Objective
 
@@ -31,7 +29,7 @@ class Member(NamedTuple):
     ranks: tuple[float, ...]
 
 
-class MultiObjectiveEvolution:
+class MultiObjectiveEvolution(Evolving[Member]):
     """Keep the members of the best fronts, those in empty regions first, and make children of them.
 
     Parameters
@@ -53,39 +51,15 @@ class MultiObjectiveEvolution:
     name = "multi-objective evolution"
 
     def __init__(self, population: int = 50, beta: float = 1.0, crossover: float = 0.5) -> None:
-        if population < 1:
-            raise InvalidInput(f"population={population}: use 1 or more members")
-        self.size = population
-        self.offspring = Offspring(beta, crossover)
+        super().__init__(population, Offspring(beta, crossover))
 
     @property
     def settings(self) -> JSON:
         return {"population": self.size, **self.offspring.settings}
 
     def start(self, space: ModelSpace, objectives: Sequence[Objective], seed: int) -> None:
-        self._space = space
-        self._objectives = tuple(objectives)
-        self._seed = seed
-        self._members: list[Member] = []
+        super().start(space, objectives, seed)
         self._standing: list[tuple[int, float, int]] = []
-        self._left: list[ModelId] = []
-
-    def ask(self, view: View) -> list[Request] | Stop:
-        def make(offset: int, rng: np.random.Generator, seen: Seen) -> Request | Stop:
-            # Random candidates fill the population first; those under way count, so that workers don't overfill it.
-            is_full = len(self._members) + len(view.pending) + offset >= self.size
-            parent = self._parent(rng) if is_full and self._members else None
-            propose = (
-                partial(self._space.sample, rng)
-                if parent is None
-                else self.offspring.of(self._space, rng, parent, partial(self._parent, rng))
-            )
-            candidate = unseen(self._space, propose, seen, rng)
-            if isinstance(candidate, Stop):
-                return candidate
-            return view.request(offset, candidate, parent=None if parent is None else parent.model_id)
-
-        return one_by_one(view, self._seed, make)
 
     def _parent(self, rng: np.random.Generator) -> Member:
         drawn = rng.choice(len(self._members), size=min(2, len(self._members)), replace=False)
@@ -116,13 +90,3 @@ class MultiObjectiveEvolution:
             for index, distance in zip(members, distances, strict=True):
                 standing[index] = (-depth, distance, self._members[index].number)
         self._standing = [standing[index] for index in range(len(points))]
-
-    def leave(self) -> list[ModelId]:
-        left, self._left = self._left, []
-        return left
-
-    def stop(self) -> list[int]:
-        return []
-
-    def population(self) -> Sequence[ModelId]:
-        return [member.model_id for member in self._members]
