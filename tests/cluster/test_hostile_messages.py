@@ -89,6 +89,7 @@ def good_arguments(record: Any) -> dict[str, dict[str, dict[str, Any]]]:
             "match": {"scope": "test", "questions": [], "records": False, "status": [99, "first"]},
             "drop_attempts": {"attempts": [["none", [0, 0]]]},
             "models": {"scope": "test"},
+            "audit": {"give_up_lost": False},
             "recount": {"older_s": 3600.0, "remove": False},
             "lost_of": {"shard": 99, "model": "first"},
             "mark_lost": {"shard": 99, "lost": [["first", [0], "why"]]},
