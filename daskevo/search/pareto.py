@@ -38,8 +38,7 @@ def dominance(points: Points) -> NDArray[np.bool_]:
     if not len(table):
         return np.zeros((0, 0), dtype=bool)
     ahead, behind = table[:, None, :], table[None, :, :]
-    found: NDArray[np.bool_] = (ahead >= behind).all(axis=2) & (ahead > behind).any(axis=2)
-    return found
+    return np.asarray((ahead >= behind).all(axis=2) & (ahead > behind).any(axis=2), dtype=np.bool_)
 
 
 def front(points: Points) -> list[int]:

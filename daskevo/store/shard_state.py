@@ -106,6 +106,9 @@ def newest_state(folder: Path, shard: int, numbers: Iterable[int]) -> JournalCon
     FileNotFoundError
         If one has been removed meanwhile: there is a newer owner.
     """
+    # Asked before anything is read: who completes a head and serves meanwhile is a lower opener, which has answered
+    # nobody and will see that there is a higher one, or a higher one itself.
+    was = was_served(folder)
     for number in numbers:
         try:
             content = read_journal(folder, shard, number)
@@ -118,7 +121,7 @@ def newest_state(folder: Path, shard: int, numbers: Iterable[int]) -> JournalCon
             raise damaged(folder, unreadable) from error
         if content.complete:
             return content
-    if was_served(folder):
+    if was:
         raise lost(folder, "the shard was served once, but no journal with a complete head is left")
     return None
 

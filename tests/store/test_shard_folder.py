@@ -19,6 +19,7 @@ from daskevo.store import journal as journal_module
 from daskevo.store import shard_folder as module
 from daskevo.store import shard_state
 from daskevo.store.journal import journal_numbers, journal_path
+from daskevo.store.journal_reader import read_journal
 from daskevo.store.root import Root
 from daskevo.store.shard_folder import ShardFolder
 from daskevo.store.shard_state import read_shard
@@ -366,6 +367,28 @@ def test_the_journals_of_openers_may_be_raced_by_threads(root: Root) -> None:
             folder.check()
             alive += 1
     assert alive <= 1
+
+
+def test_a_new_shard_that_an_overtaken_opener_serves_meanwhile_is_not_damaged(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its head was not complete when it was read; now it is, and the shard has the mark of one that was served."""
+    low, high = root.shard(1), root.shard(1)
+    low.open(1)
+
+    def read(*arguments: Any) -> Any:
+        content = read_journal(*arguments)
+        with pytest.raises(ShardFenced):
+            low.serve(())
+        return content
+
+    monkeypatch.setattr(shard_state, "read_journal", read)
+    opening = high.open(1)
+    monkeypatch.undo()
+    assert opening.records == ()
+    high.serve(opening.records)
+    high.append(["a"])
+    assert state_of(root) == ["a"]
 
 
 def test_many_openers_and_a_look_beside_them(root: Root) -> None:

@@ -124,7 +124,8 @@ def test_a_front_of_accuracy_and_size(repository: Any, tiny: Callable[..., Path]
     assert front == {name for name in reports if not any(dominates(other, name) for other in reports)}
     held = {model.model_id for model in repository.models() if f"best:{result.info.label}" in model.labels}
     assert held <= front
-    assert len(held) == min(2, len(front))
+    # Whoever dominates those that are kept takes their places alone: what was dropped before may be retired.
+    assert 1 <= len(held) <= 2
     assert "parameters=" in repr(result.front()[0])
     assert result.front()[0].quality == max(report.quality or 0 for report in reports.values())
 
