@@ -6,6 +6,7 @@ come; in its second part another cluster has the same root open.
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +22,7 @@ from daskevo.cluster.reserving import give_back
 from daskevo.errors import DaskevoError, ModelRetired
 from daskevo.ownership.references import References
 from daskevo.ownership.shard import Shard
-from tests.cluster.helpers import at_rest, chain, evo_cluster, open_here, put_reserved, reserve, values
+from tests.cluster.helpers import at_rest, chain, coordinator_of, evo_cluster, open_here, put_reserved, reserve, values
 
 GRAPHS = [chain(8, 6, 3), chain(8, 6, 4), chain(8, 5, 3)]
 LABELS = ["user:a", "best:r"]
@@ -162,6 +163,9 @@ class Player:
             self.providers.remove(worker)
         while len(self.providers) < 2:
             self.providers.append(await Worker(self.scheduler.address, nthreads=2, resources={"provider": 1}))
+        # A recount needs all shards at one moment, and says so while some are on their way.
+        while not all(coordinator_of(self.scheduler)._core.table().places.values()):
+            await asyncio.sleep(0.01)
 
 
 def play(parts: tuple[list[Step], ...]) -> None:
