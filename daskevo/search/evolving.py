@@ -11,22 +11,20 @@ import numpy as np
 
 from daskevo.errors import InvalidInput
 from daskevo.search.drawing import Seen, one_by_one, unseen
-from daskevo.search.offspring import Offspring
+from daskevo.search.offspring import Offspring, Parent
 from daskevo.search.requests import Request, Stop, View
-from daskevo.space import Candidate, ModelSpace
+from daskevo.space import ModelSpace
 from daskevo.types import ModelId, Objective
 
 
-class Parent(Protocol):
+class Named(Parent, Protocol):
     """A member of a population, as far as all have it in common."""
 
     @property
     def model_id(self) -> ModelId: ...
-    @property
-    def candidate(self) -> Candidate: ...
 
 
-P = TypeVar("P", bound=Parent)
+P = TypeVar("P", bound=Named)
 
 
 class Evolving(ABC, Generic[P]):

@@ -27,16 +27,11 @@ from daskevo.space import (
     of_kind,
     where,
 )
+from tests.space import bases
 
 
 def base(hidden: int = 2) -> ModelGraph:
-    graph = ModelGraph("base")
-    place = graph.add_input("in", layer("InputLayer", batch_shape=(None, 4)))
-    for number in range(hidden):
-        place = graph.create(f"hidden{number}", layer("Dense", units=8), [place])
-    graph.create("out", layer("Dense", units=2), [place])
-    graph.outputs = ("out",)
-    return graph
+    return bases.base(hidden)
 
 
 HIDDEN = named("hidden?")

@@ -26,6 +26,7 @@ from daskevo.space import (
     of_kind,
 )
 from daskevo.testing import check_space
+from tests.space import bases
 
 
 def product() -> Space:
@@ -54,13 +55,7 @@ def built() -> Builder:
 
 
 def base(hidden: int = 1) -> ModelGraph:
-    graph = ModelGraph("base")
-    place = graph.add_input("in", layer("InputLayer", batch_shape=(None, 4)))
-    for number in range(hidden):
-        place = graph.create(f"hidden{number}", layer("Dense", units=8), [place])
-    graph.create("out", layer("Dense", units=2), [place])
-    graph.outputs = ("out",)
-    return graph
+    return bases.base(hidden)
 
 
 INSERT = InsertingMutator(of_kind("Dense") & ~named("out"), [layer("Dense", units=8), layer("ReLU")], name="insert")

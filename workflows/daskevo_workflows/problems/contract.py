@@ -105,12 +105,9 @@ def _few(data: Data, samples: int) -> Data:
 
 
 def _check_candidate(problem: Problem, candidate: Candidate, few: Data) -> None:
-    import keras
-
     from daskevo.models import flatten, is_fresh, rebuild, shape_only
 
     model, again = _built(problem, candidate), _built(problem, candidate)
-    _check(isinstance(model, keras.Model), problem, f"build() must return a keras.Model, not {type(model).__name__}")
     _check(model is not again, problem, "build() must return a fresh model each time")
     _check(is_fresh(model), problem, "build() must return an uncompiled, untrained model: compile() is called later")
     try:
