@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -174,3 +177,25 @@ def test_everything_missing_is_said_at_once() -> None:
     with pytest.raises(InvalidProblem) as caught:
         load_problem(object())  # type: ignore[arg-type]
     assert len(caught.value.parts) == 8
+
+
+def test_read_by_several_threads(tmp_path: Path) -> None:
+    """Searches that begin in threads of one process; Dask has callbacks of the garbage collector, as here."""
+    path = tmp_path / "mine.py"
+    path.write_text(GOOD + "\ndef more(x):\n    if x:\n        return [x + (y * (z - 1)) for y in x for z in y]\n" * 100)
+
+    def deep(depth: int) -> str:
+        return deep(depth - 1) if depth else refer(path).content
+
+    def switch(*_: Any) -> None:
+        time.sleep(0)
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(switch)
+    gc.set_threshold(50)
+    try:
+        with ThreadPoolExecutor(3) as threads:
+            assert len({*threads.map(deep, (0, 50, 100) * 20)}) == 1
+    finally:
+        gc.callbacks.remove(switch)
+        gc.set_threshold(*threshold)

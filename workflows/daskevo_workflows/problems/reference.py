@@ -14,6 +14,7 @@ import inspect
 import linecache
 import sys
 import textwrap
+import threading
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -34,6 +35,10 @@ BUILT_IN: Mapping[str, tuple[str, str]] = {
     "nas-bench-201": ("daskevo_workflows.spaces.nas_bench_201", "NasBench201"),
 }
 """Name -> module and class."""
+
+_syntax_trees = threading.Lock()
+"""Held where syntax trees are made: CPython before 3.12 counts the depths of all threads that make one in one place, and
+raises SystemError when they mix."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +165,7 @@ def _refer_file(path: Path) -> ProblemReference:
         raise InvalidProblem(f"the problem file {path} can't be read: {error}", path=str(path)) from error
     path = path.resolve()
     problem = _from_source(source, path)
-    content = _hash(_normal(source, path))
+    content = _hash(_normal(source, str(path)))
     _loaded["file", str(path), content] = problem
     return ProblemReference(problem.name, "file", str(path), content, source=source)
 
@@ -212,14 +217,17 @@ def _check_problem_name(name: str) -> None:
         raise InvalidProblem(error.message) from error
 
 
-def _normal(source: str, path: Path) -> str:
+def _normal(source: str, path: str) -> str:
     """Return the source without comments and layout: changing those makes no other problem."""
-    return ast.unparse(ast.parse(source, str(path)))
+    with _syntax_trees:
+        return ast.unparse(ast.parse(source, path))
 
 
 def _source_of(part: Any) -> str:
     try:
-        return ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(part))))
+        with _syntax_trees:
+            source = inspect.getsource(part)
+        return _normal(textwrap.dedent(source), "<source>")
     except (OSError, TypeError, SyntaxError):
         # Typed into a prompt: nothing to tell one version from another by but its name.
         return ""
