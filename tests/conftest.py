@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
+import dask
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -12,6 +14,10 @@ from daskevo.catalogue import PrefixIndex
 # A busy machine must not fail a test: no time limits per example, and slow generation is no error.
 settings.register_profile("daskevo", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("daskevo")
+
+# Nor must it end a call, here or in processes that tests start; tests of timeouts set their own.
+os.environ["DASK_DASKEVO__TIMEOUT"] = "2 minutes"
+dask.config.refresh()
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs so; the commands that tests interrupt would inherit it and never hear Ctrl-C.

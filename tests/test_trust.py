@@ -26,7 +26,7 @@ from tests.cluster.helpers import chain
 from tests.cluster.test_processes import put_plain
 if __name__ == "__main__":
     with daskevo.local_cluster(trainers=1, dashboard_address=None) as cluster, cluster.get_client() as client:
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=180)
         repository = daskevo.open(sys.argv[1], "test", client=client, objective="max score", shards=2)
         for name in ("first", "second"):
             client.submit(

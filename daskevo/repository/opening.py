@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from daskevo.cluster.configured import seconds
 from daskevo.cluster.connection import ClientConnection, WorkerConnection, provider_plugin, worker_here
 from daskevo.cluster.deploying import deploy
 from daskevo.cluster.offline import OfflineConnection
@@ -14,6 +15,10 @@ from daskevo.errors import InvalidInput, NotDeployed
 from daskevo.repository.handle import Repository
 from daskevo.store.files import Durability
 from daskevo.types import Objective, check_name
+
+TIMEOUT = "daskevo.timeout"
+"""Where Dask's configuration has the longest wait of each step, if `timeout_s` is left out."""
+TIMEOUT_S = 30.0
 
 
 def open_repository(
@@ -26,7 +31,7 @@ def open_repository(
     shards: int = 64,
     durability: Durability | None = None,
     quota: int | str | None = None,
-    timeout_s: float = 30.0,
+    timeout_s: float | None = None,
 ) -> Any:
     """Open a repository of models, made if it isn't there.
 
@@ -56,7 +61,8 @@ def open_repository(
         them (``"500 GB"``). Each shard has the same part of it. A put beyond is `QuotaReached` before anything is
         written, until models are retired. It holds while the cluster does: pass it again to the next one.
     timeout_s:
-        Longest wait, in seconds, of each step with this handle for somebody who gives no answer.
+        Longest wait, in seconds, of each step with this handle for somebody who gives no answer. None: what
+        ``daskevo.timeout`` says in Dask's configuration (such as ``"2 minutes"``), or 30.
 
     Returns
     -------
@@ -77,8 +83,7 @@ def open_repository(
         If an argument can't be.
     """
     check_name(scope, "scope")
-    if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not 0 < timeout_s < 1e9:
-        raise InvalidInput(f"timeout_s={timeout_s!r} was asked for: use a number of seconds above 0")
+    timeout_s = _timeout(timeout_s)
     wanted = None if objective is None else Objective.parse(objective)
     if root is not None and not isinstance(root, (str, os.PathLike)):
         raise InvalidInput(f"root={root!r} was asked for: use a path, or None for a repository in memory")
@@ -115,7 +120,7 @@ def _open_offline(
     return Repository(settings, scope, objective, timeout_s, connection)
 
 
-def get_repository(scope: str | None = None, *, timeout_s: float = 30.0) -> Repository:
+def get_repository(scope: str | None = None, *, timeout_s: float | None = None) -> Repository:
     """Return the repository inside a task, as it is open on this cluster.
 
     Parameters
@@ -123,7 +128,7 @@ def get_repository(scope: str | None = None, *, timeout_s: float = 30.0) -> Repo
     scope:
         The scope; that of the first `daskevo.open` when None.
     timeout_s:
-        Longest wait of each step with this handle.
+        Longest wait of each step with this handle, as in `daskevo.open`.
 
     Raises
     ------
@@ -133,12 +138,21 @@ def get_repository(scope: str | None = None, *, timeout_s: float = 30.0) -> Repo
     worker = worker_here()
     if worker is None:
         raise NotDeployed("daskevo.get_repository is for code inside a Dask task; elsewhere use daskevo.open")
+    timeout_s = _timeout(timeout_s)
     plugin = provider_plugin(worker, None)
     settings: Settings = plugin.settings
     chosen = settings.scope if scope is None else check_name(scope, "scope")
     connection = WorkerConnection(worker, plugin, timeout_s)
     found = connection.run(_scope, connection, chosen, timeout_s)
     return Repository(settings, chosen, None if found is None else Objective.parse(found), timeout_s)
+
+
+def _timeout(timeout_s: float | None) -> float:
+    if timeout_s is None:
+        return seconds(TIMEOUT, TIMEOUT_S)
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not 0 < timeout_s < 1e9:
+        raise InvalidInput(f"timeout_s={timeout_s!r} was asked for: use a number of seconds above 0")
+    return timeout_s
 
 
 async def _scope(connection: WorkerConnection, scope: str, timeout_s: float) -> str | None:

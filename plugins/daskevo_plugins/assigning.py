@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 
+from daskevo.cluster.configured import seconds
 from daskevo.cluster.directory import CALL_TIMEOUT_S
 from daskevo.cluster.host import OPENINGS_AT_ONCE
 from daskevo.cluster.transport import NoAnswer, Transport, typed_error
 from daskevo.errors import DaskevoError, ShardDamaged, ShardUnavailable
 from daskevo.ownership.coordinator import Coordinator
 from daskevo.ownership.table import OpenShards, Place, ShardTable
-from daskevo_plugins.configured import seconds
 
 logger = logging.getLogger(__name__)
 

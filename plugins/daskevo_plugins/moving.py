@@ -11,13 +11,13 @@ import logging
 from collections.abc import Callable, Set
 from time import monotonic
 
+from daskevo.cluster.configured import seconds
 from daskevo.cluster.directory import CALL_TIMEOUT_S
 from daskevo.cluster.transport import NoAnswer, Transport
 from daskevo.errors import DaskevoError
 from daskevo.ownership.coordinator import Coordinator
 from daskevo.ownership.table import MoveShard, OpenShards, Place
 from daskevo_plugins.assigning import AVOID_S, Assigner
-from daskevo_plugins.configured import seconds
 
 logger = logging.getLogger(__name__)
 

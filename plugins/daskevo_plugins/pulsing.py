@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
+from daskevo.cluster.configured import seconds
 from daskevo.cluster.transport import NoAnswer, Transport
 from daskevo.errors import DaskevoError
 from daskevo.ownership.table import Place
-from daskevo_plugins.configured import seconds
 
 logger = logging.getLogger(__name__)
 

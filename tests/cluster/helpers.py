@@ -30,7 +30,7 @@ def evo_cluster(providers: int = 1, trainers: int = 1, combined: int = 0, **opti
     workers: list[Any] = [(host, 2, provider)] * providers + [(host, 1, trainer)] * trainers
     workers += [(host, 1, {"resources": {"evaluation": 1, "provider": 1}})] * combined
     config = {**CONFIG, **options.pop("config", {})}
-    return gen_cluster(client=True, nthreads=workers, timeout=60, config=config, **options)
+    return gen_cluster(client=True, nthreads=workers, timeout=180, config=config, **options)
 
 
 async def open_here(client: Any, root: Any, scope: str = "test", **options: Any) -> Repository:

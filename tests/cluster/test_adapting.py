@@ -70,7 +70,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-@gen_test(timeout=60)
+@gen_test(timeout=180)
 async def test_jobs_come_and_go_whole() -> None:
     async with batch() as (cluster, client):
         await client.register_plugin(TrainerDemand())
@@ -94,7 +94,7 @@ async def test_jobs_come_and_go_whole() -> None:
         await until(lambda: names(cluster) == {"provider"})
 
 
-@gen_test(timeout=60)
+@gen_test(timeout=180)
 async def test_a_search_whose_client_left_wants_nothing() -> None:
     async with batch() as (cluster, client):
         cluster.adapt(Adaptive=AdaptiveTrainers, minimum=2, maximum=10, interval="20ms", wait_count=2)
@@ -112,7 +112,7 @@ async def test_a_search_whose_client_left_wants_nothing() -> None:
         await client.gather(tasks)
 
 
-@gen_test(timeout=60)
+@gen_test(timeout=180)
 async def test_a_job_in_which_work_has_begun_meanwhile_is_kept() -> None:
     async with batch() as (cluster, client):
         adaptive = cluster.adapt(Adaptive=AdaptiveTrainers, minimum=0, maximum=4, interval=None)

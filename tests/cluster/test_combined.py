@@ -65,5 +65,5 @@ def test_a_local_cluster_whose_trainers_are_providers(tmp_path: Any) -> None:
     with local_cluster(trainers=1, providers=0, dashboard_address=None) as cluster, Client(cluster) as client:
         repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=8)
         options = {"resources": {"evaluation": 1}, "pure": False}
-        assert client.submit(cycle, repository, GRAPH, "one", **options).result(timeout=60) == (None, True, 6)
+        assert client.submit(cycle, repository, GRAPH, "one", **options).result(timeout=180) == (None, True, 6)
         assert repository.verify().clean

@@ -40,7 +40,7 @@ def cluster() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def client(cluster: Any) -> Iterator[Client]:
     with Client(cluster) as made:
-        made.wait_for_workers(3, timeout=60)
+        made.wait_for_workers(3, timeout=180)
         yield made
 
 
@@ -49,7 +49,7 @@ def repository(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Any:
     root = tmp_path_factory.mktemp("elastic") / "root"
     made = daskevo.open(root, "test", client=client, objective="max score", shards=8)
     for number in range(8):
-        client.submit(put_plain, made, GRAPH, f"m{number}", **TRAIN).result(timeout=60)
+        client.submit(put_plain, made, GRAPH, f"m{number}", **TRAIN).result(timeout=180)
     return made
 
 
@@ -114,7 +114,7 @@ def test_a_stopped_provider_loses_its_shards_and_what_it_writes_later_does_not_c
             # It lies in the stopped process' queue, and is the first thing that it reads.
             written = threads.submit(write_at, repository, address, mine)
             os.kill(pid, signal.SIGCONT)
-            assert written.result(timeout=60) in ("ShardFenced", "not mine")
+            assert written.result(timeout=180) in ("ShardFenced", "not mine")
     finally:
         os.kill(pid, signal.SIGCONT)
     assert "user:late" not in repository.hold(mine, "user:again")

@@ -58,7 +58,7 @@ def cluster() -> Iterator[Any]:
 @pytest.fixture
 def client(cluster: Any) -> Iterator[Client]:
     with Client(cluster) as made:
-        made.wait_for_workers(2, timeout=60)
+        made.wait_for_workers(2, timeout=180)
         yield made
 
 
@@ -73,15 +73,15 @@ def pid_of(client: Client, name: str) -> int:
 def test_a_finished_put_survives_its_provider(client: Client, tmp_path: Path) -> None:
     repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=8)
     train = {"resources": {"evaluation": 1}, "pure": False}
-    client.submit(put_plain, repository, GRAPH, "first", **train).result(timeout=60)
-    assert client.submit(modules, workers=["provider-0"], pure=False).result(timeout=60) == []
+    client.submit(put_plain, repository, GRAPH, "first", **train).result(timeout=180)
+    assert client.submit(modules, workers=["provider-0"], pure=False).result(timeout=180) == []
     os.kill(pid_of(client, "provider-0"), signal.SIGKILL)
     # Without waiting: who asks meanwhile gets an answer as soon as the nanny has started the provider again.
     found = repository.read("first")
     np.testing.assert_array_equal(found[1, 0], values(GRAPH, 5)[0])
     assert repository.best_match(WIDER)[0].model_id == "first"
-    assert repository.query_futures(WIDER).result(timeout=60)[0].model_id == "first"
-    client.submit(put_plain, repository, WIDER, "second", **train).result(timeout=60)
+    assert repository.query_futures(WIDER).result(timeout=180)[0].model_id == "first"
+    client.submit(put_plain, repository, WIDER, "second", **train).result(timeout=180)
     verification = repository.verify()
     assert verification.clean, verification.differences
     assert [record.model_id for record in repository.lineage("second")] == ["second", "first"]
@@ -138,10 +138,10 @@ def wait_until_gone(group: int) -> None:
 def test_a_trainer_that_dies_gives_back_and_is_replaced(client: Client, tmp_path: Path) -> None:
     repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=8)
     train = {"resources": {"evaluation": 1}, "pure": False}
-    client.submit(put_plain, repository, GRAPH, "first", **train).result(timeout=60)
+    client.submit(put_plain, repository, GRAPH, "first", **train).result(timeout=180)
     flag = tmp_path / "died"
     future = client.submit(die_once, repository, WIDER, "child", str(flag), **train)
-    assert future.result(timeout=60) == "child"  # Dask runs it again: another run, another attempt
+    assert future.result(timeout=180) == "child"  # Dask runs it again: another run, another attempt
     assert flag.exists()
     assert repository.stats()["live_attempts"] == 0
     verification = repository.verify()
@@ -156,12 +156,12 @@ def test_a_worker_that_dies_again_and_again_comes_back() -> None:
         local_cluster(trainers=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=180)
         for _ in range(2):
             pid = pid_of(client, "trainer-0")
             os.kill(pid, signal.SIGKILL)
             where = client.submit(os.getpid, resources={"evaluation": 1}, pure=False)
-            assert where.result(timeout=60) != pid
+            assert where.result(timeout=180) != pid
 
 
 def die_once(repository: Any, graph: Any, model_id: str, flag: str) -> str:
@@ -179,10 +179,10 @@ def die_once(repository: Any, graph: Any, model_id: str, flag: str) -> str:
 def test_restarting_the_workers_keeps_what_is_stored(client: Client, tmp_path: Path) -> None:
     repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=8)
     train = {"resources": {"evaluation": 1}, "pure": False}
-    client.submit(put_plain, repository, GRAPH, "first", **train).result(timeout=60)
+    client.submit(put_plain, repository, GRAPH, "first", **train).result(timeout=180)
     client.restart()
     assert len(repository.read("first")) == 6
-    client.submit(put_plain, repository, WIDER, "second", **train).result(timeout=60)
+    client.submit(put_plain, repository, WIDER, "second", **train).result(timeout=180)
     assert repository.verify().clean
 
 

@@ -85,7 +85,7 @@ def test_a_local_cluster_with_certificates_of_its_own(tmp_path: Path) -> None:
     with local_cluster(trainers=1, dashboard_address=None, security=True) as cluster:
         assert cluster.scheduler_address.startswith("tls://")
         with cluster.get_client() as client:
-            client.wait_for_workers(2, timeout=60)
+            client.wait_for_workers(2, timeout=180)
             assert all(address.startswith("tls://") for address in client.scheduler_info()["workers"])
             repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=4)
             for name in ("first", "second"):

@@ -31,7 +31,6 @@ from tests.deephyper import functions  # noqa: E402
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.timeout(300),
     # DeepHyper's own, of its libraries.
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
 ]

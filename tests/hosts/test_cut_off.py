@@ -20,7 +20,7 @@ from tests.cluster.helpers import chain
 from tests.cluster.test_processes import put_plain
 from tests.hosts.conftest import Site, until
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.processes
 
 GRAPHS = [chain(8, 6, width) for width in range(3, 15)]
 TRAIN = {"resources": {"evaluation": 1}, "pure": False}
@@ -35,8 +35,8 @@ from tests.hosts.test_cut_off import GRAPHS
 def say(**facts):
     print(json.dumps(facts), flush=True)
 
-client = Client(sys.argv[1], timeout="60s", set_as_default=False)
-client.wait_for_workers(int(sys.argv[3]), timeout=60)
+client = Client(sys.argv[1], timeout="180s", set_as_default=False)
+client.wait_for_workers(int(sys.argv[3]), timeout=180)
 repository = daskevo.open(sys.argv[2], "test", client=client, objective="max score", shards=8, timeout_s=15)
 put_plain(repository, GRAPHS[0], "from-driver")
 say(ready=True)
@@ -96,12 +96,12 @@ def test_a_provider_that_is_cut_off(site: Callable[..., Site], way: Any) -> None
     here = site("provider-0", "provider-1", "trainer-0")
     address = here.scheduler()
     here.workers(address, "provider-0", "provider-1", "trainer-0")
-    with Client(address, timeout="60s", set_as_default=False) as client:
-        client.wait_for_workers(3, timeout=60)
+    with Client(address, timeout="180s", set_as_default=False) as client:
+        client.wait_for_workers(3, timeout=180)
         repository = daskevo.open(here.root, "test", client=client, objective="max score", shards=8, timeout_s=12)
         before = [f"before-{number}" for number in range(4)]
         for name, graph in zip(before, GRAPHS, strict=False):
-            client.submit(put_plain, repository, graph, name, **TRAIN).result(timeout=60)
+            client.submit(put_plain, repository, graph, name, **TRAIN).result(timeout=180)
         told = digests_of(repository, before)
         served = repository.stats()["providers"]["provider-0"]["shards"]
         assert served
@@ -129,7 +129,7 @@ def test_a_provider_that_is_cut_off(site: Callable[..., Site], way: Any) -> None
         for name, future in during.items():
             if name not in stored:  # a put that failed left nothing, and can be made again
                 assert repository.status(name).state in ("unknown", "aborted"), future.exception()
-                client.submit(put_plain, repository, GRAPHS[-1], name, **TRAIN).result(timeout=60)
+                client.submit(put_plain, repository, GRAPHS[-1], name, **TRAIN).result(timeout=180)
         assert digests_of(repository, list(told)) == told
         verified = until(lambda: (found := repository.verify(repair=True)).clean and found, "a clean repository")
         assert verified.models == len(before) + len(during)
@@ -159,8 +159,8 @@ def test_a_trainer_that_is_cut_off(site: Callable[..., Site], tmp_path: Path) ->
     here.workers(address, "provider-0", "trainer-0", "trainer-1")
     marks = tmp_path / "marks"
     marks.mkdir()
-    with Client(address, timeout="60s", set_as_default=False) as client:
-        client.wait_for_workers(3, timeout=60)
+    with Client(address, timeout="180s", set_as_default=False) as client:
+        client.wait_for_workers(3, timeout=180)
         repository = daskevo.open(here.root, "test", client=client, objective="max score", shards=8, timeout_s=12)
         future = client.submit(wait_then_put, repository, GRAPHS[0], "twice", str(marks), **TRAIN)
         first = until(lambda: [path.stem for path in marks.glob("*.begun")], "a run")[0]
@@ -171,7 +171,7 @@ def test_a_trainer_that_is_cut_off(site: Callable[..., Site], tmp_path: Path) ->
             lambda: [path.stem for path in marks.glob("*.begun") if path.stem != first], "another run of the same task"
         )[0]
         (marks / f"{second}.go").touch()
-        assert future.result(timeout=60) == "put"
+        assert future.result(timeout=180) == "put"
         assert repository.status("twice").state == "published"
         told = digests_of(repository, ["twice"])
         (marks / "go").touch()  # the first goes on, cut off still: it can't know
@@ -216,8 +216,8 @@ def test_two_clusters_on_one_root(site: Callable[..., Site]) -> None:
         assert driver.put()["said"] == "stored"  # nobody has taken it yet
         two = here.scheduler()
         here.workers(two, "provider-1")
-        with Client(two, timeout="60s", set_as_default=False) as client:
-            client.wait_for_workers(1, timeout=60)
+        with Client(two, timeout="180s", set_as_default=False) as client:
+            client.wait_for_workers(1, timeout=180)
             repository = daskevo.open(here.root, "test", client=client)
             names = ["from-driver", "from-driver-1", "from-driver-2"]
             assert sorted(model.model_id for model in repository.models()) == names

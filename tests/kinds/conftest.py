@@ -26,7 +26,7 @@ def cluster() -> Iterator[Any]:
 @pytest.fixture
 def client(cluster: Any) -> Iterator[Client]:
     with Client(cluster) as made:
-        made.wait_for_workers(4, timeout=60)
+        made.wait_for_workers(4, timeout=180)
         yield made
 
 

@@ -81,7 +81,7 @@ def test_a_killed_client_leaves_nothing_but_what_was_put(client: Client, reposit
         # Their own, and the one that only waits, which has given back nothing by itself.
         assert repository.stats()["live_attempts"] >= 4
         killed[0].send_signal(signal.SIGKILL)
-        assert {process.wait(timeout=60) for process in killed} == {-signal.SIGKILL}
+        assert {process.wait(timeout=180) for process in killed} == {-signal.SIGKILL}
     finally:
         for process in killed:
             process.kill()

@@ -48,7 +48,7 @@ def test_what_went_with_a_providers_memory_is_named_and_all_else_goes_on(client:
     repository = daskevo.open(None, "lost", client=client, objective="max score", shards=8)
 
     def put(units: tuple[int, ...], last: int, name: str) -> str:
-        return client.submit(put_plain, repository, chain(*units, last), name, **TRAIN).result(timeout=60)
+        return client.submit(put_plain, repository, chain(*units, last), name, **TRAIN).result(timeout=180)
 
     def owners_of(name: str) -> list[str]:
         return [entry.owner for entry in repository.record(name).owner_map.entries]
@@ -65,7 +65,7 @@ def test_what_went_with_a_providers_memory_is_named_and_all_else_goes_on(client:
     before = {name: repository.read(name) for name in (wide, children[WIDE, KEPT])}
 
     pid = pid_of(client, LOST)
-    client.submit(os.kill, pid, signal.SIGKILL, workers=["trainer-0"], **TRAIN).result(timeout=60)
+    client.submit(os.kill, pid, signal.SIGKILL, workers=["trainer-0"], **TRAIN).result(timeout=180)
 
     # (a) Whoever asks waits, at most, until the shard is open elsewhere.
     for gone in (narrow, children[NARROW, LOST], children[WIDE, LOST]):
@@ -92,7 +92,7 @@ def test_what_went_with_a_providers_memory_is_named_and_all_else_goes_on(client:
     assert [(match.model_id in before, match.score) for match in answer] == [(True, 1), (True, 3)]
     assert len(answer.partial) == 4
     assert all(LOST in why for why in answer.partial.values())
-    assert list(repository.query_futures(asked).result(timeout=60)) == list(answer)
+    assert list(repository.query_futures(asked).result(timeout=180)) == list(answer)
 
     # (c) New children, in shards that began anew: they inherit from what is there, not from what is gone.
     assert owners_of(put(NARROW, 20, "new0")) == ["new0"] * 6

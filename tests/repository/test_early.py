@@ -16,8 +16,6 @@ from daskevo.errors import InvalidInput, InvalidName, ModelExists, UnknownModel
 from daskevo.graph import ArchitectureGraph
 from daskevo.repository import Repository
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture
 def repository(client: Any) -> Any:

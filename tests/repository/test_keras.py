@@ -206,8 +206,8 @@ def evaluate(repository: Repository, model_id: str) -> tuple[str | None, str]:
 def test_in_a_task_on_a_full_worker(repository: Repository, client: Any) -> None:
     one, two = f"m-{uuid.uuid4().hex[:8]}", f"m-{uuid.uuid4().hex[:8]}"
     options = {"resources": {"evaluation": 1}, "pure": False}
-    assert client.submit(evaluate, repository, one, **options).result(timeout=60) == (None, one)
-    assert client.submit(evaluate, repository, two, **options).result(timeout=60) == (one, two)
+    assert client.submit(evaluate, repository, one, **options).result(timeout=180) == (None, one)
+    assert client.submit(evaluate, repository, two, **options).result(timeout=180) == (one, two)
     assert pickle.loads(pickle.dumps(repository)).scope == repository.scope  # noqa: S301
     assert repository.verify().clean
 

@@ -207,7 +207,7 @@ def test_killed_in_the_middle_of_a_transaction() -> None:
         Path(parent).chmod(0o755)
         folder = Path(parent) / "run"
         root = str(Path(__file__).parents[2])
-        done = subprocess.run([sys.executable, "-c", _KILLED.format(root=root, folder=str(folder))], timeout=60)
+        done = subprocess.run([sys.executable, "-c", _KILLED.format(root=root, folder=str(folder))], timeout=180)
         assert done.returncode == -9
         journal = folder / "run.sqlite-journal"
         assert journal.stat().st_size > 0
@@ -215,7 +215,7 @@ def test_killed_in_the_middle_of_a_transaction() -> None:
             file.chmod(0o444)
         folder.chmod(0o555)
         command = [sys.executable, "-c", _READ.format(root=root, folder=str(folder))]
-        subprocess.run(command, timeout=60, check=True)
+        subprocess.run(command, timeout=180, check=True)
         assert journal.stat().st_size > 0
         folder.chmod(0o755)
         for file in folder.iterdir():

@@ -15,7 +15,7 @@ from daskevo.search import AgedEvolution
 from daskevo_workflows import nas, upkeep
 from daskevo_workflows.progress import Progress
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.processes
 
 SLOW = {"FIRST": (4, 8, 12, 16, 20), "SECOND": (3,), "FAULTS": {3: "slow"}}
 

@@ -18,7 +18,7 @@ from daskevo_workflows import nas
 from daskevo_workflows.progress import Progress
 from tests.workflows.test_search import WIDE, labels, search
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.processes
 
 
 @pytest.mark.parametrize(

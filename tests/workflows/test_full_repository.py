@@ -13,7 +13,7 @@ from daskevo.runs import RunView
 from daskevo.search import AgedEvolution
 from daskevo_workflows import nas
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.processes
 
 WIDE = {"FIRST": (4, 8, 12, 16, 20), "SECOND": (3, 6, 9, 12)}
 

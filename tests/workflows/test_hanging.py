@@ -20,7 +20,7 @@ from daskevo_workflows.progress import Progress
 from daskevo_workflows.trainers import SILENT_S, Trainer, Trainers
 from daskevo_workflows.upkeep import NO_TRAINER_S, Upkeep
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.processes
 
 
 def failures(folder: Path) -> list[str]:
@@ -38,7 +38,7 @@ def test_deaf_in_c_or_in_a_put(client: Any, repository: Any, tiny: Callable[...,
     assert failures(tmp_path / "run") == ["time limit"] * 3
     assert sorted(mark.read_text() for mark in marks.iterdir()) == ["4 12 relu", "4 15 relu", "4 9 relu"]
     # What they had reserved is given back, and their slots can be used again.
-    client.wait_for_workers(3, timeout=60)
+    client.wait_for_workers(3, timeout=180)
     names = sorted(str(worker["name"]) for worker in client.scheduler_info(n_workers=-1)["workers"].values())
     assert names == ["provider-0", "trainer-0", "trainer-1"]
     assert repository.verify().clean
@@ -52,7 +52,7 @@ def test_before_it_is_ready(
     with pytest.raises(RunFailed):
         nas.search(problem, Random(), repository=repository, evaluations=1, run=tmp_path / "run", evaluation_limit_s=1)
     assert failures(tmp_path / "run") in (["time limit"], ["trainer lost"])
-    client.wait_for_workers(3, timeout=60)
+    client.wait_for_workers(3, timeout=180)
 
 
 @pytest.mark.usefixtures("alarm_clock")

@@ -12,7 +12,7 @@ from daskevo_workflows import nas
 from daskevo_workflows.problems import load_problem
 from daskevo_workflows.problems.building import space_of
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.processes
 
 PROBLEM = Path(__file__).parent / "growing.py"
 

@@ -16,7 +16,7 @@ from daskevo_workflows.assignment import Assignment
 from daskevo_workflows.evaluation import evaluate
 from daskevo_workflows.problems import refer
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.processes
 
 
 def graph_of(problem: Path, choices: dict[str, Any]) -> Any:

@@ -27,7 +27,7 @@ from daskevo_workflows.flight import Landed, failed
 from daskevo_workflows.in_flight import Flights
 from daskevo_workflows.progress import Progress
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.processes
 
 WIDE = {"FIRST": (4, 8, 12, 16, 20), "SECOND": (3, 6, 9, 12)}
 

@@ -16,7 +16,7 @@ from daskevo.search import AgedEvolution
 from daskevo_workflows import nas
 from daskevo_workflows.progress import Progress
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.processes
 
 
 def test_a_client_that_gave_up(client: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:

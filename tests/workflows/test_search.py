@@ -20,7 +20,7 @@ from daskevo_workflows.chaos.ledger import digests
 from daskevo_workflows.problems import refer
 from daskevo_workflows.progress import Progress
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.processes
 
 WIDE = {"FIRST": (4, 8, 12, 16, 20), "SECOND": (3, 6, 9, 12)}
 

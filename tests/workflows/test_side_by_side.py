@@ -17,7 +17,7 @@ from daskevo.search import AgedEvolution
 from daskevo_workflows import nas
 from daskevo_workflows.progress import Progress
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.processes
 
 WIDE = {"FIRST": (4, 8, 12, 16, 20), "SECOND": (3, 6, 9, 12)}
 

@@ -58,7 +58,6 @@ def test_epochs_are_stretched_by_what_was_not_inherited() -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.timeout(300)
 def test_candidates_inherit_from_their_parents_only(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     result = nas.search(
         tiny(**WIDE),
@@ -75,7 +74,6 @@ def test_candidates_inherit_from_their_parents_only(repository: Any, tiny: Calla
 
 
 @pytest.mark.processes
-@pytest.mark.timeout(300)
 def test_what_shares_too_little_inherits_nothing(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     """Candidates that differ share one layer with weights at most."""
     problem, strategy = tiny(**WIDE), AgedEvolution(3, 2)
@@ -88,7 +86,6 @@ def test_what_shares_too_little_inherits_nothing(repository: Any, tiny: Callable
 
 
 @pytest.mark.processes
-@pytest.mark.timeout(300)
 def test_what_is_unfrozen_trains_on_and_who_inherits_less_trains_longer(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -34,7 +34,7 @@ def test_a_search_outlives_its_providers(
         daskevo.local_cluster(trainers=1, providers=2, dashboard_address=None) as cluster,
         cluster.get_client() as client,
     ):
-        client.wait_for_workers(3, timeout=60)
+        client.wait_for_workers(3, timeout=180)
         root = tmp_path / "root"
         repository = daskevo.open(root, "tiny", client=client, objective="max val_accuracy", shards=8)
         old: set[str] = set()
@@ -66,7 +66,7 @@ def test_a_search_outlives_its_providers(
                 on_progress=turn,
             )
             assert (result.summary()["evaluations"], result.summary()["failures"]) == (total, 0)
-        client.wait_for_workers(3, timeout=60)  # the last to leave comes back before all is closed
+        client.wait_for_workers(3, timeout=180)  # the last to leave comes back before all is closed
         assert not old & client.scheduler_info(n_workers=-1)["workers"].keys()
         models: list[Any] = [report.model_id for report in result.reports]
         assert len(set(models)) == total

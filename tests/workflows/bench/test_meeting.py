@@ -31,7 +31,7 @@ def test_all_begin_once_the_last_is_ready(tmp_path: Path) -> None:
         meeting.await_ready(2)
         meeting.begin()
         named = float((meeting.path / "begin").read_text())
-        ready, began = zip(*(map(float, comer.communicate(timeout=60)[0].split()) for comer in comers), strict=True)
+        ready, began = zip(*(map(float, comer.communicate(timeout=180)[0].split()) for comer in comers), strict=True)
         assert all(comer.returncode == 0 for comer in comers)
     assert named - 0.5 >= max(ready)
     assert min(began) >= named

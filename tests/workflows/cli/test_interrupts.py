@@ -63,7 +63,6 @@ def test_an_interrupt_is_put_off_and_not_lost() -> None:
     assert passed == ["inside"]
 
 
-@pytest.mark.timeout(120)
 def test_ctrl_c_while_the_cluster_starts(tmp_path: Path) -> None:
     """A terminal sends it to every process: none prints a traceback, and the exit code is 130."""
     command = [str(Path(sys.executable).with_name("daskevo")), "nas", "digits", "--run", str(tmp_path / "run")]
@@ -72,7 +71,7 @@ def test_ctrl_c_while_the_cluster_starts(tmp_path: Path) -> None:
             time.sleep(0.01)
         time.sleep(0.2)  # into their imports, where an interrupt leaves a traceback
         os.killpg(process.pid, signal.SIGINT)
-        _, told = process.communicate(timeout=90)
+        _, told = process.communicate(timeout=300)
     assert process.returncode == 130, told
     assert "Traceback" not in told
     assert "daskevo nas digits" in told

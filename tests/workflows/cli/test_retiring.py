@@ -18,7 +18,7 @@ from daskevo_workflows.cli.clusters import a_cluster
 
 GOLDEN = Path(__file__).parents[2] / "corpus" / "golden" / "v1" / "root"
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.processes
 
 
 @pytest.fixture

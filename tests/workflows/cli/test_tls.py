@@ -15,7 +15,7 @@ from distributed.security import Security
 import daskevo
 from tests.workflows.cli.test_nas import command
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.processes
 
 
 def environment(folder: Path) -> dict[str, str]:
