@@ -182,7 +182,7 @@ def test_everything_missing_is_said_at_once() -> None:
 def test_read_by_several_threads(tmp_path: Path) -> None:
     """Searches that begin in threads of one process; Dask has callbacks of the garbage collector, as here."""
     path = tmp_path / "mine.py"
-    path.write_text(GOOD + "\ndef more(x):\n    if x:\n        return [x + (y * (z - 1)) for y in x for z in y]\n" * 100)
+    path.write_text(GOOD + "\ndef more(x):\n    if x:\n        return [x + y * (z - 1) for y in x for z in y]\n" * 100)
 
     def deep(depth: int) -> str:
         return deep(depth - 1) if depth else refer(path).content

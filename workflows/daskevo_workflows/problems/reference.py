@@ -37,8 +37,8 @@ BUILT_IN: Mapping[str, tuple[str, str]] = {
 """Name -> module and class."""
 
 _syntax_trees = threading.Lock()
-"""Held where syntax trees are made: CPython before 3.12 counts the depths of all threads that make one in one place, and
-raises SystemError when they mix."""
+"""Held where syntax trees are made: CPython 3.11 counts the depths of all threads that make one in one place, and raises
+SystemError when they mix."""
 
 
 @dataclass(frozen=True)
