@@ -37,7 +37,7 @@ BUILT_IN: Mapping[str, tuple[str, str]] = {
 """Name -> module and class."""
 
 _syntax_trees = threading.Lock()
-"""Held where syntax trees are made: CPython 3.11 counts the depths of all threads that make one in one place, and raises
+"""Held where syntax trees are made: CPython 3.11 counts the depths of all threads together, and raises
 SystemError when they mix."""
 
 
