@@ -14,7 +14,7 @@ PUBLIC = {
     "daskevo.search": [
         *("BEST_MATCH", "AgedEvolution", "Deduplicate", "Failure", "FailureKind", "Filter", "Grid"),
         *("MultiObjectiveEvolution", "NonAgedEvolution", "Optuna", "Random", "Reinforce", "Repeat", "Replay"),
-        *("Report", "Request", "Retry", "Stop", "Strategy", "View", "model_id", "usable"),
+        *("Report", "Request", "Retry", "Stop", "Strategy", "TransferReport", "View", "model_id", "usable"),
     ],
     "daskevo.space": [
         *(

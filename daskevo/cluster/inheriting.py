@@ -56,6 +56,8 @@ class Reservation:
         Tensor number of the child -> its value, read-only.
     tried:
         Ancestors that were the best match but could not be inherited from -> why.
+    too_few:
+        The last of them shares fewer layers than were asked for.
     silent:
         What did not answer the query: provider or shard -> why.
     seconds:
@@ -70,6 +72,7 @@ class Reservation:
     entries: dict[int, OwnerEntry] = field(default_factory=dict)
     arrays: dict[int, Array] = field(default_factory=dict)
     tried: dict[ModelId, str] = field(default_factory=dict)
+    too_few: bool = False
     silent: Mapping[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -294,8 +297,8 @@ async def _reserve(
     entries = {mine: record.owner_map.entries[theirs] for mine, theirs in pairs}
     shared = len({graph.tensors[number].layer for number in entries})
     if shared < minimum_layers:
-        words = f"shares {shared} layers with weights, {minimum_layers} are asked for at least"
-        reservation.tried[record.model_id] = words
+        words = f"layers with weights that it shares: {shared}, at least {minimum_layers} were asked for"
+        reservation.tried[record.model_id], reservation.too_few = words, True
         return
     owners = wanted_of(graph, entries.items())
     read: dict[tuple[ModelId, int], Array] = {}

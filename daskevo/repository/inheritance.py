@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ class Inheritance:
     prefix:
         Pairs of vertices shared with the ancestor.
     report:
-        What was inherited, what not and why.
+        What was inherited when the block was entered, what not and why.
     frozen_share:
         Share of the model's vertices that don't train.
     timings:
@@ -113,10 +114,10 @@ class Inheritance:
     def frozen_share(self) -> float:
         return 0.0 if self._freezing is None else self._freezing.share
 
-    @property
+    @cached_property
     def report(self) -> InheritanceReport:
         frozen = () if self._freezing is None else self._freezing.layers
-        return report_of(self._inherited, self.graph, frozen)
+        return report_of(self._inherited, self.graph, frozen, asked=self._wish.ancestor is not False)
 
     # -- entering and leaving --------------------------------------------------------------------------------------
 

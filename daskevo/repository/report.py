@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from daskevo.cluster.inheriting import Reservation
 from daskevo.graph import ArchitectureGraph
+from daskevo.repository.boundary import Difference, boundary_of
 from daskevo.types import ModelId
+
+Reason = Difference | Literal["not asked", "no match", "too few layers", "gone", "no answer"]
+"""Why no more was inherited: what ended the prefix (`Boundary` explains those words), or why there is none.
+
+- ``not asked``: nothing was to be inherited; ``no match``: no model of the scope shares a vertex.
+- ``too few layers``: the best match shares fewer than were asked for.
+- ``gone``: no match could be inherited from; ``no answer``: of those that might have one, some were silent.
+"""
 
 
 @dataclass(frozen=True)
@@ -28,6 +38,8 @@ class InheritanceReport:
         Better matches that could not be inherited from -> why.
     silent:
         Providers and shards that gave no answer to the query -> why: a better match may be there.
+    reason, words:
+        Why no more was inherited, as a word to count by and in words: the first vertex that the ancestor doesn't share.
     """
 
     ancestor: ModelId | None
@@ -39,18 +51,32 @@ class InheritanceReport:
     total_bytes: int
     tried: Mapping[ModelId, str]
     silent: Mapping[str, str]
+    reason: Reason
+    words: str
 
     def __str__(self) -> str:
         if self.ancestor is None:
-            return "nothing inherited: no model of the scope shares a prefix with weights"
+            return f"nothing inherited: {self.words}"
         return (
             f"inherited {len(self.matched)} of {len(self.matched) + len(self.unmatched)} layers with weights from "
-            f"{self.ancestor} ({self.inherited_bytes:,} of {self.total_bytes:,} bytes), {len(self.frozen)} frozen"
+            f"{self.ancestor} ({self.inherited_bytes:,} of {self.total_bytes:,} bytes), {len(self.frozen)} frozen; "
+            f"then {self.reason}: {self.words}"
         )
 
 
-def report_of(reservation: Reservation, graph: ArchitectureGraph, frozen: Sequence[int]) -> InheritanceReport:
-    """Return the report on a reservation; `frozen` are the layers that don't train, by index."""
+def report_of(
+    reservation: Reservation, graph: ArchitectureGraph, frozen: Sequence[int], *, asked: bool = True
+) -> InheritanceReport:
+    """Return the report on a reservation.
+
+    Parameters
+    ----------
+    frozen:
+        The layers that don't train, by index.
+    asked:
+        Whether anything was to be inherited.
+    """
+    reason, words = _why_no_more(reservation, graph, asked)
     numbers = reservation.entries.keys()
     matched = sorted({graph.tensors[number].layer for number in numbers})
     rest = sorted({key.layer for key in graph.tensors} - set(matched))
@@ -64,4 +90,19 @@ def report_of(reservation: Reservation, graph: ArchitectureGraph, frozen: Sequen
         graph.nbytes,
         dict(reservation.tried),
         dict(reservation.silent),
+        reason,
+        words,
     )
+
+
+def _why_no_more(reservation: Reservation, graph: ArchitectureGraph, asked: bool) -> tuple[Reason, str]:
+    if not asked:
+        return "not asked", "it was to inherit nothing"
+    if reservation.ancestor_graph is not None:
+        boundary = boundary_of(graph, reservation.ancestor_graph, reservation.prefix)
+        return boundary.reason, boundary.words
+    for name, why in reversed(reservation.tried.items()):
+        return "too few layers" if reservation.too_few else "gone", f"{name}: {why}"
+    for shard, why in reservation.silent.items():
+        return "no answer", f"{shard}: {why}"
+    return "no match", "no model of the scope shares a layer"

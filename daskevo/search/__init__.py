@@ -15,6 +15,7 @@ from daskevo.search.repeating import Repeat
 from daskevo.search.replay import Replay
 from daskevo.search.requests import BEST_MATCH, Failure, FailureKind, Report, Request, Stop, View, model_id, usable
 from daskevo.search.retrying import Retry
+from daskevo.search.transfer_report import TransferReport
 
 __all__ = [
     "BEST_MATCH",
@@ -36,6 +37,7 @@ __all__ = [
     "Retry",
     "Stop",
     "Strategy",
+    "TransferReport",
     "View",
     "model_id",
     "usable",

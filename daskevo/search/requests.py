@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from daskevo.errors import CorruptRecord
+from daskevo.search.transfer_report import TransferReport
 from daskevo.space import Candidate
 from daskevo.types import JSON, ModelId, check_name
 
@@ -176,6 +177,8 @@ class Report:
         Name of the trainer.
     started, ended:
         Seconds since the epoch, by the trainer's clock.
+    transfer:
+        What was inherited and why no more; None where it ended before it inherited, and in older records.
     """
 
     number: int
@@ -197,6 +200,7 @@ class Report:
     worker: str | None = None
     started: float | None = None
     ended: float | None = None
+    transfer: TransferReport | None = None
 
     @property
     def transferred(self) -> bool:
@@ -211,8 +215,12 @@ class Report:
         """Read a stored report; raises CorruptRecord on anything else."""
         try:
             fields = dict(value)
-            failure = fields.pop("failure", None)
-            report = cls(failure=None if failure is None else Failure(**failure), **fields)
+            failure, transfer = fields.pop("failure", None), fields.pop("transfer", None)
+            report = cls(
+                failure=None if failure is None else Failure(**failure),
+                transfer=None if transfer is None else TransferReport.from_json(transfer),
+                **fields,
+            )
         except (TypeError, ValueError) as error:
             raise CorruptRecord(f"expected a report of a run, found {value!r:.200}") from error
         if report.status not in ("finished", "failed", "duplicate"):

@@ -58,6 +58,7 @@ def test_inherit_train_put_load(repository: Repository) -> None:
         assert first.ancestor is None
         assert (first.frozen_share, len(first.prefix)) == (0.0, 0)
         assert str(first.report).startswith("nothing inherited")
+        assert first.report.reason == "no match"
         train(parent, 3)
         assert first.put(metrics={"score": np.float32(0.5), "loss": float("nan")}) == first.model_id
     child = build(units=2)
@@ -67,6 +68,8 @@ def test_inherit_train_put_load(repository: Repository) -> None:
         assert second.report.inherited_tensors == 8
         assert len(second.report.frozen) == 3
         assert "inherited 3 of 4 layers" in str(second.report)
+        assert (second.report.reason, second.report is second.report) == ("other settings", True)
+        assert "units 2, the ancestor's 3" in second.report.words
         for layer, source in zip(child.layers[:3], parent.layers[:3], strict=True):
             assert not layer.trainable
             for mine, theirs in zip(layer.get_weights(), source.get_weights(), strict=True):
@@ -78,6 +81,9 @@ def test_inherit_train_put_load(repository: Repository) -> None:
     assert record.metrics == {"score": 0.7}
     assert repository.record(first.model_id).metrics == {"score": 0.5, "loss": None}
     assert sorted(record.own) == [8, 9]
+    for wish, reason in (({"ancestor": False}, "not asked"), ({"minimum_layers": 5}, "too few layers")):
+        with repository.inherit(build(), **wish) as other:
+            assert (other.report.reason, other.report.ancestor, other.report.matched) == (reason, None, ())
     assert [entry.steps for entry in record.owner_map.entries] == [1] * 8 + [2] * 2
     loaded = repository.load(second.model_id)
     inputs = np.random.default_rng(1).normal(size=(7, 4)).astype("float32")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,15 @@ def test_digits_from_beginning_to_end(client: Any, tmp_path: Path) -> None:
         assert 0 < report.own_bytes < report.full_bytes
         assert 0 < report.frozen_share < 1
         assert 0 < report.prefix < report.vertices
+    # Why no more was inherited is in each report, in few bytes.
+    for report in finished:
+        assert report.transfer is not None
+        assert (report.transfer.inherited > 0) == report.transferred
+        assert report.transfer.inherited < report.transfer.layers
+        assert report.transfer.nbytes < report.full_bytes
+        assert len(json.dumps(asdict(report.transfer))) < 500
+    assert finished[0].transfer.reason == "no match"
+    assert {report.transfer.reason for report in heirs} <= {"other settings", "another layer", "other connections"}
     phases = {"prepare", "build", "query", "inherit", "compile", "first_step", "training", "scoring", "put"}
     assert all(set(report.seconds) == phases for report in finished)
     assert all(report.step == 45 for report in finished)
@@ -94,6 +103,9 @@ def test_digits_from_beginning_to_end(client: Any, tmp_path: Path) -> None:
     frame = result.frame()
     assert len(frame) == len(result.requests)
     assert (frame["status"] == "finished").sum() == 10
+    reasons = dict(zip(frame["number"], frame["no_more"], strict=True))
+    assert all(reasons[report.number] == report.transfer.reason for report in finished)
+    assert best[0].transfer == next(r.transfer for r in finished if r.model_id == best[0].model_id)
     with RunView(result.folder) as view:
         units = [unit for unit in view.units() if unit.kind == "evaluate"]
         assert len(units) == 10
@@ -116,6 +128,7 @@ def test_without_transfer_nothing_is_inherited(repository: Any, tiny: Callable[.
     result = search(tiny(**WIDE), repository, tmp_path, 8, transfer=False)
     assert all(report.ancestor is None and report.frozen_share == 0 for report in result.reports)
     assert all(report.own_bytes == report.full_bytes for report in result.reports)
+    assert {report.transfer.reason for report in result.reports} == {"not asked"}
 
 
 def test_fine_tuning_inherits_and_freezes_nothing(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:

@@ -83,6 +83,9 @@ def test_what_shares_too_little_inherits_nothing(repository: Any, tiny: Callable
             problem, strategy, repository=repository, evaluations=8, run=run, transfer=Transfer(minimum_layers=least)
         )
         assert any(report.transferred for report in result.reports) == some
+        short = [report for report in result.reports if report.transfer and report.transfer.reason == "too few layers"]
+        assert short
+        assert not any(report.transferred or report.transfer.inherited for report in short)
 
 
 @pytest.mark.processes

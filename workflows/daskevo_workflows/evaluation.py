@@ -16,7 +16,7 @@ from daskevo.errors import InvalidProblem, ModelExists
 from daskevo.search import BEST_MATCH, Report, Request
 from daskevo.types import Objective, Tick
 from daskevo_workflows.assignment import Assignment
-from daskevo_workflows.evaluation_report import Draft, fields_of_record, other_candidate, own_bytes
+from daskevo_workflows.evaluation_report import Draft, fields_of_record, other_candidate, own_bytes, transfer_report
 from daskevo_workflows.failures import Failed, failure_of, say_error, shown
 from daskevo_workflows.offered import OFFERED, missing, when_stored
 from daskevo_workflows.problems.building import build_candidate
@@ -130,7 +130,7 @@ def _trained(
 
 def _wish(request: Request, policy: Transfer, match: Match | None) -> dict[str, Any]:
     """Return whom to inherit from, as the repository takes it."""
-    if not request.transfer or request.ancestor is None or not policy.is_any:
+    if not request.transfer or request.ancestor is None:
         return {"ancestor": False}
     if request.ancestor != BEST_MATCH:
         return {"ancestor": request.ancestor}
@@ -232,6 +232,7 @@ def _note(child: Any, draft: Draft) -> None:
         prefix=len(child.prefix.vertices),
         vertices=len(child.graph.vertices),
         frozen_share=float(child.frozen_share),
+        transfer=transfer_report(child.report),
         parameters=int(child.graph.parameters),
         full_bytes=int(child.graph.nbytes),
     )

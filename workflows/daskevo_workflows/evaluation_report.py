@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
-from daskevo.search import Report, Request
+from daskevo.search import Report, Request, TransferReport
 from daskevo.types import JSON, Objective
 from daskevo_workflows.offered import when_stored
 from daskevo_workflows.trainer_task import worker_name
 from daskevo_workflows.training import Stopwatch
+
+if TYPE_CHECKING:
+    from daskevo.repository import InheritanceReport
 
 
 class Draft(Stopwatch):
@@ -33,12 +37,31 @@ class Draft(Stopwatch):
     def kept(self) -> JSON:
         """Return what the model's record keeps of the report, in case the report itself is lost."""
         names = ("ancestor", "prefix", "vertices", "frozen_share", "parameters", "full_bytes")
-        return {**self.so_far(), **{name: self.fields[name] for name in names}}
+        transfer = asdict(self.fields["transfer"])
+        return {**self.so_far(), **{name: self.fields[name] for name in names}, "transfer": transfer}
 
     def report(self, request: Request, found: Mapping[str, Any]) -> Report:
         """Return the report, with what was found in the end."""
         identity = {"number": request.number, "model_id": request.model_id}
         return Report(**{**identity, **self.so_far(), **self.fields, **found})
+
+
+def transfer_report(found: InheritanceReport) -> TransferReport:
+    """Return what a report keeps of an inheritance: counts and reasons instead of every layer's name."""
+    words = found.words
+    if found.ancestor is not None and found.tried:
+        name, why = next(iter(found.tried.items()))
+        words += f"; a better match was passed over, {name}: {why}"
+    return TransferReport(
+        found.reason,
+        words,
+        inherited=len(found.matched),
+        layers=len(found.matched) + len(found.unmatched),
+        frozen=len(found.frozen),
+        nbytes=found.inherited_bytes,
+        tried=len(found.tried),
+        silent=len(found.silent),
+    )
 
 
 def other_candidate(record: Any, request: Request) -> str | None:
@@ -70,6 +93,8 @@ def fields_of_record(record: Any, objectives: Sequence[Objective]) -> dict[str, 
     """Return the fields of the report of a model that was put."""
     extra = record.extra if isinstance(record.extra, Mapping) else {}
     kept = dict(extra.get("report") or {})
+    if "transfer" in kept:
+        kept["transfer"] = TransferReport.from_json(kept["transfer"])
     return {
         **kept,
         "status": "finished",

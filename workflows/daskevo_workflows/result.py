@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from daskevo.errors import RunError, RunFailed
 from daskevo.runs import Book, Chosen, RunView
-from daskevo.search import Report
+from daskevo.search import Report, TransferReport
 from daskevo.space import Candidate
 from daskevo.types import JSON, ModelId, Objective
 
@@ -33,6 +33,8 @@ class Found:
         The candidate, and as choice name -> option.
     result:
         Of which run.
+    transfer:
+        What it inherited, and why no more; None in older records.
     """
 
     model_id: ModelId
@@ -42,6 +44,7 @@ class Found:
     candidate: Candidate
     choices: Mapping[str, JSON]
     result: Result
+    transfer: TransferReport | None = None
 
     @cached_property
     def model(self) -> Any:
@@ -150,8 +153,16 @@ class Result:
     def _found(self, report: Report) -> Found:
         request = self._book.requests[report.number]
         assert report.quality is not None
-        choices = self._chosen.of(request)
-        return Found(report.model_id, report.quality, report.metrics, report.step, request.candidate, choices, self)
+        return Found(
+            report.model_id,
+            report.quality,
+            report.metrics,
+            report.step,
+            request.candidate,
+            self._chosen.of(request),
+            self,
+            report.transfer,
+        )
 
     def frame(self) -> Any:
         """Return a pandas DataFrame with one row per request: candidate, outcome, lineage, seconds by phase, bytes."""
@@ -176,6 +187,7 @@ class Result:
                     "prefix": report.prefix,
                     "vertices": report.vertices,
                     "frozen_share": report.frozen_share,
+                    **_transfer_columns(report.transfer),
                     "parameters": report.parameters,
                     "own_bytes": report.own_bytes,
                     "full_bytes": report.full_bytes,
@@ -236,3 +248,15 @@ class Result:
             "live_models": storage.get("live_models"),
             "population": len(self.population()),
         }
+
+
+def _transfer_columns(transfer: TransferReport | None) -> dict[str, Any]:
+    if transfer is None:
+        return {}
+    return {
+        "inherited_layers": transfer.inherited,
+        "layers": transfer.layers,
+        "inherited_bytes": transfer.nbytes,
+        "no_more": transfer.reason,
+        "no_more_words": transfer.words,
+    }

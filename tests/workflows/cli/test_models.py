@@ -27,12 +27,18 @@ def net(classes):
     hidden = keras.layers.Dense(16, activation="relu")(inputs)
     return keras.Model(inputs, keras.layers.Dense(classes)(keras.layers.Dense(8, activation="relu")(hidden)))
 
+EXTRA = {
+    "first": None,
+    "second": {"report": {"transfer": {"reason": "other settings", "words": "head\x1b", "inherited": 2, "layers": 3}}},
+    "third": {"report": {"transfer": "much"}},
+}
+
 if __name__ == "__main__":
     with daskevo.local_cluster(trainers=1) as cluster, cluster.get_client() as client:
         digits = daskevo.open(sys.argv[1], "digits", client=client, objective="max val_accuracy")
         for number, (name, quality) in enumerate((("first", 0.5), ("second", 0.7), ("third", 0.9)), start=2):
             with digits.inherit(net(number), model_id=name) as child:
-                child.put(metrics={"val_accuracy": quality}, step=number, labels=["user:paper"])
+                child.put(metrics={"val_accuracy": quality}, step=number, labels=["user:paper"], extra=EXTRA[name])
         digits.release("first", "user:paper")
         losses = daskevo.open(sys.argv[1], "losses", client=client, objective="min loss")
         for name, loss in (("worse", 0.3), ("better", 0.1)):
@@ -78,6 +84,8 @@ def test_show_says_in_which_model_each_layer_was_trained(root: Path) -> None:
     ]
     text = run("models", "show", root, "second").stdout
     assert "inherited from:  first" in text
+    assert "inherited:       2 of 3 layers with weights, 0 frozen; then other settings: head\n" in text
+    assert "inherited:       –\n" in run("models", "show", root, "third").stdout
     assert "108 B stored, 1.23 kB as a full copy" in text
 
 

@@ -98,6 +98,7 @@ def show(root: Path, model_id: str, as_json: bool) -> None:
         "labels": ", ".join(sorted(labels)),
         "parent": record.parent or "–",
         "inherited from": record.ancestor or "–",
+        "inherited": _inherited(record),
         "parameters": f"{graph.parameters:,}",
         "bytes": f"{say_bytes(record.own_bytes)} stored, {say_bytes(graph.nbytes)} as a full copy",
     }
@@ -259,6 +260,19 @@ def _row(record: ModelRecord) -> dict[str, Any]:
         "ancestor": record.ancestor,
         "own_bytes": record.own_bytes,
     }
+
+
+def _inherited(record: ModelRecord) -> str:
+    """Say what a search's evaluation inherited and why no more; a dash for models of others, and older ones."""
+    from daskevo.errors import CorruptRecord
+    from daskevo.search import TransferReport
+    from daskevo_workflows.words import plain
+
+    match record.extra:
+        case {"report": {"transfer": value}}:
+            with contextlib.suppress(CorruptRecord):
+                return plain(TransferReport.from_json(value))
+    return "–"
 
 
 def _layer(graph: Any, number: int, record: ModelRecord) -> dict[str, Any]:

@@ -1,0 +1,115 @@
+"""Where a prefix ended, and why: the first vertex that is not shared, beside what the ancestor has in its place."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from daskevo.graph import ArchitectureGraph, Prefix, Vertex
+from daskevo.types import JSON
+
+Difference = Literal["whole model", "another layer", "other settings", "other connections"]
+
+SETTINGS_SAID = 3
+"""Settings that differ are named, so many at most."""
+
+_LONGEST_NAME, _LONGEST_VALUE = 60, 40
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """Why a prefix is no longer.
+
+    Parameters
+    ----------
+    reason:
+        - ``whole model``: everything is shared;
+        - ``another layer``: the ancestor has a layer of another class in this place;
+        - ``other settings``: one of the same class, with other arguments, shapes or dtypes;
+        - ``other connections``: nothing in the ancestor takes these tensors, or not in this way.
+    words:
+        The layer, and what differs; names and values are shortened.
+    """
+
+    reason: Difference
+    words: str
+
+
+def boundary_of(graph: ArchitectureGraph, other: ArchitectureGraph, prefix: Prefix) -> Boundary:
+    """Return where the prefix of `graph` with `other` ended first, in flatten order, and why.
+
+    Where several vertices of the ancestor stand in that place, the one that is most alike is compared.
+    """
+    partners = dict(prefix.vertices)
+    index = next((index for index in range(len(graph.vertices)) if index not in partners), None)
+    if index is None:
+        return Boundary("whole model", "all layers are shared")
+    vertex = graph.vertices[index]
+    name, facts = _short(graph.layers[vertex.layer].name, _LONGEST_NAME), _facts(vertex)
+    # All that flows into it has a partner: it is the first that has none.
+    feeds = sorted((partners[edge.source], edge.slot) for edge in vertex.edges)
+    free = set(range(len(other.vertices))).difference(partners.values())
+    rivals = [
+        other.vertices[number]
+        for number in sorted(free)
+        if sorted((edge.source, edge.slot) for edge in other.vertices[number].edges) == feeds
+    ]
+    if not rivals:
+        sources = sorted({graph.layers[graph.vertices[edge.source].layer].name for edge in vertex.edges})
+        given = _short(" and ".join(sources), _LONGEST_NAME)
+        words = (
+            f"nothing more in the ancestor takes what {given} gives" if sources else "the ancestor has no further input"
+        )
+        return Boundary("other connections", f"{name}: {words}")
+    rival = min(
+        rivals, key=lambda one: (one.signature != vertex.signature, _facts(one).get("class") != facts.get("class"))
+    )
+    theirs = _facts(rival)
+    if facts.get("class") != theirs.get("class"):
+        return Boundary("another layer", f"{name}: {_kind(facts)}, the ancestor's is {_kind(theirs)}")
+    if rival.signature != vertex.signature:
+        return Boundary("other settings", f"{name}: {_settings(facts, theirs)}")
+    if graph.layers[vertex.layer].tensors != other.layers[rival.layer].tensors:
+        return Boundary("other settings", f"{name}: weights of other shapes or dtypes")
+    return Boundary("other connections", f"{name}: inputs in another order, or weights shared with another layer")
+
+
+def _facts(vertex: Vertex) -> dict[str, JSON]:
+    """Return what a signature says by name: class, arguments, shapes; little of one that daskevo has not written."""
+    try:
+        signature: Any = json.loads(vertex.signature)
+        of_layer, rest = signature["layer"], {name: signature[name] for name in ("call", "outputs")}
+        arguments = dict(of_layer.get("config", {}))
+        return {
+            "class": of_layer["class"],
+            **arguments,
+            **{k: of_layer[k] for k in ("dtypes",) if k in of_layer},
+            **rest,
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {"class": vertex.signature}
+
+
+def _kind(facts: dict[str, JSON]) -> str:
+    return _short(str(facts["class"]).rpartition(".")[2], _LONGEST_NAME)
+
+
+def _settings(mine: dict[str, JSON], theirs: dict[str, JSON]) -> str:
+    names = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
+    # Shapes follow from the arguments, and are said where nothing else differs.
+    own = [name for name in names if name not in ("outputs", "dtypes")] or names
+    said = [
+        f"{_short(name, _LONGEST_NAME)} {_value(mine.get(name))}, the ancestor's {_value(theirs.get(name))}"
+        for name in own
+    ]
+    more = f", and {len(said) - SETTINGS_SAID} more" if len(said) > SETTINGS_SAID else ""
+    return "; ".join(said[:SETTINGS_SAID]) + more
+
+
+def _value(value: JSON) -> str:
+    return _short("none" if value is None else value if isinstance(value, str) else json.dumps(value), _LONGEST_VALUE)
+
+
+def _short(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
