@@ -31,6 +31,9 @@ from daskevo_workflows.submission import Submission
 
 logger = logging.getLogger(__name__)
 
+MISSING = "model missing"
+"""Kind of the events that say of a model of the run that it is not in the repository any more."""
+
 ATTEMPTS = 2
 """How often an evaluation is submitted before a failure of the repository counts as its own."""
 
@@ -165,9 +168,13 @@ class Executor:
         for name in sorted({*self.strategy.population(), *best}) if self.record.resumed else ():
             standing = self._standing(name)
             if standing is not None and standing.state != "published":
-                logger.warning("model %s was reported, but the repository says it is %s", name, standing.state)
-                words = f"{name} was reported, but the repository says it is {standing.state}"
-                note(self.record, "model missing", words)
+                self._note_missing(name, f"{name} was reported, but the repository says it is {standing.state}")
+
+    def _note_missing(self, name: str, words: str, number: int | None = None) -> None:
+        """Note that a model is not there any more: once, however often the run goes on."""
+        if not any(event.facts.get("model") == name for event in self.record.events(MISSING)):
+            logger.warning("%s", words)
+            note(self.record, MISSING, words, number, model=name)
 
     def _again(self, request: Request) -> None:
         """Have a request whose evaluation has no report submitted again, before all others."""
@@ -184,7 +191,7 @@ class Executor:
             self._report(failed(request, "repository", other))
             return True
         if standing.state != "published":
-            note(self.record, "model missing", f"{request.model_id} has been {standing.state}", request.number)
+            self._note_missing(request.model_id, f"{request.model_id} has been {standing.state}", request.number)
         note(self.record, "found", "its model was put, but its report was lost", request.number)
         self._report(report_of_record(standing.record, request.number, self.book.objectives))
         return True
