@@ -89,8 +89,16 @@ def say_count(count: int, noun: str) -> str:
 
 
 def say_quality(quality: float | None) -> str:
-    """Return a quality with four significant digits."""
-    return "–" if quality is None else f"{quality:.4g}"
+    """Return a quality, or another metric, with four significant digits; large ones, as of parameters, with all.
+
+    Examples
+    --------
+    >>> say_quality(0.93333), say_quality(25098), say_quality(None)
+    ('0.9333', '25,098', '–')
+    """
+    if quality is None:
+        return "–"
+    return f"{quality:,.0f}" if 1e4 <= abs(quality) < 1e15 else f"{quality:.4g}"
 
 
 def say_times(ratio: float | None) -> str:

@@ -62,6 +62,8 @@ def _run(
                 parameters=full // 4,
                 own_bytes=int(full * (1 - share)),
                 full_bytes=full,
+                no_more="other settings" if ancestor else "no match",
+                no_more_words=f"dense_{number}: units 64, the ancestor's 32" if ancestor else "no model shares a layer",
                 choices={"block0/width": "64", "block1/activation": "relu"},
             )
         )

@@ -137,6 +137,9 @@ def test_words_of_users_and_exceptions_stay_words(make_run: Any) -> None:
             model_id=ATTACK + str(e.number),
             worker=ATTACK,
             reason=ATTACK if e.status == "failed" else "",
+            no_more=ATTACK,
+            no_more_words=ATTACK,
+            metrics={ATTACK + "3": float(e.number)},
             parent=ATTACK,
             ancestor=ATTACK if e.ancestor else None,
             seconds={**e.seconds, ATTACK: 0.1},
@@ -150,6 +153,7 @@ def test_words_of_users_and_exceptions_stay_words(make_run: Any) -> None:
         run_id=ATTACK,
         state=ATTACK,
         objective=Objective("max", ATTACK),
+        others=(Objective("min", ATTACK + "3"),),
         facts={"problem": ATTACK, ATTACK: ATTACK},
         happenings=(Happening(1.0, ATTACK, 3, ATTACK),),
     )

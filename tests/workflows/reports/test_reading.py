@@ -10,7 +10,7 @@ import pytest
 
 from daskevo.errors import CorruptRecord, RunFolderUnusable
 from daskevo.runs import RunRecord, RunView, Session, Unit
-from daskevo.search import Report, Request
+from daskevo.search import Report, Request, TransferReport
 from daskevo.search.requests import Failure
 from daskevo.space import Candidate, Choice, Space
 from daskevo.types import ModelId
@@ -59,7 +59,18 @@ def written(folder: Path, **changes: Any) -> Path:
     record.asked([request(0), request(1, parent=ModelId("run-00000")), request(2), request(3), request(4)])
     record.reported(finished(0, now), [], [])
     record.reported(
-        finished(1, now + 0.5, ancestor=ModelId("run-00000"), prefix=4, frozen_share=0.4, worker="trainer-1"), [], []
+        finished(
+            1,
+            now + 0.5,
+            ancestor=ModelId("run-00000"),
+            prefix=4,
+            frozen_share=0.4,
+            worker="trainer-1",
+            transfer=TransferReport("other settings", "d: units 8, the ancestor's 4", 2, 4, 2, 300),
+            metrics={"depth": 3.0, "val_auc": 0.61},
+        ),
+        [],
+        [],
     )
     record.reported(Report(2, ModelId("run-00002"), "failed", failure=Failure("not finite", "val_auc is NaN")), [], [])
     record.reported(
@@ -90,6 +101,20 @@ def test_a_record_becomes_the_reports_series(tmp_path: Path) -> None:
     assert run.state == "the time limit is over; 1 evaluation to be taken up again"
     assert run.asked == 40
     assert [(what.kind, what.message) for what in run.happenings] == [("stopped", "the time limit is over")]
+
+
+def test_why_no_more_was_inherited_is_on_the_page(tmp_path: Path) -> None:
+    page = write_report(written(tmp_path / "r")).read_text("utf-8")
+    assert "other settings 1" in page
+    assert "other settings: d: units 8, the ancestor&#39;s 4" in page
+
+
+def test_several_objectives_are_read(tmp_path: Path) -> None:
+    run = read_run(written(tmp_path / "r", objective=["max val_auc", "min depth"]))
+    assert [str(goal) for goal in (run.objective, *run.others)] == ["max val_auc", "min depth"]
+    # The first evaluation has no depth.
+    assert [(e.number, dict(e.metrics)) for e in run.front] == [(1, {"depth": 3.0})]
+    assert read_run(written(tmp_path / "one")).others == ()
 
 
 def test_an_evaluation_that_its_trainer_never_reported_has_its_place(tmp_path: Path) -> None:

@@ -77,6 +77,8 @@ def _run_parts(run: RunSeries) -> dict[str, Any]:
         "name": plain(run.label, 60),
         "cards": tables.cards(run),
         "notice": _notice(run),
+        "front": tables.front_models(run),
+        "more_on_front": max(0, len(run.front) - tables.FRONT_SHOWN),
         "best": tables.best_models(run),
         "summary": tables.Table(("", ""), tuple(tables.transfer_summary(run))),
         "transfers": tables.transfers(run),

@@ -52,6 +52,7 @@ def read_run(folder: Path) -> RunSeries:
         clock = RunningTime(sessions)
         times = view.report_times()
         identity = view.info.identity
+        goals = _objectives(identity.get("objective"))
         chosen = Chosen(identity.get("space"))
         by_number = {request.number: request for request in requests}
         skews = _skews(reports, times)
@@ -65,6 +66,7 @@ def read_run(folder: Path) -> RunSeries:
                 clock,
                 chosen,
                 skews,
+                goals[1:],
             )
             for report in reports
         ]
@@ -72,7 +74,8 @@ def read_run(folder: Path) -> RunSeries:
             label=view.info.name,
             arm=_arm(identity.get("policy")),
             run_id=view.info.id,
-            objective=_objective(identity.get("objective")),
+            objective=goals[0],
+            others=goals[1:],
             evaluations=tuple(sorted(rows, key=lambda row: (row.ended_s or 0.0, row.number))),
             storage=tuple(_samples(view.events(STORAGE), clock)),
             happenings=tuple(_happenings(view.events(), clock)),
@@ -116,6 +119,7 @@ def _evaluation(
     clock: RunningTime,
     chosen: Chosen,
     skews: Mapping[str | None, float],
+    others: Sequence[Objective],
 ) -> Evaluation:
     started = ended = None
     if report.status == "duplicate":  # nothing ran: its figures are those of the evaluation that it repeats
@@ -126,7 +130,7 @@ def _evaluation(
     else:  # it ended without a word from its trainer
         ended = reported
         started = None if unit is None else unit.started or unit.submitted
-    failure = report.failure
+    failure, transfer = report.failure, report.transfer
     return Evaluation(
         number=report.number,
         model_id=report.model_id,
@@ -147,6 +151,9 @@ def _evaluation(
         parameters=report.parameters or None,
         own_bytes=report.own_bytes if report.full_bytes else None,
         full_bytes=report.full_bytes or None,
+        no_more="" if transfer is None else transfer.reason,
+        no_more_words="" if transfer is None else transfer.words,
+        metrics={goal.metric: report.metrics[goal.metric] for goal in others if goal.metric in report.metrics},
         choices=_choices(chosen, request),
     )
 
@@ -189,10 +196,8 @@ def _samples(events: Sequence[Event], clock: RunningTime) -> list[StorageSample]
     return samples
 
 
-def _objective(value: JSON) -> Objective:
-    if isinstance(value, list) and value:
-        value = value[0]  # of several, the first is the quality
-    return Objective.parse(value if isinstance(value, str) else "max quality")
+def _objectives(value: JSON) -> tuple[Objective, ...]:
+    return Objective.parse_all(value if isinstance(value, (str, list)) and value else "max quality")
 
 
 STRETCHED = ("minimum_layers", "unfreeze_epochs", "stretch")

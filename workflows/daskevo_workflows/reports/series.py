@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from daskevo.search.pareto import front, ranks_of
 from daskevo.types import Objective
 
 Status = Literal["finished", "failed", "duplicate"]
@@ -40,6 +41,10 @@ class Evaluation:
         Vertices shared with the ancestor, and vertices of the model.
     own_bytes, full_bytes:
         What the put stored, and what a full copy of the model takes.
+    no_more, no_more_words:
+        Why no more was inherited, as a word to count by and in words; empty where the record does not say.
+    metrics:
+        Values of the run's further objectives, by name.
     """
 
     number: int
@@ -61,6 +66,9 @@ class Evaluation:
     parameters: int | None = None
     own_bytes: int | None = None
     full_bytes: int | None = None
+    no_more: str = ""
+    no_more_words: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
     choices: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -109,6 +117,8 @@ class RunSeries:
         The run's short name in legends.
     arm:
         What is compared when two runs are shown, e.g. ``no transfer``.
+    objective, others:
+        The first objective, which is the quality, and the further ones.
     evaluations:
         In the order in which they ended.
     asked:
@@ -121,6 +131,7 @@ class RunSeries:
     arm: str = ""
     run_id: str
     objective: Objective
+    others: tuple[Objective, ...] = ()
     evaluations: tuple[Evaluation, ...]
     storage: tuple[StorageSample, ...] = ()
     happenings: tuple[Happening, ...] = ()
@@ -158,6 +169,20 @@ class RunSeries:
         """Return the `k` best evaluations, the best first; the earlier one of equals."""
         ranked = [e for e in self.finished if e.quality is not None]
         return sorted(ranked, key=lambda e: -self.objective.rank(e.quality or 0.0))[:k]
+
+    @cached_property
+    def front(self) -> list[Evaluation]:
+        """With several objectives, the evaluations that no other dominates, best first by the first objective."""
+        if not self.others:
+            return []
+        goals = (self.objective, *self.others)
+        ranked = [
+            (ranks, e)
+            for e in self.finished
+            if (ranks := ranks_of(goals, {**e.metrics, self.objective.metric: e.quality})) is not None
+        ]
+        best = [ranked[index] for index in front([ranks for ranks, _ in ranked])]
+        return [e for _, e in sorted(best, key=lambda one: (-one[0][0], one[1].number))]
 
     @property
     def evaluation_s(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ from daskevo_workflows.words import (
 )
 
 BEST_SHOWN = 10
+FRONT_SHOWN = 30
 TRANSFERS_SHOWN = 20
 REASONS_SHOWN = 30
 HAPPENINGS_SHOWN = 30
@@ -61,6 +63,7 @@ def cards(run: RunSeries) -> list[Card]:
     stored = run.storage[-1] if run.storage else None
     return [
         Card(f"{len(run.finished)}{asked}", "evaluations", apart),
+        *([Card(str(len(run.front)), "models on the front", "no other is better in all")] if run.others else []),
         Card(
             say_quality(best[0].quality) if best else "–",
             f"best {plain(run.objective.metric, 40)}",
@@ -128,6 +131,28 @@ def best_models(run: RunSeries) -> Table | None:
     )
 
 
+def front_models(run: RunSeries) -> Table | None:
+    """Return the models of a front, the best by the first objective first."""
+    if not run.front:
+        return None
+    goals = [plain(f"{goal.metric} ({goal.direction})", 60) for goal in (run.objective, *run.others)]
+    heads = ("", "model", *goals, "evaluation", "frozen", "seconds", "choices")
+    rows: list[tuple[str | tuple[str, ...], ...]] = [
+        (
+            str(place),
+            (plain(e.model_id, 100),),
+            say_quality(e.quality),
+            *(say_quality(e.metrics[goal.metric]) for goal in run.others),
+            str(e.number),
+            say_share(e.frozen_share),
+            say_seconds(e.cost_s) if e.seconds else "–",
+            _choices(e),
+        )
+        for place, e in enumerate(run.front[:FRONT_SHOWN], start=1)
+    ]
+    return Table(heads, tuple(rows), frozenset({0, *range(2, len(heads) - 1)}))
+
+
 def transfer_summary(run: RunSeries) -> list[tuple[str, str]]:
     """Return the figures that prove, or disprove, that inheritance happened."""
     moved = run.transferred
@@ -148,6 +173,7 @@ def transfer_summary(run: RunSeries) -> list[tuple[str, str]]:
             "inherited from parent / from another model",
             f"{sum(e.ancestor == e.parent for e in moved)} / {sum(e.ancestor != e.parent for e in moved)}",
         ),
+        *([("why no more was inherited", reasons)] if (reasons := _reasons(able)) else []),
         ("lineages (models that all others go back to)", f"{len(roots)}, deepest chain {max(depths, default=0)} steps"),
         ("seconds of an evaluation, first / last quarter", f"{say_seconds(first)} / {say_seconds(last)}"),
     ]
@@ -164,6 +190,7 @@ def transfers(run: RunSeries) -> Table | None:
             "inherited from",
             "its parent",
             "prefix",
+            "why no more",
             "frozen",
             "stored",
             "full copy",
@@ -176,6 +203,7 @@ def transfers(run: RunSeries) -> Table | None:
                 (plain(e.ancestor, 100),),
                 "yes" if e.ancestor == e.parent else "no",
                 f"{e.prefix} of {e.vertices} vertices" if e.vertices else f"{e.prefix} vertices",
+                _why_no_more(e),
                 say_share(e.frozen_share),
                 say_bytes(e.own_bytes),
                 say_bytes(e.full_bytes),
@@ -184,7 +212,7 @@ def transfers(run: RunSeries) -> Table | None:
             )
             for e in reversed(moved)
         ),
-        frozenset({4, 5, 6, 7, 8}),
+        frozenset({5, 6, 7, 8, 9}),
     )
 
 
@@ -235,6 +263,16 @@ def facts(runs: Sequence[RunSeries]) -> Table:
 def name_of(run: RunSeries) -> str:
     """Return the run's label as it stands in headings."""
     return plain(run.label, 60)
+
+
+def _reasons(evaluations: Sequence[Evaluation]) -> str:
+    """Return why prefixes ended or there were none, the most frequent reason first."""
+    counts = Counter(e.no_more for e in evaluations if e.no_more)
+    return ", ".join(f"{plain(reason, 40)} {times}" for reason, times in counts.most_common())
+
+
+def _why_no_more(evaluation: Evaluation) -> str:
+    return f"{plain(evaluation.no_more, 40)}: {plain(evaluation.no_more_words, 240)}" if evaluation.no_more else "–"
 
 
 def _chain(run: RunSeries, evaluation: Evaluation) -> str | tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from daskevo_workflows.reports.figures.chart import Drawing
+from daskevo_workflows.reports.figures.front import front
 from daskevo_workflows.reports.figures.frozen import frozen_share
 from daskevo_workflows.reports.figures.gantt import gantt
 from daskevo_workflows.reports.figures.phases import phases
@@ -15,5 +16,5 @@ from daskevo_workflows.reports.series import RunSeries
 
 def all_figures(runs: Sequence[RunSeries]) -> dict[str, Drawing]:
     """Return every figure that these runs have data for, by name."""
-    makers = (quality_over_time, best_by_evaluations, gantt, bytes_over_time, frozen_share, phases)
+    makers = (front, quality_over_time, best_by_evaluations, gantt, bytes_over_time, frozen_share, phases)
     return {drawing.name: drawing for make in makers if (drawing := make(runs)) is not None}
