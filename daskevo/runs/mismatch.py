@@ -81,6 +81,8 @@ def _say(part: str, there: JSON, here: JSON) -> str:
         words = kind
     elif kind == "space":
         words = f"{name} of the space" if name in ("name", "order") else f"options of {name}"
+    elif part.startswith("policy.limits."):
+        words = f"least and most {words}"
     return f"{words}: {_value(there)} there, {_value(here)} here"
 
 

@@ -89,7 +89,8 @@ def search(
     problem:
         Name, Python file, object or reference (see :mod:`daskevo_workflows.problems`).
     strategy:
-        One of the words in `STRATEGIES`, such as ``evolution``, or a strategy with settings of your own.
+        One of the words in `STRATEGIES`, such as ``evolution``, or a strategy with settings of your own. With several
+        objectives ``multi-objective``, ``tpe`` and ``gp`` look at all of them, ``evolution`` at the first.
     repository:
         Open on the cluster that trains (`daskevo.open`).
     objective:

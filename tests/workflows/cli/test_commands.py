@@ -49,15 +49,41 @@ def test_every_error_ends_with_code_2_and_its_message_on_stderr(kind: type[Daske
     assert result.stderr == f"Error: {kind.__name__}: asked for this, found that, do so\n"
 
 
-def test_an_error_that_nobody_meant_keeps_its_traceback() -> None:
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (RuntimeError("a bug"), 70, "RuntimeError: a bug\ndaskevo did not foresee this error"),
+        (FileNotFoundError(2, "no such file"), 70, "FileNotFoundError"),
+        (KeyboardInterrupt(), 130, "Interrupted."),
+        (click.Abort(), 1, "Aborted!"),
+        (click.UsageError("not so"), 2, "not so"),
+        (BrokenPipeError(32, "nobody reads"), 1, ""),
+        (SystemExit(5), 5, ""),
+    ],
+)
+def test_what_nobody_meant_keeps_its_traceback_and_has_a_code_of_its_own(
+    error: BaseException, code: int, said: str
+) -> None:
     @click.group(cls=Commands)
     def group() -> None: ...
 
-    @group.command()
-    def fail() -> None:
-        raise RuntimeError("a bug")
+    @group.group()
+    def inner() -> None: ...
 
-    assert isinstance(CliRunner().invoke(group, ["fail"]).exception, RuntimeError)
+    @inner.command()
+    def fail() -> None:
+        raise error
+
+    result = CliRunner().invoke(group, ["inner", "fail"])
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert said in result.stderr
+    assert ("Traceback (most recent call last)" in result.stderr) == (code == 70)
+
+
+def test_help_says_the_exit_codes() -> None:
+    for words in (["--help"], ["nas", "--help"]):
+        told = " ".join(CliRunner().invoke(main, words).stdout.split())
+        assert "70 an error that nobody foresaw" in told
 
 
 def test_a_message_cannot_steer_the_terminal() -> None:
@@ -97,6 +123,7 @@ def test_it_is_a_command_of_dask_too() -> None:
         ["nas", "--evaluations", "0", "digits"],
         ["nas", "--freeze", "half", "digits"],
         ["nas", "--time-limit", "-1", "digits"],
+        ["nas", "--max-parameters", "many", "digits"],
         ["nas"],
         ["models", "show", "root"],
         ["nonsense"],

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from daskevo.errors import RunMismatch
 from daskevo.runs import LabelChange, RunRecord
 from daskevo.runs.folder import read_info
-from daskevo.search import AgedEvolution, Failure, Random, Report, Request
+from daskevo.search import AgedEvolution, Failure, MultiObjectiveEvolution, Random, Report, Request
 from daskevo.space import Candidate
 from daskevo.store.root import Root
 from daskevo.types import ModelId, Objective
@@ -37,6 +37,7 @@ TYPED: dict[str, Any] = {
     "unfreeze_epochs": 0,
     "stretch": 0.0,
     "scope": None,
+    **{f"{bound}_{name}": None for bound in ("min", "max") for name in ("parameters", "flops", "depth")},
 }
 MakeRun = Callable[..., RunRecord]
 
@@ -83,6 +84,25 @@ def test_a_run_goes_on_with_its_own_settings(begin: MakeRun, tmp_path: Path) -> 
     settle(folder, read_info(folder), refer("digits"), typed, ("population", "seed", "no_transfer"))
 
 
+def test_limits_of_size_are_the_runs_own(begin: MakeRun, tmp_path: Path) -> None:
+    begin(limits={"parameters": (None, 5000)}).close()
+    folder = tmp_path / "run"
+    found = settle(folder, read_info(folder), refer("digits"), TYPED | {"max_parameters": 5000}, ("max_parameters",))
+    assert found.limits == settle(folder, read_info(folder), refer("digits"), TYPED, ()).limits
+    assert found.limits == {"parameters": (None, 5000)}
+    refused = nas("digits", "--run", str(folder), "--max-parameters", "6k", "--max-depth", "3")
+    assert refused.exit_code == 2
+    assert "least and most parameters: [null, 5000] there, [null, 6000] here" in refused.stderr
+    assert "least and most depth: none there, [null, 3] here" in refused.stderr
+    assert "Without --min-depth/--max-depth, --min-parameters/--max-parameters it goes on" in refused.stderr
+
+
+def test_limits_that_nothing_is_within_are_refused_without_a_cluster(tmp_path: Path) -> None:
+    refused = nas("digits", "--run", str(tmp_path / "run"), "--max-depth", "2", "--min-depth", "3")
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith("Error: InvalidInput: ")
+
+
 def test_a_random_search_goes_on_as_one(begin: MakeRun, tmp_path: Path) -> None:
     begin(Random(keep=7)).close()
     folder = tmp_path / "run"
@@ -115,6 +135,16 @@ def test_several_objectives_are_the_runs_own(tmp_path: Path) -> None:
     assert settle(tmp_path / "run", info, reference, TYPED, ()).objective == goals
     with pytest.raises(RunMismatch, match="Without --objective it goes on with its own"):
         settle(tmp_path / "run", info, reference, TYPED | {"objective": ("max val_accuracy",)}, ("objective",))
+
+
+def test_several_objectives_have_the_strategy_that_looks_at_all(tmp_path: Path) -> None:
+    def strategy(objectives: tuple[str, ...], *given: str) -> str:
+        options = TYPED | {"objective": objectives}
+        return settle(tmp_path / "run", None, refer("digits"), options, given).strategy.name
+
+    goals = ("max val_accuracy", "min parameters")
+    assert strategy(goals) == MultiObjectiveEvolution.name
+    assert strategy(goals, "strategy") == strategy(goals[:1]) == strategy(()) == AgedEvolution.name
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ POPULATION, SAMPLE = 8, 3
 PATIENCE_S = 60
 """Seconds that a worker waits for a scheduler."""
 NOTHING: Mapping[str, str] = {}
-OVER = frozenset({0, 1})
-"""Exit codes of a search that has ended for good: finished, or too many failures."""
+OVER = frozenset({0, 1, 70})
+"""Exit codes of a search that has ended for good: finished, too many failures, or an error that nobody foresaw."""
 
 
 class Places(NamedTuple):

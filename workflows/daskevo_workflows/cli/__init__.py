@@ -26,7 +26,11 @@ __all__ = ["main"]
 )
 @click.version_option(package_name="daskevo", prog_name="daskevo")
 def main() -> None:
-    """Neural architecture search with transfer learning on Dask: train no prefix twice."""
+    """Neural architecture search with transfer learning on Dask: train no prefix twice.
+
+    Exit codes of every command: 0 it is done; 2 it was refused, and says what to do; 70 an error that nobody foresaw,
+    with its traceback; 130 it was interrupted. What 1 means, the command's own --help says.
+    """
 
 
 models.add_command(retire)

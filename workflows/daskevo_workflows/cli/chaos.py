@@ -13,12 +13,12 @@ from typing import Any
 
 import click
 
+from daskevo_workflows.cli.group import INTERRUPTED
 from daskevo_workflows.cli.interrupts import heard
 from daskevo_workflows.cli.lines import CHAOS_KEYS, print_json_line
 
 UNCLEAN = 1
 """Exit code when something was lost, left over, or not done."""
-INTERRUPTED = 130
 PER_MINUTE = 20
 """Evaluations of a search in a minute with faults."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import signal
 import sys
 from collections.abc import Collection
@@ -15,11 +14,13 @@ from click.core import ParameterSource
 
 from daskevo.errors import ClusterError
 from daskevo_workflows.cli.clusters import a_cluster
-from daskevo_workflows.cli.group import Refused
+from daskevo_workflows.cli.group import INTERRUPTED, Refused
 from daskevo_workflows.cli.interrupts import Interrupts, heard
 from daskevo_workflows.cli.lines import NAS_KEYS, print_json_line
 from daskevo_workflows.cli.places import RUN, default_run_folder, root_for_run, run_folder
-from daskevo_workflows.cli.resuming import settle, typed_transfer, why_ended
+from daskevo_workflows.cli.resuming import settle, why_ended
+from daskevo_workflows.cli.size_options import size_options
+from daskevo_workflows.cli.transfer_options import transfer_options, typed_transfer
 from daskevo_workflows.cli.typed import command, same_command
 
 if TYPE_CHECKING:
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
 FAILED = 1
 """Exit code when the run ended because too many evaluations failed."""
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
 
 SHOWN = 5
 """Best models that are printed at the end."""
@@ -44,13 +42,6 @@ SECONDS = click.FloatRange(min=0, min_open=True)
 def _limit(value: Any) -> Any:
     """Return seconds, ``auto``, or ``none``: None would be an option that wasn't given."""
     return value if value in ("auto", "none") else SECONDS.convert(value, None, None)
-
-
-def _freeze(value: Any) -> Any:
-    """Return ``prefix``, ``none``, a share, or ``steps:K``."""
-    if value in ("prefix", "none") or re.fullmatch(r"steps:[0-9]{1,15}", str(value)):
-        return value
-    return click.FloatRange(0, 1).convert(value, None, None)
 
 
 def _quota(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
@@ -70,10 +61,18 @@ def _quota(context: click.Context, option: click.Parameter, value: str | None) -
     type=click.IntRange(min=1),
     default=100,
     show_default=True,
+    metavar="N",
     help="Finished evaluations in total, those of an earlier start included.",
 )
-@click.option("--workers", type=click.IntRange(min=1), help="Trainers of the local cluster.  [default: one per core]")
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of the search.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Trainers of the local cluster.  [default: one per core]",
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, metavar="N", help="Seed of the search."
+)
 @click.option(
     "--run",
     "folder",
@@ -99,56 +98,30 @@ def _quota(context: click.Context, option: click.Parameter, value: str | None) -
     "--strategy",
     type=click.Choice(STRATEGY_WORDS),
     default="evolution",
-    show_default=True,
-    help="How candidates are chosen. tpe and gp need Optuna, gp PyTorch too.",
+    show_default="evolution; multi-objective for several objectives",
+    metavar="WORD",
+    help=f"How candidates are chosen: {', '.join(STRATEGY_WORDS)}. tpe and gp need Optuna, gp PyTorch too. Of "
+    "several objectives multi-objective, tpe and gp look at all, evolution and reinforce at the first.",
 )
 @click.option(
     "--objective",
     multiple=True,
     metavar="'max METRIC'|'min METRIC'",
-    help="What is better; given several times, the front of all is looked for, and the first is the quality. Beside "
-    "the problem's own metrics there are parameters, flops, depth, seconds and own_bytes.  [default: the problem's]",
-)
-@click.option("--population", type=click.IntRange(min=1), help="Members of an evolution's population.  [default: 50]")
-@click.option("--sample", type=click.IntRange(min=1), help="Members that each parent is the best of.  [default: 5]")
-@click.option("--no-transfer", is_flag=True, help="Train each candidate from scratch: the baseline.")
-@click.option(
-    "--freeze",
-    type=_freeze,
-    metavar="prefix|none|SHARE|steps:K",
-    default="prefix",
-    show_default=True,
-    help="Freeze what is inherited; or nothing of it, a share from 0 to 1, or what has had K steps of training.",
+    help="What is better; given several times, the front that nobody beats in all is looked for, and the first is the "
+    "quality. Beside the problem's own metrics there are parameters, flops, depth, seconds and own_bytes.  [default: "
+    "the problem's]",
 )
 @click.option(
-    "--inherit-from",
-    "source",
-    type=click.Choice(["best match", "parent"]),
-    default="best match",
-    show_default=True,
-    help="Whom to inherit from: whoever shares most, or only who was mutated.",
+    "--population",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Members of an evolution's population.  [default: 50]",
 )
 @click.option(
-    "--minimum-layers",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Inherit nothing where fewer layers with weights are shared.",
+    "--sample", type=click.IntRange(min=1), metavar="N", help="Members that each parent is the best of.  [default: 5]"
 )
-@click.option(
-    "--unfreeze-epochs",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Then train so many epochs more with nothing frozen.",
-)
-@click.option(
-    "--stretch",
-    type=click.FloatRange(0, 100),
-    default=0.0,
-    show_default=True,
-    help="Train those that inherit nothing 1 + STRETCH times as long, those that inherit half half as much longer.",
-)
+@transfer_options
+@size_options
 @click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after so many seconds; the same command goes on.")
 @click.option(
     "--evaluation-limit",
@@ -173,12 +146,17 @@ def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> Non
     nas-bench-201  digits by convolutional networks of one cell, repeated
     my_problem.py  your own: the README says what is in such a file
 
+    \b
+    A first search, of a minute or so:
+        daskevo nas digits --evaluations 20
+
     Each candidate inherits and freezes the longest prefix that an earlier model has trained already, trains the
     rest, and stores only what changed. The same command, started again, goes on where it stopped; a run that goes on
     keeps its seed, strategy and policy where no option says otherwise.
 
     Exit codes: 0 it has ended; 1 too many evaluations failed; 2 it could not begin or go on, and says what to do (if
-    the scheduler has died, the same command goes on); 130 it was interrupted (the same command goes on).
+    the scheduler has died, the same command goes on); 70 an error that nobody foresaw, with its traceback (what was
+    finished is kept); 130 it was interrupted (the same command goes on).
     """
     context = click.get_current_context()
     given = {name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT}

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from daskevo_workflows.cli import size_options, transfer_options
+from daskevo_workflows.cli.size_options import changed_limits
+from daskevo_workflows.cli.transfer_options import changed_transfer, typed_transfer
 
 if TYPE_CHECKING:
     from daskevo.runs import RunInfo
@@ -24,17 +28,14 @@ FLAGS: Mapping[str, str] = {
     "strategy.name": "--strategy",
     "strategy.settings.population": "--population",
     "strategy.settings.sample": "--sample",
-    "policy.transfer": "--no-transfer",
-    "policy.freeze": "--freeze",
-    "policy.source": "--inherit-from",
-    "policy.minimum_layers": "--minimum-layers",
-    "policy.unfreeze_epochs": "--unfreeze-epochs",
-    "policy.stretch": "--stretch",
+    **transfer_options.FLAGS,
+    **size_options.FLAGS,
 }
 """Part of a run's identity -> the option that sets it."""
 
-TRANSFER = ("source", "freeze", "minimum_layers", "unfreeze_epochs", "stretch")
-"""Options that are parts of the policy of transfer."""
+
+SEVERAL = "multi-objective"
+"""The strategy of a new run with several objectives, unless another is named."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Settings:
     control_share: float
     epochs: int | None
     scope: str
-    limits: SizeLimits = field(default_factory=dict)
+    limits: SizeLimits
 
     def search_options(self) -> dict[str, Any]:
         """Return the keyword arguments of the search that are part of a run's identity."""
@@ -86,14 +87,19 @@ def settle(
     loaded = reference.load()
     if info is None:
         scope, objective = options["scope"] or loaded.name, options["objective"] or [loaded.objective]
-        return Settings(_strategy(options), objective, options["seed"], typed_transfer(options), 0.0, None, scope)
+        # The usual strategy looks at the first objective only.
+        word = SEVERAL if len(objective) > 1 and "strategy" not in given else options["strategy"]
+        limits = changed_limits({}, options)
+        return Settings(
+            _strategy(options, word), objective, options["seed"], typed_transfer(options), 0.0, None, scope, limits
+        )
     policy: Mapping[str, Any] = _mapping(info.identity.get("policy"))
     try:
-        transfer = _changed(recorded_transfer(policy), options, given)
+        transfer = changed_transfer(recorded_transfer(policy), options, given)
     except InvalidInput as error:
         if "freeze" not in given:
             raise _begun_in_python(folder, error.message) from error
-        transfer = _changed(recorded_transfer({**policy, "freeze": None}), options, given)
+        transfer = changed_transfer(recorded_transfer({**policy, "freeze": None}), options, given)
     settings = Settings(
         _recorded_strategy(folder, _mapping(info.identity.get("strategy")), options, given),
         options["objective"] or _texts(info.identity.get("objective")) or [loaded.objective],
@@ -102,7 +108,7 @@ def settle(
         policy.get("control_share", 0.0),
         policy.get("epochs"),
         str(options["scope"] or info.about.get("scope") or loaded.name),
-        _mapping(policy.get("limits")),
+        changed_limits(_mapping(policy.get("limits")), options),
     )
     try:
         check_identity(
@@ -117,19 +123,6 @@ def settle(
         own = f". Without {', '.join(flags)} it goes on with its own" if flags else ""
         raise RunMismatch(f"{error.message}{own}", **error.facts) from error
     return settings
-
-
-def typed_transfer(options: Mapping[str, Any]) -> Transfer:
-    """Return the policy of transfer that the options say, with their defaults."""
-    from daskevo_workflows.transfer import Transfer
-
-    return _changed(Transfer(), options, (*TRANSFER, "no_transfer"))
-
-
-def _changed(transfer: Transfer, options: Mapping[str, Any], given: Collection[str]) -> Transfer:
-    """Return a policy as the options that were typed change it."""
-    transfer = replace(transfer, **{name: options[name] for name in TRANSFER if name in given})
-    return replace(transfer, source="none") if "no_transfer" in given and options["no_transfer"] else transfer
 
 
 def why_ended(folder: Path, evaluations: int) -> tuple[str, str] | None:
@@ -156,10 +149,10 @@ def why_ended(folder: Path, evaluations: int) -> tuple[str, str] | None:
     return stop
 
 
-def _strategy(options: Mapping[str, Any]) -> Strategy:
+def _strategy(options: Mapping[str, Any], word: str) -> Strategy:
     from daskevo_workflows.nas import STRATEGIES
 
-    return STRATEGIES[options["strategy"]](**_own_settings(options, options["strategy"]))
+    return STRATEGIES[word](**_own_settings(options, word))
 
 
 def _recorded_strategy(
@@ -171,7 +164,7 @@ def _recorded_strategy(
     words = {getattr(make, "name", f"optuna {word}"): word for word, make in STRATEGIES.items()}
     word = words.get(recorded.get("name", ""))
     if "strategy" in given and options["strategy"] != word:
-        return _strategy(options)  # another one than the run's, which the comparison will say
+        return _strategy(options, options["strategy"])  # another one than the run's, which the comparison will say
     if word is None:
         raise _begun_in_python(folder, f"the strategy {recorded.get('name')!r}")
     try:

@@ -1,0 +1,119 @@
+"""Options of `daskevo nas` that set the policy of transfer: each is declared once, for help, typing and resuming."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from daskevo_workflows.transfer import Transfer
+
+
+def _freeze(value: Any) -> Any:
+    """Return ``prefix``, ``none``, a share, or ``steps:K``."""
+    if value in ("prefix", "none") or re.fullmatch(r"steps:[0-9]{1,15}", str(value)):
+        return value
+    return click.FloatRange(0, 1).convert(value, None, None)
+
+
+@dataclass(frozen=True)
+class TransferOption:
+    """An option that sets a field of :class:`daskevo_workflows.transfer.Transfer`.
+
+    Parameters
+    ----------
+    field, default:
+        Of the policy; the class itself is not imported for a `--help`.
+    flag, type, help, metavar:
+        As click takes them.
+    """
+
+    field: str
+    default: Any
+    flag: str
+    type: Any
+    help: str
+    metavar: str | None = None
+
+
+TRANSFER_OPTIONS = (
+    TransferOption(
+        "source",
+        "best match",
+        "--inherit-from",
+        click.Choice(["best match", "parent"]),
+        "Whom to inherit from: whoever shares most, or only the model whose candidate was changed.",
+    ),
+    TransferOption(
+        "freeze",
+        "prefix",
+        "--freeze",
+        _freeze,
+        "What is kept as it is while the rest trains: all that is inherited; nothing; a share, from 0 to 1, nearest to "
+        "the inputs; or what has had K steps of training.",
+        "prefix|none|SHARE|steps:K",
+    ),
+    TransferOption(
+        "minimum_layers",
+        0,
+        "--minimum-layers",
+        click.IntRange(min=0),
+        "Inherit nothing where fewer layers with weights are shared.",
+        "N",
+    ),
+    TransferOption(
+        "unfreeze_epochs",
+        0,
+        "--unfreeze-epochs",
+        click.IntRange(min=0),
+        "Epochs more, after the usual ones, in which nothing is frozen.",
+        "N",
+    ),
+    TransferOption(
+        "stretch",
+        0.0,
+        "--stretch",
+        click.FloatRange(0, 100),
+        "Train longer what inherits less: epochs are multiplied by 1 + X times the share of layers that are not "
+        "inherited.",
+        "X",
+    ),
+)
+
+FLAGS: Mapping[str, str] = {
+    "policy.transfer": "--no-transfer",
+    **{f"policy.{option.field}": option.flag for option in TRANSFER_OPTIONS},
+}
+"""Part of a run's identity -> the option that sets it."""
+
+
+def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options to a command, and `--no-transfer`."""
+    for option in reversed(TRANSFER_OPTIONS):
+        command = click.option(
+            option.flag,
+            option.field,
+            type=option.type,
+            default=option.default,
+            show_default=True,
+            metavar=option.metavar,
+            help=option.help,
+        )(command)
+    return click.option("--no-transfer", is_flag=True, help="Train each candidate from scratch: the baseline.")(command)
+
+
+def typed_transfer(options: Mapping[str, Any]) -> Transfer:
+    """Return the policy of transfer that the options say, with their defaults."""
+    from daskevo_workflows.transfer import Transfer
+
+    return changed_transfer(Transfer(), options, options.keys())
+
+
+def changed_transfer(transfer: Transfer, options: Mapping[str, Any], given: Collection[str]) -> Transfer:
+    """Return a policy as the options that were typed change it."""
+    transfer = replace(transfer, **{one.field: options[one.field] for one in TRANSFER_OPTIONS if one.field in given})
+    return replace(transfer, source="none") if "no_transfer" in given and options["no_transfer"] else transfer
