@@ -26,6 +26,7 @@ ROOMS = {
     "store": BASE | {"graph", "ownership"},
     "space": BASE | {"graph"},
     "search": BASE | {"graph", "space"},
+    "tuning": BASE | {"space"},
     "runs": BASE | {"graph", "space", "search", "store"},
     "models": BASE | {"graph", "ownership", "space"},
     "cluster": BASE | {"graph", "ownership", "catalogue", "store"},

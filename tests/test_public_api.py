@@ -43,6 +43,12 @@ PUBLIC = {
         ),
         "check_transport",
     ],
+    "daskevo.tuning": [
+        *("ConditionalSpace", "Configuration", "ConfigurationSpace", "Constant", "Cosine", "Cyclic", "Exponential"),
+        *("GridSpace", "Joined", "Linear", "MultiStep", "Node", "SearchPlan", "Standing"),
+        *("State", "Step", "StepCount", "StepSequence", "Trajectory", "Unit", "concatenate"),
+        *("conditional", "count_steps", "grid", "sequence_from_json", "warmup"),
+    ],
     "daskevo_plugins.deephyper": [
         *("CBO", "AgedEvolution", "DaskEvaluator", "DaskStorage", "RandomSearch", "RegularizedEvolution"),
         *("TransferRunFunction", "follow", "options_of", "space_of", "to_hp_problem", "transfer_run_function"),

@@ -1,0 +1,216 @@
+"""A configuration: named sequences and constants that a model is trained with, and how far two of them are the same.
+
+Sequences are compared by the digests of their values, chunk by chunk, so that the common beginning of two
+configurations of 100,000 steps costs a hundred comparisons; values are looked at in one chunk only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import blake2b
+from reprlib import repr  # of hostile data, too deep for Python's own
+from typing import Literal, get_args
+
+import numpy as np
+
+from daskevo.errors import CorruptRecord, InvalidInput
+from daskevo.tuning.step_sequence import (
+    CHUNK,
+    StepSequence,
+    bits,
+    bits_digest,
+    check_steps,
+    chunk_bits,
+    chunk_digest,
+    sequence_from_json,
+)
+from daskevo.types import JSON, check_json, check_name
+
+Unit = Literal["optimizer step", "epoch"]
+"""What a step of a sequence is: one update of the weights, or one pass over the data."""
+
+SCHEME = b"daskevo-steps-1"
+"""Part of every key: keys of another scheme can never equal these."""
+
+
+class Configuration:
+    """What a model is trained with: hyper-parameters that are sequences, and others that never change.
+
+    Parameters
+    ----------
+    sequences:
+        By name, such as ``learning_rate``, ``batch_size``, ``momentum``, ``weight_decay``, ``augmentation``,
+        ``input_length``: at least one.
+    constants:
+        By name: the optimizer, a dropout rate, all that is part of the model itself. Trainings with other constants
+        share no step.
+    unit:
+        What a step is. Trainings with other units share no step.
+
+    Raises
+    ------
+    InvalidInput
+        If a name stands on both sides, or a constant is none that JSON can carry.
+
+    Examples
+    --------
+    >>> from daskevo.tuning import Constant, MultiStep
+    >>> short = Configuration({"learning_rate": Constant(0.1)}, {"optimizer": "sgd"})
+    >>> long = Configuration({"learning_rate": MultiStep(0.1, (100,), 0.5)}, {"optimizer": "sgd"})
+    >>> short.common_steps(long, 200), short.key(100) == long.key(100), short.key(101) == long.key(101)
+    (100, True, False)
+    """
+
+    __slots__ = ("_chain", "constants", "sequences", "unit")
+
+    def __init__(
+        self,
+        sequences: Mapping[str, StepSequence],
+        constants: Mapping[str, JSON] | None = None,
+        unit: Unit = "optimizer step",
+    ) -> None:
+        self.sequences = dict(sorted(sequences.items(), key=lambda item: str(item[0])))
+        self.constants = dict(sorted((constants or {}).items(), key=lambda item: str(item[0])))
+        self.unit: Unit = unit
+        if unit not in get_args(Unit):
+            raise InvalidInput(f"the unit of a step is {unit!r:.40}, expected one of {get_args(Unit)}")
+        if not self.sequences:
+            raise InvalidInput("a configuration has at least one sequence: give Constant(...) for one that stays")
+        for name, sequence in self.sequences.items():
+            check_name(name, "hyper-parameter")
+            if not isinstance(sequence, StepSequence):
+                raise InvalidInput(
+                    f"hyper-parameter {name!r} is {sequence!r:.80}, no sequence: write Constant({sequence!r:.20}), or "
+                    "give it as a constant"
+                )
+        for name in self.constants:
+            check_name(name, "hyper-parameter")
+            if name in self.sequences:
+                raise InvalidInput(f"hyper-parameter {name!r} is both a sequence and a constant")
+        check_json(self.constants, "constants of a configuration")
+        self._chain = [self._header()]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Configuration) and self.header == other.header and self.sequences == other.sequences
+
+    def __hash__(self) -> int:
+        return hash(self.header)
+
+    def __repr__(self) -> str:
+        shown = {**self.sequences, **self.constants}
+        return f"Configuration({', '.join(f'{name}={value!r}' for name, value in shown.items())}, unit={self.unit!r})"
+
+    def _header(self) -> bytes:
+        # As JSON text, which tells 1, 1.0 and True apart.
+        parts = json.dumps([list(self.sequences), self.constants, self.unit], sort_keys=True)
+        return blake2b(parts.encode(), digest_size=16, person=SCHEME).digest()
+
+    @property
+    def header(self) -> bytes:
+        """A digest of all but the sequences' values: only configurations with equal ones share steps (16 bytes)."""
+        return self._chain[0]
+
+    def at(self, step: int) -> dict[str, float]:
+        """Return the values of all sequences at a step.
+
+        Raises
+        ------
+        InvalidInput
+            If one is no finite number there.
+        """
+        return {name: sequence(step) for name, sequence in self.sequences.items()}
+
+    def check(self, until: int, since: int = 0) -> None:
+        """See that all values from step `since` until before `until` are finite numbers; raises InvalidInput."""
+        for name, sequence in self.sequences.items():
+            for start in range(since, until, CHUNK):
+                try:
+                    sequence.values(start, min(start + CHUNK, until))
+                except InvalidInput as error:
+                    raise InvalidInput(f"hyper-parameter {name!r}: {error}", **error.facts) from error
+
+    def bits_at(self, step: int) -> bytes:
+        """Return the bits of all values at a step."""
+        return b"".join(bits(sequence, step, step + 1).tobytes() for sequence in self.sequences.values())
+
+    def key(self, steps: int) -> str:
+        """Name the first `steps` steps: equal for configurations that are equal there, bit for bit, and no others.
+
+        Returns
+        -------
+        str
+            32 hexadecimal digits, the same in every process and on every machine.
+        """
+        check_steps(steps, "steps")
+        whole, rest = divmod(steps, CHUNK)
+        digest = self._chained(whole)
+        if rest:
+            start = whole * CHUNK
+            parts = [bits_digest(sequence, start, steps) for sequence in self.sequences.values()]
+            digest = _linked(digest, rest, parts)
+        return digest.hex()
+
+    def _chained(self, chunks: int) -> bytes:
+        """Return a digest of the first chunks."""
+        chain = self._chain
+        for chunk in range(len(chain) - 1, chunks):
+            chain.append(
+                _linked(chain[-1], CHUNK, [chunk_digest(sequence, chunk) for sequence in self.sequences.values()])
+            )
+        return chain[chunks]
+
+    def common_steps(self, other: Configuration, most: int) -> int:
+        """Return how many steps from the first on are the same in both, `most` at most.
+
+        Examples
+        --------
+        >>> from daskevo.tuning import Constant, Cosine, warmup
+        >>> one, two = (Configuration({"lr": warmup(0.0, 500, Cosine(0.1, 0.0, n))}) for n in (100, 200))
+        >>> one.common_steps(two, 100_000)
+        501
+        """
+        if self.header != other.header:
+            return 0
+        chunk = 0
+        # From the front, because most trials part early: what comes later is not computed.
+        while chunk * CHUNK < most and self._chained(chunk + 1) == other._chained(chunk + 1):
+            chunk += 1
+        start = chunk * CHUNK
+        if start >= most:
+            return most
+        stop = min(start + CHUNK, most)
+        for name, sequence in self.sequences.items():
+            if sequence != other.sequences[name]:
+                differs = chunk_bits(sequence, chunk) != chunk_bits(other.sequences[name], chunk)
+                if differs[: stop - start].any():
+                    stop = start + int(np.argmax(differs))
+        return stop
+
+    def to_json(self) -> JSON:
+        """Return the configuration as data."""
+        return {
+            "sequences": {name: sequence.to_json() for name, sequence in self.sequences.items()},
+            "constants": self.constants,
+            "unit": self.unit,
+        }
+
+    @classmethod
+    def from_json(cls, value: JSON) -> Configuration:
+        """Read what `to_json` wrote; raises CorruptRecord on anything else."""
+        try:
+            match value:
+                case {"sequences": dict() as sequences, "constants": dict() as constants, "unit": str() as unit}:
+                    read = {name: sequence_from_json(sequence) for name, sequence in sequences.items()}
+                    return cls(read, constants, unit)  # type: ignore[arg-type]
+        except InvalidInput as error:
+            raise CorruptRecord(f"not a configuration as daskevo writes it: {error}") from error
+        raise CorruptRecord(f"expected a configuration, found {repr(value)[:200]}")
+
+
+def _linked(digest: bytes, steps: int, parts: list[bytes]) -> bytes:
+    linked = blake2b(digest, digest_size=16, person=SCHEME)
+    linked.update(steps.to_bytes(8, "little"))
+    for part in parts:
+        linked.update(part)
+    return linked.digest()
