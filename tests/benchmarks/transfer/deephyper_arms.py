@@ -86,8 +86,8 @@ def search(folder: Path, problem: str, arm: str, seed: int, evaluations: int, wo
 
 
 def _stand() -> None:
-    """Import what a process of DeepHyper's needs to be spoken to; slow enough that each process gets one of these."""
-    import deephyper.evaluator  # noqa: F401
+    """Import what a process needs to be told of a configuration; slow enough that each process gets one of these."""
+    import daskevo_plugins.deephyper.spaces  # noqa: F401
 
     time.sleep(0.5)
 
