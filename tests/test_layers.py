@@ -54,7 +54,7 @@ RESTRICTED = {
     "hypothesis": {"daskevo.testing"},
     "optuna": {"daskevo.search.optuna_search", "daskevo_workflows.bench"},
     "deephyper": {"daskevo_plugins.deephyper", "daskevo_workflows.bench"},
-    "ConfigSpace": {"daskevo_plugins.deephyper"},
+    "ConfigSpace": {"daskevo.space.configurations", "daskevo_plugins.deephyper"},
     "click": {"daskevo_workflows.cli"},
     "matplotlib": {"daskevo_workflows.reports", "daskevo_workflows.bench"},
     "pickle": set(),

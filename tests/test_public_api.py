@@ -30,6 +30,8 @@ PUBLIC = {
         ),
         *("Match", "ModelGraph", "ModelSpace", "MutatedGraphs", "Mutator", "Node", "NodePattern", "OperatorMutator"),
         *("Pattern", "Pick", "Region", "Size", "Space", "cell_of", "layer", "named", "of_kind", "where"),
+        *("candidate_of", "configuration_of", "from_configuration_space", "to_configuration_space"),
+        *("from_vectors", "to_vectors", "neighbours"),
     ],
     "daskevo.testing": [
         *(

@@ -145,27 +145,22 @@ class Optuna(KeepsLatest):
         return optuna.create_study(sampler=sampler, directions=directions)
 
 
-def _is_ordered(choice: Choice) -> bool:
-    options = choice.options
-    return all(type(option) in (int, float) for option in options) and list(options) == sorted(options)
-
-
 def _name(choice: Choice) -> str:
     # Optuna knows a parameter by its name alone; a choice of the same name may have other options elsewhere.
-    return f"{choice.name} ({'up to ' if _is_ordered(choice) else 'of '}{len(choice.options)})"
+    return f"{choice.name} ({'up to ' if choice.is_ordered else 'of '}{len(choice.options)})"
 
 
 def _distribution(choice: Choice) -> Any:
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
-    if _is_ordered(choice):
+    if choice.is_ordered:
         return IntDistribution(0, len(choice.options) - 1)
     return CategoricalDistribution(range(len(choice.options)))
 
 
 def _suggest(trial: Any, choice: Choice) -> int:
     last = len(choice.options) - 1
-    if _is_ordered(choice):
+    if choice.is_ordered:
         return int(trial.suggest_int(_name(choice), 0, last))
     return int(trial.suggest_categorical(_name(choice), range(last + 1)))
 

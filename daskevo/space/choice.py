@@ -51,6 +51,12 @@ class Choice:
     def _indices(self) -> dict[str, int]:
         return {_canonical(option): index for index, option in enumerate(self.options)}
 
+    @cached_property
+    def is_ordered(self) -> bool:
+        """Whether the options are numbers in order, so that neighbours inform each other."""
+        numbers = [option for option in self.options if type(option) in (int, float)]
+        return len(numbers) == len(self.options) and numbers == sorted(numbers)
+
     def find(self, option: JSON) -> int | None:
         """Return the index of an option; None if the choice doesn't have it."""
         return self._indices.get(_canonical(option))

@@ -12,8 +12,9 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -28,6 +29,10 @@ Pick = Callable[[Choice], int]
 
 TRIES = 100
 """Draws in a row that a space may reject before none is taken to be possible."""
+LISTED = 10_000
+"""Candidates that are made one by one to draw uniformly among them."""
+Over: TypeAlias = Literal["choices", "candidates"]
+"""What a draw is uniform over."""
 
 
 class ModelSpace(ABC):
@@ -160,15 +165,47 @@ class ModelSpace(ABC):
             )
         return made
 
-    def sample(self, rng: np.random.Generator) -> Candidate:
-        """Return a candidate drawn uniformly over the options of each choice.
+    def sample(self, rng: np.random.Generator, over: Over = "choices") -> Candidate:
+        """Return a random candidate.
+
+        Parameters
+        ----------
+        over:
+            ``choices``: the options of each choice are equally likely. ``candidates``: so are all candidates. Where all
+            have the same choices (a `Space`) the two are the same; where they depend on each other, candidates
+            with few choices are more likely under the first. Then the second makes each candidate once, the
+            first time.
 
         Raises
         ------
+        InvalidInput
+            If draws can't be uniform over candidates: choices depend on each other, and there are more than 10,000
+            candidates, or no bound.
         CandidateRejected
             If so many draws in a row were rejected that there seems to be no valid one; with the last reason.
         """
+        if over not in ("choices", "candidates"):
+            raise InvalidInput(f"over={over!r:.40}: use 'choices' or 'candidates'")
+        if over == "candidates":
+            return self._evenly(rng)
         return self._tried(lambda: self.draw(lambda choice: drawn(choice, rng)))
+
+    def _evenly(self, rng: np.random.Generator) -> Candidate:
+        """Return any candidate, all of them equally likely."""
+        if not self._listed:
+            raise CandidateRejected(f"space {self.name!r} rejects all of its candidates")
+        return self._listed[int(rng.integers(len(self._listed)))]
+
+    @cached_property
+    def _listed(self) -> tuple[Candidate, ...]:
+        try:
+            return tuple(self.enumerate(LISTED))
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"draws from space {self.name!r} can't be uniform over its candidates: choices depend on each other, "
+                f"and {LISTED} candidates at most are listed one by one; its size is {self.size}. "
+                'over="choices" draws from any space'
+            ) from error
 
     def mutate(self, candidate: Candidate, rng: np.random.Generator, beta: float = 1.0) -> Candidate:
         """Return a candidate that takes another option, drawn uniformly, at one choice.
@@ -234,7 +271,7 @@ class ModelSpace(ABC):
         CandidateRejected
             If so many in a row were rejected that there seems to be no valid one; with the last reason.
         """
-        sources = [Kept(self.choices_of(parent), parent.values, rng) for parent in (one, other)]
+        sources = [Taken(self.choices_of(parent), parent.values) for parent in (one, other)]
 
         def pick(choice: Choice) -> int:
             first = int(rng.integers(2))
@@ -300,18 +337,26 @@ def drawn(choice: Choice, rng: np.random.Generator) -> int:
     return int(rng.integers(len(choice.options)))
 
 
-class Kept:
-    """Answers choices as a candidate did: by name, with the same option; what it doesn't have is drawn."""
+class Taken:
+    """Finds what a candidate took: by the choice's name, the same option."""
 
-    def __init__(self, choices: Sequence[Choice], values: Sequence[int], rng: np.random.Generator) -> None:
+    def __init__(self, choices: Sequence[Choice], values: Sequence[int]) -> None:
         self._taken = {choice.name: (choice, index) for choice, index in zip(choices, values, strict=True)}
-        self._rng = rng
 
     def find(self, choice: Choice) -> int | None:
+        """Return the option's index; None if the candidate has no such choice, or the choice no such option."""
         if (known := self._taken.get(choice.name)) is None:
             return None
         there, index = known
         return index if there is choice else choice.find(there.options[index])
+
+
+class Kept(Taken):
+    """Answers choices as a candidate did; what it doesn't have is drawn."""
+
+    def __init__(self, choices: Sequence[Choice], values: Sequence[int], rng: np.random.Generator) -> None:
+        super().__init__(choices, values)
+        self._rng = rng
 
     def __call__(self, choice: Choice) -> int:
         index = self.find(choice)

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
+import numpy as np
+
 from daskevo.errors import CandidateRejected, CorruptRecord, InvalidInput
 from daskevo.space.candidate import MAX_CHOICES, Candidate
 from daskevo.space.choice import Choice, check_space_name
@@ -81,6 +83,10 @@ class Space(ModelSpace):
             return Size("at most", product)
         return Size("exact", sum(1 for _ in self._all()))
 
+    def _evenly(self, rng: np.random.Generator) -> Candidate:
+        # Each draw answers all choices, and what is rejected is drawn anew as a whole.
+        return self.sample(rng)
+
     def draw(self, pick: Pick) -> Candidate:
         candidate = Candidate(tuple(map(pick, self.choices)))
         self.check(candidate)
@@ -133,6 +139,23 @@ class Space(ModelSpace):
         except InvalidInput as error:
             raise CorruptRecord(f"not a model space as daskevo writes it: {error}") from error
         raise CorruptRecord("not a model space as daskevo writes it: the record is malformed")
+
+
+def check_static(space: object, why: str) -> None:
+    """See that all candidates of a space have the same choices.
+
+    Parameters
+    ----------
+    why:
+        What can't be done otherwise, for the message.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if not isinstance(space, Space):
+        name = getattr(space, "name", "")
+        raise InvalidInput(f"{type(space).__name__} {name!r:.80} is no space with the same choices for all: {why}")
 
 
 def _choice(value: JSON) -> Choice:

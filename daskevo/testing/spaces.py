@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import islice
 
 import numpy as np
 
 from daskevo.errors import CandidateRejected, InvalidInput
-from daskevo.space import Candidate, Choice, ModelSpace
+from daskevo.space import Candidate, Choice, ModelSpace, neighbours
 
 ENUMERATED = 2_000
 """Candidates that are enumerated to see that there are as many as the space says."""
+NEIGHBOURS = 10
+"""Neighbours of a candidate that are looked at."""
 
 
 def check_space(make: Callable[[], ModelSpace], *, draws: int = 30, seed: int = 0) -> None:
@@ -40,6 +43,7 @@ def check_space(make: Callable[[], ModelSpace], *, draws: int = 30, seed: int = 
     _check_mutation(space, candidates, rng)
     _check_crossover(space, candidates, rng)
     _check_repair(space, candidates, rng)
+    _check_neighbours(space, candidates[0])
     _check_size(space, candidates)
 
 
@@ -116,6 +120,21 @@ def _check_repair(space: ModelSpace, candidates: list[Candidate], rng: np.random
         broken = Candidate(tuple(index + 10**5 for index in candidate.values), candidate.names)
         space.check(space.repair(broken, rng))
         space.check(space.repair(Candidate((), ()), rng))
+
+
+def _check_neighbours(space: ModelSpace, candidate: Candidate) -> None:
+    taken = space.values(candidate)
+    met: set[Candidate] = set()
+    for other in islice(neighbours(space, candidate), NEIGHBOURS):
+        space.check(other)
+        assert other not in met, "neighbours must differ"
+        met.add(other)
+        options = space.values(other)
+        changed = [name for name in taken if name in options and taken[name] != options[name]]
+        assert changed, "a neighbour must take another option somewhere"
+        # Once an option is another, what is asked later may not offer those that were taken.
+        kept = [each for each in changed[1:] if _choice(space, other, each).find(taken[each]) is not None]
+        assert not kept, "a neighbour must keep all options but one that it can"
 
 
 def _check_size(space: ModelSpace, candidates: list[Candidate]) -> None:

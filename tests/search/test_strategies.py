@@ -36,6 +36,7 @@ from daskevo.testing.strategies import TINY, Run, check_strategy
 
 MAKERS: list[Callable[[], Strategy]] = [
     lambda: Random(keep=4),
+    lambda: Random(keep=4, over="candidates"),
     lambda: AgedEvolution(population=6, sample=3),
     lambda: NonAgedEvolution(population=6, sample=3, beta=4.0, crossover=0.5),
     lambda: Grid(order="shuffled", keep=4),
@@ -222,7 +223,8 @@ def test_population_keeps_its_size_and_everyone_else_leaves_once(make: Callable[
 def test_settings_are_what_they_are_made_with() -> None:
     evolution = {"population": 7, "sample": 2, "beta": 3.0, "crossover": 0.5}
     assert AgedEvolution(7, 2, 3, "worst", 0.5).settings == {**evolution, "rule": "worst"}
-    assert Random(None).settings == {"keep": None}
+    assert Random(None).settings == {"keep": None}  # as runs were recorded with before there was `over`
+    assert Random(None, "candidates").settings == {"keep": None, "over": "candidates"}
 
 
 @pytest.mark.parametrize("make", [make for make in MAKERS if not isinstance(make(), Wrapper)])
@@ -244,6 +246,7 @@ def test_settings_make_the_same_strategy_again(make: Callable[[], Strategy]) -> 
         (AgedEvolution, {"crossover": 1.5}),
         (NonAgedEvolution, {"crossover": math.nan}),
         (Random, {"keep": 0}),
+        (Random, {"over": "models"}),
         (Grid, {"order": "up"}),
         (Grid, {"most": 0}),
         (MultiObjectiveEvolution, {"population": 0}),
@@ -256,6 +259,28 @@ def test_settings_make_the_same_strategy_again(make: Callable[[], Strategy]) -> 
 def test_impossible_settings(kind: type, arguments: dict[str, object]) -> None:
     with pytest.raises(InvalidInput):
         kind(**arguments)
+
+
+def test_random_over_candidates_draws_long_ones_as_often_as_there_are() -> None:
+    """Of 3 + 9 candidates those with one layer: a half of the draws over choices, a quarter over candidates."""
+
+    def build(choose: Choose) -> None:
+        for number in range(choose("layers", (1, 2))):
+            choose(f"units {number}", (8, 16, 32))
+
+    def first(over: Any) -> int:
+        runs = [Run(Random(over=over), Builder("chains", build), seed=seed) for seed in range(400)]
+        return sum(len(run.ask()[0].candidate.values) == 2 for run in runs)
+
+    assert 165 < first("choices") < 235
+    assert 70 < first("candidates") < 130
+
+
+def test_random_over_candidates_is_refused_when_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daskevo.space.model_space.LISTED", 300)
+    large = Builder("large", lambda choose: [choose(f"c{n}", (0, 1)) for n in range(20)])
+    with pytest.raises(InvalidInput, match="can't be uniform over its candidates"):
+        Run(Random(over="candidates"), large)
 
 
 def test_random_keeps_all_if_asked() -> None:

@@ -187,3 +187,41 @@ def test_what_is_drawn_runs_in_the_given_context_and_what_is_built_does_not() ->
     assert seen == [1]
     assert space.build(candidate) in (1, 2)
     assert seen == [1, 0]
+
+
+def test_draws_uniform_over_candidates_count_all_alike() -> None:
+    """66 candidates, 3 of them with one layer: a third of the draws over choices, a 22nd of those over candidates."""
+    rng = np.random.default_rng(7)
+    draws = 20_000
+    drawn = Counter(CHAINS.sample(rng, "candidates") for _ in range(draws))
+    assert set(drawn) == set(CHAINS.enumerate())
+    # Five standard deviations of a share of 1 / 66.
+    assert [drawn[each] / draws for each in CHAINS.enumerate()] == pytest.approx([1 / 66] * 66, abs=0.0044)
+
+
+def test_rejected_candidates_are_no_part_of_uniform_draws() -> None:
+    space = Builder("narrow", narrow)
+    rng = np.random.default_rng(7)
+    drawn = Counter(space.sample(rng, "candidates") for _ in range(6_000))
+    assert len(drawn) == 3
+    assert [count / 6_000 for count in drawn.values()] == pytest.approx([1 / 3] * 3, abs=0.031)
+
+
+def test_where_draws_cannot_be_uniform_over_candidates_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daskevo.space.model_space.LISTED", 300)
+
+    def build(choose: Any) -> None:
+        for number in range(choose("layers", (1, 20))):
+            choose(f"c{number}", (0, 1))
+
+    rng = np.random.default_rng(0)
+    with pytest.raises(InvalidInput, match=r"can't be uniform over its candidates.*300 candidates at most"):
+        Builder("large", build).sample(rng, "candidates")
+    with pytest.raises(InvalidInput, match="use 'choices' or 'candidates'"):
+        CHAINS.sample(rng, "models")  # type: ignore[arg-type]
+
+    def closed(choose: Any) -> None:
+        raise CandidateRejected("closed")
+
+    with pytest.raises(CandidateRejected, match="rejects all"):
+        Builder("closed", closed).sample(rng, "candidates")

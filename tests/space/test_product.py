@@ -130,6 +130,18 @@ def test_samples_are_uniform() -> None:
     assert [count / 6_000 for count in drawn.values()] == pytest.approx([1 / 6] * 6, abs=0.025)
 
 
+def test_samples_over_candidates_are_uniform_although_some_are_rejected() -> None:
+    choices = (Choice("a", (0, 1, 2)), Choice("b", (0, 1, 2)))
+    space = Space("s", choices, lambda taken: "more" if taken["a"] > taken["b"] else None)
+    for over in ("choices", "candidates"):
+        rng = np.random.default_rng(3)
+        drawn = Counter(space.sample(rng, over) for _ in range(6_000))  # type: ignore[arg-type]
+        assert [count / 6_000 for count in drawn.values()] == pytest.approx([1 / 6] * 6, abs=0.025)
+    # None of these could be listed.
+    large = Space("large", tuple(Choice(f"c{n}", tuple(range(9))) for n in range(20)))
+    assert large.sample(np.random.default_rng(0), "candidates") == large.sample(np.random.default_rng(0))
+
+
 def test_values_are_copies() -> None:
     space = Space("s", (Choice("c", ((1, [2]), None)),))
     space.values(Candidate((0,)))["c"][1].append(3)

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from ConfigSpace import CategoricalHyperparameter, Configuration, Constant, OrdinalHyperparameter
-from ConfigSpace.hyperparameters import IntegerHyperparameter
 from deephyper.hpo import HpProblem
 from deephyper.hpo.utils import get_inactive_value_of_hyperparameter
 
-from daskevo.errors import InvalidInput
+from daskevo.space.configurations import plain_value, values_of
 
 _DRAWS = 100
 
@@ -138,32 +137,3 @@ def names_in_order(problem: HpProblem) -> list[str]:
     """Return the hyperparameters as they were added; ConfigSpace sorts them by the alphabet."""
     added = [name for name in problem.skopt_dims if name in problem.space]
     return [*added, *(name for name in problem.space if name not in added)]
-
-
-def values_of(hyperparameter: Any) -> list[Any]:
-    """Return the values of a finite hyperparameter, in order.
-
-    Raises
-    ------
-    InvalidInput
-        If it is a real number.
-    """
-    match hyperparameter:
-        case CategoricalHyperparameter():
-            found = hyperparameter.choices
-        case OrdinalHyperparameter():
-            found = hyperparameter.sequence
-        case Constant():
-            found = (hyperparameter.value,)
-        case IntegerHyperparameter():
-            found = range(int(hyperparameter.lower), int(hyperparameter.upper) + 1)
-        case _:
-            raise InvalidInput(
-                f"hyperparameter {hyperparameter.name!r} takes any real number: list the values that may be taken"
-            )
-    return [plain_value(value) for value in found]
-
-
-def plain_value(value: Any) -> Any:
-    """Return a value without numpy's types, which JSON can't carry."""
-    return value.item() if isinstance(value, np.generic) else value
