@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from click.testing import CliRunner, Result
 from daskevo.errors import RunMismatch
 from daskevo.runs import LabelChange, RunRecord
 from daskevo.runs.folder import read_info
-from daskevo.search import AgedEvolution, Failure, MultiObjectiveEvolution, Random, Report, Request
+from daskevo.search import AgedEvolution, Failure, MultiObjectiveEvolution, Optuna, Random, Report, Request
 from daskevo.space import Candidate
 from daskevo.store.root import Root
 from daskevo.types import ModelId, Objective
@@ -155,6 +156,31 @@ def test_objectives_that_are_none_are_refused_without_a_cluster(objectives: list
     result = nas("digits", "--run", str(tmp_path / "run"), *options)
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: InvalidInput: ")
+
+
+@pytest.mark.parametrize(("word", "missing"), [("tpe", {"optuna"}), ("gp", {"optuna", "torch"}), ("gp", {"torch"})])
+def test_a_strategy_that_lacks_a_package_is_refused_without_a_cluster(
+    begin: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, missing: set[str]
+) -> None:
+    """When it is asked for, and when a run goes on that has it."""
+
+    def no_cluster(*arguments: Any) -> Any:
+        raise AssertionError("a cluster was started")
+
+    def find_spec(name: str) -> object | None:
+        return None if name in missing else object()
+
+    # The package has the command under the name of its module.
+    monkeypatch.setattr(sys.modules["daskevo_workflows.cli.nas"], "a_cluster", no_cluster)
+    monkeypatch.setattr("daskevo.search.optuna_search.find_spec", lambda name: object())
+    begin(Optuna(word)).close()  # type: ignore[arg-type]
+    monkeypatch.setattr("daskevo.search.optuna_search.find_spec", find_spec)
+    for options in (["--run", str(tmp_path / "new"), "--strategy", word], ["--run", str(tmp_path / "run")]):
+        result = nas("digits", *options)
+        assert result.exit_code == 2, result.output
+        assert result.stderr.startswith("Error: InvalidInput: ")
+        assert f"pip install {' '.join(sorted(missing))}" in result.stderr
+    assert not (tmp_path / "new").exists()
 
 
 def test_the_command_knows_every_strategy_by_its_word() -> None:

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from daskevo.errors import CandidateRejected, InvalidInput, InvalidProblem
+from daskevo.models import shape_only
 from daskevo_workflows.problems import Data, check_problem, load_problem
 from daskevo_workflows.problems.attn_space import AttnShape
 from daskevo_workflows.problems.building import build_candidate, graph_of
 from daskevo_workflows.spaces import covertype
 from daskevo_workflows.spaces.covertype import Covertype, made_sample, prepare
 from daskevo_workflows.spaces.nas_bench_201 import CUT, EDGES, NasBench201
+from daskevo_workflows.spaces.nasnet import OPERATIONS, NasNet
 
 SMALL = NasBench201(stages=1, channels=4)
 
@@ -26,11 +28,25 @@ def cell(*operations: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [("nas-bench-201", {"channels": 4, "stages": 2}), ("covertype", {"samples": 1_000, "layers": 5})],
+    [
+        ("nas-bench-201", {"channels": 4, "stages": 2}),
+        ("covertype", {"samples": 1_000, "layers": 5}),
+    ],
 )
 def test_a_candidate_is_trained(name: str, settings: dict[str, Any]) -> None:
     """Builds it twice with the same vertex ids, freezes a layer, trains a few batches, scores."""
     assert check_problem(name, candidates=1, batches=2, **settings).name == name
+
+
+def test_a_candidate_of_nasnet_is_trained() -> None:
+    class Eager(NasNet):
+        """Tracing a graph would take longer than training."""
+
+        def compile(self, model: Any) -> None:
+            super().compile(model)
+            model.run_eagerly = True
+
+    check_problem(Eager(channels=2, blocks=1), candidates=1, batches=1)
 
 
 def test_nas_bench_201_has_15625_cells() -> None:
@@ -76,6 +92,49 @@ def test_the_skeleton_is_that_of_the_paper() -> None:
         (4, 4, 8),
         (2, 2, 16),
     ]
+
+
+def test_nasnet_has_as_many_cells_as_published() -> None:
+    """Liu et al. count 5.6e14 cells of these operations; with both cells it is their number squared."""
+    space = NasNet().space()
+    assert len(space.choices) == 2 * 5 * 4
+    assert space.size.count == (2**2 * 3**2 * 4**2 * 5**2 * 6**2 * 8**10) ** 2
+    assert f"{space.size.count**0.5:.1e}" == "5.6e+14"
+
+
+def test_the_cells_of_nasnet_are_what_was_chosen() -> None:
+    """Reductions halve the side and double the channels; what no block takes is the output, side by side."""
+    problem = NasNet(channels=2, blocks=2)
+    space = problem.space()
+    taken: dict[str, Any] = {}
+    for cell in ("normal", "reduction"):
+        chosen = {"0.left": (0, "identity"), "0.right": (1, "sep3x3"), "1.left": (0, "avgpool3x3")}
+        chosen["1.right"] = (2, "dilated3x3") if cell == "normal" else (1, "conv1x7-7x1")
+        for block, (source, operation) in chosen.items():
+            taken |= {f"{cell}.{block}.input": source, f"{cell}.{block}.operation": operation}
+    with shape_only():
+        model = build_candidate(problem, space.candidate(taken))
+    adds = [layer.output.shape[1:] for layer in model.layers if type(layer).__name__ == "Add"]
+    # Three normal cells, and a reduction before the second and third, each of two blocks.
+    assert adds == [(8, 8, 2)] * 2 + [(4, 4, 4)] * 4 + [(2, 2, 8)] * 4
+    # In a normal cell the second block takes the first, so that one is the output alone; in a reduction both are.
+    ends = [layer.output.shape[1:] for layer in model.layers if type(layer).__name__ == "Concatenate"]
+    assert ends == [(4, 4, 8), (2, 2, 16)]
+
+
+def test_every_operation_of_nasnet_in_either_cell() -> None:
+    problem = NasNet(channels=2, blocks=len(OPERATIONS) // 2, pictures="fashion-mnist")
+    space = problem.space()
+    sides = [f"{block}.{side}" for block in range(len(OPERATIONS) // 2) for side in ("left", "right")]
+    taken: dict[str, Any] = {}
+    for cell in ("normal", "reduction"):
+        for side, operation in zip(sides, OPERATIONS, strict=True):
+            taken |= {f"{cell}.{side}.input": 0, f"{cell}.{side}.operation": operation}
+    with shape_only():
+        model = build_candidate(problem, space.candidate(taken))
+    # Sides of 14, 7 and 4.
+    ends = [layer.output.shape[1:] for layer in model.layers if type(layer).__name__ == "Concatenate"]
+    assert ends == [(14, 14, 8), (7, 7, 16), (7, 7, 16), (4, 4, 32), (4, 4, 32)]
 
 
 def test_covertype_is_dense_skip() -> None:
@@ -135,6 +194,10 @@ def test_covertype_as_scikit_learn_gives_it(monkeypatch: pytest.MonkeyPatch, tmp
         ("nas-bench-201", {"cells": 0}),
         ("nas-bench-201", {"operations": ("none",)}),
         ("nas-bench-201", {"operations": ("none", "conv5x5")}),
+        ("nasnet", {"pictures": "cifar"}),
+        ("nasnet", {"blocks": 0}),
+        ("nasnet", {"operations": ()}),
+        ("nasnet", {"operations": ("conv9x9",)}),
         ("covertype", {"source": "elsewhere"}),
         ("covertype", {"samples": 10}),
         ("covertype", {"layers": 0}),

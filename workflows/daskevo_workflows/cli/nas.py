@@ -144,6 +144,7 @@ def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> Non
     attn           CANDLE ATTN, drug response; here with data made up for it
     covertype      forest cover types by dense layers with skip connections; here with data made up for it
     nas-bench-201  digits by convolutional networks of one cell, repeated
+    nasnet         digits by convolutional networks of two cells, a normal and a reducing one
     my_problem.py  your own: the README says what is in such a file
 
     \b

@@ -34,7 +34,7 @@ class Attn(Classification):
     samples:
         Size of the made sample, four fifths of it to train.
     widths, blocks, trunk:
-        Of the space; the defaults are those of DeepHyper's released code, 1.4e19 candidates.
+        Of the space; the defaults are those of DeepHyper's released code, 1.5e19 candidates.
     epochs, batch_size:
         Of one evaluation; as in paper 000.
     """

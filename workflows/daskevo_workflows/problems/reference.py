@@ -33,6 +33,7 @@ BUILT_IN: Mapping[str, tuple[str, str]] = {
     "fashion-mnist": ("daskevo_workflows.problems.fashion_mnist", "FashionMnist"),
     "flights": ("daskevo_workflows.problems.flights", "Flights"),
     "nas-bench-201": ("daskevo_workflows.spaces.nas_bench_201", "NasBench201"),
+    "nasnet": ("daskevo_workflows.spaces.nasnet", "NasNet"),
 }
 """Name -> module and class."""
 

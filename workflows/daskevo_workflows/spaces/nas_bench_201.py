@@ -19,9 +19,8 @@ from daskevo.errors import InvalidInput
 from daskevo.space import Choice, Space
 from daskevo.types import JSON
 from daskevo_workflows.problems.classification import Classification
-from daskevo_workflows.problems.digits import Digits
-from daskevo_workflows.problems.fashion_mnist import FashionMnist
 from daskevo_workflows.problems.protocol import Data
+from daskevo_workflows.spaces.pictures import data_of, side_of
 
 OPERATIONS = ("none", "skip", "conv1x1", "conv3x3", "avgpool3x3")
 NODES = 4
@@ -63,8 +62,7 @@ class NasBench201(Classification):
         batch_size: int = 64,
         learning_rate: float = 0.03,
     ) -> None:
-        if pictures not in ("digits", "fashion-mnist"):
-            raise InvalidInput(f"pictures={pictures!r:.40}: use 'digits' or 'fashion-mnist'")
+        side_of(pictures)
         if min(cells, channels) < 1 or not 1 <= stages <= 3:
             raise InvalidInput(
                 f"cells={cells}, channels={channels}, stages={stages}: use 1 or more cells and channels, 1 to 3 stages"
@@ -85,15 +83,12 @@ class NasBench201(Classification):
         return Space("nas-bench-201", choices, reject=_cut)
 
     def data(self) -> Data:
-        if self.pictures == "fashion-mnist":
-            return FashionMnist().data()
-        (x, y), (x_val, y_val) = (part := Digits().data()).train, part.validation
-        return Data((x.reshape(-1, 8, 8, 1), y), (x_val.reshape(-1, 8, 8, 1), y_val))
+        return data_of(self.pictures)
 
     def build(self, choices: Mapping[str, Any]) -> Any:
         import keras
 
-        side = 8 if self.pictures == "digits" else 14
+        side = side_of(self.pictures)
         inputs = keras.Input((side, side, 1))
         tensor = _normalised(keras.layers.Conv2D(self.channels, 3, padding="same", use_bias=False)(inputs))
         for stage in range(self.stages):

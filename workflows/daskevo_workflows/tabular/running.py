@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from daskevo.errors import InvalidInput
-from daskevo.runs import Book, identity
-from daskevo.search import Report, Request, Stop, Strategy, View
+from daskevo.search import Report, Request, Strategy
 from daskevo.types import Objective, VertexId
+from daskevo_workflows.dry import run_dry
 from daskevo_workflows.tabular.table import Table
-
-LABEL = "table"
 
 
 @dataclass(frozen=True)
@@ -108,44 +106,25 @@ def run_on_table(
         If the numbers aren't from 1, there are no such objectives, or the strategy asks for what a table doesn't have:
         training until a step within an epoch, hyper-parameters over time, other batches, more epochs.
     """
-    if evaluations < 1 or at_once < 1 or seed < 0:
-        raise InvalidInput(
-            f"evaluations={evaluations}, at_once={at_once}, seed={seed}: use 1 or more evaluations and at once, and a "
-            "seed from 0"
-        )
     goals = (table.objective,) if objectives is None else Objective.parse_all(objectives)
     known = {table.objective.metric, "parameters"}
     if unknown := [goal.metric for goal in goals if goal.metric not in known]:
         raise InvalidInput(f"the table has {' and '.join(sorted(known))}, not {', '.join(unknown)}")
-    book = Book(goals[0], evaluations, LABEL)
-    strategy.start(table.space, goals, seed)
-    stop = book.stop_reason()
-    while stop is None:
-        view = View(min(at_once, book.wanted), book.next_number, LABEL, book.asked, book.pending)
-        answer = strategy.ask(view)
-        if isinstance(answer, Stop):
-            stop = answer.reason, answer.message
-            break
-        if not answer:
-            stop = "waiting", f"strategy {strategy.name!r} waits for reports, and none is under way"
-            break
-        requests = answer[: view.wanted]
-        book.ask(requests)
-        for request in requests:
-            report = _report(table, book, goals[0], request, seed)
-            book.report(report)
-            strategy.tell(request, report)
-            strategy.leave()
-        stop = book.stop_reason()
-    return TableRun(table, seed, tuple(book.requests.values()), tuple(book.reports.values()), stop)
+
+    def evaluate(request: Request) -> Report:
+        return _report(table, goals[0], request, seed)
+
+    def architecture(request: Request) -> list[VertexId]:
+        return [VertexId(bytes.fromhex(table[request.candidate].id))]
+
+    run = run_dry(
+        strategy, table.space, goals, evaluations, seed, architecture=architecture, evaluate=evaluate, at_once=at_once
+    )
+    return TableRun(table, seed, run.requests, run.reports, run.stop)
 
 
-def _report(table: Table, book: Book, goal: Objective, request: Request, seed: int) -> Report:
+def _report(table: Table, goal: Objective, request: Request, seed: int) -> Report:
     architecture = table[request.candidate]
-    name = identity(request, [VertexId(bytes.fromhex(architecture.id))])
-    book.identify(request.number, name)
-    if name in book.done:
-        return book.duplicate(request.number, book.done[name])
     epochs = _epochs(table, request)
     trained = _trained(table, request, seed)
     metrics = {table.objective.metric: architecture.qualities[trained][epochs - 1]}
