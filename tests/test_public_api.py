@@ -46,10 +46,13 @@ PUBLIC = {
         "check_transport",
     ],
     "daskevo.tuning": [
-        *("ConditionalSpace", "Configuration", "ConfigurationSpace", "Constant", "Cosine", "Cyclic", "Exponential"),
-        *("GridSpace", "Joined", "Linear", "MultiStep", "Node", "SearchPlan", "Standing"),
-        *("State", "Step", "StepCount", "StepSequence", "Trajectory", "Unit", "concatenate"),
-        *("conditional", "count_steps", "grid", "sequence_from_json", "warmup"),
+        *("AllAtOnce", "Answer", "ConditionalSpace", "Configuration", "ConfigurationSpace", "Constant", "Cosine"),
+        *("Costs", "Cyclic", "Estimate", "Exponential", "GridSpace", "Halt", "Instruction"),
+        *("Joined", "Linear", "Machine", "MultiStep", "Node", "Outcome", "Policy"),
+        *("Promises", "Refuse", "Run", "Save", "Scheduler", "SearchPlan", "Stage"),
+        *("StageTree", "Standing", "State", "Step", "StepCount", "StepSequence", "Study"),
+        *("Trajectory", "Trial", "Unit", "Waiter", "concatenate", "conditional", "count_steps"),
+        *("grid", "sequence_from_json", "simulate", "stage_tree", "warmup"),
     ],
     "daskevo_plugins.deephyper": [
         *("CBO", "AgedEvolution", "DaskEvaluator", "DaskStorage", "RandomSearch", "RegularizedEvolution"),

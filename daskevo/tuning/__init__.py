@@ -6,39 +6,66 @@ Pure: no clock, no I/O, no cluster.
 from __future__ import annotations
 
 from daskevo.tuning.configuration import Configuration, Unit
+from daskevo.tuning.cost import Costs, Estimate
 from daskevo.tuning.counting import StepCount, count_steps
+from daskevo.tuning.instructions import Answer, Halt, Instruction, Refuse, Run, Save
 from daskevo.tuning.joining import Joined, concatenate, warmup
-from daskevo.tuning.plan import Node, SearchPlan, Standing, State
+from daskevo.tuning.plan import Node, SearchPlan, Standing, State, Waiter
+from daskevo.tuning.policies import Policy
+from daskevo.tuning.scheduling import Scheduler
 from daskevo.tuning.sequences import Constant, Cosine, Cyclic, Exponential, Linear, MultiStep, Step
+from daskevo.tuning.simulation import AllAtOnce, Machine, Outcome, Study, Trial, simulate
 from daskevo.tuning.spaces import ConditionalSpace, ConfigurationSpace, GridSpace, conditional, grid
+from daskevo.tuning.stages import Promises, Stage, StageTree, stage_tree
 from daskevo.tuning.step_sequence import StepSequence, sequence_from_json
 from daskevo.tuning.trajectory import Trajectory
 
 __all__ = [
+    "AllAtOnce",
+    "Answer",
     "ConditionalSpace",
     "Configuration",
     "ConfigurationSpace",
     "Constant",
     "Cosine",
+    "Costs",
     "Cyclic",
+    "Estimate",
     "Exponential",
     "GridSpace",
+    "Halt",
+    "Instruction",
     "Joined",
     "Linear",
+    "Machine",
     "MultiStep",
     "Node",
+    "Outcome",
+    "Policy",
+    "Promises",
+    "Refuse",
+    "Run",
+    "Save",
+    "Scheduler",
     "SearchPlan",
+    "Stage",
+    "StageTree",
     "Standing",
     "State",
     "Step",
     "StepCount",
     "StepSequence",
+    "Study",
     "Trajectory",
+    "Trial",
     "Unit",
+    "Waiter",
     "concatenate",
     "conditional",
     "count_steps",
     "grid",
     "sequence_from_json",
+    "simulate",
+    "stage_tree",
     "warmup",
 ]

@@ -20,7 +20,7 @@ def steps_of(configuration: Configuration, steps: int) -> list[tuple[str, ...]]:
 
 
 @given(CONFIGURATIONS, CONFIGURATIONS, st.integers(0, 15))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_common_steps_are_those_of_equal_values(one: Configuration, two: Configuration, most: int) -> None:
     common = 0
     if one.header == two.header:

@@ -37,7 +37,7 @@ def rate(*pieces: tuple[int, float]) -> Trajectory:
 
 
 @given(TRIALS)
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_equal_beginnings_have_one_state(trials: list[tuple[Trajectory, int]]) -> None:
     plan = SearchPlan()
     for trajectory, step in trials:
@@ -68,7 +68,7 @@ def test_the_tree_only_grows(trials: list[tuple[Trajectory, int]]) -> None:
 
 
 @given(TRIALS)
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_unique_steps_are_those_of_all_prefixes(trials: list[tuple[Trajectory, int]]) -> None:
     unique = {prefix(trajectory, step) for trajectory, until in trials for step in range(1, until + 1)}
     counted = count_steps(trials)

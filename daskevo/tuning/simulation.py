@@ -1,0 +1,314 @@
+"""A study without a cluster: the same decisions as for real, on trainers that only count seconds.
+
+Deterministic: what a study would cost with so many trainers, shared or not, under which policy, by measured costs.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import NamedTuple, Protocol, cast
+
+from daskevo.errors import InvalidInput
+from daskevo.tuning.configuration import Configuration
+from daskevo.tuning.instructions import Answer, Halt, Instruction, Refuse, Run, Save
+from daskevo.tuning.policies import Policy
+from daskevo.tuning.scheduling import Scheduler
+from daskevo.tuning.trajectory import Trajectory
+
+
+class Trial(NamedTuple):
+    """A configuration, to be evaluated after `until` steps."""
+
+    name: str
+    configuration: Configuration
+    until: int
+
+
+class Study(Protocol):
+    """What asks for trials: all at once, or more by and by, as it is told what came of them."""
+
+    def begin(self) -> Sequence[Trial]:
+        """Return the trials to begin with."""
+
+    def told(self, trial: Trial, metrics: Mapping[str, float]) -> Sequence[Trial]:
+        """Return the trials that the metrics of one call for."""
+
+
+@dataclass(frozen=True)
+class AllAtOnce:
+    """A study of given trials."""
+
+    trials: tuple[Trial, ...]
+
+    def begin(self) -> Sequence[Trial]:
+        return self.trials
+
+    def told(self, trial: Trial, metrics: Mapping[str, float]) -> Sequence[Trial]:
+        return ()
+
+
+def _one_second(configuration: Configuration, step: int) -> float:
+    return 1.0
+
+
+def _no_metrics(configuration: Configuration, step: int) -> Mapping[str, float]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a trainer's work costs, and gives.
+
+    Parameters
+    ----------
+    step_s:
+        Seconds of the step after `step` steps of a configuration.
+    start_s:
+        Seconds to begin work with a model that isn't in memory: loading, and the first step's overhead.
+    evaluate_s:
+        Seconds of an evaluation. Saving is done beside the training and costs nothing.
+    metrics:
+        Of a configuration after so many steps.
+    """
+
+    step_s: Callable[[Configuration, int], float] = _one_second
+    start_s: float = 0.0
+    evaluate_s: float = 0.0
+    metrics: Callable[[Configuration, int], Mapping[str, float]] = _no_metrics
+
+
+@dataclass
+class Outcome:
+    """What a simulated study came to.
+
+    Parameters
+    ----------
+    total_steps:
+        Of all trials, each trained by itself; one that was continued counts until its last step.
+    trained_steps:
+        That were trained.
+    makespan_s:
+        Seconds until the last trial was answered.
+    busy_s:
+        Seconds of all trainers at work, added up.
+    starts, evaluations, snapshots:
+        How many there were; starts of models that were not in memory.
+    answers:
+        Study, trial and step -> metrics, and when they were known.
+    spans:
+        What was trained: a trajectory, after which step, until which, in the order in which it ended.
+    """
+
+    total_steps: int = 0
+    trained_steps: int = 0
+    makespan_s: float = 0.0
+    busy_s: float = 0.0
+    starts: int = 0
+    evaluations: int = 0
+    snapshots: int = 0
+    answers: dict[tuple[str, str, int], tuple[Mapping[str, float], float]] = field(default_factory=dict)
+    spans: list[tuple[Trajectory, int, int]] = field(default_factory=list)
+
+
+class _Running:
+    """Work that a simulated trainer has: it has trained `step` steps at `clock_s`, and goes on."""
+
+    def __init__(self, run: Run, clock_s: float, step_s: Callable[[Configuration, int], float]) -> None:
+        self.run = run
+        self.begun_s = clock_s
+        self.clock_s = clock_s
+        self.step = run.start
+        self.marks = dict(run.marks)
+        self.evaluating: int | None = None
+        self.event = -1
+        configuration = run.trajectory.configuration
+        self._seconds = [0.0, *accumulate(step_s(configuration, step) for step in range(run.start, run.stop))]
+
+    def when(self, step: int) -> float:
+        """Return when it will have trained until a step."""
+        return self.clock_s + (self._seconds[step - self.run.start] - self._seconds[self.step - self.run.start])
+
+    def step_at(self, when_s: float) -> int:
+        """Return the last step that it has trained at a time."""
+        ahead = range(self.step + 1, max(self.marks, default=self.step) + 1)
+        return self.step + bisect_right(ahead, when_s, key=self.when)
+
+
+def simulate(
+    studies: Study | Mapping[str, Study],
+    trainers: int,
+    machine: Machine | None = None,
+    *,
+    shared: bool = True,
+    policy: Policy = "critical path",
+    batched: bool = True,
+    origin: str = "simulated",
+) -> Outcome:
+    """Run one study, or several by name at once, to their ends.
+
+    Parameters
+    ----------
+    trainers:
+        How many there are, all alike.
+    shared:
+        False: every trial is trained by itself; one that is continued goes on from its own snapshot.
+    policy, batched:
+        See :class:`daskevo.tuning.Scheduler`.
+    origin:
+        What all training begins with.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no trainer, or as the scheduler does.
+
+    Examples
+    --------
+    >>> from daskevo.tuning import Constant, MultiStep
+    >>> study = AllAtOnce(tuple(
+    ...     Trial(str(at), Configuration({"lr": MultiStep(0.1, (at,), 0.1)}), 100) for at in (40, 60, 80)
+    ... ))
+    >>> shared, alone = (simulate(study, 1, shared=shared) for shared in (True, False))
+    >>> shared.total_steps, shared.trained_steps, alone.trained_steps
+    (300, 200, 300)
+    """
+    if trainers < 1:
+        raise InvalidInput(f"trainers={trainers}: a study needs at least one")
+    named = studies if isinstance(studies, Mapping) else {"study": studies}
+
+    def begins_with(study: str, trial: str) -> str:
+        return origin if shared else f"{origin}-{study}-{trial}"
+
+    scheduler = Scheduler(policy=policy, batched=batched)
+    return _Simulation(named, trainers, machine or Machine(), scheduler, begins_with).go()
+
+
+class _Simulation:
+    def __init__(
+        self,
+        studies: Mapping[str, Study],
+        trainers: int,
+        machine: Machine,
+        scheduler: Scheduler,
+        origin: Callable[[str, str], str],
+    ) -> None:
+        self.studies = studies
+        self.machine = machine
+        self.scheduler = scheduler
+        self.origin = origin
+        self.now_s = 0.0
+        self.outcome = Outcome()
+        self.trials: dict[tuple[str, str, int], Trial] = {}
+        self.running: dict[str, _Running] = {}
+        self.events: list[tuple[float, int, str]] = []
+        self.noted = 0
+        for number in range(trainers):
+            scheduler.trainer(f"trainer-{number}")
+
+    def go(self) -> Outcome:
+        for name, study in self.studies.items():
+            self._add(name, study.begin())
+        self._carry_out(self.scheduler.decide())
+        while self.events:
+            # All that happens at one moment is taken in before anything is decided.
+            self.now_s = self.events[0][0]
+            while self.events and self.events[0][0] == self.now_s:
+                _, event, work = heapq.heappop(self.events)
+                there = self.running.get(work)
+                if there is not None and there.event == event:
+                    self._happen(there)
+            for work, there in self.running.items():
+                self.scheduler.progress(work, there.step_at(self.now_s))
+            self._carry_out(self.scheduler.decide())
+        lasts: dict[tuple[str | int, ...], int] = {}
+        for *named, step in self.trials:
+            lasts[tuple(named)] = max(step, lasts.get(tuple(named), 0))
+        self.outcome.total_steps = sum(lasts.values())
+        return self.outcome
+
+    def _add(self, study: str, trials: Iterable[Trial]) -> None:
+        for trial in trials:
+            waiter = (study, trial.name, trial.until)
+            self.trials[waiter] = trial
+            trajectory = Trajectory(self.origin(study, trial.name), trial.configuration)
+            self._carry_out(self.scheduler.add(waiter, trajectory, trial.until))
+
+    def _carry_out(self, instructions: Iterable[Instruction]) -> None:
+        for told in instructions:
+            match told:
+                case Run():
+                    self._start(told)
+                case Save():
+                    self.running[told.work].marks[told.step] = told.evaluate
+                    self._go_on(self.running[told.work])
+                case Halt():
+                    self._halt(self.running[told.work], told.after)
+                case Answer():
+                    self._answer(told)
+                case Refuse():
+                    raise AssertionError(f"nothing fails in a simulation, and {told} did")
+
+    def _answer(self, told: Answer) -> None:
+        study, name, step = waiter = cast(tuple[str, str, int], told.waiter)
+        self.outcome.answers[study, name, step] = told.metrics, self.now_s
+        self.outcome.makespan_s = self.now_s
+        self._add(study, self.studies[study].told(self.trials[waiter], told.metrics))
+
+    def _start(self, run: Run) -> None:
+        self.outcome.starts += not run.in_memory
+        there = _Running(run, self.now_s, self.machine.step_s)
+        there.clock_s += 0.0 if run.in_memory else self.machine.start_s
+        self.running[run.work] = there
+        self._go_on(there)
+
+    def _go_on(self, there: _Running) -> None:
+        """Have noted what happens next: the end of an evaluation, or the next mark."""
+        self.noted += 1
+        there.event = self.noted
+        when_s = there.clock_s if there.evaluating is not None else there.when(min(there.marks))
+        heapq.heappush(self.events, (when_s, there.event, there.run.work))
+
+    def _happen(self, there: _Running) -> None:
+        run = there.run
+        if there.evaluating is not None:
+            step, there.evaluating = there.evaluating, None
+            metrics = self.machine.metrics(run.trajectory.configuration, step)
+            self._carry_out(self.scheduler.measured(run.work, step, metrics))
+        else:
+            step = min(there.marks)
+            evaluate = there.marks.pop(step)
+            self._trained(there, step)
+            if step > run.start:
+                self.outcome.snapshots += 1
+                self._carry_out(self.scheduler.saved(run.work, step, run.trajectory.key(step)))
+            if evaluate:
+                self.outcome.evaluations += 1
+                there.evaluating = step
+                there.clock_s += self.machine.evaluate_s
+        if there.evaluating is not None or there.marks:
+            self._go_on(there)
+        else:
+            self._end(there)
+
+    def _trained(self, there: _Running, until: int) -> None:
+        if until > there.step:
+            self.outcome.trained_steps += until - there.step
+            self.outcome.spans.append((there.run.trajectory, there.step, until))
+        there.clock_s, there.step = self.now_s, until
+
+    def _halt(self, there: _Running, after: int | None) -> None:
+        if after is None:
+            self._trained(there, there.step_at(self.now_s))
+            self._end(there)
+        else:
+            there.marks = {step: evaluate for step, evaluate in there.marks.items() if step <= after}
+            self._go_on(there)
+
+    def _end(self, there: _Running) -> None:
+        del self.running[there.run.work]
+        self.outcome.busy_s += self.now_s - there.begun_s
+        self.scheduler.ended(there.run.work)
