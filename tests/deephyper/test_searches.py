@@ -18,7 +18,6 @@ from deephyper.stopper import ConstantStopper, MedianStopper  # noqa: E402
 import daskevo  # noqa: E402
 from daskevo.errors import ClusterError, InvalidInput, NoTrainer  # noqa: E402
 from daskevo_plugins.deephyper import (  # noqa: E402
-    CBO,
     AgedEvolution,
     DaskEvaluator,
     DaskStorage,
@@ -70,19 +69,7 @@ def evaluated(evaluator: DaskEvaluator, configurations: list[dict[str, Any]]) ->
 POPULATION = {"population_size": 3, "sample_size": 2}
 
 
-@pytest.mark.parametrize(
-    ("kind", "options"),
-    [
-        (CBO, {"keep": 3, "n_initial_points": 4, "surrogate_model": "DUMMY"}),
-        (RandomSearch, {"keep": 2}),
-        (RegularizedEvolution, POPULATION),
-        (AgedEvolution, POPULATION),
-    ],
-    ids=lambda value: value.__name__ if isinstance(value, type) else "",
-)
-def test_exact_evaluations_and_living_models(
-    kind: Any, options: dict[str, Any], client: Any, repository: Any, tmp_path: Path
-) -> None:
+def test_exact_evaluations_and_living_models(client: Any, repository: Any, tmp_path: Path) -> None:
     run = transfer_run_function(functions.build, functions.train, repository=repository)
     left: list[str] = []
 
@@ -92,61 +79,55 @@ def test_exact_evaluations_and_living_models(
 
     evaluator = DaskEvaluator(run, client=client)
     assert evaluator.num_workers == 2
-    search = kind(problem(), random_state=1, log_dir=str(tmp_path), on_leave=leave, **options)
+    search = AgedEvolution(problem(), random_state=1, log_dir=str(tmp_path), on_leave=leave, **POPULATION)
     frame = search.search(evaluator, max_evals=7, max_evals_strict=True)
     assert len(frame) == 7
     assert (frame["job_status"] == "DONE").all()
     # DeepHyper sees the loss negated, people see it as it is.
     assert (frame["objective"] == -frame["m:loss"]).all()
-    if "keep" in options:
-        wanted = frame.sort_values("objective", ascending=False, kind="stable")["m:model_id"][: options["keep"]]
-    else:
-        wanted = frame["m:model_id"][-3:]
-        told = [(configuration["first"], configuration["second"]) for configuration, _ in search._population]
-        assert told == list(zip(frame["p:first"][-3:], frame["p:second"][-3:], strict=True))
-    assert search.living_models == list(wanted)
+    wanted = list(frame["m:model_id"][-3:])
+    told = [(configuration["first"], configuration["second"]) for configuration, _ in search._population]
+    assert told == list(zip(frame["p:first"][-3:], frame["p:second"][-3:], strict=True))
+    assert search.living_models == wanted
     assert sorted(left) == sorted(set(frame["m:model_id"]) - set(wanted))
     assert {model.model_id for model in repository.models()} == set(wanted)
     # Whoever came later inherited, at least what has no weights.
     assert (frame["m:frozen_share"] > 0).any()
-    ancestors = frame.set_index("m:model_id")["m:ancestor"]
+    rows = frame.set_index("m:model_id")
+    assert rows["m:parent"][wanted].notna().any()
     for model_id in wanted:
-        if ancestors.notna()[model_id]:
-            assert repository.record(model_id).ancestor == ancestors[model_id]
+        record, row = repository.record(model_id), rows.loc[model_id]
+        # Also of a parent that has left.
+        assert record.parent == (row["m:parent"] if isinstance(row["m:parent"], str) else None)
+        if isinstance(row["m:ancestor"], str):
+            assert record.ancestor == row["m:ancestor"]
 
 
-def test_children_know_their_parents(client: Any, repository: Any, tmp_path: Path) -> None:
+def test_a_job_whose_model_was_stored_is_not_trained_again(client: Any, repository: Any) -> None:
     run = transfer_run_function(functions.build, functions.train, repository=repository)
-    search = AgedEvolution(problem(), random_state=0, log_dir=str(tmp_path), population_size=2, sample_size=1)
-    frame = search.search(DaskEvaluator(run, client=client, num_workers=1), max_evals=5, max_evals_strict=True)
-    children = frame[frame["m:parent"].notna()]
-    assert len(children) == 3
-    for _, child in children.iterrows():
-        (parent,) = (row for _, row in frame.iterrows() if row["m:model_id"] == child["m:parent"])
-        assert sum(parent[f"p:{name}"] != child[f"p:{name}"] for name in problem().hyperparameter_names) == 1
-        assert repository.record(child["m:model_id"]).parent == child["m:parent"]
-
-
-def test_without_strict_there_may_be_as_many_more_as_there_are_workers_less_one(client: Any, tmp_path: Path) -> None:
-    small = HpProblem()
-    small.add((0.0, 1.0), "x")
-    search = RandomSearch(small, random_state=0, log_dir=str(tmp_path))
-    frame = search.search(DaskEvaluator(functions.nothing, client=client), max_evals=6)
-    assert len(frame) in (6, 7)
-    # A second search of the same object goes on.
-    assert len(search.search(DaskEvaluator(functions.nothing, client=client), max_evals=2)) - len(frame) in (2, 3)
-
-
-def test_failures_end_neither_the_search_nor_a_worker(client: Any) -> None:
-    whats = ["raise", "exit", "nan", "inf", "none", "text", "array", "fine"]
-    jobs = evaluated(DaskEvaluator(functions.misbehave, client=client), [{"what": what} for what in whats])
-    assert [job.objective for job in jobs] == [
-        *("F_ArithmeticError", "F_SystemExit", "F_not_finite", "F_not_finite", "F_objective", "F_never again"),
-        *("F_objective", 0.5),
+    storage = DaskStorage(client).connect()
+    job = storage.create_new_job(storage.create_new_search())
+    parameters = {"first": 4, "activation": "relu", "second": 3}
+    task = Evaluation(run, RunningJob(job, parameters, storage), {}, True)
+    outcomes = [
+        client.submit(evaluate, task, pure=False, resources={"evaluation": 1}).result(timeout=200) for _ in range(2)
     ]
-    assert jobs[0].metadata["error"] == "no such number"
-    assert [job.metadata["kept"] for job in jobs[-2:]] == [1, 2]
-    assert {job.status for job in jobs} == {JobStatus.DONE}
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0]["metadata"]["ancestor"] is None
+    assert [model.model_id for model in repository.models()] == [job]
+    # The next one shares the first layer, and inherits it.
+    other = storage.create_new_job(job.partition(".")[0])
+    task = Evaluation(run, RunningJob(other, {**parameters, "second": 5}, storage), {}, True)
+    about = client.submit(evaluate, task, pure=False, resources={"evaluation": 1}).result(timeout=200)["metadata"]
+    assert (about["ancestor"], about["frozen_share"]) == (job, 0.5)
+
+
+def test_training_is_stopped_by_the_stopper(client: Any, repository: Any, tmp_path: Path) -> None:
+    run = transfer_run_function(functions.build, functions.train, repository=repository)
+    stopper = ConstantStopper(max_steps=2, stop_step=1)
+    search = RandomSearch(problem(), random_state=0, log_dir=str(tmp_path), stopper=stopper)
+    frame = search.search(DaskEvaluator(run, client=client), max_evals=2, max_evals_strict=True)
+    assert list(frame["m:epochs"]) == [1, 1]
 
 
 def test_a_failed_evaluation_leaves_no_model(client: Any, repository: Any, tmp_path: Path) -> None:
@@ -176,6 +157,28 @@ class _Exploding:
         return outcome
 
 
+def test_without_strict_there_may_be_as_many_more_as_there_are_workers_less_one(client: Any, tmp_path: Path) -> None:
+    small = HpProblem()
+    small.add((0.0, 1.0), "x")
+    search = RandomSearch(small, random_state=0, log_dir=str(tmp_path))
+    frame = search.search(DaskEvaluator(functions.nothing, client=client), max_evals=6)
+    assert len(frame) in (6, 7)
+    # A second search of the same object goes on.
+    assert len(search.search(DaskEvaluator(functions.nothing, client=client), max_evals=2)) - len(frame) in (2, 3)
+
+
+def test_failures_end_neither_the_search_nor_a_worker(client: Any) -> None:
+    whats = ["raise", "exit", "nan", "inf", "none", "text", "array", "fine"]
+    jobs = evaluated(DaskEvaluator(functions.misbehave, client=client), [{"what": what} for what in whats])
+    assert [job.objective for job in jobs] == [
+        *("F_ArithmeticError", "F_SystemExit", "F_not_finite", "F_not_finite", "F_objective", "F_never again"),
+        *("F_objective", 0.5),
+    ]
+    assert jobs[0].metadata["error"] == "no such number"
+    assert [job.metadata["kept"] for job in jobs[-2:]] == [1, 2]
+    assert {job.status for job in jobs} == {JobStatus.DONE}
+
+
 def test_stoppers_work_on_trainers(client: Any) -> None:
     constant = DaskEvaluator(functions.climb, client=client)
     constant._stopper = ConstantStopper(max_steps=4, stop_step=2)
@@ -185,14 +188,6 @@ def test_stoppers_work_on_trainers(client: Any) -> None:
     median._stopper = MedianStopper(max_steps=4, min_competing=1)
     jobs = evaluated(median, [{"x": 3.0}, {"x": 2.0}, {"x": 4.0}])
     assert [job.metadata["steps"] for job in jobs] == [4, 1, 4]
-
-
-def test_training_is_stopped_by_the_stopper(client: Any, repository: Any, tmp_path: Path) -> None:
-    run = transfer_run_function(functions.build, functions.train, repository=repository)
-    stopper = ConstantStopper(max_steps=2, stop_step=1)
-    search = RandomSearch(problem(), random_state=0, log_dir=str(tmp_path), stopper=stopper)
-    frame = search.search(DaskEvaluator(run, client=client), max_evals=2, max_evals_strict=True)
-    assert list(frame["m:epochs"]) == [1, 1]
 
 
 def test_run_functions_see_that_the_time_is_over(client: Any, tmp_path: Path) -> None:
@@ -211,25 +206,8 @@ def test_one_that_does_not_look_is_given_up_after_its_grace(client: Any, tmp_pat
     assert list(frame["objective"]) == ["F_TIMEOUT"]
 
 
-def test_an_evaluation_outlives_its_trainer(client: Any, tmp_path: Path) -> None:
-    evaluator = DaskEvaluator(functions.die, client, run_function_kwargs={"marks": str(tmp_path), "times": 1})
-    assert [job.objective for job in evaluated(evaluator, [{"x": 1}])] == [2.0]
-
-
-def test_one_that_kills_its_trainers_fails(client: Any, tmp_path: Path) -> None:
-    def allow(failures: int, dask_scheduler: Any = None) -> int:
-        before, dask_scheduler.allowed_failures = dask_scheduler.allowed_failures, failures
-        return int(before)
-
-    before = client.run_on_scheduler(allow, 0)
-    try:
-        evaluator = DaskEvaluator(functions.die, client, run_function_kwargs={"marks": str(tmp_path), "times": 1})
-        assert [job.objective for job in evaluated(evaluator, [{"x": 1}])] == ["F_trainer_lost"]
-    finally:
-        client.run_on_scheduler(allow, before)
-
-
-def test_without_trainers_nothing_waits_for_ever(client: Any) -> None:
+def test_without_trainers_nothing_waits_for_ever(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daskevo_plugins.deephyper.evaluator.LOOK_S", 0.2)
     with pytest.raises(NoTrainer, match="no worker offers"):
         DaskEvaluator(functions.nothing, client, resources={"unobtainium": 1})
     evaluator = DaskEvaluator(functions.nothing, client, num_workers=1, resources={"unobtainium": 1}, patience_s=0.1)
@@ -249,25 +227,6 @@ def test_a_closed_evaluator_takes_its_tasks_back(client: Any) -> None:
     (closed,) = evaluator.close()
     assert (closed.objective, closed.status) == ("F_CANCELLED", JobStatus.CANCELLED)
     assert evaluator._storage.load_job(closed.id)["out"] == "F_CANCELLED"
-
-
-def test_a_job_whose_model_was_stored_is_not_trained_again(client: Any, repository: Any) -> None:
-    run = transfer_run_function(functions.build, functions.train, repository=repository)
-    storage = DaskStorage(client).connect()
-    job = storage.create_new_job(storage.create_new_search())
-    parameters = {"first": 4, "activation": "relu", "second": 3}
-    task = Evaluation(run, RunningJob(job, parameters, storage), {}, True)
-    outcomes = [
-        client.submit(evaluate, task, pure=False, resources={"evaluation": 1}).result(timeout=200) for _ in range(2)
-    ]
-    assert outcomes[0] == outcomes[1]
-    assert outcomes[0]["metadata"]["ancestor"] is None
-    assert [model.model_id for model in repository.models()] == [job]
-    # The next one shares the first layer, and inherits it.
-    other = storage.create_new_job(job.partition(".")[0])
-    task = Evaluation(run, RunningJob(other, {**parameters, "second": 5}, storage), {}, True)
-    about = client.submit(evaluate, task, pure=False, resources={"evaluation": 1}).result(timeout=200)["metadata"]
-    assert (about["ancestor"], about["frozen_share"]) == (job, 0.5)
 
 
 def test_two_searches_share_a_storage(client: Any) -> None:
@@ -296,3 +255,21 @@ def test_what_cannot_work_is_refused(client: Any) -> None:
         DaskEvaluator(functions.nothing, client, storage=MemoryStorage())
     with pytest.raises(InvalidInput, match="num_workers=0"):
         DaskEvaluator(functions.nothing, client, num_workers=0)
+
+
+def test_an_evaluation_outlives_its_trainer(client: Any, tmp_path: Path) -> None:
+    evaluator = DaskEvaluator(functions.die, client, run_function_kwargs={"marks": str(tmp_path), "times": 1})
+    assert [job.objective for job in evaluated(evaluator, [{"x": 1}])] == [2.0]
+
+
+def test_one_that_kills_its_trainers_fails(client: Any, tmp_path: Path) -> None:
+    def allow(failures: int, dask_scheduler: Any = None) -> int:
+        before, dask_scheduler.allowed_failures = dask_scheduler.allowed_failures, failures
+        return int(before)
+
+    before = client.run_on_scheduler(allow, 0)
+    try:
+        evaluator = DaskEvaluator(functions.die, client, run_function_kwargs={"marks": str(tmp_path), "times": 1})
+        assert [job.objective for job in evaluated(evaluator, [{"x": 1}])] == ["F_trainer_lost"]
+    finally:
+        client.run_on_scheduler(allow, before)

@@ -18,6 +18,7 @@ from deephyper.hpo import RandomSearch as _RandomSearch
 from deephyper.hpo import RegularizedEvolution as _RegularizedEvolution
 
 from daskevo.errors import InvalidInput
+from daskevo_plugins.deephyper.checkpoints import restore
 
 OnLeave = Callable[[str], object]
 """Called with the id of a model that the search needs no longer."""
@@ -53,6 +54,7 @@ class LivingModels:
 
     history: Any
     _evaluator: Evaluator
+    _problem: Any
 
     def __init__(self, *arguments: Any, on_leave: OnLeave | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -99,13 +101,15 @@ class LivingModels:
             self._reloading = False
 
     def tell(self, results: Sequence[tuple[dict[str, Any], Any]]) -> None:
-        super().tell(results)  # type: ignore[misc]
+        jobs: list[HPOJob] = []  # none if it is told by hand, without an evaluator
         if self._reloading:
             jobs = self.history.jobs[-len(results) :]
+            for job in jobs:
+                restore(job, self._problem.space)
+            results = [(job.args, job.objective) for job in jobs]
         elif len(self.gathered) >= len(results):
             jobs = [self.gathered.popleft() for _ in results]
-        else:  # told by hand, without an evaluator
-            jobs = []
+        super().tell(results)  # type: ignore[misc]
         for (_, objective), job in zip(results, jobs, strict=False):
             model_id = job.metadata.get("model_id")
             model_id = model_id if isinstance(model_id, str) else None  # a CSV file says NaN for none
