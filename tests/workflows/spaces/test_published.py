@@ -109,7 +109,7 @@ def test_the_cells_of_nasnet_are_what_was_chosen() -> None:
     taken: dict[str, Any] = {}
     for cell in ("normal", "reduction"):
         chosen = {"0.left": (0, "identity"), "0.right": (1, "sep3x3"), "1.left": (0, "avgpool3x3")}
-        chosen["1.right"] = (2, "dilated3x3") if cell == "normal" else (1, "conv1x7-7x1")
+        chosen["1.right"] = (1, "dilated3x3") if cell == "normal" else (2, "conv1x7-7x1")
         for block, (source, operation) in chosen.items():
             taken |= {f"{cell}.{block}.input": source, f"{cell}.{block}.operation": operation}
     with shape_only():
@@ -117,9 +117,9 @@ def test_the_cells_of_nasnet_are_what_was_chosen() -> None:
     adds = [layer.output.shape[1:] for layer in model.layers if type(layer).__name__ == "Add"]
     # Three normal cells, and a reduction before the second and third, each of two blocks.
     assert adds == [(8, 8, 2)] * 2 + [(4, 4, 4)] * 4 + [(2, 2, 8)] * 4
-    # In a normal cell the second block takes the first, so that one is the output alone; in a reduction both are.
+    # In a reduction the second block takes the first, which is halved already: it is the output alone.
     ends = [layer.output.shape[1:] for layer in model.layers if type(layer).__name__ == "Concatenate"]
-    assert ends == [(4, 4, 8), (2, 2, 16)]
+    assert ends == [(8, 8, 4), (4, 4, 8), (2, 2, 16)]
 
 
 def test_every_operation_of_nasnet_in_either_cell() -> None:
