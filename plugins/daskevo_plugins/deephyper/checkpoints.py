@@ -14,7 +14,7 @@ from typing import Any
 from ConfigSpace import CategoricalHyperparameter, Constant, OrdinalHyperparameter
 from deephyper.evaluator import HPOJob
 
-from daskevo_plugins.deephyper.configurations import plain_value, values_of
+from daskevo.space.configurations import plain_value, values_of
 
 MISSING = frozenset({"", "#N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"})
 """Texts that pandas reads as NaN."""
