@@ -89,23 +89,28 @@ class Book:
     def failures_allowed(self) -> int:
         return max(20, self.evaluations)
 
+    @property
+    def failures(self) -> int:
+        """Evaluations that failed. What was rejected or stopped has not been evaluated: it says nothing of others."""
+        return self.counts["failed"] - self.rejected - self.stopped
+
     def stop_reason(self) -> tuple[str, str] | None:
         """Return why nothing more is to be started (a word and a sentence), or None to go on."""
         if self.counts["finished"] >= self.evaluations:
             return "finished", f"{self.counts['finished']} evaluations finished"
-        # What is rejected or stopped has not been evaluated: that says nothing of those that are not.
-        if (failed := self.counts["failed"] - self.rejected - self.stopped) >= self.failures_allowed:
+        if self.failures >= self.failures_allowed:
             last = next(report.failure for report in reversed(self.reports.values()) if _has_failed(report))
             assert last is not None
             return "failures", (
-                f"{failed} evaluations failed, {self.counts['finished']} of {self.evaluations} finished; "
+                f"{self.failures} evaluations failed, {self.counts['finished']} of {self.evaluations} finished; "
                 f"the last failure: {last.message}"
             )
         if self.in_vain >= IN_VAIN:
-            rejected = ", or was rejected" if self.rejected else ""
+            last = next((report.failure for report in reversed(self.reports.values()) if _is_rejected(report)), None)
+            rejected, why = ("", "") if last is None else (", or was rejected", f"; the last rejection: {last.message}")
             return "exhausted", (
                 f"each of the last {self.in_vain} candidates had the graph of an earlier one{rejected}: the space has "
-                f"no more architectures to offer than the {self.counts['finished']} evaluated"
+                f"no more architectures to offer than the {self.counts['finished']} evaluated{why}"
             )
         return None
 
@@ -123,10 +128,9 @@ class Book:
             return []
         self.reports[report.number] = report
         self.counts[report.status] += 1
-        kind = None if report.failure is None else report.failure.kind
-        rejected = kind == "rejected"
+        rejected = _is_rejected(report)
         self.rejected += rejected
-        self.stopped += kind == "stopped"
+        self.stopped += report.failure is not None and report.failure.kind == "stopped"
         self.in_vain = self.in_vain + 1 if rejected or report.status == "duplicate" else 0
         identity = self.identities.get(report.number)
         reusable = report.status == "finished" or (report.failure is not None and report.failure.of_the_candidate)
@@ -173,6 +177,10 @@ class Book:
             for report in list(self.reports.values())[-2 * count :]
             if report.status == "finished" and report.started is not None and report.ended is not None
         ][-count:]
+
+
+def _is_rejected(report: Report) -> bool:
+    return report.failure is not None and report.failure.kind == "rejected"
 
 
 def _has_failed(report: Report) -> bool:

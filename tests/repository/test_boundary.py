@@ -32,6 +32,17 @@ def twice(*, shared: bool) -> Any:
     return keras.Model(inputs, (first if shared else second)(first(inputs)))
 
 
+def branching() -> Any:
+    inputs = keras.Input((4,))
+    return keras.Model(inputs, [layers.Dropout(0.1)(inputs), layers.Dense(8)(inputs)])
+
+
+def merged_twice() -> Any:
+    inputs = keras.Input((4,))
+    a, b = layers.Dense(8)(inputs), layers.Dense(8, "relu")(inputs)
+    return keras.Model(inputs, [layers.Concatenate(axis=1)([b, a]), layers.Concatenate()([b, a])])
+
+
 def two_inputs() -> Any:
     one, other = keras.Input((4,), name="one"), keras.Input((4,), name="other")
     return keras.Model([one, other], layers.Add()([one, other]))
@@ -73,6 +84,9 @@ def two_inputs() -> Any:
             "other connections",
             "merge: inputs in another order",
         ),
+        # Of several in its place, the one that is most alike.
+        (lambda: chain(layers.Dense(6, name="mid")), branching, "other settings", "mid: units 6, the ancestor's 8"),
+        (lambda: merged("Concatenate", "ab"), merged_twice, "other connections", "merge: inputs in another order"),
         (
             lambda: merged("Add", "ab"),
             lambda: merged("Maximum", "ab"),

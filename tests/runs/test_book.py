@@ -178,3 +178,5 @@ def test_what_is_rejected_is_no_failure_and_ends_a_run_only_in_a_row() -> None:
     assert reason is not None
     assert reason[0] == "exhausted"
     assert "was rejected" in reason[1]
+    assert reason[1].endswith("the last rejection: too large")
+    assert (accounts.counts["failed"], accounts.failures) == (25 + IN_VAIN, 0)

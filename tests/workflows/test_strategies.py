@@ -151,6 +151,8 @@ def test_models_outside_of_limits_are_rejected_and_spend_no_budget(
         "its parameters would be 140, and the search's limit is at most 120",
     }
     assert {report.failure.kind for report in result.reports if report.failure is not None} == {"rejected"}
+    summary = result.summary()
+    assert (summary["failures"], summary["rejected"]) == (0, sum(r.status == "failed" for r in result.reports))
     with pytest.raises(RunMismatch, match="limits"):
         nas.search(next(tmp_path.glob("tiny*.py")), Random(), repository=repository, run=tmp_path / "run")
 

@@ -26,6 +26,8 @@ class Progress:
         Payload of the living models, and what full copies of them would take; None before the first sample.
     left_s:
         Seconds to go, by the mean of recent evaluations and the trainers there are; None = nothing to go by.
+    rejected:
+        Candidates that were rejected before they were trained, no failures.
     """
 
     finished: int
@@ -37,6 +39,7 @@ class Progress:
     stored_bytes: int | None
     full_copy_bytes: int | None
     left_s: float | None
+    rejected: int = 0
 
     @classmethod
     def of(cls, book: Book, storage: Mapping[str, int], slots: int) -> Progress:
@@ -47,11 +50,12 @@ class Progress:
         return cls(
             finished=book.counts["finished"],
             evaluations=book.evaluations,
-            failures=book.counts["failed"],
+            failures=book.failures,
             duplicates=book.counts["duplicate"],
             best_quality=best[0].quality if best else None,
             mean_frozen_share=book.mean_frozen_share,
             stored_bytes=storage.get("stored_bytes"),
             full_copy_bytes=storage.get("full_copy_bytes"),
             left_s=None if seconds is None or not slots else left * seconds / slots,
+            rejected=book.rejected,
         )

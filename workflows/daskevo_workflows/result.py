@@ -234,7 +234,8 @@ class Result:
         storage = self.storage[-1].facts if self.storage else {}
         return {
             "evaluations": len(finished),
-            "failures": self._book.counts["failed"],
+            "failures": self._book.failures,
+            "rejected": self._book.rejected,
             "duplicates": self._book.counts["duplicate"],
             "best_quality": best[0].quality if best else None,
             "best_model": best[0].model_id if best else None,

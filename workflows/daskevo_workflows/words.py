@@ -89,7 +89,7 @@ def say_count(count: int, noun: str) -> str:
 
 
 def say_quality(quality: float | None) -> str:
-    """Return a quality, or another metric, with four significant digits; large ones, as of parameters, with all.
+    """Return a quality, or another metric, with four significant digits; large ones as whole numbers.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def say_quality(quality: float | None) -> str:
     """
     if quality is None:
         return "–"
-    return f"{quality:,.0f}" if 1e4 <= abs(quality) < 1e15 else f"{quality:.4g}"
+    return f"{quality:,.0f}" if 1e3 <= abs(quality) < 1e15 else f"{quality:.4g}"
 
 
 def say_times(ratio: float | None) -> str:

@@ -44,6 +44,12 @@ def test_it_says_what_it_does_not_know_yet() -> None:
     assert "0 B stored, full copies 0 B (–)" in say_progress(replace(HALF, stored_bytes=0, full_copy_bytes=0), "x")
 
 
+def test_what_is_rejected_has_not_failed() -> None:
+    line = say_progress(replace(HALF, failures=0, rejected=7), "val_auc")
+    assert " · 7 rejected · " in line
+    assert "failed" not in line
+
+
 def test_a_metric_cannot_steer_the_terminal() -> None:
     assert "\x1b" not in say_progress(HALF, "\x1b[2Jval")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,8 @@ from daskevo.space import Candidate
 from daskevo.store.root import Root
 from daskevo.types import ModelId, Objective
 from daskevo_workflows.cli import main
-from daskevo_workflows.cli.nas import STRATEGY_WORDS
+from daskevo_workflows.cli.lines import NAS_KEYS
+from daskevo_workflows.cli.nas import FRONT_SHOWN, STRATEGY_WORDS
 from daskevo_workflows.cli.resuming import settle, why_ended
 from daskevo_workflows.identity import identity_of
 from daskevo_workflows.nas import STRATEGIES
@@ -136,6 +138,31 @@ def test_several_objectives_are_the_runs_own(tmp_path: Path) -> None:
     assert settle(tmp_path / "run", info, reference, TYPED, ()).objective == goals
     with pytest.raises(RunMismatch, match="Without --objective it goes on with its own"):
         settle(tmp_path / "run", info, reference, TYPED | {"objective": ("max val_accuracy",)}, ("objective",))
+
+
+def test_a_front_is_told_to_people_and_to_programs(tmp_path: Path) -> None:
+    goals, root, count = ["max val_accuracy", "min parameters"], tmp_path / "run" / "repository", FRONT_SHOWN + 3
+    settings: dict[str, Any] = {"seed": 0, "transfer": Transfer(), "control_share": 0.0, "epochs": None}
+    identity = identity_of(refer("digits"), Objective.parse_all(goals), MultiObjectiveEvolution(), **settings)
+    about = {"repository": str(root), "repository_id": Root.create(root, shards=2).repository_id, "scope": "mine"}
+    record = RunRecord(tmp_path / "run", identity, about)
+    for number in range(count):
+        quality = 0.5 - number / 100
+        metrics = {"val_accuracy": quality, "parameters": 90_000.0 - number, "loss": 1.0}
+        name = ModelId(f"m{number}")
+        record.asked([Request(number, name, Candidate((0, 0, 0, 0)))])
+        record.reported(Report(number, name, "finished", quality=quality, metrics=metrics), [], [])
+    record.close("finished")
+    for name in ("best.keras", "report.html"):  # newer than the last report: not written again
+        (tmp_path / "run" / name).touch()
+    told = nas("digits", "--run", str(tmp_path / "run"), "--evaluations", str(count), "--json")
+    assert told.exit_code == 0, told.output
+    line = json.loads(told.stdout)
+    assert list(line) == [*NAS_KEYS, "front"]
+    assert len(line["front"]) == count
+    assert line["front"][0] == {"model": "m0", "metrics": {"val_accuracy": 0.5, "parameters": 90_000.0}}
+    assert "1. val_accuracy 0.5  parameters 90,000  m0" in told.stderr
+    assert "and 3 more, best first by val_accuracy" in told.stderr
 
 
 def test_several_objectives_have_the_strategy_that_looks_at_all(tmp_path: Path) -> None:

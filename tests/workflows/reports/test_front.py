@@ -45,7 +45,7 @@ def test_it_is_drawn_and_listed(five: RunSeries) -> None:
     text = render([five], version="1")
     table = front_models(five)
     assert table is not None
-    assert [row[3] for row in table.rows] == ["20,000", "1000", "90"]
+    assert [row[3] for row in table.rows] == ["20,000", "1,000", "90"]
     assert table.heads[2:4] == ("val_auc (max)", "parameters (min)")
     for words in ("The front", "The models of the front", "parameters (smaller is better)", "models on the front"):
         assert words in text

@@ -106,7 +106,20 @@ def test_a_record_becomes_the_reports_series(tmp_path: Path) -> None:
 def test_why_no_more_was_inherited_is_on_the_page(tmp_path: Path) -> None:
     page = write_report(written(tmp_path / "r")).read_text("utf-8")
     assert "other settings 1" in page
-    assert "other settings: d: units 8, the ancestor&#39;s 4" in page
+    assert ">d: units 8, the ancestor&#39;s 4<" in page
+
+
+def test_what_is_rejected_has_not_failed(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path / "r", identity())
+    record.asked([request(0), request(1), request(2)])
+    for number, kind in enumerate(("rejected", "rejected", "error")):
+        failure = Failure(kind, "its depth would be 7")
+        record.reported(Report(number, ModelId(f"run-{number:05d}"), "failed", failure=failure), [], [])
+    record.close()
+    assert read_run(tmp_path / "r").rejected == 2
+    page = write_report(tmp_path / "r").read_text("utf-8")
+    assert "1 failed, 2 rejected" in page
+    assert "Failed and rejected evaluations" in page
 
 
 def test_several_objectives_are_read(tmp_path: Path) -> None:

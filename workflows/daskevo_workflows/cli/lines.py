@@ -27,7 +27,8 @@ NAS_KEYS = (
 """What ``daskevo nas --json`` ends with.
 
 ``transferred``: evaluations that inherited something; ``stored_bytes``: payload of the living models;
-``population``: its size; ``repository_s`` and ``evaluation_s``: sums over trainers, in seconds.
+``population``: its size; ``repository_s`` and ``evaluation_s``: sums over trainers, in seconds. With several objectives
+there is ``front`` more, best first by the first one: a list of ``{"model", "metrics"}``, the objectives' metrics only.
 """
 
 VERIFY_KEYS = (

@@ -33,6 +33,9 @@ FAILED = 1
 SHOWN = 5
 """Best models that are printed at the end."""
 
+FRONT_SHOWN = 20
+"""Models of a front that are printed at the end."""
+
 STRATEGY_WORDS = ("evolution", "non-aged-evolution", "multi-objective", "reinforce", "tpe", "gp", "grid", "random")
 """Those of :data:`daskevo_workflows.nas.STRATEGIES`, which is not imported for a `--help`."""
 
@@ -231,8 +234,22 @@ def _search(
             )
         _say_result(result, err=as_json)
     if as_json:
-        print_json_line(NAS_KEYS, result.summary())
+        _print_summary(result)
     return result.stop[0]
+
+
+def _print_summary(result: Result) -> None:
+    """Print the line for programs; of a run with several objectives it has the front, too."""
+    summary = result.summary()
+    more: tuple[str, ...] = ()
+    if len(result.objectives) > 1:
+        names = [objective.metric for objective in result.objectives]
+        summary["front"] = [
+            {"model": found.model_id, "metrics": {name: found.metrics.get(name) for name in names}}
+            for found in result.front()
+        ]
+        more = ("front",)
+    print_json_line((*NAS_KEYS, *more), summary)
 
 
 def _say_nothing_left(problem: str, result: Result, as_json: bool, options: dict[str, Any]) -> str:
@@ -245,7 +262,7 @@ def _say_nothing_left(problem: str, result: Result, as_json: bool, options: dict
         more = command("nas", problem, "--evaluations", str(2 * max(finished, asked)), "--run", result.folder)
         click.echo(f"For more evaluations, ask for a higher number:\n    {more}", err=as_json)
     if as_json:
-        print_json_line(NAS_KEYS, result.summary())
+        _print_summary(result)
     return result.stop[0]
 
 
@@ -264,6 +281,7 @@ def _say_result(result: Result, *, err: bool, since: float | None = None) -> Non
 
     summary = result.summary()
     apart = f", {say_count(summary['failures'], 'failure')}" if summary["failures"] else ""
+    apart += f", {say_count(summary['rejected'], 'rejected candidate')}" if summary["rejected"] else ""
     click.echo(
         f"{say_count(summary['evaluations'], 'evaluation')} in {say_seconds(summary['runtime_s'])}{apart}; "
         f"{summary['transferred']} inherited a prefix. It ended because: {plain(result.stop[1])}.",
@@ -274,10 +292,15 @@ def _say_result(result: Result, *, err: bool, since: float | None = None) -> Non
     several = len(result.objectives) > 1
     if several:
         click.echo(f"The front has {say_count(len(result.front()), 'model')}:", err=err)
-    for place, found in enumerate(result.front() if several else result.best(SHOWN), start=1):
+    shown = result.front()[:FRONT_SHOWN] if several else result.best(SHOWN)
+    for place, found in enumerate(shown, start=1):
         figures = [f"{one.metric} {say_quality(found.metrics.get(one.metric))}" for one in result.objectives[1:]]
         words = "  ".join([f"{result.objective.metric} {say_quality(found.quality)}", *figures])
         click.echo(f"  {place}. {words}  {found.model_id}", err=err)
+    if several and len(result.front()) > FRONT_SHOWN:
+        click.echo(
+            f"  … and {len(result.front()) - FRONT_SHOWN} more, best first by {result.objective.metric}", err=err
+        )
     best, report = result.folder / "best.keras", result.folder / "report.html"
     try:
         if not _is_newer(best, since):

@@ -33,6 +33,8 @@ def say_progress(progress: Progress, metric: str) -> str:
         )
     if progress.failures:
         parts.append(f"{progress.failures} failed")
+    if progress.rejected:
+        parts.append(f"{progress.rejected} rejected")
     if progress.finished < progress.evaluations:
         parts.append(f"{say_seconds(progress.left_s)} left" if progress.left_s is not None else "time left unknown yet")
     return " · ".join(parts)
@@ -58,7 +60,7 @@ class ProgressLine:
         self._clock = clock
         self._shown_at: float | None = None
         self._shown = ""
-        self._shown_counts: tuple[int, int] | None = None
+        self._shown_counts: tuple[int, int, int] | None = None
         self._last: Progress | None = None
 
     def __call__(self, progress: Progress) -> None:
@@ -78,7 +80,7 @@ class ProgressLine:
         if line != self._shown:
             self._write(line + "\n")
         self._shown, self._shown_at = line, self._clock()
-        self._shown_counts = progress.finished, progress.failures
+        self._shown_counts = progress.finished, progress.failures, progress.rejected
 
     def close(self) -> None:
         """Leave the last line standing.
@@ -91,7 +93,7 @@ class ProgressLine:
             return
         if self._terminal:
             self._write("\n")
-        elif self._shown_counts != (last.finished, last.failures):
+        elif self._shown_counts != (last.finished, last.failures, last.rejected):
             self._write_line(last)
 
     def _write(self, text: str) -> None:

@@ -83,6 +83,7 @@ def _run_parts(run: RunSeries) -> dict[str, Any]:
         "summary": tables.Table(("", ""), tuple(tables.transfer_summary(run))),
         "transfers": tables.transfers(run),
         "failures": tables.failures(run),
+        "rejected": run.rejected,
         "happenings": tables.happenings(run),
     }
 

@@ -156,6 +156,11 @@ class RunSeries:
         return [evaluation for evaluation in self.evaluations if evaluation.status == "failed"]
 
     @property
+    def rejected(self) -> int:
+        """Those of them that were rejected before they were trained."""
+        return sum(evaluation.reason.startswith("rejected: ") for evaluation in self.failed)
+
+    @property
     def duplicates(self) -> int:
         """Candidates whose architecture had been evaluated before."""
         return sum(evaluation.status == "duplicate" for evaluation in self.evaluations)

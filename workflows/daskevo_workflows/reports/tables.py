@@ -57,17 +57,19 @@ def cards(run: RunSeries) -> list[Card]:
     """Return what a reader wants to know first."""
     best = run.best(1)
     asked = f" of {run.asked}" if run.asked else ""
-    failed = f"{len(run.failed)} failed" if run.failed else ""
+    failed = f"{len(run.failed) - run.rejected} failed" if len(run.failed) > run.rejected else ""
+    rejected = f"{run.rejected} rejected" if run.rejected else ""
     duplicates = say_count(run.duplicates, "duplicate") if run.duplicates else ""
-    apart = ", ".join(filter(None, (failed, duplicates)))
+    apart = ", ".join(filter(None, (failed, rejected, duplicates)))
     stored = run.storage[-1] if run.storage else None
     return [
         Card(f"{len(run.finished)}{asked}", "evaluations", apart),
-        *([Card(str(len(run.front)), "models on the front", "no other is better in all")] if run.others else []),
         Card(
             say_quality(best[0].quality) if best else "–",
             f"best {plain(run.objective.metric, 40)}",
-            plain(best[0].model_id, 40) if best else "",
+            plain(best[0].model_id, 40) + (f"; {say_count(len(run.front), 'model')} on the front" if run.front else "")
+            if best
+            else "",
         ),
         Card(
             say_share(run.mean_frozen_share),
@@ -188,31 +190,29 @@ def transfers(run: RunSeries) -> Table | None:
         (
             "model",
             "inherited from",
-            "its parent",
             "prefix",
-            "why no more",
             "frozen",
             "stored",
             "full copy",
             "quality",
-            "ancestor's quality",
+            "ancestor's",
+            "why no more",
         ),
         tuple(
             (
                 (plain(e.model_id, 100),),
                 (plain(e.ancestor, 100),),
-                "yes" if e.ancestor == e.parent else "no",
-                f"{e.prefix} of {e.vertices} vertices" if e.vertices else f"{e.prefix} vertices",
-                _why_no_more(e),
+                f"{e.prefix} of {e.vertices}" if e.vertices else str(e.prefix),
                 say_share(e.frozen_share),
                 say_bytes(e.own_bytes),
                 say_bytes(e.full_bytes),
                 say_quality(e.quality),
                 say_quality(_quality_of(run, e.ancestor)),
+                plain(e.no_more_words, 240) or "–",
             )
             for e in reversed(moved)
         ),
-        frozenset({5, 6, 7, 8, 9}),
+        frozenset({2, 3, 4, 5, 6, 7}),
     )
 
 
@@ -269,10 +269,6 @@ def _reasons(evaluations: Sequence[Evaluation]) -> str:
     """Return why prefixes ended or there were none, the most frequent reason first."""
     counts = Counter(e.no_more for e in evaluations if e.no_more)
     return ", ".join(f"{plain(reason, 40)} {times}" for reason, times in counts.most_common())
-
-
-def _why_no_more(evaluation: Evaluation) -> str:
-    return f"{plain(evaluation.no_more, 40)}: {plain(evaluation.no_more_words, 240)}" if evaluation.no_more else "–"
 
 
 def _chain(run: RunSeries, evaluation: Evaluation) -> str | tuple[str, ...]:

@@ -53,8 +53,8 @@ def front(runs: Sequence[RunSeries]) -> Drawing | None:
             figure,
             "front",
             "The front",
-            "Each evaluation by its objectives; on the front are those that no other is as good as in all of them and "
-            f"better than in one.{drawn}",
+            "Each evaluation by its objectives. On the front are those that no other beats in one without being worse "
+            f"in another.{drawn}",
             " ".join(_words(run) for run in runs),
         )
 
