@@ -122,8 +122,8 @@ class Scheduler:
     # What happens to trainers
 
     def trainer(self, name: str, memory_bytes: int = 0) -> list[Instruction]:
-        """Take in that there is a trainer, with nothing to do."""
-        self.trainers[name] = Trainer(name, memory_bytes)
+        """Take in that there is a trainer; said again, it keeps what it does. One that died has to leave first."""
+        self.trainers.setdefault(name, Trainer(name)).memory_bytes = memory_bytes
         return []
 
     def left(self, name: str) -> list[Instruction]:

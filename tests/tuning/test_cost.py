@@ -50,7 +50,7 @@ def test_what_estimates_rest_on(plan: SearchPlan) -> None:
     costs.trained(2, 30, 5.0)
     assert costs.step_s(2) == (0.5, "measured")
     costs.trained(1, 0, 7.0)
-    assert costs.step_s(1).basis == "alike"
+    assert costs.step_s(1) == (0.5, "alike")
 
 
 def test_starts_and_evaluations_are_apart(plan: SearchPlan) -> None:

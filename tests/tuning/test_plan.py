@@ -123,6 +123,7 @@ def test_a_failure_is_everybodys_who_comes_after_it() -> None:
     assert waited == {10: at, 15: after, "child after": State(2, 30)}
     assert plan.wanted == (before, State(1, 30))
     assert plan.request("later", rate((0, 0.1), (11, 0.3)), 12).failure == "not finite"
+    assert plan.request("again", rate((0, 0.1)), 10).failure == "not finite"
     assert plan.request("earlier", rate((0, 0.1)), 9).failure is None
 
 
@@ -167,6 +168,10 @@ def test_values_that_are_no_numbers_are_refused_when_they_are_asked_for() -> Non
     with pytest.raises(InvalidInput, match="at step 1024"):
         SearchPlan().request("c", grown, 1025)
     assert plan.request("c", grown, 1024).state == (0, 1024)
+    child = Trajectory("m", Configuration({"lr": concatenate(Exponential(1.0, 2.0), (500, Exponential(1.0, 4.0)))}))
+    with pytest.raises(InvalidInput, match="at step 1012"):
+        plan.request("d", child, 1100)
+    assert len(plan.nodes) == 2
 
 
 def test_nodes_may_lie_deep_below_one_another() -> None:

@@ -352,6 +352,30 @@ def test_two_studies_share_what_they_ask_for() -> None:
     assert cluster.trained.total() == 8
 
 
+def test_a_trainer_that_is_said_to_be_there_again_keeps_its_work() -> None:
+    cluster = Trainers(Scheduler(), ["t0"])
+    cluster.ask("a", rate((0, 0.1)), 8)
+    cluster.ask("b", rate((0, 0.2)), 8)
+    cluster.decide()
+    cluster.scheduler.trainer("t0", 8_000)
+    assert cluster.scheduler.decide() == []
+    assert cluster.scheduler.trainers["t0"].memory_bytes == 8_000
+
+
+def test_a_snapshot_that_nobody_asked_for_is_used_after_a_loss() -> None:
+    """Trainers may save now and then on long stages."""
+    cluster = Trainers(Scheduler(), ["t0"])
+    cluster.ask("a", rate((0, 0.1)), 20)
+    cluster.decide()
+    (work,) = cluster.running
+    for _ in range(15):
+        cluster.advance(work)
+    cluster.store["s12"] = (rate((0, 0.1)), 12)
+    cluster.obey(cluster.scheduler.saved(work, 12, "s12"))
+    cluster.lose("t0")
+    assert works(cluster) == [("t0", 12, ((20, True),))]
+
+
 def test_events_of_work_that_is_over_change_nothing() -> None:
     scheduler = Scheduler()
     scheduler.add("a", rate((0, 0.1)), 5)

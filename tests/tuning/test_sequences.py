@@ -63,6 +63,19 @@ def test_families(sequence: StepSequence, expected: object) -> None:
     assert sequence.values(7, 21).tolist() == sequence.values(0, 30)[7:21].tolist()
 
 
+@given(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3), st.integers(1, 100))
+def test_ends_are_exact(start: float, end: float, steps: int) -> None:
+    for sequence in (Linear(start, end, steps), Cosine(start, end, steps)):
+        assert sequence(0) == start
+        assert sequence(steps) == sequence(steps + 1) == end
+
+
+def test_periods_that_grow_are_whole_steps() -> None:
+    """3 steps, 4.5 rounded, 6.75 rounded."""
+    values = Cosine(1.0, 0.0, 3, restarts=1.5).values(0, 15)
+    assert [step for step in range(15) if values[step] == 1.0] == [0, 3, 7, 14]
+
+
 def _restarted(step: int) -> float:
     length = 4
     while step >= length:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -15,20 +15,18 @@ from daskevo.tuning import (
     Configuration,
     Constant,
     Cosine,
-    Exponential,
     Machine,
-    MultiStep,
     Outcome,
     Policy,
     Trajectory,
     Trial,
     concatenate,
     count_steps,
-    grid,
     simulate,
     warmup,
 )
 from tests.tuning.drawn import CONFIGURATIONS
+from tests.tuning.studies import AsynchronousHalving, Halving, loss, paper_grid, trials_of
 
 TRIALS = st.lists(st.tuples(CONFIGURATIONS, st.integers(1, 14)), min_size=1, max_size=10).map(
     lambda some: tuple(Trial(f"trial-{number}", *each) for number, each in enumerate(some))
@@ -41,33 +39,6 @@ MACHINES = st.builds(
     st.sampled_from([0.0, 2.0]),
     st.sampled_from([0.0, 0.5]),
 )
-
-
-class Halving:
-    """Successive halving: after each rung the better ones go on, from where they are."""
-
-    def __init__(self, configurations: Sequence[Configuration], rungs: Sequence[int], keep: int) -> None:
-        self.trials = [Trial(f"trial-{number}", each, rungs[0]) for number, each in enumerate(configurations)]
-        self.rungs = rungs
-        self.keep = keep
-        self.scores: dict[Trial, float] = {}
-
-    def begin(self) -> Sequence[Trial]:
-        return self.trials
-
-    def told(self, trial: Trial, metrics: Mapping[str, float]) -> Sequence[Trial]:
-        self.scores[trial] = metrics["loss"]
-        later = self.rungs[self.rungs.index(trial.until) + 1 :]
-        if len(self.scores) < len(self.trials) or not later:
-            return ()
-        best = sorted(self.scores, key=lambda one: (self.scores[one], one.name))[: len(self.trials) // self.keep]
-        self.trials, self.scores = [one._replace(until=later[0]) for one in best], {}
-        return self.trials
-
-
-def loss(configuration: Configuration, step: int) -> Mapping[str, float]:
-    """Any figure that only depends on the state."""
-    return {"loss": int(configuration.key(step)[:6], 16) / 16**6}
 
 
 def trained(outcome: Outcome) -> Counter[str]:
@@ -113,7 +84,7 @@ def test_one_trainer_is_busy_until_the_end(trials: tuple[Trial, ...], machine: M
 
 
 def test_a_simulation_is_the_same_each_time() -> None:
-    trials = paper_grid()[:20]
+    trials = trials_of(paper_grid(), 60)[:20]
     one, two = (simulate(Halving([trial.configuration for trial in trials], (5, 20), 4), 3, LOSSES) for _ in range(2))
     assert one == two
 
@@ -121,30 +92,9 @@ def test_a_simulation_is_the_same_each_time() -> None:
 LOSSES = Machine(metrics=loss)
 
 
-def paper_grid() -> list[Trial]:
-    """Trials of the paper's kinds of sequences (its table 6.1), in 60 epochs."""
-    space = grid(
-        learning_rate=[
-            MultiStep(0.1, (30, 45), 0.1),
-            MultiStep(0.1, (40, 50), 0.1),
-            MultiStep(0.1, (20,), 0.1),
-            warmup(0.01, 5, MultiStep(0.1, (30,), 0.1)),
-            warmup(0.01, 5, Exponential(0.1, 0.95)),
-            warmup(0.01, 5, Cosine(0.1, 0.0, 55)),
-        ],
-        batch_size=[Constant(128), MultiStep(128, (20,), 2), MultiStep(128, (30,), 2), MultiStep(128, (40,), 2)],
-        momentum=[Constant(0.9), MultiStep(0.9, (30,), 1.05)],
-        unit="epoch",
-    )
-    return [
-        Trial(f"trial-{number}", space.configuration(candidate), 60)
-        for number, candidate in enumerate(space.enumerate())
-    ]
-
-
 def test_a_grid_of_the_paper_s_kind() -> None:
     """The merge rate says what is saved, exactly; and it is the one of all steps written out."""
-    trials = paper_grid()
+    trials = trials_of(paper_grid(), 60)
     total, unique = counted(trials)
     written = {trial.configuration.key(step) for trial in trials for step in range(1, trial.until + 1)}
     assert unique == len(written)
@@ -166,7 +116,7 @@ def test_equal_trials_have_a_merge_rate_of_their_number() -> None:
 
 
 def test_halving_continues_what_it_promotes() -> None:
-    trials = paper_grid()
+    trials = trials_of(paper_grid(), 60)
     configurations = [trial.configuration for trial in trials]
     shared, alone = (simulate(Halving(configurations, (4, 15, 60), 4), 4, LOSSES, shared=way) for way in (True, False))
     # Each trial is trained to its last rung once, never anew.
@@ -177,8 +127,18 @@ def test_halving_continues_what_it_promotes() -> None:
     assert alone.trained_steps / shared.trained_steps > 1.2 * total / unique
 
 
+def test_asynchronous_halving_continues_what_it_promotes() -> None:
+    configurations = [trial.configuration for trial in trials_of(paper_grid(), 60)]
+    alone, shared = (
+        simulate(AsynchronousHalving(configurations, (4, 15, 60), 4), 4, LOSSES, shared=way) for way in (False, True)
+    )
+    assert alone.trained_steps == alone.total_steps
+    assert len(alone.answers) >= 48 + 12
+    assert len(trained(shared)) <= shared.trained_steps < alone.trained_steps
+
+
 def test_studies_at_once_share_with_each_other() -> None:
-    trials = paper_grid()
+    trials = trials_of(paper_grid(), 60)
     studies = {"even": AllAtOnce(tuple(trials[::2])), "odd": AllAtOnce(tuple(trials[1::2]))}
     together = simulate(studies, 4)
     assert together.trained_steps == counted(trials)[1]
@@ -203,7 +163,7 @@ def test_the_longest_path_first_ends_sooner() -> None:
 
 
 def test_paths_as_a_whole_load_less() -> None:
-    study = AllAtOnce(tuple(paper_grid()))
+    study = AllAtOnce(tuple(trials_of(paper_grid(), 60)))
     machine = Machine(start_s=5.0)
     whole, single = (simulate(study, 4, machine, batched=batched) for batched in (True, False))
     assert whole.trained_steps == single.trained_steps

@@ -159,6 +159,14 @@ def test_what_is_stored_beyond_a_gap_spares_the_gap() -> None:
     assert spans(stage_tree(plan)) == [(0, 0, 50), (0, 50, 200)]
 
 
+def test_what_a_child_has_stored_spares_its_parent() -> None:
+    plan = SearchPlan()
+    plan.request("parent", rate((0, 0.1)), 3)
+    plan.request("child", rate((0, 0.1), (5, 0.2)), 20)
+    plan.saved(State(1, 10), "s10")
+    assert spans(stage_tree(plan)) == [(0, 0, 3), (1, 10, 20)]
+
+
 def test_what_is_promised_is_waited_for() -> None:
     plan = SearchPlan()
     plan.request("a", rate((0, 0.1)), 100)
