@@ -47,7 +47,7 @@ def test_it_is_drawn_and_listed(five: RunSeries) -> None:
     assert table is not None
     assert [row[3] for row in table.rows] == ["20,000", "1,000", "90"]
     assert table.heads[2:4] == ("val_auc (max)", "parameters (min)")
-    for words in ("The front", "The models of the front", "parameters (smaller is better)", "models on the front"):
+    for words in ("The front", "The models of the front", "parameters (smaller is better), logarithmic"):
         assert words in text
     assert "3 models on the front, val_auc from 0.95 with parameters 20,000 to 0.8 with parameters 90." in text
 

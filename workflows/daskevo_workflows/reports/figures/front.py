@@ -42,8 +42,8 @@ def front(runs: Sequence[RunSeries]) -> Drawing | None:
         for panel, goal in zip(panels, shown, strict=True):
             for run, (colour, line, mark) in zip(runs, RUN_COLOURS, strict=False):
                 _draw(panel, run, goal, colour, line, mark, runs)
-            _scale(panel, [e.metrics[goal.metric] for run in runs for e in run.scored if goal.metric in e.metrics])
-            panel.set_xlabel(_name(goal))
+            values = [e.metrics[goal.metric] for run in runs for e in run.scored if goal.metric in e.metrics]
+            panel.set_xlabel(f"{_name(goal)}{_scale(panel, values)}")
         panels[0].set_ylabel(_name(runs[0].objective))
         legend_below(figure, panels)
         drawn = (
@@ -90,12 +90,14 @@ def _draw(
     )
 
 
-def _scale(panel: Any, values: Sequence[float]) -> None:
+def _scale(panel: Any, values: Sequence[float]) -> str:
+    """Scale the x axis as the values ask for; return what is to be said of it."""
     if values and min(values) > 0 and max(values) > LOGARITHMIC_FROM * min(values):
         d.logarithmic(panel.xaxis, say_quality)
-    else:
-        panel.xaxis.set_major_locator(MaxNLocator(5))
-        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: say_quality(value)))
+        return ", logarithmic"
+    panel.xaxis.set_major_locator(MaxNLocator(5))
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: say_quality(value)))
+    return ""
 
 
 def _name(goal: Objective) -> str:
