@@ -62,6 +62,7 @@ class Costs:
         self.cold_s = cold_s
         self.costly = tuple(costly)
         self._nodes: dict[int, _Mean] = {}
+        self._kinds: dict[int, tuple[object, ...]] = {}
         self._alike: dict[tuple[object, ...], _Mean] = {}
         self._all = _Mean()
         self._starts = _Mean()
@@ -130,13 +131,15 @@ class Costs:
         return None if mean is None else mean.value
 
     def _kind(self, node: Node) -> tuple[object, ...]:
-        configuration = node.trajectory.configuration
-        sequences = configuration.sequences
-        return (
-            node.trajectory.origin,
-            configuration.header,
-            *(sequences[name](node.start) for name in self.costly if name in sequences),
-        )
+        if node.number not in self._kinds:
+            configuration = node.trajectory.configuration
+            sequences = configuration.sequences
+            self._kinds[node.number] = (
+                node.trajectory.origin,
+                configuration.header,
+                *(sequences[name](node.start) for name in self.costly if name in sequences),
+            )
+        return self._kinds[node.number]
 
     def stage_s(self, stage: Stage) -> float:
         """Estimate the seconds of a stage that goes on where its trainer is."""

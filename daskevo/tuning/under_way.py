@@ -131,6 +131,6 @@ class UnderWay:
                 assert state is not None
                 if not mark.saved:
                     saves.setdefault(state.node, set()).add(step)
-                if mark.evaluate and not mark.measured:
+                if mark.evaluate:
                     evaluations.add(state)
         return Promises(saves, evaluations)

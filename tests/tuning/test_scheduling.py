@@ -126,6 +126,19 @@ def test_a_newcomer_gets_a_snapshot_from_work_that_comes_by() -> None:
     assert cluster.trained.total() == 20 + 4
 
 
+def test_a_newcomer_has_work_evaluate_where_it_saves_anyway() -> None:
+    cluster = Trainers(Scheduler(), ["t0"])
+    cluster.ask("a", rate((0, 0.1)), 20)
+    cluster.ask("b", rate((0, 0.1), (10, 0.2)), 15)
+    cluster.decide()
+    assert works(cluster) == [("t0", 0, ((10, False), (20, True)))]
+    cluster.ask("c", rate((0, 0.1)), 10)
+    cluster.decide()
+    assert works(cluster) == [("t0", 0, ((10, True), (20, True)))]
+    cluster.finish(random.Random(0))
+    assert cluster.starts == 2
+
+
 def test_a_newcomer_too_late_for_its_step_trains_from_the_snapshot_before() -> None:
     cluster = Trainers(Scheduler(), ["t0", "t1"])
     cluster.ask("short", rate((0, 0.1)), 4)
@@ -176,6 +189,20 @@ def test_work_that_nobody_waits_for_is_stopped_and_what_somebody_waits_for_is_no
     cluster.ask("again", rate((0, 0.1)), 10)
     cluster.decide()
     assert works(cluster) == [("t0", 0, ((10, True),))]
+
+
+def test_work_that_is_about_to_stop_is_asked_for_nothing() -> None:
+    scheduler = Scheduler()
+    scheduler.add("a", rate((0, 0.1)), 20)
+    scheduler.trainer("t0")
+    scheduler.decide()
+    scheduler.remove("a")
+    assert [type(told).__name__ for told in scheduler.decide()] == ["Halt"]
+    scheduler.add("b", rate((0, 0.1)), 8)
+    scheduler.trainer("t1")
+    (run,) = scheduler.decide()
+    assert isinstance(run, Run)
+    assert (run.trainer, run.start) == ("t1", 0)
 
 
 def test_work_goes_on_while_its_last_snapshot_is_being_saved() -> None:
@@ -341,6 +368,20 @@ def test_a_snapshot_that_is_gone_is_made_again() -> None:
     cluster.scheduler.gone(rate((0, 0.1)), 5)
     cluster.decide()
     assert works(cluster) == [("t0", 0, ((8, True),))]
+
+
+def test_a_snapshot_that_is_gone_while_its_work_goes_on_is_not_waited_for() -> None:
+    cluster = Trainers(Scheduler(), ["t0", "t1"])
+    cluster.ask("a", rate((0, 0.1)), 5)
+    cluster.ask("b", rate((0, 0.1)), 20)
+    cluster.decide()
+    (work,) = cluster.running
+    for _ in range(6):
+        cluster.advance(work)
+    cluster.scheduler.gone(rate((0, 0.1)), 5)
+    cluster.ask("c", rate((0, 0.1), (5, 0.2)), 8)
+    cluster.decide()
+    assert works(cluster)[1] == ("t1", 0, ((5, False), (8, True)))
 
 
 def test_two_studies_share_what_they_ask_for() -> None:
