@@ -15,7 +15,11 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def client() -> Iterator[Any]:
-    """A client of a cluster with one provider and two trainers."""
+    """A client of a cluster with one provider and two trainers.
+
+    This folder comes last, in each process that tests: in-process clusters of Dask's own tests, elsewhere, end all
+    processes that they find.
+    """
     import daskevo
 
     with daskevo.local_cluster(trainers=2, dashboard_address=None) as cluster, cluster.get_client() as found:
