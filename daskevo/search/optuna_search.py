@@ -24,8 +24,9 @@ from daskevo.types import JSON, Objective
 
 NEEDS: Mapping[str, tuple[str, ...]] = {"tpe": ("optuna",), "gp": ("optuna", "scipy", "torch")}
 """Samplers, and the packages that each imports."""
-DRAWS = 10
-"""Suggestions, of some milliseconds each, that are already known or rejected before a candidate is drawn at random."""
+DRAWS: Mapping[str, int] = {"tpe": 10, "gp": 3}
+"""Suggestions that are already known or rejected before a candidate is drawn at random; they take some milliseconds each,
+those of Gaussian processes a tenth of a second."""
 
 
 class Optuna(KeepsLatest):
@@ -123,7 +124,7 @@ class Optuna(KeepsLatest):
             return None
         study = self._study(int(rng.integers(2**31)))
         study.add_trials([*self._trials, *running])
-        for _ in range(DRAWS):
+        for _ in range(DRAWS[self.sampler]):
             trial = study.ask()
             try:
                 candidate = self._space.draw(partial(_suggest, trial))

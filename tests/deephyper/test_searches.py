@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,9 +24,11 @@ from daskevo_plugins.deephyper import (  # noqa: E402
     DaskStorage,
     RandomSearch,
     RegularizedEvolution,
+    to_hp_problem,
     transfer_run_function,
 )
 from daskevo_plugins.deephyper.evaluator import Evaluation, evaluate  # noqa: E402
+from daskevo_workflows.problems.digits import Digits  # noqa: E402
 from tests.deephyper import functions  # noqa: E402
 
 pytestmark = [
@@ -112,6 +115,10 @@ def test_a_job_whose_model_was_stored_is_not_trained_again(client: Any, reposito
     outcomes = [
         client.submit(evaluate, task, pure=False, resources={"evaluation": 1}).result(timeout=200) for _ in range(2)
     ]
+    # Its name is taken for other parameters.
+    taken = Evaluation(run, RunningJob(job, {**parameters, "second": 7}, storage), {}, True)
+    refused = client.submit(evaluate, taken, pure=False, resources={"evaluation": 1}).result(timeout=200)
+    assert refused["objective"] == "F_ModelExists"
     assert outcomes[0] == outcomes[1]
     assert outcomes[0]["metadata"]["ancestor"] is None
     assert [model.model_id for model in repository.models()] == [job]
@@ -120,6 +127,50 @@ def test_a_job_whose_model_was_stored_is_not_trained_again(client: Any, reposito
     task = Evaluation(run, RunningJob(other, {**parameters, "second": 5}, storage), {}, True)
     about = client.submit(evaluate, task, pure=False, resources={"evaluation": 1}).result(timeout=200)["metadata"]
     assert (about["ancestor"], about["frozen_share"]) == (job, 0.5)
+
+
+def test_metrics_that_are_no_quality_leave_no_model(client: Any, repository: Any) -> None:
+    run = transfer_run_function(functions.build, functions.worthless, repository=repository)
+    configurations = [{"first": first, "activation": "relu", "second": 3} for first in (4, 8)]
+    jobs = evaluated(DaskEvaluator(run, client), configurations)
+    assert [job.objective for job in jobs] == ["F_not_finite", "F_InvalidInput"]
+    assert "training gave error: return one of that name" in jobs[1].metadata["error"]
+    assert not list(repository.models())
+    alone = transfer_run_function(functions.build, functions.alone, repository=repository)
+    (job,) = evaluated(DaskEvaluator(alone, client), configurations[:1])
+    assert (job.objective, job.metadata["loss"]) == (-0.25, 0.25)
+
+
+def test_a_problem_of_daskevos_needs_no_train(client: Any, tmp_path: Path) -> None:
+    digits = Digits(depth=1, widths=(4,), epochs=2)
+    own = daskevo.open(None, f"s-{uuid.uuid4().hex[:8]}", client=client, objective=digits.objective, shards=8)
+    run = transfer_run_function(digits, repository=own)
+    search = RandomSearch(to_hp_problem(digits.space()), random_state=0, log_dir=str(tmp_path))
+    frame = search.search(DaskEvaluator(run, client, num_workers=1), max_evals=2, max_evals_strict=True)
+    assert (frame["objective"] == frame["m:val_accuracy"]).all()
+    assert (frame["m:accuracy"] > 0).all()
+    for model in own.models():
+        # Two epochs of 45 batches.
+        assert own.record(model.model_id).step == 90
+        own.retire(model.model_id)
+
+
+def test_run_functions_that_cannot_be(repository: Any) -> None:
+    def make(problem: Any = functions.build, train: Any = functions.train, **options: Any) -> Any:
+        return transfer_run_function(problem, train, repository=repository, **options)
+
+    assert make().objective == make(objective="min loss").objective == repository.objective
+    with pytest.raises(InvalidInput, match="'max loss' was given, and the repository's is 'min loss'"):
+        make(objective="max loss")
+    for problem in (functions.build, object()):
+        with pytest.raises(InvalidInput, match="give train="):
+            make(problem, None)
+    with pytest.raises(InvalidInput, match="object makes no models"):
+        make(object())
+    unsaid = types.SimpleNamespace(objective=None)
+    with pytest.raises(InvalidInput, match="what counts as better"):
+        transfer_run_function(functions.build, functions.train, repository=unsaid)
+    assert str(transfer_run_function(functions.build, functions.train, repository=unsaid, objective="max a").objective)
 
 
 def test_training_is_stopped_by_the_stopper(client: Any, repository: Any, tmp_path: Path) -> None:
@@ -241,6 +292,12 @@ def test_two_searches_share_a_storage(client: Any) -> None:
     assert other.load_job(job)["in"] == {"args": ({"x": (1, 2)},), "kwargs": None}
     assert other.load_metadata_from_all_jobs(search, "note") == [{"of": [1.5, None]}]
     assert other.load_search_value(search, "key") == {3: "three"}
+    one.store_job_out(job, 0.5)
+    one.store_job_status(job, 2)
+    assert other.load_out_from_all_jobs(search) == [0.5]
+    assert other.load_jobs([job])[job]["status"] == other.load_job_status(job) == 2
+    assert other.load_search(search)["0"]["out"] == 0.5
+    assert search in other.load_all_search_ids()
     with pytest.raises(KeyError):
         one.load_job(f"{search}.7")
     strange = DaskStorage(client)

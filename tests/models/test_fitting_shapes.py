@@ -86,6 +86,8 @@ def test_sizes_that_differ_little_are_padded() -> None:
     made, put_in = fitted(graph)
     assert put_in == [("add.pad0", "ZeroPadding2D")]
     assert made["add.pad0"].config["padding"] == [[1, 1], [1, 1]]
+    graph.replace("second", layer("Conv2D", filters=4, kernel_size=[3, 1]))
+    assert fitted(graph)[0]["add.pad0"].config["padding"] == [[1, 1], [0, 0]]
 
 
 @pytest.mark.parametrize("pool", [2, 3, 4])
@@ -129,6 +131,14 @@ def test_between_convolution_and_dense() -> None:
     refused(vector, "Conv2D 'conv' can't take 192")
 
 
+def test_what_took_vectors_gets_no_sequences() -> None:
+    graph = VECTOR.copy()
+    graph.create("reshape", layer("Reshape", target_shape=(2, 3)), ["vector"])
+    graph.change_input("left", 0, "reshape")
+    # Keras would take them, and make sequences of what follows.
+    assert fitted(graph, VECTOR)[1] == [("left.pool0", "GlobalAveragePooling1D")]
+
+
 def test_vectors_and_images_that_meet() -> None:
     graph = VECTOR.copy()
     graph.create("reshape", layer("Reshape", target_shape=(2, 3, 1)), ["vector"])
@@ -146,9 +156,47 @@ def test_a_window_beyond_its_input_is_padded() -> None:
         graph = IMAGE.copy()
         graph.replace("second", windowed)
         graph.change_input("global", 0, "second")
-        assert fitted(graph)[1] == [("second.pad0", "ZeroPadding2D")]
+        made, put_in = fitted(graph)
+        assert put_in == [("second.pad0", "ZeroPadding2D")]
+        # As little as can be, the odd one behind.
+        wanted = [[0, 0], [1, 2]] if windowed.kind == "Conv2D" else [[1, 2], [1, 2]]
+        assert made["second.pad0"].config["padding"] == wanted
     graph.replace("second", layer("Conv2D", filters=4, kernel_size=3, dilation_rate=4))
     assert fitted(graph)[0]["second.pad0"].config["padding"] == [[0, 1], [0, 1]]
+
+
+def test_windows_over_sequences() -> None:
+    def base() -> keras.Model:
+        inputs = keras.Input((4, 3), name="sequence")
+        tensor = keras.layers.Conv1D(2, 2, name="conv")(inputs)
+        return keras.Model(inputs, keras.layers.GlobalMaxPooling1D(name="top")(tensor))
+
+    graph = graph_of(base)
+    graph.replace("conv", layer("Conv1D", filters=2, kernel_size=7))
+    made = fit(graph, Expected(graph_of(base)))
+    assert made["conv.pad0"].config["padding"] == [1, 2]
+    with shape_only():
+        assert model_of(made).outputs[0].shape == (None, 2)
+
+
+def test_nothing_is_left_of_no_input() -> None:
+    """A window that is larger than its input by less than its strides: Keras makes nothing of it, without a word."""
+    graph = IMAGE.copy()
+    graph.replace("second", layer("MaxPooling2D", pool_size=9, strides=2))
+    graph.change_input("global", 0, "second")
+    assert fitted(graph)[1] == [("second.pad0", "ZeroPadding2D")]
+
+
+def test_merges_that_no_rule_is_for() -> None:
+    dot = VECTOR.copy()
+    dot.replace("left", layer("Dense", units=3))
+    dot.replace("add", layer("Dot", axes=1))
+    refused(dot, "Dot 'add' can't take 3, 8", VECTOR)
+    along = IMAGE.copy()
+    along.replace("second", layer("Conv2D", filters=4, kernel_size=[1, 3]))
+    along.replace("add", layer("Concatenate", axis=1))
+    along.change_input("add", 1, "conv")
+    refused(along, "Concatenate 'add' can't take 8x6x4, 8x8x4")
 
 
 def test_several_tensors_into_one_layer_are_merged() -> None:
