@@ -25,8 +25,8 @@ from daskevo.types import JSON, Objective
 NEEDS: Mapping[str, tuple[str, ...]] = {"tpe": ("optuna",), "gp": ("optuna", "scipy", "torch")}
 """Samplers, and the packages that each imports."""
 DRAWS: Mapping[str, int] = {"tpe": 10, "gp": 3}
-"""Suggestions that are already known or rejected before a candidate is drawn at random; they take some milliseconds each,
-those of Gaussian processes a tenth of a second."""
+"""Suggestions that are already known or rejected before a candidate is drawn at random; they take some milliseconds
+each, those of Gaussian processes a tenth of a second."""
 
 
 class Optuna(KeepsLatest):
