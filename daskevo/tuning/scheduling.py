@@ -146,7 +146,6 @@ class Scheduler:
         if (there := self.under_way.works.get(work)) is not None and (state := there.state_at(step)) is not None:
             there.reached = max(there.reached, step)
             self.plan.saved(state, name)
-            self._losses.pop(state, None)
             if step in there.marks:
                 there.marks[step].saved = True
         return []
@@ -185,7 +184,7 @@ class Scheduler:
             return []
         trainer = self.trainers.get(over.trainer)
         if trainer is not None:
-            trainer.work = trainer.holds = None
+            trainer.work = None
         failing = over.failing()
         if failing is None or over.stopping:
             return []
@@ -262,11 +261,13 @@ class Scheduler:
         return given
 
     def _place(self, stage: Stage, free: Sequence[Trainer]) -> Trainer | None:
-        """Return the trainer for a stage: with enough memory, best the one that has its model, else the smallest."""
+        """Return the trainer for a stage: best the one that has its model, else the smallest; for one that ran out of
+        memory the largest, because it has only one more try."""
         least = self._too_small.get(stage.node, -1)
         enough = [trainer for trainer in free if trainer.memory_bytes > least]
         holding = (trainer for trainer in enough if trainer.holds is not None and trainer.holds == stage.source)
-        return next(holding, None) or min(enough, key=lambda trainer: trainer.memory_bytes, default=None)
+        sign = 1 if least < 0 else -1
+        return next(holding, None) or min(enough, key=lambda trainer: sign * trainer.memory_bytes, default=None)
 
     def _run(self, path: Sequence[Stage], trainer: Trainer, seconds: Sequence[float]) -> Run:
         fits = 1  # the first stage does
@@ -279,7 +280,7 @@ class Scheduler:
             trainer=trainer.name,
             start=first.start,
             legs=[stage.end for stage in path],
-            marks={stage.stop: Mark(stage.evaluate, saved=not stage.steps) for stage in path},
+            marks={stage.stop: Mark(stage.evaluate) for stage in path},
             reached=first.start,
         )
         self._given += 1

@@ -245,12 +245,10 @@ class _Simulation:
                 case Save():
                     self.running[told.work].marks[told.step] = told.evaluate
                     self._go_on(self.running[told.work])
-                case Halt():
-                    self._halt(self.running[told.work], told.after)
                 case Answer():
                     self._answer(told)
-                case Refuse():
-                    raise AssertionError(f"nothing fails in a simulation, and {told} did")
+                case Halt() | Refuse():
+                    raise AssertionError(f"nothing fails or is taken back in a simulation, and there was {told}")
 
     def _answer(self, told: Answer) -> None:
         study, name, step = waiter = cast(tuple[str, str, int], told.waiter)
@@ -299,14 +297,6 @@ class _Simulation:
             self.outcome.trained_steps += until - there.step
             self.outcome.spans.append((there.run.trajectory, there.step, until))
         there.clock_s, there.step = self.now_s, until
-
-    def _halt(self, there: _Running, after: int | None) -> None:
-        if after is None:
-            self._trained(there, there.step_at(self.now_s))
-            self._end(there)
-        else:
-            there.marks = {step: evaluate for step, evaluate in there.marks.items() if step <= after}
-            self._go_on(there)
 
     def _end(self, there: _Running) -> None:
         del self.running[there.run.work]

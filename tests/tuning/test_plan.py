@@ -76,6 +76,10 @@ def test_unique_steps_are_those_of_all_prefixes(trials: list[tuple[Trajectory, i
     assert counted == count_steps(reversed(trials))
 
 
+def test_a_node_is_trained_to_where_its_last_child_begins() -> None:
+    assert count_steps([(rate((0, 0.1)), 5), (rate((0, 0.1), (10, 0.2)), 20)]) == (25, 20)
+
+
 def test_a_trial_that_parts_in_the_middle_of_a_node_leaves_it_as_it_is() -> None:
     plan = SearchPlan()
     assert plan.request("a", rate((0, 0.1), (200, 0.01)), 300).state == (0, 300)

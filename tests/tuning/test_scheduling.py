@@ -12,6 +12,7 @@ from daskevo.errors import InvalidInput
 from daskevo.tuning import (
     Configuration,
     Constant,
+    Halt,
     Policy,
     Run,
     Scheduler,
@@ -191,6 +192,21 @@ def test_work_that_nobody_waits_for_is_stopped_and_what_somebody_waits_for_is_no
     assert works(cluster) == [("t0", 0, ((10, True),))]
 
 
+def test_work_that_was_told_to_end_earlier_does_not_go_on_for_a_newcomer() -> None:
+    cluster = Trainers(Scheduler(), ["t0"])
+    cluster.ask("a", rate((0, 0.1)), 10)
+    cluster.ask("b", rate((0, 0.1)), 20)
+    cluster.decide()
+    cluster.take_back("b")
+    cluster.decide()
+    cluster.ask("c", rate((0, 0.1)), 15)
+    cluster.decide()
+    assert works(cluster) == [("t0", 0, ((10, True),))]
+    cluster.finish(random.Random(0))
+    assert set(cluster.answers) == {"a", "c"}
+    assert cluster.trained.total() == 15
+
+
 def test_work_that_is_about_to_stop_is_asked_for_nothing() -> None:
     scheduler = Scheduler()
     scheduler.add("a", rate((0, 0.1)), 20)
@@ -199,10 +215,47 @@ def test_work_that_is_about_to_stop_is_asked_for_nothing() -> None:
     scheduler.remove("a")
     assert [type(told).__name__ for told in scheduler.decide()] == ["Halt"]
     scheduler.add("b", rate((0, 0.1)), 8)
+    scheduler.add("c", rate((0, 0.1)), 20)
     scheduler.trainer("t1")
     (run,) = scheduler.decide()
     assert isinstance(run, Run)
-    assert (run.trainer, run.start) == ("t1", 0)
+    assert (run.trainer, run.start, run.marks) == ("t1", 0, ((8, True), (20, True)))
+    # What becomes of the first concerns nobody.
+    assert scheduler.failed("work-0", "error", "boom") == []
+    assert len(scheduler.plan.wanted) == 2
+
+
+def test_work_beyond_what_is_wanted_ends_at_once_and_its_model_is_not_counted_on() -> None:
+    scheduler = Scheduler()
+    scheduler.add("long", rate((0, 0.1)), 20)
+    scheduler.add("short", rate((0, 0.1), (10, 0.2)), 15)
+    scheduler.trainer("t0")
+    (run,) = scheduler.decide()
+    assert isinstance(run, Run)
+    assert run.marks == ((10, False), (20, True))
+    scheduler.progress(run.work, 12)
+    scheduler.remove("long")
+    assert scheduler.decide() == [Halt(run.work, "t0", None)]
+    scheduler.saved(run.work, 10, "s10")
+    scheduler.ended(run.work)
+    (on,) = scheduler.decide()
+    assert isinstance(on, Run)
+    assert (on.start, on.snapshot, on.in_memory) == (10, "s10", False)
+
+
+def test_stage_by_stage_each_model_is_loaded() -> None:
+    scheduler = Scheduler(batched=False)
+    scheduler.add("a", rate((0, 0.1)), 5)
+    scheduler.add("b", rate((0, 0.1)), 9)
+    scheduler.trainer("t0")
+    (run,) = scheduler.decide()
+    assert isinstance(run, Run)
+    scheduler.saved(run.work, 5, "s5")
+    scheduler.measured(run.work, 5, {})
+    scheduler.ended(run.work)
+    (on,) = scheduler.decide()
+    assert isinstance(on, Run)
+    assert (on.start, on.in_memory) == (5, False)
 
 
 def test_work_goes_on_while_its_last_snapshot_is_being_saved() -> None:
@@ -321,8 +374,10 @@ def test_out_of_memory_is_tried_once_more_on_a_larger_trainer() -> None:
     cluster.ask("b", rate((0, 0.1)), 20)
     cluster.decide()
     assert works(cluster)[0][0] == "small"
+    cluster.scheduler.trainer("middle", 12_000)
     fail(cluster, "out of memory")
     assert works(cluster) == [("large", 0, ((10, True), (20, True)))]
+    cluster.scheduler.trainer("larger still", 32_000)
     fail(cluster, "out of memory")
     assert set(cluster.refused) == {"a", "b"}
     for figure in ("16,000", "8,000"):
