@@ -208,7 +208,20 @@ def test_shorter_trainings_are_in_the_table(table: Table) -> None:
         run = run_on_table(Asking(**fields), table, 3, seed=1, at_once=2)
         for request, report in zip(run.requests, run.reports, strict=True):
             assert report.quality == table[request.candidate].qualities[1][1]
-    for fields in ({"training": {"epochs": 6}}, {"training": {"batch_size": 8}}, {"until_step": 7}, {"sequence": [1]}):
+    run = run_on_table(Asking(training={"epochs": 1}), table, 2, seed=1)
+    assert [report.quality for report in run.reports] == [
+        table[each.candidate].qualities[1][0] for each in run.requests
+    ]
+    # Of a training of two epochs in five, two fifths of the seconds.
+    run = run_on_table(Asking(training={"epochs": 2}), table, 1, seed=1)
+    assert run.reports[0].seconds["training"] == table[run.requests[0].candidate].seconds[1] * 2 / 5
+    for fields in (
+        {"training": {"epochs": 6}},
+        {"training": {"epochs": 0}},
+        {"training": {"batch_size": 8}},
+        {"until_step": 7},
+        {"sequence": [1]},
+    ):
         with pytest.raises(InvalidInput, match="whole epochs"):
             run_on_table(Asking(**fields), table, 3, seed=1)
 
