@@ -130,6 +130,12 @@ def test_a_front_of_accuracy_and_size(repository: Any, tiny: Callable[..., Path]
     assert result.front()[0].quality == max(report.quality or 0 for report in reports.values())
 
 
+def test_a_strategy_that_refuses_the_space_leaves_no_run(repository: Any, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="a grid takes 100000 candidates at most"):
+        nas.search("flights", "grid", repository=repository, objective="max val_accuracy", run=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("objective", [[], "", ["max a", "max a"], "min own_bytes", 5, ["max"]])
 def test_objectives_that_are_none(repository: Any, tiny: Callable[..., Path], tmp_path: Path, objective: Any) -> None:
     with pytest.raises(InvalidInput):

@@ -172,6 +172,7 @@ def search(
     chosen = _strategy(strategy)
     repository = _with_objective(repository, goals[0])
     space = space_of(loaded)
+    chosen.start(space, goals, seed)  # before there is a run: it may refuse the space
     identity = identity_of(
         reference,
         goals,
@@ -193,7 +194,6 @@ def search(
             book.identify(number, name)
         for report in record.reports():
             book.report(report)
-        chosen.start(space, goals, seed)
         _tell_again(chosen, book)
         settings = Settings(
             seed=seed,

@@ -210,6 +210,14 @@ def test_a_strategy_that_lacks_a_package_is_refused_without_a_cluster(
     assert not (tmp_path / "new").exists()
 
 
+def test_a_space_that_is_too_large_for_a_grid_is_refused_without_a_cluster(tmp_path: Path) -> None:
+    result = nas("flights", "--strategy", "grid", "--run", str(tmp_path / "run"))
+    assert result.exit_code == 2
+    assert "a grid takes 100000 candidates at most" in result.stderr
+    assert "dashboard" not in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_command_knows_every_strategy_by_its_word() -> None:
     assert sorted(STRATEGY_WORDS) == sorted(STRATEGIES)
 

@@ -196,6 +196,7 @@ def _search(
     from daskevo_workflows.nas import search
     from daskevo_workflows.offered import check_objectives
     from daskevo_workflows.problems import refer
+    from daskevo_workflows.problems.building import space_of
     from daskevo_workflows.quiet import import_keras
     from daskevo_workflows.result import Result
 
@@ -209,6 +210,7 @@ def _search(
         return _say_nothing_left(problem, Result(folder, daskevo.open(root, settings.scope), stop), as_json, options)
     goals = Objective.parse_all(settings.objective)
     check_objectives(goals)
+    settings.strategy.start(space_of(reference.load()), goals, settings.seed)
     line = ProgressLine(goals[0].metric)
 
     def progress(now: Progress) -> None:
