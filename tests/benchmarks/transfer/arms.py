@@ -41,7 +41,9 @@ ROOT = Path(__file__).parents[3]
 def options(arm: str) -> list[str]:
     """Return an arm's options of `daskevo nas`."""
     strategy, _, policy = arm.rpartition(":")
-    return [*POLICIES[policy], "--strategy", strategy or "evolution"]
+    size = {"--population": deephyper_arms.POPULATION, "--sample": deephyper_arms.SAMPLE}
+    own = [] if strategy else [word for option, number in size.items() for word in (option, str(number))]
+    return [*POLICIES[policy], "--strategy", strategy or "evolution", *own]
 
 
 def check(arm: str) -> str:

@@ -26,10 +26,11 @@ from daskevo_workflows.quiet import import_keras
 from daskevo_workflows.reports.series import Evaluation, RunSeries
 from daskevo_workflows.training import Stopwatch, train
 
+POPULATION, SAMPLE = 12, 4
+"""Of every evolution, ours too. DeepHyper's own 100, and our 50, would make of 60 evaluations a random search."""
 SEARCHES: Mapping[str, Mapping[str, Any]] = {
     "deephyper-cbo": {"search": "CBO"},
-    # Its own population, 100, would make 100 evaluations a random search: that of our evolution.
-    "deephyper-evolution": {"search": "RegularizedEvolution", "population_size": 50, "sample_size": 5},
+    "deephyper-evolution": {"search": "RegularizedEvolution", "population_size": POPULATION, "sample_size": SAMPLE},
 }
 """Arm -> class of deephyper.hpo, and its settings besides the seed; all others are DeepHyper's."""
 RECORD = "evaluations.json"
