@@ -64,7 +64,7 @@ def test_nothing_of_ours_loads_what_runs_code() -> None:
 
 
 def is_pickle(data: bytes) -> bool:
-    """Tell whether data is a pickle, or begins with one; bytes that happen to begin with a dot, as a reserve may, don't."""
+    """Tell whether data is a pickle or begins with one; random bytes that begin with a dot, as a reserve may, don't."""
     try:
         *_, (_, _, stop) = pickletools.genops(data)
     except ValueError:
