@@ -54,8 +54,6 @@ def _objective(found: Any) -> Any:
         return found if found.startswith("F") else f"F_{found}"
     several = isinstance(found, (tuple, list)) and len(found) > 0
     values = list(found) if several else [found]
-    if several and any(isinstance(value, str) for value in values):
-        return failure("objective", f"of several objectives one is a text: {_shown(found)}")
     if any(isinstance(value, bool) or not isinstance(value, numbers.Real) for value in values):
         return failure("objective", f"an objective is a number, or several in a tuple, not {_shown(found)}")
     try:

@@ -146,6 +146,12 @@ def test_what_is_no_whole_table_is_refused(kind: str, tmp_path: Path) -> None:
     assert str(path) in str(caught.value)
 
 
+def test_files_beyond_reason_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daskevo_workflows.tabular.table.MOST_BYTES", SHIPPED.stat().st_size - 1)
+    with pytest.raises(CorruptRecord, match="bytes"):
+        load_table()
+
+
 def test_later_and_missing_tables(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="No such file"):
         load_table(tmp_path / "nowhere.json")
