@@ -69,7 +69,7 @@ def test_ctrl_c_says_how_to_go_on(stopped: tuple[Path, Any]) -> None:
     folder, (code, out, err) = stopped
     assert code == 130, err
     assert out == ""
-    assert "Traceback" not in err
+    assert "Traceback" not in err, err
     assert err.splitlines()[-2].startswith("Stopped.")
     assert f"--run '{folder}'" in err.splitlines()[-1]
     assert 1 <= finished(folder) < EVALUATIONS
