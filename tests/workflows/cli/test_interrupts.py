@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -35,6 +36,19 @@ def test_an_interrupt_that_python_loses_is_remembered(monkeypatch: pytest.Monkey
         with pytest.raises(KeyboardInterrupt):
             interrupts.check()
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_what_is_broken_off_on_purpose_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    """Dask's calls, which an interrupt breaks off, and callbacks of its event loop, which find nothing left."""
+    log = logging.getLogger("tornado.application")
+    with heard(signal.SIGINT):
+        log.error("before")
+        with pytest.raises(KeyboardInterrupt):
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        log.error("Exception in callback")
+        log.critical("out of disk")
+    log.error("after")
+    assert caplog.messages == ["before", "out of disk", "after"]
 
 
 def test_ignored_signals_stay_ignored() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import signal
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ class Interrupts:
 
     An exception that a signal raises inside a destructor or a callback of the garbage collector is printed and
     ignored; who works on calls `check` now and then.
+
+    From then on only what is critical is logged: calls of Dask that are broken off on purpose leave tracebacks of its
+    event loop, which say nothing to whoever pressed Ctrl-C.
     """
 
     def __init__(self) -> None:
@@ -27,6 +31,7 @@ class Interrupts:
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         self.came = True
+        logging.disable(logging.ERROR)
         raise KeyboardInterrupt
 
 
@@ -36,7 +41,7 @@ def heard(*signals: signal.Signals) -> Iterator[Interrupts]:
 
     One that is ignored, as under ``nohup``, or taken by somebody else stays so.
     """
-    interrupts = Interrupts()
+    interrupts, disabled = Interrupts(), logging.root.manager.disable
     before = {}
     if threading.current_thread() is threading.main_thread():
         before = {
@@ -51,6 +56,7 @@ def heard(*signals: signal.Signals) -> Iterator[Interrupts]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        logging.disable(disabled)
 
 
 @contextlib.contextmanager
