@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import signal
@@ -14,10 +15,12 @@ from pathlib import Path
 import psutil
 import pytest
 from click.testing import CliRunner
+from distributed import worker
 
 from daskevo.errors import SchedulerUnreachable
 from daskevo_workflows.cli import main
 from daskevo_workflows.cli.interrupts import heard, put_off
+from daskevo_workflows.cli.undisturbed import is_news
 
 
 def test_an_interrupt_that_python_loses_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +52,19 @@ def test_what_is_broken_off_on_purpose_is_no_news(caplog: pytest.LogCaptureFixtu
         log.critical("out of disk")
     log.error("after")
     assert caplog.messages == ["before", "out of disk", "after"]
+
+
+def test_a_heartbeat_without_a_scheduler_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    """A worker logs it with a traceback when the command has just ended its cluster; all else is heard."""
+    words = "Failed to communicate with scheduler during heartbeat."
+    assert f'logger.exception("{words}")' in inspect.getsource(worker.Worker.heartbeat)
+    worker.logger.addFilter(is_news)
+    try:
+        worker.logger.error(words)
+        worker.logger.error("Compute failed")
+    finally:
+        worker.logger.removeFilter(is_news)
+    assert caplog.messages == ["Compute failed"]
 
 
 def test_ignored_signals_stay_ignored() -> None:

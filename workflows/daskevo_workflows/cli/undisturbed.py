@@ -1,15 +1,23 @@
 """Dask preload for workers of the command's own cluster: Ctrl-C on the terminal is for the command alone.
 
 A terminal sends it to every process of the command. Workers would die in the middle of what the command is about to
-stop in good order, each with a traceback; their nannies end them.
+stop in good order, each with a traceback; their nannies end them. Nor is it news to anybody that a worker's heartbeat
+finds no scheduler any more: that one lives in the command's own process.
 """
 
 from __future__ import annotations
 
+import logging
 import signal
 from typing import Any
 
 
 def dask_setup(worker: Any) -> None:
-    """Ignore the interrupt; runs in the main thread of the worker's process."""
+    """Ignore the interrupt, and say nothing of a missing scheduler; runs in the main thread of the worker's process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.getLogger("distributed.worker").addFilter(is_news)
+
+
+def is_news(record: logging.LogRecord) -> bool:
+    """Tell whether what a worker logs is more than that its heartbeat found no scheduler."""
+    return not record.getMessage().startswith("Failed to communicate with scheduler during heartbeat")
