@@ -59,7 +59,8 @@ class Sharing(NamedTuple):
 
 
 def identity(request: Request, vertex_ids: Sequence[VertexId]) -> str:
-    """Name what a request computes: equal for candidates with the same graph, sequence, settings, end and repeat.
+    """Name what a request computes: equal for candidates with the same graph, sequence, settings, end, repeat and model
+    to continue.
 
     Choices without effect give different candidates with the same graph; where their weights come from is not part of
     the identity, so a search does not train the same architecture twice with different luck.
@@ -68,6 +69,8 @@ def identity(request: Request, vertex_ids: Sequence[VertexId]) -> str:
     parts = [request.sequence, request.until_step, dict(request.training)]
     if request.repeat:
         parts.append(request.repeat)
+    if request.continues is not None:
+        parts.append(request.continues)
     digest.update(json.dumps(parts, sort_keys=True).encode())
     return digest.hexdigest()
 

@@ -6,7 +6,7 @@ its ancestor depends on who is done first; the record holds what came of that, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from daskevo.errors import InvalidInput
 from daskevo.search.requests import Report, Request, Stop, View
@@ -40,14 +40,15 @@ class Replay:
         for report in finished.values():
             line = [report]
             # An ancestor's report may have come after its child's.
-            while (ancestor := line[-1].ancestor) is not None and ancestor not in self._steps:
+            while (ancestor := _source(asked, line[-1])) is not None and ancestor not in self._steps:
                 if ancestor not in finished:
+                    began = "inherited from" if asked[line[-1].number].continues is None else "continued"
                     raise InvalidInput(
-                        f"{line[-1].model_id} inherited from {ancestor}, which the run has not trained: what can be "
+                        f"{line[-1].model_id} {began} {ancestor}, which the run has not trained: what can be "
                         "replayed is a run that was alone in its repository"
                     )
                 line.append(finished[ancestor])
-            self._steps.update({one.model_id: (asked[one.number], one.ancestor) for one in reversed(line)})
+            self._steps.update({one.model_id: (asked[one.number], _source(asked, one)) for one in reversed(line)})
 
     @property
     def settings(self) -> JSON:
@@ -65,7 +66,11 @@ class Replay:
                 return answer
             source = None if ancestor is None else self._made[ancestor]
             fields = {"sequence": wanted.sequence, "until_step": wanted.until_step, "training": wanted.training}
-            answer.append(view.request(len(answer), wanted.candidate, ancestor=source, **fields))
+            if wanted.continues is None:
+                answer.append(view.request(len(answer), wanted.candidate, ancestor=source, **fields))
+            else:
+                again = view.request(len(answer), wanted.candidate, ancestor=None, continues=source, **fields)
+                answer.append(again)
         return answer or Stop("done", f"all {len(self._order)} evaluations of the recorded run have been asked for")
 
     def tell(self, request: Request, report: Report) -> None:
@@ -80,3 +85,8 @@ class Replay:
 
     def population(self) -> Sequence[ModelId]:
         return list(self._made.values())
+
+
+def _source(asked: Mapping[int, Request], report: Report) -> ModelId | None:
+    """Return the model that an evaluation began with: continued, or inherited from."""
+    return asked[report.number].continues or report.ancestor

@@ -1,8 +1,8 @@
 """The words between a strategy and a run: requests, reports, failures, the view of a run, and stopping.
 
 A strategy asks for *(candidate, hyper-parameter sequence, ancestor, until which step)*; a run answers with reports at a
-step. `evaluate(candidate) -> score` is the simplest case. A clone (population-based training) is a request for
-the same candidate whose `ancestor` is the cloned model.
+step. `evaluate(candidate) -> score` is the simplest case. A candidate that is worth more steps is asked for again, in a
+request that `continues` its model; a clone (population based training) continues another candidate's.
 """
 
 from __future__ import annotations
@@ -69,10 +69,16 @@ class Request:
         The model whose candidate was mutated, for lineage; None for a random candidate.
     ancestor:
         Where weights come from: ``"best match"``, a model id, or None for fresh weights.
+    continues:
+        The model of an earlier report whose training goes on, from its snapshot (weights, optimizer state, step, random
+        numbers and position in the data), never from the beginning; `ancestor` is None then. Steps count on: the
+        training ends at `until_step`, of which that model has some already. The candidate is that model's, or, where
+        population based training clones it, another one: then its hyper-parameters hold from here on.
     sequence:
         Hyper-parameters over time, for strategies that tune them; None = those of the problem.
     until_step:
-        Train until this step (optimizer steps); None = as many as the problem's epochs make.
+        Train until this step (optimizer steps), those of the model that it continues included; None = as many as the
+        problem's epochs make.
     transfer:
         False for the control arm and the baseline: nothing is inherited, whatever `ancestor` says.
     training:
@@ -98,6 +104,7 @@ class Request:
     priority: float = 0.0
     choices: Mapping[str, JSON] | None = None
     repeat: int = 0
+    continues: ModelId | None = None
 
     def to_json(self) -> JSON:
         return {
@@ -113,6 +120,7 @@ class Request:
             "priority": self.priority,
             "choices": self.choices,
             "repeat": self.repeat,
+            "continues": self.continues,
         }
 
     @classmethod
@@ -132,6 +140,7 @@ class Request:
                 priority=float(value.get("priority", 0.0)),
                 choices=value.get("choices"),
                 repeat=int(value.get("repeat", 0)),
+                continues=None if (model := value.get("continues")) is None else ModelId(check_name(model)),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CorruptRecord(f"expected a request of a run, found {value!r:.200}") from error

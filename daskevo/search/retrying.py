@@ -10,10 +10,10 @@ from daskevo.search.protocol import Strategy
 from daskevo.search.requests import Report, Request, Stop, View, model_id
 from daskevo.search.wrapping import Wrapper
 from daskevo.space import Candidate, ModelSpace
-from daskevo.types import JSON, Objective
+from daskevo.types import JSON, ModelId, Objective
 
-Key = tuple[Candidate, int]
-"""What a request and its repetition have in common: candidate and repeat."""
+Key = tuple[Candidate, int, int | None, ModelId | None]
+"""What a request and its repetition have in common: candidate, repeat, last step, and the model that it continues."""
 
 
 @dataclass
@@ -110,4 +110,4 @@ class Retry(Wrapper):
 
 
 def _key(request: Request) -> Key:
-    return request.candidate, request.repeat
+    return request.candidate, request.repeat, request.until_step, request.continues

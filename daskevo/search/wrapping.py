@@ -142,8 +142,10 @@ class Redrawing(Wrapper):
                 return answer
             if not answer:
                 return None
-            if answer[0].candidate not in view.asked:
-                return replace(answer[0], number=number, model_id=model_id(view.prefix, number))
+            request = answer[0]
+            # Who goes on is known, and may be asked for again.
+            if self.wants(request.candidate) if request.continues else request.candidate not in view.asked:
+                return replace(request, number=number, model_id=model_id(view.prefix, number))
         return Stop("exhausted", f"{self.draws} candidates in a row that strategy {self.strategy.name!r} asked for")
 
 

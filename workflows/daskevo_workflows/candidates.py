@@ -123,6 +123,11 @@ class Candidates:
                 f"strategy {self._strategy.name!r} asks for hyper-parameters over time (`sequence`): evaluations train "
                 "with those of the problem; leave it None"
             )
+        if any(request.continues is not None for request in answer):
+            raise InvalidInput(
+                f"strategy {self._strategy.name!r} continues the training of earlier models (`continues`): evaluations "
+                "begin at the first step"
+            )
         requests = [self._completed(request) for request in answer[:wanted]]
         self._record.asked(requests)
         self._book.ask(requests)
