@@ -12,9 +12,10 @@ import pytest
 PUBLIC = {
     "daskevo": ["Repository", "errors", "get_repository", "local_cluster", "open"],
     "daskevo.search": [
-        *("BEST_MATCH", "AgedEvolution", "Deduplicate", "Failure", "FailureKind", "Filter", "Grid"),
-        *("MultiObjectiveEvolution", "NonAgedEvolution", "Optuna", "Random", "Reinforce", "Repeat", "Replay"),
-        *("Report", "Request", "Retry", "Stop", "Strategy", "TransferReport", "View", "model_id", "usable"),
+        *("BEST_MATCH", "AgedEvolution", "AsynchronousHalving", "Deduplicate", "Failure", "FailureKind", "Filter"),
+        *("Grid", "Hyperband", "MedianStopping", "MultiObjectiveEvolution", "NonAgedEvolution", "Optuna"),
+        *("PopulationBasedTraining", "Random", "Reinforce", "Repeat", "Replay", "Report", "Request", "Retry", "Stop"),
+        *("Strategy", "SuccessiveHalving", "TransferReport", "View", "model_id", "usable"),
     ],
     "daskevo.space": [
         *(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from daskevo.search.asynchronous_halving import AsynchronousHalving
 from daskevo.search.deduplicating import Deduplicate
 from daskevo.search.evolution import AgedEvolution, NonAgedEvolution
 from daskevo.search.filtering import Filter
 from daskevo.search.grid import Grid
+from daskevo.search.halving import Hyperband, SuccessiveHalving
+from daskevo.search.median_stopping import MedianStopping
 from daskevo.search.multi_objective import MultiObjectiveEvolution
 from daskevo.search.optuna_search import Optuna
+from daskevo.search.population_based import PopulationBasedTraining
 from daskevo.search.protocol import Strategy
 from daskevo.search.random_search import Random
 from daskevo.search.reinforce import Reinforce
@@ -20,14 +24,18 @@ from daskevo.search.transfer_report import TransferReport
 __all__ = [
     "BEST_MATCH",
     "AgedEvolution",
+    "AsynchronousHalving",
     "Deduplicate",
     "Failure",
     "FailureKind",
     "Filter",
     "Grid",
+    "Hyperband",
+    "MedianStopping",
     "MultiObjectiveEvolution",
     "NonAgedEvolution",
     "Optuna",
+    "PopulationBasedTraining",
     "Random",
     "Reinforce",
     "Repeat",
@@ -37,6 +45,7 @@ __all__ = [
     "Retry",
     "Stop",
     "Strategy",
+    "SuccessiveHalving",
     "TransferReport",
     "View",
     "model_id",

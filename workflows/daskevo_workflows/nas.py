@@ -23,6 +23,7 @@ from daskevo.search import (
     Reinforce,
     Strategy,
 )
+from daskevo.search.continuing import continues
 from daskevo.types import JSON, Objective
 from daskevo_workflows.executor import Executor
 from daskevo_workflows.identity import identity_of
@@ -290,6 +291,11 @@ def _strategy(strategy: Strategy | str) -> Strategy:
         return STRATEGIES[strategy]()
     if not isinstance(strategy, Strategy):
         raise InvalidInput(f"{type(strategy).__name__} is no strategy: see daskevo.search.Strategy for its parts")
+    if continues(strategy):
+        raise InvalidInput(
+            f"the strategy {strategy.name!r} continues trainings from their snapshots, and a search trains every "
+            "request from its first step: use a strategy that trains each candidate in one piece"
+        )
     return strategy
 
 

@@ -11,7 +11,18 @@ import numpy as np
 import pytest
 
 from daskevo.errors import CorruptRecord, InvalidInput, LaterVersion
-from daskevo.search import Grid, Random, Repeat, Report, Request, Stop, View
+from daskevo.search import (
+    AsynchronousHalving,
+    Grid,
+    PopulationBasedTraining,
+    Random,
+    Repeat,
+    Report,
+    Request,
+    Stop,
+    SuccessiveHalving,
+    View,
+)
 from daskevo_workflows.nas import STRATEGIES
 from daskevo_workflows.problems.building import graph_of
 from daskevo_workflows.problems.digits import Digits
@@ -290,3 +301,31 @@ def test_an_exhausted_space_keeps_its_last_regret(tmp_path: Path) -> None:
     found, _ = compare(load_table(tmp_path / "small.json"), ["evolution"], evaluations=9, seeds=range(2))
     assert found["evolution"].seen.shape == (2, 9)
     assert (found["evolution"].seen[:, 2:] == 0).all()
+
+
+def test_halving_on_the_table_reads_on_in_the_same_training(table: Table) -> None:
+    """16 candidates, of whom the four best after one epoch are trained for four: 28 epochs instead of 64."""
+    steps = table.steps_per_epoch
+    for seed in range(5):
+        run = run_on_table(SuccessiveHalving(steps, 4 * steps, 4, candidates=16, rounds=1), table, 100, seed)
+        # Duplicates count in the rung; the end is none of budget.
+        assert run.stop[0] == "done"
+        long = [request for request in run.requests if request.continues is not None]
+        assert len(long) == 4
+        for request, report in zip(run.requests, run.reports, strict=True):
+            if report.status == "finished":
+                assert request.until_step is not None
+                epochs = request.until_step // steps
+                assert report.metrics["val_accuracy"] == table[request.candidate].qualities[seed % 3][epochs - 1]
+        first = [report.quality for report in run.reports[:16] if report.status == "finished"]
+        continued = {run.reports[int(request.continues[-5:])].quality for request in long if request.continues}
+        assert continued == set(sorted(q for q in first if q is not None)[-len(continued) :])
+
+
+def test_asynchronous_halving_runs_on_the_table_and_clones_are_refused(table: Table) -> None:
+    steps = table.steps_per_epoch
+    run = run_on_table(AsynchronousHalving(steps, 4 * steps, 2), table, 60, 3, at_once=4)
+    assert len(run.finished) == 60
+    assert {request.until_step for request in run.requests} == {steps, 2 * steps, 4 * steps}
+    with pytest.raises(InvalidInput, match="the model of another candidate"):
+        run_on_table(PopulationBasedTraining(steps, 5 * steps, population=5), table, 60, 3, at_once=5)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from daskevo.errors import InvalidInput
 from daskevo.search import Report, Request, Strategy
+from daskevo.space import Candidate
 from daskevo.types import Objective, VertexId
 from daskevo_workflows.dry import run_dry
 from daskevo_workflows.tabular.table import Table
@@ -104,14 +105,23 @@ def run_on_table(
     ------
     InvalidInput
         If the numbers aren't from 1, there are no such objectives, or the strategy asks for what a table doesn't have:
-        training until a step within an epoch, hyper-parameters over time, other batches, more epochs.
+        training until a step within an epoch, hyper-parameters over time, other batches, more epochs, clones.
     """
     goals = (table.objective,) if objectives is None else Objective.parse_all(objectives)
     known = {table.objective.metric, "parameters"}
     if unknown := [goal.metric for goal in goals if goal.metric not in known]:
         raise InvalidInput(f"the table has {' and '.join(sorted(known))}, not {', '.join(unknown)}")
 
+    candidates: dict[str, Candidate] = {}
+
     def evaluate(request: Request) -> Report:
+        # The qualities of later epochs are those of the same training, continued.
+        candidates[request.model_id] = request.candidate
+        if request.continues is not None and candidates[request.continues] != request.candidate:
+            raise InvalidInput(
+                f"request {request.number} continues the model of another candidate: the table has none that was "
+                "trained as two"
+            )
         return _report(table, goals[0], request, seed)
 
     def architecture(request: Request) -> list[VertexId]:

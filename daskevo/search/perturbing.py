@@ -1,0 +1,57 @@
+"""Candidates near another one: each hyper-parameter is moved a little, or drawn anew, now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from daskevo.errors import CandidateRejected
+from daskevo.space import Candidate, Choice, ModelSpace
+from daskevo.space.model_space import TRIES, Kept, drawn
+
+
+def perturbed(
+    space: ModelSpace,
+    candidate: Candidate,
+    rng: np.random.Generator,
+    resample: float = 0.25,
+    only: Collection[str] | None = None,
+) -> Candidate:
+    """Return a candidate near another one.
+
+    Parameters
+    ----------
+    resample:
+        The probability that a choice takes any of its options; else it takes one of those beside it, in the order in
+        which the space gives them (Jaderberg et al., section 4.1: factors of 1.2 and 0.8, or drawn anew).
+    only:
+        Names of the choices that may change; None = all.
+
+    Returns
+    -------
+    Candidate
+        The same one if there is nothing to change, or the space rejects so many in a row.
+    """
+    choices = space.choices_of(candidate)
+
+    def pick(choice: Choice) -> int:
+        index = kept(choice)
+        if len(choice.options) == 1 or (only is not None and choice.name not in only):
+            return index
+        return drawn(choice, rng) if rng.random() < resample else _beside(index, len(choice.options), rng)
+
+    for _ in range(TRIES):
+        kept = Kept(choices, candidate.values, rng)
+        try:
+            return space.draw(pick)
+        except CandidateRejected:
+            continue
+    return candidate
+
+
+def _beside(index: int, count: int, rng: np.random.Generator) -> int:
+    """Return the index before or after, both equally likely; there is one at the ends."""
+    if index in (0, count - 1):
+        return 1 if index == 0 else count - 2
+    return index + (1 if rng.random() < 0.5 else -1)
