@@ -5,7 +5,7 @@ Li et al., "A System for Massively Parallel Hyperparameter Tuning" (MLSys 2020),
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -26,11 +26,31 @@ class _Place(NamedTuple):
 
 
 class _Rung:
-    """A rung as far as it has been told: how many came to it, and those that finished, best first."""
+    """A rung as far as it has been told.
+
+    Attributes
+    ----------
+    count:
+        How many came to it.
+    places:
+        Those that finished it, best first.
+    waiting:
+        Of these, those whose continuation hasn't been told, and that may still go on, best first.
+    """
 
     def __init__(self) -> None:
         self.count = 0
         self.places: list[_Place] = []
+        self.waiting: list[_Place] = []
+
+    def promotable(self, eta: int, under_way: set[ModelId]) -> _Place | None:
+        """Return the best that may go on: it is among the best of `eta`, and isn't under way."""
+        for place in self.waiting:
+            if bisect_left(self.places, place) >= self.count // eta:
+                return None
+            if place.name not in under_way:
+                return place
+        return None
 
 
 class AsynchronousHalving(Continuing):
@@ -86,13 +106,12 @@ class AsynchronousHalving(Continuing):
     def start(self, space: ModelSpace, objectives: Sequence[Objective], seed: int) -> None:
         super().start(space, objectives, seed)
         self._rungs = [_Rung() for _ in self.steps]
-        self._risen: set[ModelId] = set()
-        self._dropped: set[ModelId] = set()
 
     def _take(self, request: Request, name: ModelId, rank: float | None) -> None:
         level = self.steps.index(request.until_step or 0)
         if request.continues is not None:
-            self._risen.add(request.continues)
+            before = self._rungs[level - 1]
+            before.waiting = [place for place in before.waiting if place.name != request.continues]
             self._let_go(request.continues)
         rung = self._rungs[level]
         rung.count += 1
@@ -102,19 +121,19 @@ class AsynchronousHalving(Continuing):
         if level == len(self.steps) - 1:
             self._let_go(name)
             return
-        insort(rung.places, _Place(-rank, request.number, request.candidate, name))
-        waiting = [place.name for place in rung.places if place.name not in self._risen | self._dropped]
-        if self.keep is not None and len(waiting) > self.keep:
-            self._dropped.add(waiting[-1])
-            self._let_go(waiting[-1])
+        place = _Place(-rank, request.number, request.candidate, name)
+        insort(rung.places, place)
+        insort(rung.waiting, place)
+        if self.keep is not None and len(rung.waiting) > self.keep:
+            self._let_go(rung.waiting.pop().name)
 
     def ask(self, view: View) -> list[Request] | Stop:
         requests: list[Request] = []
         stop: Stop | None = None
-        seen, risen = Seen(view.asked), self._risen | self._dropped | continued(view)
+        seen, under_way = Seen(view.asked), continued(view)
         begun = self._rungs[0].count + sum(request.continues is None for request in view.pending)
         while len(requests) < view.wanted and stop is None:
-            made = self._promotion(view, len(requests), risen)
+            made = self._promotion(view, len(requests), under_way)
             if made is None and self.candidates is not None and begun >= self.candidates:
                 stop = Stop("done", f"all of {self.candidates} candidates have begun, and none is to go on")
             elif made is None:
@@ -127,12 +146,11 @@ class AsynchronousHalving(Continuing):
         # Who is under way may still go on, or let others go on.
         return requests if requests or view.pending or stop is None else stop
 
-    def _promotion(self, view: View, offset: int, risen: set[ModelId]) -> Request | Stop | None:
+    def _promotion(self, view: View, offset: int, under_way: set[ModelId]) -> Request | Stop | None:
         """Continue the best that may go on, from the highest rung that has one."""
         for level in range(len(self.steps) - 2, -1, -1):
-            rung = self._rungs[level]
-            for place in rung.places[: rung.count // self.eta]:
-                if place.name not in risen:
-                    risen.add(place.name)
-                    return self._go_on(view, offset, place.candidate, place.name, self.steps[level + 1])
+            place = self._rungs[level].promotable(self.eta, under_way)
+            if place is not None:
+                under_way.add(place.name)
+                return self._go_on(view, offset, place.candidate, place.name, self.steps[level + 1])
         return None

@@ -65,8 +65,6 @@ class Bracket:
         """Return the rung that isn't complete, and who goes on to it; None if there is none. The first is complete."""
         for rung in range(1, len(self.steps)):
             promoted = self.promoted(rung - 1)
-            if not promoted:
-                return None
             if len(self.rungs[rung]) < len(promoted):
                 return rung, promoted
         return None

@@ -31,7 +31,7 @@ def perturbed(
     Returns
     -------
     Candidate
-        The same one if there is nothing to change, or the space rejects so many in a row.
+        Another one; the same if there is nothing to change, or the space rejects so many in a row.
     """
     choices = space.choices_of(candidate)
 
@@ -44,9 +44,11 @@ def perturbed(
     for _ in range(TRIES):
         kept = Kept(choices, candidate.values, rng)
         try:
-            return space.draw(pick)
+            made = space.draw(pick)
         except CandidateRejected:
             continue
+        if made != candidate:
+            return made
     return candidate
 
 

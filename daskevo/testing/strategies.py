@@ -73,6 +73,8 @@ class Run:
         assert [request.number for request in answer] == list(
             range(len(self.requests), len(self.requests) + len(answer))
         )
+        kept = {None, *self.strategy.population()}
+        assert all(request.continues in kept for request in answer), "a model that is to be continued must be kept"
         self.requests += answer
         self.pending += answer
         self.asked |= {request.candidate for request in answer}

@@ -40,7 +40,6 @@ class Trained(Run):
             if request.continues is None:
                 assert request.parent is None
                 continue
-            assert request.continues in self.strategy.population(), "what is continued must have been kept"
             assert request.continues not in self.left
             assert self.steps[request.continues] < request.until_step
             assert request.ancestor is None

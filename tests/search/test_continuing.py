@@ -13,6 +13,7 @@ from daskevo.runs import identity
 from daskevo.search import (
     AsynchronousHalving,
     Deduplicate,
+    Failure,
     Filter,
     Hyperband,
     MedianStopping,
@@ -20,10 +21,13 @@ from daskevo.search import (
     Random,
     Repeat,
     Replay,
+    Report,
     Request,
     Retry,
+    Stop,
     Strategy,
     SuccessiveHalving,
+    View,
     model_id,
 )
 from daskevo.search.continuing import Continuing, continues, rungs
@@ -155,6 +159,28 @@ def test_a_lost_trainer_s_part_is_asked_for_again_and_no_other() -> None:
     run.train(again, growing)
     assert first.continues in run.left
     assert again.model_id in run.strategy.population()
+
+
+class Twins(Random):
+    """Asks for one candidate twice, to continue two models."""
+
+    def ask(self, view: View) -> list[Request] | Stop:
+        twins = [model_id("run", 8), model_id("run", 9)][view.next_number :][: view.wanted]
+        return [
+            view.request(offset, Candidate((0,) * 5), continues=name, until_step=9) for offset, name in enumerate(twins)
+        ]
+
+
+def test_one_of_two_parts_of_the_same_candidate_is_tried_again_while_the_other_is_under_way() -> None:
+    strategy = Retry(Twins())
+    strategy.start(SPACE, (MAX,), 0)
+    first, other = answered = strategy.ask(View(2, 0, "run", []))
+    assert isinstance(answered, list)
+    lost = Report(first.number, first.model_id, "failed", failure=Failure("trainer lost", ""))
+    strategy.tell(first, lost)
+    again = strategy.ask(View(1, 2, "run", [], [other]))
+    assert isinstance(again, list)
+    assert [(request.number, request.continues) for request in again] == [(2, first.continues)]
 
 
 def test_a_filter_lets_candidates_go_on_and_refuses_clones_that_fail_its_test() -> None:

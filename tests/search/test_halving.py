@@ -167,3 +167,17 @@ def test_at_least_one_reaches_the_last_rung() -> None:
     run = Trained(SuccessiveHalving(1, 27, candidates=5, rounds=1), SPACE)
     run.finish(growing)
     assert [request.until_step for request in run.requests] == [1, 1, 1, 1, 1, 3, 9, 27]
+
+
+def test_those_that_failed_keep_no_places_empty_further_up() -> None:
+    """27 begin, 5 of them finish: all 5 go on, then 3 as of 27, though only 5 were there."""
+    run = Trained(SuccessiveHalving(1, 27))
+    for place, request in enumerate(run.ask(27)):
+        run.train(request, lambda candidate, step, fails=place < 22: None if fails else growing(candidate, step))
+    sizes = []
+    while len(sizes) < 3:
+        risen = run.ask(27)
+        sizes.append(len(risen))
+        for request in risen:
+            run.train(request, growing)
+    assert sizes == [5, 3, 1]

@@ -109,6 +109,7 @@ def test_what_ends_before_it_is_given_up_does_not_go_on() -> None:
         run.train(good, lambda candidate, step: 5.0)
         (good,) = run.ask()
     run.train(part, lambda candidate, step: 9.0)
+    assert run.strategy.stop() == []
     assert part.model_id in run.left
     assert all(request.continues != part.model_id for request in run.ask(10))
 

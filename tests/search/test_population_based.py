@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -104,6 +106,37 @@ def test_who_failed_clones_one_of_the_best() -> None:
     assert own.continues in run.left
 
 
+def fixed(figure: float) -> Callable[[Candidate, int], float]:
+    return lambda candidate, step: figure
+
+
+def test_a_member_counts_as_it_was_until_its_clone_is_reported() -> None:
+    """Of five, who has four better ones clones: a member that is replaced is one of these, for as long as it takes."""
+    for reported in (False, True):
+        run = Trained(PopulationBasedTraining(1, 9, population=5))
+        five = run.ask(5)
+        for figure, request in zip((5.0, 4.0, 3.0, 2.0, 1.0), five, strict=True):
+            run.train(request, fixed(figure))
+        following = run.ask(5)
+        assert [request.parent for request in following] == [None] * 4 + [five[0].model_id]
+        if reported:
+            # The clone is worse than all, and cloned again: what it was before counts no more.
+            run.train(following[4], fixed(0.1))
+        run.train(following[3], fixed(0.5))
+        assert [request.parent is None for request in run.ask(5)] == ([False, True] if reported else [False])
+
+
+def test_a_round_ends_when_the_last_member_fails_in_its_last_steps() -> None:
+    run = Trained(PopulationBasedTraining(1, 2, population=5))
+    for request in run.ask(5):
+        run.train(request, growing)
+    *most, last = run.ask(5)
+    for request in most:
+        run.train(request, lambda candidate, step: 2000.0 + value(candidate))
+    run.train(last, lambda candidate, step: None)
+    assert [(request.continues, request.until_step) for request in run.ask(9)] == [(None, 1)] * 5
+
+
 def test_before_anybody_has_finished_another_candidate_begins_for_one_that_failed() -> None:
     run = Trained(PopulationBasedTraining(1, 4, population=5, rounds=1))
     five = run.ask(5)
@@ -147,6 +180,7 @@ def test_only_what_may_change_does() -> None:
     assert {candidate.values[1] for candidate in near} == {0, 2}
     assert {perturbed(RATES, one, rng, only=["rate"]).values[1] for _ in range(50)} == {1}
     assert {perturbed(RATES, one, rng, resample=1.0).values[0] for _ in range(200)} == set(range(10))
+    assert one not in [perturbed(RATES, one, rng, only=["units"]) for _ in range(100)]
     ends = [perturbed(RATES, Candidate((0, 2)), rng, resample=0.0).values for _ in range(20)]
     assert set(ends) == {(1, 1)}
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from daskevo.errors import InvalidInput
 from daskevo.search import (
     AgedEvolution,
+    AsynchronousHalving,
     Deduplicate,
     Filter,
     Grid,
@@ -33,6 +34,7 @@ from daskevo.search import (
 from daskevo.search.wrapping import Wrapper
 from daskevo.space import Builder, Choice, Choose, Space
 from daskevo.testing.strategies import TINY, Run, check_strategy
+from daskevo.types import ModelId
 
 MAKERS: list[Callable[[], Strategy]] = [
     lambda: Random(keep=4),
@@ -89,9 +91,17 @@ class Careless(AgedEvolution):
         )
 
 
+class Forgetting(AsynchronousHalving):
+    """Breaks the contract: lets go of what it continues."""
+
+    def population(self) -> list[ModelId]:
+        return []
+
+
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
+        (lambda: Forgetting(1, 9), "must be kept"),
         (Remembering, "go on exactly"),
         (Careless, "must not enter"),
         (Unending, "must stop"),

@@ -14,7 +14,21 @@ from daskevo.search import (
     Strategy,
     SuccessiveHalving,
 )
-from daskevo.tuning import Constant, Machine, Outcome, Trajectory, count_steps, grid, simulate
+from daskevo.space import Choose
+from daskevo.testing.strategies import MIN
+from daskevo.tuning import (
+    Constant,
+    Machine,
+    MultiStep,
+    Outcome,
+    StepSequence,
+    Trajectory,
+    conditional,
+    count_steps,
+    grid,
+    simulate,
+)
+from tests.search.snapshots import Trained
 from tests.tuning.asking import Asking
 from tests.tuning.studies import loss, paper_grid
 from tests.tuning.test_simulation import trained
@@ -93,3 +107,33 @@ def test_clones_share_what_their_source_has_trained() -> None:
     assert study.continued_steps - 2 * len(clones) <= shared.trained_steps <= study.continued_steps
     alone = simulate(Asking(make(), CONSTANTS, 8), 8, LOSSES, shared=False)
     assert alone.trained_steps == alone.total_steps > shared.trained_steps
+
+
+def decaying(choose: Choose) -> dict[str, StepSequence]:
+    rate = choose("rate", (0.1, 0.2, 0.4, 0.8))
+    if choose("decays", (False, True)):
+        return {"learning_rate": MultiStep(rate, (choose("milestone", (2, 4, 6)),), choose("factor", (0.1, 0.5)))}
+    return {"learning_rate": Constant(rate)}
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        SuccessiveHalving(1, 9),
+        Hyperband(1, 9),
+        AsynchronousHalving(1, 9),
+        MedianStopping(3, 9, least=2),
+        PopulationBasedTraining(3, 9, population=5),
+    ],
+    ids=lambda strategy: str(strategy.name),
+)
+def test_conditional_spaces_of_configurations_are_searched_to_their_end(strategy: Strategy) -> None:
+    """28 configurations; the loss is lower for higher rates, at every step."""
+    space = conditional(decaying)
+    run = Trained(strategy, space, objectives=MIN)
+    run.finish(lambda candidate, step: -space.configuration(candidate).at(0)["learning_rate"] - step, at_once=3)
+    assert run.stop is not None
+    assert run.stop.reason == "exhausted"
+    assert len(run.asked) == 28
+    complete = [request.candidate for request in run.requests if request.until_step == 9]
+    assert max(space.configuration(candidate).at(0)["learning_rate"] for candidate in complete) == 0.8
