@@ -13,13 +13,14 @@ from functools import partial
 
 from daskevo.errors import InvalidInput
 from daskevo.search.drawing import Seen, generator, unseen
+from daskevo.search.leaving import Leaving
 from daskevo.search.protocol import Strategy
 from daskevo.search.requests import Report, Request, Stop, View, usable
 from daskevo.space import Candidate, ModelSpace
 from daskevo.types import ModelId, Objective
 
 
-class Continuing(ABC):
+class Continuing(Leaving, ABC):
     """The part of a strategy that begins trainings, continues them, and keeps the models that may be continued.
 
     Notes
@@ -75,13 +76,6 @@ class Continuing(ABC):
     def _go_on(view: View, offset: int, candidate: Candidate, name: ModelId, until_step: int) -> Request:
         """Return a request that continues a candidate's own model."""
         return view.request(offset, candidate, ancestor=None, continues=name, until_step=until_step)
-
-    def leave(self) -> list[ModelId]:
-        left, self._left = self._left, []
-        return left
-
-    def stop(self) -> list[int]:
-        return []
 
     def population(self) -> Sequence[ModelId]:
         return list(self._kept)

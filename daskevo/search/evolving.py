@@ -11,6 +11,7 @@ import numpy as np
 
 from daskevo.errors import InvalidInput
 from daskevo.search.drawing import Seen, one_by_one, unseen
+from daskevo.search.leaving import Leaving
 from daskevo.search.offspring import Offspring, Parent
 from daskevo.search.requests import Request, Stop, View
 from daskevo.space import ModelSpace
@@ -27,7 +28,7 @@ class Named(Parent, Protocol):
 P = TypeVar("P", bound=Named)
 
 
-class Evolving(ABC, Generic[P]):
+class Evolving(Leaving, ABC, Generic[P]):
     """The part of a strategy that has a population.
 
     Parameters
@@ -71,13 +72,6 @@ class Evolving(ABC, Generic[P]):
             return view.request(offset, candidate, parent=None if parent is None else parent.model_id)
 
         return one_by_one(view, self._seed, make)
-
-    def leave(self) -> list[ModelId]:
-        left, self._left = self._left, []
-        return left
-
-    def stop(self) -> list[int]:
-        return []
 
     def population(self) -> Sequence[ModelId]:
         return [member.model_id for member in self._members]

@@ -6,12 +6,13 @@ from collections import deque
 from collections.abc import Sequence
 
 from daskevo.errors import InvalidInput
+from daskevo.search.leaving import Leaving
 from daskevo.search.requests import Report, Request, usable
 from daskevo.space import ModelSpace
 from daskevo.types import ModelId, Objective
 
 
-class KeepsLatest:
+class KeepsLatest(Leaving):
     """The part of a strategy that keeps models.
 
     Parameters
@@ -38,13 +39,6 @@ class KeepsLatest:
         self._kept.append(report.model_id)
         if self.keep is not None and len(self._kept) > self.keep:
             self._left.append(self._kept.popleft())
-
-    def leave(self) -> list[ModelId]:
-        left, self._left = self._left, []
-        return left
-
-    def stop(self) -> list[int]:
-        return []
 
     def population(self) -> Sequence[ModelId]:
         return list(self._kept)
