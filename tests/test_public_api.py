@@ -11,6 +11,10 @@ import pytest
 
 PUBLIC = {
     "daskevo": ["Repository", "errors", "get_repository", "local_cluster", "open"],
+    "daskevo.repository": [
+        *("EarlyReservation", "Inheritance", "InheritanceReport", "Matches", "ModelSummary", "Repository", "Snapshot"),
+        *("get_repository", "open_repository"),
+    ],
     "daskevo.search": [
         *("BEST_MATCH", "AgedEvolution", "AsynchronousHalving", "Deduplicate", "Failure", "FailureKind", "Filter"),
         *("Grid", "Hyperband", "MedianStopping", "MultiObjectiveEvolution", "NonAgedEvolution", "Optuna"),

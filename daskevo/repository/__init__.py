@@ -8,6 +8,7 @@ from daskevo.repository.inheritance import Inheritance
 from daskevo.repository.opening import get_repository, open_repository
 from daskevo.repository.report import InheritanceReport
 from daskevo.repository.results import Matches, ModelSummary
+from daskevo.repository.snapshot import Snapshot
 
 __all__ = [
     "EarlyReservation",
@@ -16,6 +17,7 @@ __all__ = [
     "Matches",
     "ModelSummary",
     "Repository",
+    "Snapshot",
     "get_repository",
     "open_repository",
 ]
