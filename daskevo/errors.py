@@ -16,6 +16,7 @@
     │   ├── UnknownModel                    no model of that id was ever stored
     │   ├── ModelRetired                    the model was stored, and has been retired
     │   ├── ModelLost                       the model's shard, or tensors it inherits, are gone for good
+    │   ├── SnapshotGone                    a snapshot that can't be read any more: train again what it stood for
     │   ├── ModelExists                     the id is taken by a published or retired model
     │   ├── AttemptOver                     the attempt ended (with its task, client or generation) unpublished
     │   ├── PutFailed                       nothing became visible, nothing leaks: put may be called again
@@ -147,6 +148,13 @@ class ModelRetired(RepositoryError):
 
 class ModelLost(RepositoryError):
     """The model's shard, or tensors that it inherits, are gone for good."""
+
+
+class SnapshotGone(RepositoryError):
+    """A snapshot that can't be read any more, or never was stored: train again what it stood for.
+
+    `reason` is ``"unknown"``, ``"retired"``, ``"lost"`` or ``"damaged"``; the error's cause has the facts.
+    """
 
 
 class ModelExists(RepositoryError):

@@ -13,7 +13,7 @@ PUBLIC = {
     "daskevo": ["Repository", "errors", "get_repository", "local_cluster", "open"],
     "daskevo.repository": [
         *("EarlyReservation", "Inheritance", "InheritanceReport", "Matches", "ModelSummary", "Repository", "Snapshot"),
-        *("get_repository", "open_repository"),
+        *("SnapshotSummary", "StoredSnapshot", "get_repository", "open_repository"),
     ],
     "daskevo.search": [
         *("BEST_MATCH", "AgedEvolution", "AsynchronousHalving", "Deduplicate", "Failure", "FailureKind", "Filter"),

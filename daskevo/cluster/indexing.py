@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from daskevo.catalogue import Entry, Match, PrefixIndex
 from daskevo.cluster.matching import Question
 from daskevo.ownership.model_record import ModelRecord
+from daskevo.ownership.scopes import holds_snapshots
 from daskevo.ownership.shard import Shard
 from daskevo.types import ModelId, Objective, VertexId
 
@@ -23,9 +24,9 @@ class Summary(NamedTuple):
 
 
 def summary_of(record: ModelRecord) -> Summary:
-    """Read a published model's architecture."""
+    """Read a published model's architecture; of a snapshot, which is never matched, the bytes alone."""
     graph = record.architecture
-    return Summary(graph.ids, graph.nbytes)
+    return Summary(() if holds_snapshots(record.scope) else graph.ids, graph.nbytes)
 
 
 def published(shard: Shard) -> Mapping[ModelId, ModelRecord]:
@@ -44,7 +45,9 @@ class PublishedModels:
     def index_shard(self, shard: Shard, summaries: Mapping[ModelId, Summary]) -> None:
         """Bring the models of a shard that is being opened into the index; from any thread."""
         records = published(shard)
-        self.index.insert_many([_entry(records[model_id], summary) for model_id, summary in summaries.items()])
+        self.index.insert_many(
+            [_entry(records[model_id], summary) for model_id, summary in summaries.items() if summary.ids]
+        )
 
     def count(self, summaries: Mapping[ModelId, Summary]) -> None:
         """Count the bytes of models that are in the index."""
@@ -53,7 +56,8 @@ class PublishedModels:
     def add(self, record: ModelRecord) -> None:
         """Take in a model that was just published."""
         summary = summary_of(record)
-        self.index.insert_many([_entry(record, summary)])
+        if summary.ids:
+            self.index.insert_many([_entry(record, summary)])
         self.nbytes[record.model_id] = summary.nbytes
 
     def remove(self, model_id: ModelId) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from daskevo.cluster.auditing import take_snapshot
 from daskevo.ownership.references import numbers_in
+from daskevo.ownership.scopes import holds_snapshots, snapshot_scope
+from daskevo.ownership.state import Model
 from daskevo.store.tiers import DurableTensors
 
 if TYPE_CHECKING:
@@ -17,21 +19,50 @@ RETIRING_S = 0.5
 """Longest wait for retirements under way: what a retirement waits for may be away for long."""
 
 
-def models(host: ShardHost, scope: str | None) -> list[Any]:
+def models(host: ShardHost, scope: str | None, with_snapshots: bool = False) -> list[Any]:
     """Return ``[id, scope, quality, step, created, labels, own bytes]`` of my published models."""
+    scopes = () if scope is None else (scope, snapshot_scope(scope))
+    return [
+        _row(model)
+        for model in published_models(host)
+        if (with_snapshots or not holds_snapshots(model.record.scope)) and (not scopes or model.record.scope in scopes)
+    ]
+
+
+def trainings(host: ShardHost, scope: str) -> list[Any]:
+    """Return of my snapshots of a scope what `models` does, and ``[metrics, extra, base, bytes as a whole]``."""
+    wanted = snapshot_scope(scope)
     return [
         [
-            model_id,
-            model.record.scope,
-            model.record.quality,
-            model.record.step,
-            list(model.record.created),
-            sorted(model.held),
-            model.record.own_bytes,
+            *_row(model),
+            model.record.metrics,
+            model.record.extra,
+            model.record.ancestor,
+            host.models.nbytes.get(model.record.model_id, model.record.own_bytes),
         ]
-        for served in host.shards.values()
-        for model_id, model in served.shard.state.models.items()
-        if model.state == "published" and scope in (None, model.record.scope)
+        for model in published_models(host)
+        if model.record.scope == wanted
+    ]
+
+
+def published_models(host: ShardHost) -> Iterator[Model]:
+    """Yield my published models, snapshots among them."""
+    for served in host.shards.values():
+        for model in served.shard.state.models.values():
+            if model.state == "published":
+                yield model
+
+
+def _row(model: Model) -> list[Any]:
+    record = model.record
+    return [
+        record.model_id,
+        record.scope,
+        record.quality,
+        record.step,
+        list(record.created),
+        sorted(model.held),
+        record.own_bytes,
     ]
 
 
@@ -55,6 +86,7 @@ def stats(host: ShardHost) -> dict[str, Any]:
     return {
         "shards": sorted(host.shards),
         "models": len(host.models.nbytes),
+        "snapshots": sum(model.state == "published" and holds_snapshots(model.record.scope) for model in models),
         "tombstones": sum(model.state == "retired" for model in models) + sum(len(s.tombstones) for s in states),
         "staged": sum(len(attempts) for state in states for attempts in state.staged.values()),
         "references": sum(1 for state in states for _ in state.references),
@@ -80,6 +112,7 @@ def stats(host: ShardHost) -> dict[str, Any]:
 
 OVERVIEW: Mapping[str, Callable[..., Any]] = {
     "models": models,
+    "trainings": trainings,
     "snapshots": snapshots,
     "retirements": retirements,
     "stats": stats,

@@ -74,7 +74,11 @@ async def withdrawn_on_error(payload: Payload) -> AsyncIterator[None]:
 
 
 def prepare(
-    reservation: Reservation, tensors: Mapping[int, Array], steps: int, folder: ShardSegments | None = None
+    reservation: Reservation,
+    tensors: Mapping[int, Array],
+    steps: int,
+    folder: ShardSegments | None = None,
+    hashed: Mapping[int, str] | None = None,
 ) -> Payload:
     """Compare tensors with what was inherited, and write what changed where the provider takes it from.
 
@@ -88,6 +92,8 @@ def prepare(
         Training steps since it was inherited or built, counted to each tensor that changed.
     folder:
         Of the home shard, if its provider is on this host and sees the same root.
+    hashed:
+        Digests that are known already, by number.
 
     Raises
     ------
@@ -95,20 +101,24 @@ def prepare(
         If the repository may not take what changed: nothing was written.
     """
     arrays = {number: portable(tensors[number]) for number in sorted(tensors)}
+    hashed = hashed or {}
     unknown = {}
     kept: set[int] = set()
     for number, array in arrays.items():
         inherited, lent = reservation.entries.get(number), reservation.arrays.get(number)
-        if inherited is None or (lent is not None and _differ_at_an_end(array, lent)):
+        if number in hashed:
+            if inherited is not None and inherited.digest == hashed[number]:
+                kept.add(number)
+        elif inherited is None or (lent is not None and _differ_at_an_end(array, lent)):
             continue
-        if lent is not None and is_mapped(lent) and _is_same_memory(array, lent):
+        elif lent is not None and is_mapped(lent) and _is_same_memory(array, lent):
             kept.add(number)
         else:
             unknown[number] = array
     known = digests(unknown)
     kept |= {number for number, digest in known.items() if reservation.entries[number].digest == digest}
     own = {number: array for number, array in arrays.items() if number not in kept}
-    known = {number: digest for number, digest in known.items() if number in own}
+    known = {number: digest for number, digest in {**hashed, **known}.items() if number in own}
     if own and folder is not None:
         try:
             written = folder.write_segment(reservation.model_id, reservation.attempt, own, known=known)

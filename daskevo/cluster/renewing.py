@@ -35,7 +35,12 @@ async def renew(session: Session, caller: Caller, reservation: Reservation) -> R
             return owner, frozenset()
         return owner, same
 
-    still = dict(await asyncio.gather(*map(again, inherited)))
+    try:
+        still = dict(await asyncio.gather(*map(again, inherited)))
+    except BaseException:
+        # Cancelled in the middle of a refer: only the coordinator can still tell what was reserved.
+        await asyncio.shield(session.end(attempt, settled=False))
+        raise
     kept = {
         number: entry for number, entry in reservation.entries.items() if entry.number in still.get(entry.owner, ())
     }

@@ -9,6 +9,7 @@ from daskevo.cluster.host import ShardHost
 from daskevo.cluster.indexing import published
 from daskevo.errors import RepositoryError
 from daskevo.ownership.owner_map import OwnerMap
+from daskevo.ownership.scopes import holds_snapshots
 from daskevo.ownership.table import ShardTable
 from daskevo.store.losses import Loss
 from daskevo.types import ModelId
@@ -49,6 +50,8 @@ def leave_out(host: ShardHost, table: ShardTable, losses: Iterable[Loss], *, aga
     left_out, back = [], []
     for served in host.shards.values():
         for model_id, record in published(served.shard).items():
+            if holds_snapshots(record.scope):
+                continue  # never in the index
             lost = _uses(record.owner_map, marks) or table.lost_owners(record.owner_map, record.attempt)
             if lost and model_id in host.models.index:
                 left_out.append(model_id)

@@ -7,8 +7,8 @@ from daskevo.repository.handle import Repository
 from daskevo.repository.inheritance import Inheritance
 from daskevo.repository.opening import get_repository, open_repository
 from daskevo.repository.report import InheritanceReport
-from daskevo.repository.results import Matches, ModelSummary
-from daskevo.repository.snapshot import Snapshot
+from daskevo.repository.results import Matches, ModelSummary, SnapshotSummary
+from daskevo.repository.snapshot import Snapshot, StoredSnapshot
 
 __all__ = [
     "EarlyReservation",
@@ -18,6 +18,8 @@ __all__ = [
     "ModelSummary",
     "Repository",
     "Snapshot",
+    "SnapshotSummary",
+    "StoredSnapshot",
     "get_repository",
     "open_repository",
 ]

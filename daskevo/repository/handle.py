@@ -21,6 +21,7 @@ from daskevo.repository.inheritance import Inheritance
 from daskevo.repository.labels import Labels
 from daskevo.repository.provenance import Provenance
 from daskevo.repository.results import Matches
+from daskevo.repository.snapshots import Snapshots
 from daskevo.repository.stored_models import StoredModels
 from daskevo.types import ModelId
 
@@ -28,7 +29,7 @@ UNSAID = (None, None, None, "vertex", 0)
 """Of what to inherit from, what `inherit` takes if nothing is said."""
 
 
-class Repository(StoredModels, Labels, Provenance):
+class Repository(StoredModels, Snapshots, Labels, Provenance):
     """A handle on one repository, for one scope. Cheap; can be sent to tasks of the same cluster.
 
     Made by `daskevo.open` and `daskevo.get_repository`.
@@ -179,11 +180,11 @@ class Repository(StoredModels, Labels, Provenance):
         Returns
         -------
         dict
-            ``models``, ``tensors``, ``payload_bytes`` (stored), ``file_bytes`` (of the files that they are in),
-            ``journal_bytes``, ``tombstones`` (retired ids), ``full_copy_bytes`` (if nothing were shared),
-            ``retained_bytes`` (of retired models, kept for descendants and reservations), ``memory_bytes``,
-            ``spilled_bytes``, ``durability``, ``root``, ``shards``, ``unserved_shards``, ``lost_shards``,
-            ``live_attempts``, ``unsettled``, ``providers``, ``silent``.
+            ``models`` (all, snapshots too), ``snapshots``, ``tensors``, ``payload_bytes`` (stored), ``file_bytes`` (of
+            the files that they are in), ``journal_bytes``, ``tombstones`` (retired ids), ``full_copy_bytes`` (if
+            nothing were shared), ``retained_bytes`` (of retired models, kept for descendants and reservations),
+            ``memory_bytes``, ``spilled_bytes``, ``durability``, ``root``, ``shards``, ``unserved_shards``,
+            ``lost_shards``, ``live_attempts``, ``unsettled``, ``providers``, ``silent``.
         """
         return self._run(_stats, self.timeout_s)
 
@@ -221,6 +222,7 @@ async def _stats(session: Session, timeout_s: float) -> dict[str, Any]:
     answers, silent = await session.directory.everywhere("stats", timeout_s=timeout_s, patient=False)
     sums = (
         "models",
+        "snapshots",
         "tombstones",
         "staged",
         "references",

@@ -12,9 +12,10 @@ from daskevo.cluster.offline import OfflineConnection
 from daskevo.cluster.settings import Settings, check_settings, quota_bytes, versions
 from daskevo.cluster.transport import repository_key, root_path
 from daskevo.errors import InvalidInput, NotDeployed
+from daskevo.ownership.scopes import check_scope
 from daskevo.repository.handle import Repository
 from daskevo.store.files import Durability
-from daskevo.types import Objective, check_name
+from daskevo.types import Objective
 
 TIMEOUT = "daskevo.timeout"
 """Where Dask's configuration has the longest wait of each step, if `timeout_s` is left out."""
@@ -82,7 +83,7 @@ def open_repository(
     InvalidInput
         If an argument can't be.
     """
-    check_name(scope, "scope")
+    check_scope(scope)
     timeout_s = _timeout(timeout_s)
     wanted = None if objective is None else Objective.parse(objective)
     if root is not None and not isinstance(root, (str, os.PathLike)):
@@ -141,7 +142,7 @@ def get_repository(scope: str | None = None, *, timeout_s: float | None = None) 
     timeout_s = _timeout(timeout_s)
     plugin = provider_plugin(worker, None)
     settings: Settings = plugin.settings
-    chosen = settings.scope if scope is None else check_name(scope, "scope")
+    chosen = settings.scope if scope is None else check_scope(scope)
     connection = WorkerConnection(worker, plugin, timeout_s)
     found = connection.run(_scope, connection, chosen, timeout_s)
     return Repository(settings, chosen, None if found is None else Objective.parse(found), timeout_s)

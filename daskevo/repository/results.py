@@ -1,12 +1,13 @@
-"""What a repository answers: best matches, lines of the list of models."""
+"""What a repository answers: best matches, lines of the lists of models and snapshots."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from daskevo.catalogue import Match
-from daskevo.types import ModelId, Tick
+from daskevo.ownership.codec import json_value
+from daskevo.types import JSON, ModelId, Tick
 
 
 class Matches(list[Match | None]):
@@ -34,3 +35,44 @@ class ModelSummary(NamedTuple):
     labels: tuple[str, ...]
     own_bytes: int
     """Bytes that it stored itself."""
+
+    @classmethod
+    def of_row(cls, row: Any) -> ModelSummary:
+        """Read the line of a provider."""
+        name, scope, quality, step, created, labels, own_bytes = row
+        return cls(ModelId(name), scope, quality, step, Tick.parse(created), tuple(labels), own_bytes)
+
+
+class SnapshotSummary(NamedTuple):
+    """One line of `Repository.snapshots`."""
+
+    name: ModelId
+    step: int
+    """Training step of the state."""
+    metrics: Mapping[str, JSON]
+    extra: JSON
+    """As it was put: says which training, and which state of it."""
+    labels: tuple[str, ...]
+    created: Tick
+    base: ModelId | None
+    """The earlier snapshot that it was put with."""
+    own_bytes: int
+    """Bytes that it stored itself."""
+    nbytes: int
+    """Bytes of all its arrays."""
+
+    @classmethod
+    def of_row(cls, row: Any) -> SnapshotSummary:
+        """Read the line of a provider."""
+        summary, (metrics, extra, base, nbytes) = ModelSummary.of_row(row[:7]), row[7:]
+        return cls(
+            summary.model_id,
+            summary.step,
+            json_value(metrics),  # lists come as tuples
+            json_value(extra),
+            summary.labels,
+            summary.created,
+            None if base is None else ModelId(base),
+            summary.own_bytes,
+            nbytes,
+        )

@@ -11,7 +11,7 @@ import numpy as np
 from daskevo.errors import CorruptRecord, InvalidInput
 from daskevo.graph import ArchitectureGraph
 from daskevo.graph.validation import MAX_NAME_CHARACTERS
-from daskevo.types import JSON, TensorSpec, check_json
+from daskevo.types import JSON, ModelId, TensorSpec, check_json
 
 Array = np.ndarray[Any, Any]
 
@@ -75,6 +75,28 @@ class Snapshot:
     def nbytes(self) -> int:
         """Bytes of all its arrays."""
         return sum(array.nbytes for array in (*self.weights, *self.attached.values()))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StoredSnapshot(Snapshot):
+    """A snapshot as it was read from a repository; its arrays are read-only.
+
+    Parameters
+    ----------
+    name:
+        What it is stored as.
+    step:
+        Training step of the state.
+    metrics:
+        What was measured there, by name.
+    base:
+        The earlier snapshot that it was stored beside, if there was one.
+    """
+
+    name: ModelId
+    step: int
+    metrics: Mapping[str, JSON]
+    base: ModelId | None = None
 
 
 def _spec_of(array: object, what: str) -> TensorSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,11 +10,14 @@ import numpy as np
 
 from daskevo.cluster.reading import read_model
 from daskevo.cluster.session import Session
-from daskevo.errors import InvalidInput
+from daskevo.errors import CannotRebuild, InvalidInput
+from daskevo.graph import ArchitectureGraph
+from daskevo.graph.attached import detach, is_snapshot
 from daskevo.ownership.model_record import ModelRecord
+from daskevo.ownership.scopes import check_scope
 from daskevo.repository.handle_base import HandleBase
 from daskevo.repository.results import ModelSummary
-from daskevo.types import ModelId, Tick, check_name
+from daskevo.types import ModelId, check_name
 
 Array = np.ndarray[Any, Any]
 
@@ -22,7 +26,7 @@ class StoredModels(HandleBase):
     """Load, read, record, status, models."""
 
     def load(self, model_id: str, *, custom_objects: Mapping[str, Any] | None = None) -> Any:
-        """Return a stored model as a Keras model with its weights in place, uncompiled.
+        """Return a stored model, or that of a snapshot, as a Keras model with its weights in place, uncompiled.
 
         Raises
         ------
@@ -31,15 +35,16 @@ class StoredModels(HandleBase):
         wanted = ModelId(check_name(model_id))
         caller = self.connection.caller()
 
-        async def read(session: Session) -> tuple[ModelRecord, dict[int, Array]]:
+        async def read(session: Session) -> tuple[ArchitectureGraph, dict[int, Array]]:
             record = await session.open(wanted)
-            return record, await read_model(session, caller, record)
+            graph = await asyncio.to_thread(_model_graph, record)
+            return graph, await read_model(session, caller, record, range(len(graph.tensors)))
 
-        def build(found: tuple[ModelRecord, dict[int, Array]]) -> Any:
+        def build(found: tuple[ArchitectureGraph, dict[int, Array]]) -> Any:
             from daskevo.models import rebuild_flat, write_tensors
 
-            record, arrays = found
-            rebuilt = rebuild_flat(record.architecture, custom_objects=custom_objects)
+            graph, arrays = found
+            rebuilt = rebuild_flat(graph, custom_objects=custom_objects)
             write_tensors(rebuilt.flat, arrays)
             return rebuilt.model
 
@@ -87,21 +92,38 @@ class StoredModels(HandleBase):
         wanted = ModelId(check_name(model_id))
         return self._run(Session.standing, wanted)
 
-    def models(self, scope: str | None = None) -> Any:
-        """Return all published models, of all scopes or of one, oldest first."""
-        if scope is not None:
-            check_name(scope, "scope")
+    def models(self, scope: str | None = None, *, snapshots: bool = False) -> Any:
+        """Return all published models, of all scopes or of one, oldest first.
+
+        Parameters
+        ----------
+        snapshots:
+            Whether to list snapshots too, of all scopes or of that one.
+        """
+        asked = None if scope is None else check_scope(scope)
 
         async def ask(session: Session) -> list[ModelSummary]:
-            answers = await session.directory.all("models", timeout_s=self.timeout_s, scope=scope)
-            found = [
-                ModelSummary(ModelId(row[0]), row[1], row[2], row[3], Tick.parse(row[4]), tuple(row[5]), row[6])
-                for answer in answers
-                for row in answer
-            ]
+            answers = await session.directory.all(
+                "models", timeout_s=self.timeout_s, scope=asked, with_snapshots=snapshots
+            )
+            found = [ModelSummary.of_row(row) for answer in answers for row in answer]
             return sorted(found, key=lambda summary: (summary.created, summary.model_id))
 
         return self._run(ask)
+
+
+def _model_graph(record: ModelRecord) -> ArchitectureGraph:
+    """Return the model's part of what is stored; the model's tensors have the first numbers."""
+    if not is_snapshot(record.architecture):
+        return record.architecture
+    graph = detach(record.architecture).graph
+    if graph is None:
+        raise CannotRebuild(
+            f"{record.model_id!r} is a snapshot without an architecture graph, of a training loop of its own: "
+            "read_snapshot gives what it holds",
+            model_id=record.model_id,
+        )
+    return graph
 
 
 def _numbers_of(record: ModelRecord, layers: Sequence[int | str] | None) -> list[int] | None:

@@ -20,6 +20,8 @@ pytestmark = pytest.mark.processes
 WRITE = """
 import sys
 import daskevo
+import numpy as np
+from daskevo.repository import Snapshot
 
 def net(classes):
     import keras
@@ -39,6 +41,11 @@ if __name__ == "__main__":
         for number, (name, quality) in enumerate((("first", 0.5), ("second", 0.7), ("third", 0.9)), start=2):
             with digits.inherit(net(number), model_id=name) as child:
                 child.put(metrics={"val_accuracy": quality}, step=number, labels=["user:paper"], extra=EXTRA[name])
+            if name == "third":
+                from daskevo.models import read_tensors
+                weights = tuple(read_tensors(child.flat))
+                state = Snapshot(child.graph, weights, {"optimizer/0000": np.ones(3)}, {"epoch": 4})
+                digits.put_snapshot(state, name="state", step=4, base=name, labels=["request:run"])
         digits.release("first", "user:paper")
         losses = daskevo.open(sys.argv[1], "losses", client=client, objective="min loss")
         for name, loss in (("worse", 0.3), ("better", 0.1)):
@@ -67,6 +74,24 @@ def test_ls_shows_the_best_of_each_scope_first(root: Path) -> None:
     assert [line.split()[0] for line in lines] == ["MODEL", "third", "second", "better", "worse"]
     rows = json.loads(run("models", "ls", root, "--scope", "losses", "--limit", 1, "--json").stdout)
     assert [(row["model"], row["quality"], row["labels"]) for row in rows] == [("better", 0.1, ["user:kept"])]
+
+
+def test_snapshots_are_listed_when_asked_for_and_shown(root: Path) -> None:
+    lines = run("models", "ls", root, "--snapshots").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["MODEL", "third", "second", "state", "better", "worse"]
+    rows = json.loads(run("models", "ls", root, "--snapshots", "--scope", "digits", "--json").stdout)
+    assert [(row["model"], row["own_bytes"]) for row in rows if row["scope"] == "digits.snapshots"] == [("state", 24)]
+    shown = json.loads(run("models", "show", root, "state", "--json").stdout)
+    assert (shown["ancestor"], shown["step"], shown["extra"]) == ("third", 4, {"epoch": 4})
+    assert [layer["name"] for layer in shown["layers"]][-2:] == ["optimizer", "snapshot"]
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # TensorFlow's, under numpy 2
+def test_the_model_of_a_snapshot_is_loaded(root: Path) -> None:
+    repository = daskevo.open(root)
+    third, state = repository.load("third"), repository.load("state")
+    assert [array.tobytes() for array in state.get_weights()] == [array.tobytes() for array in third.get_weights()]
+    assert state.get_config() == third.get_config()
 
 
 def test_a_runs_folder_stands_for_the_repository_inside(root: Path) -> None:
@@ -149,8 +174,8 @@ def test_verify_of_a_clean_root(root: Path) -> None:
     assert result.exit_code == 0
     found = json.loads(result.stdout.splitlines()[-1])
     assert tuple(found) == VERIFY_KEYS
-    assert (found["clean"], found["differences"], found["models"]) == (True, [], 4)
-    assert run("verify", root).stdout.startswith("clean: 4 models, ")
+    assert (found["clean"], found["differences"], found["models"]) == (True, [], 5)
+    assert run("verify", root).stdout.startswith("clean: 5 models, ")
 
 
 def test_verify_finds_a_damaged_segment_and_changes_nothing(root: Path, tmp_path: Path) -> None:

@@ -41,13 +41,14 @@ def models() -> None:
 @ROOT
 @click.option("--scope", help="Only models of this scope.")
 @click.option("--limit", type=click.IntRange(min=1), help="Only so many, the best first.")
+@click.option("--snapshots", is_flag=True, help="List snapshots of trainings, too.")
 @AS_JSON
-def ls(root: Path, scope: str | None, limit: int | None, as_json: bool) -> None:
+def ls(root: Path, scope: str | None, limit: int | None, snapshots: bool, as_json: bool) -> None:
     """List the published models, the best of each scope first."""
     from daskevo_workflows.words import say_bytes, say_quality
 
     repository = opened(root)
-    found = repository.models(scope)
+    found = repository.models(scope, snapshots=snapshots)
     objectives = {
         summary.scope: repository.record(summary.model_id).objective
         for summary in {summary.scope: summary for summary in found}.values()

@@ -1,0 +1,222 @@
+"""Put snapshots: what an earlier one has already, bit for bit, is reserved there; only the rest is stored.
+
+Nothing of the earlier one is read: its record has the digests. Whatever can't be reserved any more is stored again, so
+that an earlier snapshot that goes meanwhile never fails a put.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from daskevo.cluster.inheriting import Reservation
+from daskevo.cluster.preparing import Payload, prepare, withdrawn_on_error
+from daskevo.cluster.putting import make_record, put
+from daskevo.cluster.renewing import renew
+from daskevo.cluster.reserving import give_back
+from daskevo.cluster.sending import folder_of_home
+from daskevo.cluster.session import Caller, Session
+from daskevo.errors import (
+    ClusterError,
+    CorruptRecord,
+    DaskevoError,
+    ModelExists,
+    ModelLost,
+    ModelRetired,
+    ShardDamaged,
+)
+from daskevo.graph import ArchitectureGraph
+from daskevo.graph.attached import attach
+from daskevo.ownership.messages import Message, Open, Status
+from daskevo.ownership.model_record import ModelRecord
+from daskevo.ownership.owner_map import OwnerEntry
+from daskevo.ownership.records import BEGINNING
+from daskevo.ownership.replies import Reply, Standing
+from daskevo.store.digests import digests
+from daskevo.store.pack import portable
+from daskevo.types import JSON, ModelId, Objective, TensorSpec
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Deposit:
+    """A snapshot that is to be put.
+
+    Parameters
+    ----------
+    name:
+        Its id.
+    is_new:
+        Whether the name was drawn: then nobody has it.
+    graph:
+        Of the model, or None.
+    weights:
+        The model's tensors, in the order of its graph.
+    attached:
+        Further tensors by name, in the order in which they are attached. Nobody writes to either until the put is
+        answered.
+    base:
+        The earlier snapshot.
+    """
+
+    name: ModelId
+    is_new: bool
+    scope: str
+    objective: Objective | None
+    graph: ArchitectureGraph | None
+    weights: tuple[Array, ...]
+    attached: Mapping[str, Array]
+    base: ModelId | None
+    labels: tuple[str, ...]
+    metrics: Mapping[str, JSON]
+    step: int
+    extra: JSON
+
+    def whole(self) -> ArchitectureGraph:
+        """Return the snapshot's graph, with its text made; some milliseconds."""
+        graph = attach(self.graph, {name: TensorSpec.of(array) for name, array in self.attached.items()})
+        assert graph.text
+        return graph
+
+    def tensors(self) -> dict[int, Array]:
+        """Return all tensors by number, portable."""
+        return {number: portable(array) for number, array in enumerate((*self.weights, *self.attached.values()))}
+
+
+async def deposit(session: Session, caller: Caller, made: Deposit) -> ModelRecord:
+    """Put a snapshot; return the record of what is stored under its name.
+
+    If the very same is stored there already, by an earlier run of this task, that is it.
+
+    Raises
+    ------
+    UnknownModel
+        If there never was a base of that name.
+    ModelExists
+        If the name is taken by something else, or was retired.
+    AttemptOver
+        If the caller has ended.
+    QuotaReached, PutFailed, PutUnknown, ShardDamaged
+        As for every put.
+    """
+    taken, base = await _look(session, made)
+    tensors = made.tensors()
+    hashed: dict[int, str] = {}
+    if base is not None or taken is not None:
+        hashed = await asyncio.to_thread(digests, tensors)
+    if taken is not None:
+        return await _the_same(made, taken, hashed)
+    graph = await asyncio.to_thread(made.whole)
+    entries = {} if base is None else await asyncio.to_thread(shared, graph, hashed, base)
+    wanted = Reservation(made.name, BEGINNING, ancestor=base, entries=entries)
+    reservation = await renew(session, caller, wanted)
+    try:
+        record, payload = await _prepared(session, made, graph, tensors, hashed, reservation)
+    except DaskevoError:
+        await asyncio.shield(give_back(session, made.name, reservation.attempt, reservation.owners))
+        raise
+    except BaseException:
+        await asyncio.shield(session.end(reservation.attempt, settled=False))
+        raise
+    stored = await put(session, reservation, record, payload, made.labels)
+    if stored.by_other:
+        return await _the_same(made, stored.record, hashed or await asyncio.to_thread(digests, tensors))
+    return stored.record
+
+
+async def _prepared(
+    session: Session,
+    made: Deposit,
+    graph: ArchitectureGraph,
+    tensors: Mapping[int, Array],
+    hashed: Mapping[int, str],
+    reservation: Reservation,
+) -> tuple[ModelRecord, Payload]:
+    created, folder = await asyncio.gather(session.tick(), folder_of_home(session, made.name))
+    payload = await asyncio.to_thread(prepare, reservation, tensors, made.step, folder, hashed)
+    async with withdrawn_on_error(payload):
+        record = make_record(
+            reservation,
+            payload,
+            graph,
+            created,
+            scope=made.scope,
+            objective=made.objective,
+            metrics=made.metrics,
+            step=made.step,
+            parent=None,
+            extra=made.extra,
+        )
+    # A training goes on from its base whether or not a tensor is still the same.
+    return replace(record, ancestor=made.base), payload
+
+
+async def _look(session: Session, made: Deposit) -> tuple[ModelRecord | None, ModelRecord | None]:
+    """Return what is stored under the name already, and the base if something can be reserved there."""
+    messages: list[Message] = [] if made.is_new else [Status(made.name)]
+    if made.base is not None:
+        messages.append(Open(made.base))
+    replies = await session.send_together(messages) if messages else []
+    taken = None if made.is_new else _taken(made.name, replies[0])
+    base = None if made.base is None else await _opened(session, made.base, replies[-1])
+    return taken, base
+
+
+def _taken(name: ModelId, reply: Reply | DaskevoError) -> ModelRecord | None:
+    if isinstance(reply, DaskevoError):
+        raise reply
+    if not isinstance(reply, Standing):
+        raise CorruptRecord(f"the status of {name!r} was answered with {reply}", model_id=name)
+    if reply.state in ("retiring", "retired"):
+        raise ModelExists(
+            f"{name!r} is {reply.state} already: names are never used again, choose another",
+            model_id=name,
+            state=reply.state,
+            record=reply.record,
+        )
+    return reply.record if reply.state == "published" else None
+
+
+async def _opened(session: Session, base: ModelId, reply: Reply | DaskevoError) -> ModelRecord | None:
+    try:
+        if isinstance(reply, DaskevoError):
+            raise reply
+        return await session.opened(base, reply)
+    except (ModelRetired, ModelLost, ShardDamaged, ClusterError):
+        return None
+
+
+def shared(graph: ArchitectureGraph, hashed: Mapping[int, str], base: ModelRecord) -> dict[int, OwnerEntry]:
+    """Return which tensors an earlier snapshot has too, with its entries for them.
+
+    Parameters
+    ----------
+    graph:
+        The new snapshot's.
+    hashed:
+        The digests of all its tensors.
+    """
+    keys = base.architecture.tensors
+    there: dict[tuple[str, TensorSpec], OwnerEntry] = {}
+    for key, entry in zip(keys, base.owner_map.entries, strict=True):
+        there.setdefault((entry.digest, key.spec), entry)
+    found = {number: there.get((hashed[number], key.spec)) for number, key in enumerate(graph.tensors)}
+    return {number: entry for number, entry in found.items() if entry is not None}
+
+
+async def _the_same(made: Deposit, record: ModelRecord, hashed: Mapping[int, str]) -> ModelRecord:
+    graph = await asyncio.to_thread(made.whole)
+    digests_there = [entry.digest for entry in record.owner_map.entries]
+    if record.graph == graph.text and digests_there == [hashed[number] for number in range(len(hashed))]:
+        return record
+    raise ModelExists(
+        f"{made.name!r} is stored already, with another content: names are never used again, choose another",
+        model_id=made.name,
+        state="published",
+        record=record,
+    )

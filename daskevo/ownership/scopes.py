@@ -1,0 +1,50 @@
+"""Where snapshots live: in a scope of their own beside that of their models, so that no query for models meets one."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from daskevo.errors import InvalidName
+from daskevo.types import check_name
+
+ENDING = ".snapshots"
+_LONGEST = 100
+_DIGEST_BYTES = 8
+
+
+def snapshot_scope(scope: str) -> str:
+    """Return the scope of the snapshots that belong to a scope of models.
+
+    Examples
+    --------
+    >>> snapshot_scope("digits")
+    'digits.snapshots'
+    >>> snapshot_scope("x" * 100)[-30:]
+    'xxx.9ab81e889c7b4221.snapshots'
+    """
+    if len(scope) + len(ENDING) <= _LONGEST:
+        return scope + ENDING
+    digest = blake2b(scope.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+    return f"{scope[: _LONGEST - len(digest) - len(ENDING) - 1]}.{digest}{ENDING}"
+
+
+def holds_snapshots(scope: str) -> bool:
+    """Tell whether what lives in a scope are snapshots: they are not matched."""
+    return scope.endswith(ENDING)
+
+
+def check_scope(scope: object) -> str:
+    """Return `scope` if it may be one of models.
+
+    Raises
+    ------
+    InvalidName
+    """
+    found = check_name(scope, "scope")
+    if holds_snapshots(found):
+        raise InvalidName(
+            f"{found!r} can't be a scope: those that end in {ENDING!r} hold the snapshots of the scope without it, and "
+            "are never matched",
+            what="scope",
+        )
+    return found

@@ -1,0 +1,257 @@
+"""The part of a handle that keeps states of trainings: put, read, list.
+
+A snapshot is stored as a model is, in a scope of its own beside the handle's: labels, lineage and verification are the
+same, and no query for models meets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from daskevo.cluster.depositing import Deposit, deposit
+from daskevo.cluster.reading import read_model
+from daskevo.cluster.session import Caller, Session
+from daskevo.errors import (
+    CorruptRecord,
+    InvalidInput,
+    LaterVersion,
+    ModelLost,
+    ModelRetired,
+    RepositoryError,
+    SnapshotGone,
+    UnknownModel,
+)
+from daskevo.graph.attached import detach, in_order, is_snapshot
+from daskevo.ownership.model_record import ModelRecord
+from daskevo.ownership.scopes import snapshot_scope
+from daskevo.repository.attachments import plain_extra, plain_metrics
+from daskevo.repository.handle_base import HandleBase
+from daskevo.repository.results import SnapshotSummary
+from daskevo.repository.snapshot import Snapshot, StoredSnapshot
+from daskevo.types import ModelId, check_label, check_name
+
+_REASONS: Mapping[type[RepositoryError], str] = {
+    UnknownModel: "unknown",
+    ModelRetired: "retired",
+    ModelLost: "lost",
+    CorruptRecord: "damaged",
+}
+
+
+class Snapshots(HandleBase):
+    """Put, read and list snapshots."""
+
+    def put_snapshot(
+        self,
+        snapshot: Snapshot,
+        *,
+        step: int,
+        name: str | None = None,
+        base: str | None = None,
+        labels: Sequence[str] = (),
+        metrics: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Store the state of a training; what an earlier one has already, bit for bit, is not stored again.
+
+        Parameters
+        ----------
+        snapshot:
+            The state. Nobody may write to its arrays before this returns.
+        step:
+            Training step of the state, from the training's beginning.
+        name:
+            What to store it as; drawn when None. If the very same is stored under that name already, by an earlier run
+            of the same task, nothing happens.
+        base:
+            An earlier snapshot, or the model that the training began with: equal tensors are referred to there. If it
+            has gone, everything is stored.
+        labels:
+            What keeps it; ``user:kept`` when there is none.
+        metrics:
+            What was measured at this step, by name; figures that aren't finite are kept as None.
+
+        Returns
+        -------
+        ModelId
+            The name, for `read_snapshot`, `hold`, `release` and whatever else takes a model's id. With an asynchronous
+            client, an awaitable of it.
+
+        Raises
+        ------
+        InvalidInput, InvalidName
+            If an argument can't be.
+        UnknownModel
+            If there never was a base of that name.
+        ModelExists
+            If the name is taken by something else, or was retired.
+        PutFailed, QuotaReached
+            Nothing is visible and nothing leaks: put it again, or go without.
+        PutUnknown
+            No answer in time; `repository.status` will tell.
+        """
+        connection = self.connection
+        made = self._deposit(snapshot, step, name, base, labels, metrics)
+        return connection.run(_put, connection.session, connection.caller(), made)
+
+    def begin_put_snapshot(
+        self,
+        snapshot: Snapshot,
+        *,
+        step: int,
+        name: str | None = None,
+        base: str | None = None,
+        labels: Sequence[str] = (),
+        metrics: Mapping[str, Any] | None = None,
+    ) -> Future[ModelId]:
+        """Do the same in the background, while a training goes on.
+
+        Call it in a task's own thread, as all else, and wait for the result before the task ends: what a task has not
+        put when it ends is not put.
+
+        Parameters
+        ----------
+        snapshot:
+            The state. Nobody may write to its arrays before the result is there.
+        step, name, base, labels, metrics:
+            As `put_snapshot` takes them.
+
+        Returns
+        -------
+        concurrent.futures.Future
+            Of the name; raises as `put_snapshot` does.
+        """
+        connection = self.connection
+        caller = connection.caller()
+        made = self._deposit(snapshot, step, name, base, labels, metrics)
+        result: Future[ModelId] = Future()
+        result.set_running_or_notify_cancel()
+
+        def begin() -> None:
+            task = asyncio.get_running_loop().create_task(_put(connection.session, caller, made))
+            task.add_done_callback(end)
+
+        def end(task: asyncio.Task[ModelId]) -> None:
+            if task.cancelled():
+                result.set_exception(asyncio.CancelledError())
+            elif (error := task.exception()) is not None:
+                result.set_exception(error)
+            else:
+                result.set_result(task.result())
+
+        connection.post(begin)
+        return result
+
+    def _deposit(
+        self,
+        snapshot: Snapshot,
+        step: int,
+        name: str | None,
+        base: str | None,
+        labels: Sequence[str],
+        metrics: Mapping[str, Any] | None,
+    ) -> Deposit:
+        if not isinstance(snapshot, Snapshot):
+            raise InvalidInput(f"a {type(snapshot).__name__} was passed to put_snapshot: pass a Snapshot")
+        if type(step) is not int or step < 0:
+            raise InvalidInput(f"step={step!r:.40} was passed to put_snapshot: use a whole number of 0 or more")
+        if isinstance(labels, str):
+            raise InvalidInput(f"labels={labels!r:.60} is one text: pass a list of labels")
+        drawn = f"snap-{uuid.uuid4().hex}"
+        return Deposit(
+            name=ModelId(drawn if name is None else check_name(name)),
+            is_new=name is None,
+            scope=snapshot_scope(self.scope),
+            objective=self.objective,
+            graph=snapshot.graph,
+            weights=snapshot.weights,
+            attached={name: snapshot.attached[name] for name in in_order(snapshot.attached)},
+            base=None if base is None else ModelId(check_name(base)),
+            labels=tuple(map(check_label, labels)),
+            metrics=plain_metrics(dict(metrics or {})),
+            step=step,
+            extra=plain_extra(snapshot.extra),
+        )
+
+    def read_snapshot(self, name: str) -> Any:
+        """Return the state of a training as it was put, bit for bit.
+
+        Returns
+        -------
+        StoredSnapshot
+            Its arrays are read-only. With an asynchronous client, an awaitable of it.
+
+        Raises
+        ------
+        SnapshotGone
+            If there is none (any more): never stored, retired, lost or damaged. `reason` says which.
+        InvalidInput
+            If that is a model.
+        ShardUnavailable
+            If nobody answers for it at the moment.
+        """
+        wanted = ModelId(check_name(name))
+        caller = self.connection.caller()
+
+        async def read(session: Session) -> StoredSnapshot:
+            try:
+                return await _read(session, caller, wanted)
+            except LaterVersion:
+                raise
+            except tuple(_REASONS) as error:
+                reason = next(words for kind, words in _REASONS.items() if isinstance(error, kind))
+                raise SnapshotGone(
+                    f"the snapshot {wanted!r} can't be read ({reason}): train what it stood for again, from an earlier "
+                    f"one. {error}",
+                    name=wanted,
+                    reason=reason,
+                ) from error
+
+        return self._run(read)
+
+    def snapshots(self) -> Any:
+        """Return all published snapshots of this handle's scope, oldest first.
+
+        Returns
+        -------
+        list of SnapshotSummary
+        """
+
+        async def ask(session: Session) -> list[SnapshotSummary]:
+            answers = await session.directory.all("trainings", timeout_s=self.timeout_s, scope=self.scope)
+            found = [SnapshotSummary.of_row(row) for answer in answers for row in answer]
+            return sorted(found, key=lambda summary: (summary.created, summary.name))
+
+        return self._run(ask)
+
+
+async def _put(session: Session, caller: Caller, made: Deposit) -> ModelId:
+    return (await deposit(session, caller, made)).model_id
+
+
+async def _read(session: Session, caller: Caller, name: ModelId) -> StoredSnapshot:
+    record = await session.open(name)
+    arrays = await read_model(session, caller, record)
+    return await asyncio.to_thread(_whole, record, arrays)
+
+
+def _whole(record: ModelRecord, arrays: Mapping[int, np.ndarray[Any, Any]]) -> StoredSnapshot:
+    if not is_snapshot(record.architecture):
+        raise InvalidInput(f"{record.model_id!r} is a model, no snapshot: use load or read", model_id=record.model_id)
+    graph, names = detach(record.architecture)
+    count = len(arrays) - len(names)
+    return StoredSnapshot(
+        graph,
+        tuple(arrays[number] for number in range(count)),
+        {name: arrays[count + place] for place, name in enumerate(names)},
+        record.extra,
+        name=record.model_id,
+        step=record.step,
+        metrics=record.metrics,
+        base=record.ancestor,
+    )
