@@ -40,7 +40,17 @@ KERAS = {
     "daskevo_plugins.deephyper.following",
     *(
         f"daskevo_workflows.{name}"
-        for name in ("problems", "training", "fitting", "refining", "evaluation", "bench", "chaos.problem", "spaces")
+        for name in (
+            "problems",
+            "training",
+            "fitting",
+            "refining",
+            "evaluation",
+            "bench",
+            "chaos.problem",
+            "spaces",
+            "stage_training",
+        )
     ),
 }
 DISTRIBUTED = {"daskevo.cluster", "daskevo_plugins", "daskevo_workflows"}

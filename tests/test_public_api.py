@@ -64,6 +64,9 @@ PUBLIC = {
         *("TransferRunFunction", "follow", "options_of", "space_of", "to_hp_problem", "transfer_run_function"),
     ],
     "daskevo_workflows.nas": ["STRATEGIES", "Found", "Progress", "Result", "Transfer", "refine", "search"],
+    "daskevo_workflows.stage_training": [
+        *("Training", "TrainingLoop", "begin", "check", "check_exact", "data_digest", "resume"),
+    ],
     "daskevo_workflows.tabular": ["Architecture", "Table", "TableRun", "load_table", "run_on_table"],
     "daskevo_workflows.problems": [
         "BUILT_IN",

@@ -18,6 +18,7 @@ from keras.src.backend.common import global_state
 from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.models.functional import Functional
 from keras.src.ops.node import Node
+from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
 from keras.src.saving.object_registration import GLOBAL_CUSTOM_NAMES
 
 _NAME_COUNTS = "object_name_uids"
@@ -115,6 +116,17 @@ def fresh_names() -> Iterator[None]:
         yield
     finally:
         global_state.set_global_attribute(_NAME_COUNTS, before)
+
+
+@contextlib.contextmanager
+def drawing_from(generator: keras.random.SeedGenerator) -> Iterator[None]:
+    """Let random operations that have no seed generator of their own draw from this one, in place of Keras' global."""
+    before = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
+    global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, generator)
+    try:
+        yield
+    finally:
+        global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, before)
 
 
 def give_value(variable: Any, initializer: Callable[..., Any] | None = None) -> None:

@@ -84,3 +84,13 @@ def test_values() -> None:
     assert keras_private.has_value(dense.bias)
     assert dense.kernel.numpy().min() == 7
     assert keras_private.has_value(keras.Variable(1.0))
+
+
+def test_draws_without_a_generator_of_their_own() -> None:
+    one, other = keras.random.SeedGenerator(1), keras.random.SeedGenerator(1)
+    with keras_private.drawing_from(one):
+        drawn = keras.random.normal((2,))
+    with keras_private.drawing_from(other):
+        again = keras.random.normal((2,))
+    assert bool(keras.ops.all(drawn == again))
+    assert int(one.state[0]) != 1

@@ -3,5 +3,7 @@
 from __future__ import annotations
 
 from daskevo_workflows.fitting.fit import fast_fit, obstacle
+from daskevo_workflows.fitting.fused import fused_updates
+from daskevo_workflows.fitting.metrics import build_metrics
 
-__all__ = ["fast_fit", "obstacle"]
+__all__ = ["build_metrics", "fast_fit", "fused_updates", "obstacle"]

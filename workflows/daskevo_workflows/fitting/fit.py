@@ -9,12 +9,12 @@ shuffling) is `keras.Model.fit` itself, so it can't differ.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any
 
 from daskevo_workflows.fitting.fused import ELEMENTWISE, fused_updates
+from daskevo_workflows.fitting.metrics import build_metrics
 
 logger = logging.getLogger(__name__)
 
@@ -124,42 +124,9 @@ def _train_function(model: Any) -> Callable[[Any], Any]:
         if isinstance(iterator, tf.data.Iterator):
             if not prepared:
                 prepared = True
-                _build_metrics(model, iterator.element_spec)
+                build_metrics(model, iterator.element_spec)
             return traced[step_of_iterator](iterator)
         # What `train_on_batch` passes: a generator of one batch.
         return traced[step](next(iter(iterator)))
 
     return train_function
-
-
-def _build_metrics(model: Any, batch: Any) -> None:
-    """Make the variables of compiled metrics and losses, in a graph that is thrown away.
-
-    Parameters
-    ----------
-    batch:
-        Specs of the tensors in a batch.
-    """
-    import keras
-    import tensorflow as tf
-
-    from daskevo.models.keras_private import functional_of, runs_its_graph, structures
-
-    functional = functional_of(model)
-    if functional is None or not runs_its_graph(model):
-        return  # what it returns is known once it is called: its step is traced twice, as Keras does it
-
-    def placeholder(spec: Any) -> Any:
-        if isinstance(spec, (tf.TensorSpec, keras.KerasTensor)):
-            return tf.compat.v1.placeholder(spec.dtype, spec.shape)
-        return None
-
-    # What is wrong with data or losses is better said where Keras says it, in the trace of the step.
-    with tf.__internal__.FuncGraph("metrics").as_default(), contextlib.suppress(Exception):
-        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(keras.tree.map_structure(placeholder, batch))
-        outputs = structures(functional)[1]
-        if isinstance(outputs, (list, tuple)) and len(outputs) == 1:
-            outputs = outputs[0]  # as a call returns it: a loss built for a list would compare first samples alone
-        predicted = keras.tree.map_structure(placeholder, outputs)
-        model.compute_loss(x, y, predicted, sample_weight)
-        model.compute_metrics(x, y, predicted, sample_weight)

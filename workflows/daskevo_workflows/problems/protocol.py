@@ -38,6 +38,20 @@ Two more parts may be there or not::
 
 Without a `fit` of the problem's own, models are fitted by :func:`daskevo_workflows.fitting.fast_fit`: Keras' `fit`,
 whose first step comes sooner. `options` are epochs, batch_size, callbacks and verbose; `fit` returns a Keras History.
+
+In a study of hyper-parameters over time (:mod:`daskevo.tuning`) models are trained in stages, without `fit`. There
+`build` gets the constants of the configuration as choices (no `space` is needed), `compile` may take the
+hyper-parameters, and what changes from step to step goes where its name says: ``learning_rate``, ``momentum``,
+``weight_decay`` and the like to the optimizer, ``batch_size`` to the batches, all else to an optional `batch`::
+
+    def compile(model, hyperparameters):      # constants, and the sequences' values at step 0
+        model.compile(keras.optimizers.SGD(hyperparameters["learning_rate"]), "mse")
+    def batch(x, y, values, generator):       # one batch as arrays; values by name; numpy generator of this step
+        return augmented(x, values["augmentation"], generator), y
+
+All state that training changes is in the model, its optimizer, or in callbacks that say so; see
+:mod:`daskevo_workflows.stage_training`, whose ``check_exact(problem, ...)`` tells. A problem without Keras has a
+``training_loop(constants, data, seed)`` in place of build, compile and score.
 """
 
 from __future__ import annotations

@@ -1,0 +1,63 @@
+"""Tiny problems that are trained in stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import keras
+import numpy as np
+
+from daskevo.tuning import Configuration, Constant, Trajectory
+from daskevo_workflows.problems import Data
+
+layers = keras.layers
+SAMPLES = 44
+"""Batches of 8 leave a last one of 4."""
+
+
+def data(seed: int = 0) -> Data:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((SAMPLES, 6)).astype(np.float32)
+    y = (x[:, 0] > 0).astype(np.int32)
+    return Data((x, y), (x, y))
+
+
+def build(choices: Mapping[str, Any]) -> Any:
+    inputs = keras.Input((6,))
+    hidden = layers.BatchNormalization()(layers.Dense(5, "gelu")(inputs))
+    hidden = layers.Dropout(0.3)(hidden)
+    return keras.Model(inputs, layers.Dense(2, "softmax")(hidden))
+
+
+OPTIMIZERS: Mapping[str, Callable[[float], Any]] = {
+    "SGD": lambda rate: keras.optimizers.SGD(rate, momentum=0.9),
+    "Adam": lambda rate: keras.optimizers.Adam(rate),
+    "AdamW": lambda rate: keras.optimizers.AdamW(rate),
+    "RMSprop": lambda rate: keras.optimizers.RMSprop(rate),
+}
+
+
+def score(model: Any, data: Data) -> dict[str, float]:
+    """Draws random numbers, which must not matter to what is trained later."""
+    x, y = data.validation
+    return {"val_accuracy": float(np.mean(np.asarray(model(x, training=True)).argmax(1) == y))}
+
+
+def problem(optimizer: str = "SGD", **parts: Any) -> Any:
+    def compile(model: Any, hyperparameters: Mapping[str, Any]) -> None:
+        made = OPTIMIZERS[optimizer](hyperparameters["learning_rate"])
+        model.compile(made, "sparse_categorical_crossentropy", metrics=["accuracy"])
+
+    made = {"name": "tiny", "batch_size": 8, "build": build, "compile": compile, "score": score}
+    return SimpleNamespace(**{**made, **parts})
+
+
+def trajectory(*, constants: Mapping[str, Any] | None = None, unit: Any = "optimizer step", **sequences: Any) -> Any:
+    made = {"learning_rate": Constant(0.05), **sequences}
+    return Trajectory("tiny", Configuration(made, constants, unit))
+
+
+def always(step: int) -> bool:
+    return True

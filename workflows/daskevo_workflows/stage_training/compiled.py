@@ -1,0 +1,158 @@
+"""From a problem and a configuration to a compiled Keras model that can be trained in stages."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+from daskevo.errors import InvalidInput, InvalidProblem
+from daskevo.models import FlatModel, flatten, seeded
+from daskevo.models.keras_private import fresh_names
+from daskevo.tuning import Configuration
+from daskevo.types import JSON
+from daskevo_workflows.problems.protocol import optional_callbacks
+from daskevo_workflows.stage_training.callbacks import Callbacks
+from daskevo_workflows.stage_training.hyperparameters import SETTABLE, Asked, OptimizerSettings
+
+RULES_BATCHES = "batch_size"
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A model that is ready to be trained.
+
+    Parameters
+    ----------
+    settings:
+        The sequences that are the optimizer's.
+    others:
+        Names of the sequences that the problem's `batch` has to take.
+    optimizer:
+        What the optimizer is, as JSON: its class and its settings, without those that are sequences.
+    generator:
+        What random operations without a seed generator of their own draw from.
+    """
+
+    model: Any
+    flat: FlatModel
+    settings: OptimizerSettings
+    others: tuple[str, ...]
+    optimizer: JSON
+    generator: Any
+    callbacks: Callbacks
+
+
+def compiled(problem: Any, configuration: Configuration, seed: int) -> Compiled:
+    """Build and compile a problem's model; the same, bit for bit, for the same seed.
+
+    Raises
+    ------
+    InvalidInput
+        If the model, its optimizer or its callbacks can't be trained in stages, or nobody takes a hyper-parameter.
+    InvalidProblem
+        If `build` or `compile` don't do what they are for.
+    CannotFlatten
+        If the model has no architecture graph.
+    """
+    _check_parts(problem)
+    constants = Asked(configuration.constants)
+    everything = Asked({**configuration.constants, **configuration.at(0)})
+    # The same names of layers in every process: they are part of the traced step.
+    with seeded(seed), fresh_names():
+        model = problem.build(constants)
+        if not isinstance(model, keras.Model):
+            raise InvalidProblem(f"build() of problem {problem.name!r} returned {type(model).__name__}, no keras.Model")
+        if takes_hyperparameters(problem.compile):
+            problem.compile(model, everything)
+        else:
+            problem.compile(model)
+        _check_model(model)
+        generator = keras.random.SeedGenerator(seed)
+        settings, others = _placed(problem, configuration, model, constants.names | everything.names)
+        optimizer = _described(model.optimizer, settings)
+        if not model.optimizer.built:
+            model.optimizer.build(model.trainable_variables)
+        callbacks = Callbacks(optional_callbacks(problem), model)
+    return Compiled(model, flatten(model), settings, others, optimizer, generator, callbacks)
+
+
+def takes_hyperparameters(method: Any) -> bool:
+    """Whether a problem's `compile` takes hyper-parameters besides the model."""
+    try:
+        inspect.signature(method).bind(None, None)
+    except TypeError:
+        return False
+    return True
+
+
+def _check_parts(problem: Any) -> None:
+    for part in ("build", "compile"):
+        if not callable(getattr(problem, part, None)):
+            raise InvalidProblem(
+                f"the problem {getattr(problem, 'name', problem)!r:.80} has no {part}(): a Keras problem has build() "
+                "and compile(), any other has training_loop(constants, data, seed)"
+            )
+    if getattr(problem, "fit", None) is not None:
+        raise InvalidInput(
+            f"the problem {problem.name!r} has a fit() of its own, which can't be cut into stages: leave it out, or "
+            "write a training_loop (see daskevo_workflows.stage_training.TrainingLoop)"
+        )
+
+
+def _check_model(model: Any) -> None:
+    """Refuse what this can't train exactly, each with what to do instead."""
+    import tensorflow as tf
+
+    reason = None
+    if keras.config.backend() != "tensorflow":
+        reason = f"Keras runs on {keras.config.backend()}: set KERAS_BACKEND=tensorflow"
+    elif not isinstance(getattr(model, "optimizer", None), keras.optimizers.Optimizer):
+        reason = "it has no optimizer of Keras': let compile() give it one"
+    elif not model.trainable_variables:
+        reason = "nothing in it is trainable"
+    elif model.distribute_strategy is not tf.distribute.get_strategy() or tf.distribute.has_strategy():
+        reason = "its training is distributed: build and compile it outside of any tf.distribute scope"
+    elif any(tensor.shape[:1] != (None,) for tensor in model.inputs or ()):
+        reason = "its inputs have a fixed batch size: leave batch_size (or batch_shape) out of Input"
+    if reason is not None:
+        raise InvalidInput(f"the model {model.name!r} can't be trained in stages, because {reason}")
+
+
+def _placed(
+    problem: Any, configuration: Configuration, model: Any, asked: set[str]
+) -> tuple[OptimizerSettings, tuple[str, ...]]:
+    """Give every hyper-parameter its place: batches, the optimizer, or the problem's `batch`."""
+    inner = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    for name, value in configuration.constants.items():
+        if name in asked or name == RULES_BATCHES:
+            continue
+        if name in SETTABLE and hasattr(inner, name):
+            setattr(inner, name, value)
+        else:
+            raise InvalidInput(
+                f"nobody takes the hyper-parameter {name!r}: neither build(choices) nor "
+                f"compile(model, hyperparameters) asks for it, and the optimizer "
+                f"{type(inner).__name__} has no such setting",
+                name=name,
+            )
+    settings = OptimizerSettings(model.optimizer, list(configuration.sequences))
+    others = tuple(name for name in configuration.sequences if name not in (*settings.names, RULES_BATCHES))
+    if others and not callable(getattr(problem, "batch", None)):
+        raise InvalidInput(
+            f"nobody takes the hyper-parameter {others[0]!r} at every step: it isn't {RULES_BATCHES}, the optimizer "
+            f"{type(inner).__name__} has no such setting, and the problem has no batch(x, y, values, generator)",
+            name=others[0],
+        )
+    return settings, others
+
+
+def _described(optimizer: Any, settings: OptimizerSettings) -> JSON:
+    plain = {
+        name: value
+        for name, value in sorted(settings.config.items())
+        if name not in ("name", *settings.names) and isinstance(value, (bool, int, float, str, type(None)))
+    }
+    return {"class": type(optimizer).__name__, "settings": plain}

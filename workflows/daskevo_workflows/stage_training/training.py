@@ -1,0 +1,217 @@
+"""A Keras model on its way along a trajectory: trained step by step, saved and scored anywhere between."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from daskevo.errors import InvalidInput, InvalidProblem
+from daskevo.models.keras_private import drawing_from
+from daskevo.repository import Snapshot
+from daskevo.tuning import Trajectory
+from daskevo_workflows.stage_training.compiled import compiled
+from daskevo_workflows.stage_training.data import Rows, feed_of, order_of
+from daskevo_workflows.stage_training.hyperparameters import Asked
+from daskevo_workflows.stage_training.origin import Origin, check_header, check_same, check_until
+from daskevo_workflows.stage_training.schedule import Schedule
+from daskevo_workflows.stage_training.state import State
+from daskevo_workflows.stage_training.stepping import Steps
+from daskevo_workflows.training import Stopwatch
+
+
+class KerasTraining:
+    """Implements :class:`~daskevo_workflows.stage_training.protocol.Training` for a problem's Keras model.
+
+    The order of the data is a function of seed and epoch; an epoch is cut into batches as the batch size says at each
+    step, the last one as small as what is left.
+
+    Parameters
+    ----------
+    problem, trajectory, data, seed:
+        As :func:`~daskevo_workflows.stage_training.begin` takes them.
+    snapshot:
+        Where to go on; None: begin.
+    other_versions:
+        Go on from a snapshot of other versions.
+    """
+
+    def __init__(
+        self,
+        problem: Any,
+        trajectory: Trajectory,
+        data: Any,
+        seed: int,
+        snapshot: Snapshot | None = None,
+        other_versions: bool = False,
+    ) -> None:
+        self._stopwatch = Stopwatch()
+        with self._stopwatch.phase("build"):
+            self._problem, self._data, self._seed = problem, data, seed
+            self._feed = feed_of(data)
+            made = compiled(problem, trajectory.configuration, seed)
+            self._made = made
+            self._model = made.model
+            self._steps = Steps(made.model, made.settings, made.generator)
+            self._steps.build_metrics(self._first_batch())
+            self._state = State(made.flat, made.model, made.generator)
+            self._take(trajectory)
+            self._origin = Origin.of(trajectory, seed, self._feed.digest, made.optimizer)
+        self.step = 0
+        self._epoch = 0
+        self._offset = 0  # rows, or batches of a dataset, that were trained in this epoch
+        self._updates = 0  # optimizer steps
+        self._order: tuple[int, Any, Any] = (-1, None, None)
+        if snapshot is not None:
+            with self._stopwatch.phase("load"):
+                self._load(trajectory, snapshot, other_versions)
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        return self._stopwatch.seconds
+
+    def follow(self, trajectory: Trajectory) -> None:
+        check_until(self.step, self._trajectory, trajectory)
+        self._take(trajectory)
+
+    def go_to(self, trajectory: Trajectory, snapshot: Snapshot) -> None:
+        check_header(self._trajectory, trajectory)
+        with self._stopwatch.phase("load"):
+            self._load(trajectory, snapshot, False)
+
+    def advance(self, until: int, passed: Callable[[int], bool]) -> int:
+        self._schedule.check(self.step, until)
+        by_epoch = self._trajectory.configuration.unit == "epoch"
+        seconds = self._stopwatch.seconds
+        while self.step < until:
+            begun, traced = time.perf_counter(), self._steps.tracing_s
+            if by_epoch:
+                epoch = self._epoch
+                while self._epoch == epoch:
+                    self._update()
+            else:
+                self._update()
+            self.step += 1
+            traced = self._steps.tracing_s - traced
+            seconds["first_step"] = seconds.get("first_step", 0.0) + traced
+            seconds["training"] = seconds.get("training", 0.0) + time.perf_counter() - begun - traced
+            if not passed(self.step):
+                break
+        return self.step
+
+    def snapshot(self) -> Snapshot:
+        weights, others = self._state.read()
+        others.update({f"callback/{name}": array for name, array in self._made.callbacks.save().items()})
+        extra = {
+            **self._origin.to_json(self._trajectory.key(self.step)),
+            "step": self.step,
+            "epoch": self._epoch,
+            "offset": self._offset,
+            "optimizer_steps": self._updates,
+        }
+        return Snapshot(self._made.flat.graph, weights, others, extra)
+
+    def score(self) -> dict[str, float]:
+        with self._stopwatch.phase("scoring"), self._state.untouched(), drawing_from(self._made.generator):
+            metrics = {name: float(value) for name, value in self._model.get_metrics_result().items()}
+            # As fit does it at its end; it acts where the optimizer averages weights.
+            self._model.optimizer.finalize_variable_values(self._model.trainable_weights)
+            scored = self._problem.score(self._model, self._data)
+            if not isinstance(scored, Mapping):
+                raise InvalidProblem(
+                    f"score() of problem {self._problem.name!r} returned {type(scored).__name__}, not metrics by name"
+                )
+        return {**metrics, **{str(name): float(value) for name, value in scored.items()}}
+
+    def _load(self, trajectory: Trajectory, snapshot: Snapshot, other_versions: bool) -> None:
+        extra = check_same(snapshot, self._origin, trajectory, other_versions)
+        graph = self._made.flat.graph
+        if snapshot.graph is None or snapshot.graph.ids != graph.ids:
+            raise InvalidInput("the snapshot is of another model than the one that build() makes: begin anew")
+        self._state.write(snapshot.weights, snapshot.attached)
+        self._take(trajectory)
+        self._made.callbacks.load(
+            {
+                name.removeprefix("callback/"): array
+                for name, array in snapshot.attached.items()
+                if name.startswith("callback/")
+            }
+        )
+        self.step, self._epoch = extra["step"], extra["epoch"]
+        self._offset, self._updates = extra["offset"], extra["optimizer_steps"]
+
+    def _take(self, trajectory: Trajectory) -> None:
+        self._trajectory = trajectory
+        self._schedule = Schedule(trajectory.configuration, self._made.settings.names, self._feed, self._problem)
+
+    def _update(self) -> None:
+        """Do one optimizer step."""
+        callbacks = self._made.callbacks
+        number = self._updates
+        if self._offset == 0:
+            self._model.reset_metrics()
+            callbacks.call("on_epoch_begin", self._epoch, {})
+        callbacks.call("on_train_batch_begin", number, {})
+        values = self._schedule.tensor(self.step)
+        feed = self._feed
+        size = 1
+        if isinstance(feed, Rows):
+            size = min(self._schedule.batch_size(self.step), feed.count - self._offset)
+            if self._made.others:
+                self._steps.of_batch(self._changed(feed.rows(self._in_order()[0][self._offset :][:size])), values)
+            else:
+                import tensorflow as tf
+
+                place = tf.constant((self._offset, size), tf.int64)
+                self._steps.of_rows(feed, self._in_order()[1], place, values)
+        else:
+            batch = feed.batch(self._seed, self._epoch, int(self._in_order()[0][self._offset]))
+            self._steps.of_batch(self._changed(batch), values)
+        self._offset += size
+        self._updates += 1
+        if callbacks:
+            callbacks.call("on_train_batch_end", number, self._model.get_metrics_result())
+        if self._offset == feed.count:
+            callbacks.call("on_epoch_end", self._epoch, self._model.get_metrics_result() if callbacks else {})
+            self._epoch += 1
+            self._offset = 0
+
+    def _in_order(self) -> tuple[Any, Any]:
+        """Return the order of this epoch, as array and as tensor. # (n_rows,)"""
+        if self._order[0] != self._epoch:
+            import tensorflow as tf
+
+            order = order_of(self._seed, self._epoch, self._feed.count)
+            self._order = (self._epoch, order, tf.constant(order))
+        return self._order[1:]
+
+    def _changed(self, batch: Any) -> tuple[Any, ...]:
+        """Return a batch as the problem's `batch` makes it, where there are sequences for it."""
+        others = self._made.others
+        if not others:
+            return tuple(batch)
+        all_values = self._schedule.values(self.step)
+        values = Asked({**self._trajectory.configuration.constants, **all_values})
+        x, *rest = batch
+        y = rest[0] if rest else None
+        # Of the optimizer step, as an epoch has many.
+        generator = np.random.Generator(np.random.Philox(key=[self._seed, self._updates]))
+        made = self._problem.batch(x, y, values, generator)
+        if not isinstance(made, (tuple, list)) or not 1 <= len(made) <= 3:
+            raise InvalidProblem(f"batch() of problem {self._problem.name!r} returned no (x, y)")
+        ignored = [name for name in others if name not in values.names]
+        if ignored:
+            raise InvalidInput(
+                f"nobody takes the hyper-parameter {ignored[0]!r}: the problem's batch() doesn't ask for it",
+                name=ignored[0],
+            )
+        return (*made, *rest[1:]) if len(made) == 2 else tuple(made)
+
+    def _first_batch(self) -> tuple[Any, ...]:
+        """Return some batch, for its form."""
+        feed = self._feed
+        if isinstance(feed, Rows):
+            return tuple(feed.rows(np.zeros(1, np.int64)))
+        return feed.batch(self._seed, 0, 0)
