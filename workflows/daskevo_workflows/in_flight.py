@@ -330,15 +330,19 @@ class Flights:
 
     def _past_limit(self, flight: Flight, limit: str) -> Landed:
         """End an evaluation past its limit."""
-        end = self.upkeep.end(flight)
+        end = self._end(flight)
         self._land(flight, "cancelled")
         note(self.record, "time limit", f"past {limit}; {end}", flight.request.number, worker=flight.place)
         message = f"the evaluation was past {limit}; {end}"
         return Landed(flight.request, failed(flight.request, "time limit", message, flight.place))
 
+    def _end(self, flight: Flight) -> str:
+        what = f"evaluation {flight.request.number}"
+        return self.upkeep.end(flight.future, flight.place, flight.unit.key, what)
+
     def _stalled(self, flight: Flight, message: str) -> Landed:
         """Give back an evaluation whose trainer does not work."""
-        return self._lost(flight, f"{message}; {self.upkeep.end(flight)}")
+        return self._lost(flight, f"{message}; {self._end(flight)}")
 
     def _lost(self, flight: Flight, message: str) -> Landed:
         """Give back what was lost with its trainer, to be submitted again, unless it seems to be its fault."""

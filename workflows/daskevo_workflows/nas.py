@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,7 +21,8 @@ from daskevo.search import (
     Strategy,
 )
 from daskevo.search.continuing import continues
-from daskevo.types import JSON, Objective
+from daskevo.types import Objective
+from daskevo_workflows.about import about_run
 from daskevo_workflows.executor import Executor
 from daskevo_workflows.identity import identity_of
 from daskevo_workflows.limits import Limit, check_limit
@@ -185,7 +183,7 @@ def search(
         limits=bounds,
     )
     with told_if_scheduler_gone():
-        about = _about(repository)
+        about = about_run(repository)
     record = RunRecord(run, identity, about)
     ended = "error"
     try:
@@ -304,27 +302,3 @@ def _tell_again(strategy: Strategy, book: Book) -> None:
     for report in book.reports.values():
         strategy.tell(book.requests[report.number], report)
         strategy.leave()
-
-
-def _about(repository: Repository) -> dict[str, JSON]:
-    from importlib.metadata import PackageNotFoundError, version
-
-    versions: dict[str, JSON] = {"python": platform.python_version()}
-    for package in ("daskevo", "dask", "distributed", "keras", "tensorflow", "tensorflow-cpu", "numpy", "optuna"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    workers = repository.client.scheduler_info(n_workers=-1)["workers"]
-    return {
-        "repository": None if repository.root is None else str(repository.root),
-        "repository_id": repository.stats()["repository_id"],
-        "scope": repository.scope,
-        "workers": sorted(str(worker["name"]) for worker in workers.values()),
-        "machine": {
-            "host": socket.gethostname(),
-            "cores": os.cpu_count(),
-            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        },
-        "versions": versions,
-    }

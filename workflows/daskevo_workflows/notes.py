@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import logging
+from typing import Protocol
 
-from daskevo.runs import RunRecord
 from daskevo.types import JSON
 
 logger = logging.getLogger(__name__)
 
 
-def note(record: RunRecord, kind: str, message: str, number: int | None = None, **facts: JSON) -> None:
+class Noted(Protocol):
+    """What events are stored in: a run's record, or what passes them on to some."""
+
+    def event(self, kind: str, message: str, number: int | None = None, **facts: JSON) -> None:
+        """Store something that happened."""
+
+
+def note(record: Noted, kind: str, message: str, number: int | None = None, **facts: JSON) -> None:
     """Log an event at level INFO, and store it.
 
     Parameters

@@ -12,9 +12,29 @@ EVENTS = "daskevo-evaluations"
 
 def say(key: str, what: str) -> None:
     """Log an event of this task for the run that submitted it."""
-    worker = _worker()
-    if worker is not None:
-        worker.log_event(EVENTS, {"key": key, "what": what, "time": time.time(), "worker": str(worker.name)})
+    Sayer(key, EVENTS)(what)
+
+
+class Sayer:
+    """Logs events of this task, also from other threads than the task's, in the order in which it is called.
+
+    Parameters
+    ----------
+    key:
+        Of the task.
+    topic:
+        Who hears it.
+    """
+
+    def __init__(self, key: str, topic: str) -> None:
+        self._key = key
+        self._topic = topic
+        self._worker = _worker()
+
+    def __call__(self, what: str, **facts: Any) -> None:
+        if (worker := self._worker) is not None:
+            said = {"key": self._key, "what": what, "time": time.time(), "worker": str(worker.name)}
+            worker.log_event(self._topic, {**said, **facts})
 
 
 def _worker() -> Any:

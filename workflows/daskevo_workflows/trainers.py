@@ -48,6 +48,8 @@ class Trainer:
         Whether it takes tasks; paused = not, for its memory.
     heard:
         When the scheduler last heard of it, by the scheduler's clock.
+    memory_bytes:
+        That it may take; 0 if nobody set it.
     """
 
     name: Any
@@ -58,6 +60,7 @@ class Trainer:
     paused: bool = False
     provider: bool = False
     heard: float = 0.0
+    memory_bytes: int = 0
 
 
 class Trainers:
@@ -110,9 +113,9 @@ class Trainers:
                 nanny = worker.get("nanny") is not None
                 running, paused = status == "running", status == "paused"
                 provider = PROVIDER in resources
-                heard = worker.get("last_seen", 0.0)
+                heard, memory = worker.get("last_seen", 0.0), int(worker.get("memory_limit") or 0)
                 found[str(worker["name"])] = Trainer(
-                    worker["name"], address, slots, nanny, running, paused, provider, heard
+                    worker["name"], address, slots, nanny, running, paused, provider, heard, memory
                 )
         self._compare(found)
         self.present = found

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from daskevo.errors import NoTrainer
-from daskevo.runs import RunRecord
-from daskevo_workflows.flight import Flight
-from daskevo_workflows.notes import note
+from daskevo_workflows.notes import Noted, note
 from daskevo_workflows.trainers import Trainers
 
 logger = logging.getLogger(__name__)
@@ -32,9 +31,7 @@ class Upkeep:
         Asked where there is no trainer: whether the cluster will start one by itself.
     """
 
-    def __init__(
-        self, trainers: Trainers, record: RunRecord, recycle_after: int | None, grows: Callable[[], bool]
-    ) -> None:
+    def __init__(self, trainers: Trainers, record: Noted, recycle_after: int | None, grows: Callable[[], bool]) -> None:
         self._trainers = trainers
         self._record = record
         self._recycle_after = recycle_after
@@ -90,15 +87,22 @@ class Upkeep:
                 "again to go on"
             )
 
-    def end(self, flight: Flight) -> str:
-        """End the process that an evaluation runs in, or keep the slot out of use where nobody can; say which.
+    def end(self, future: Any, place: str, key: str, what: str) -> str:
+        """End the process that a task runs in, or keep the slot out of use where nobody can; say which.
 
-        The evaluation is cancelled first, or the restart would make Dask run it again elsewhere.
+        The task is cancelled first, or the restart would make Dask run it again elsewhere.
+
+        Parameters
+        ----------
+        place, key:
+            The trainer's name, and the task's.
+        what:
+            What was given up, in words.
         """
-        flight.future.cancel(force=True)
-        if self._trainers.restart(flight.place):
-            return f"its trainer {flight.place} was restarted"
-        self._trainers.stick(flight.place, flight.unit.key)
-        words = f"its trainer {flight.place} has no nanny and goes on with it: it gets no other until it has ended"
-        logger.warning("evaluation %d was given up; %s", flight.request.number, words)
+        future.cancel(force=True)
+        if self._trainers.restart(place):
+            return f"its trainer {place} was restarted"
+        self._trainers.stick(place, key)
+        words = f"its trainer {place} has no nanny and goes on with it: it gets no other until it has ended"
+        logger.warning("%s was given up; %s", what, words)
         return words

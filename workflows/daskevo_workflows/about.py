@@ -1,0 +1,38 @@
+"""What is good to know of a run besides what it is: its repository, workers, machine and versions."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from typing import TYPE_CHECKING
+
+from daskevo.types import JSON
+
+if TYPE_CHECKING:
+    from daskevo.repository import Repository
+
+
+def about_run(repository: Repository) -> dict[str, JSON]:
+    """Return the repository, the workers, the machine and the versions of a run that begins or goes on."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    versions: dict[str, JSON] = {"python": platform.python_version()}
+    for package in ("daskevo", "dask", "distributed", "keras", "tensorflow", "tensorflow-cpu", "numpy", "optuna"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    workers = repository.client.scheduler_info(n_workers=-1)["workers"]
+    return {
+        "repository": None if repository.root is None else str(repository.root),
+        "repository_id": repository.stats()["repository_id"],
+        "scope": repository.scope,
+        "workers": sorted(str(worker["name"]) for worker in workers.values()),
+        "machine": {
+            "host": socket.gethostname(),
+            "cores": os.cpu_count(),
+            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        },
+        "versions": versions,
+    }
