@@ -43,6 +43,7 @@
         ├── RunFolderUnusable               the run's folder is missing, not writable, or of another format
         ├── RunMismatch                     the folder holds a run of another problem, space, seed or strategy
         ├── RepositoryFull                  the repository has no room for what a run makes: it goes on when there is
+        ├── TrialFailed                     a trial of a study can't be had: its training failed
         └── RunFailed                       too many evaluations failed, or the space is exhausted
 
 Each message says what was asked, what was found and what to do. Each error keeps the facts as attributes and
@@ -259,6 +260,10 @@ class RunMismatch(RunError):
 
 class RepositoryFull(RunError):
     """The repository has no room for what a run makes: nothing is lost, the run goes on when there is room."""
+
+
+class TrialFailed(RunError):
+    """A trial of a study can't be had, because a stage that it needs failed; others go on."""
 
 
 class RunFailed(RunError):

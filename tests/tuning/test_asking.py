@@ -71,8 +71,8 @@ def test_all_at_once_are_shared_as_the_merge_rate_says() -> None:
     shared, alone, study = both(make, at_once=48)
     ends: dict[str, tuple[Trajectory, int]] = {}
     for request in study.requests:
-        name, history, step = study.lines[request.model_id]
-        ends[name] = Trajectory("m", study.space.configuration(history[0][1])), step
+        name, configuration, step = study.lines[request.model_id].trial
+        ends[name] = Trajectory("m", configuration), step
     total, unique = count_steps(ends.values())
     assert (alone.trained_steps, shared.trained_steps) == (total, unique)
     assert total / unique > 2

@@ -30,6 +30,7 @@ BUILT_IN: Mapping[str, tuple[str, str]] = {
     "attn": ("daskevo_workflows.problems.attn", "Attn"),
     "covertype": ("daskevo_workflows.spaces.covertype", "Covertype"),
     "digits": ("daskevo_workflows.problems.digits", "Digits"),
+    "digits-lr": ("daskevo_workflows.problems.digits_lr", "DigitsLr"),
     "fashion-mnist": ("daskevo_workflows.problems.fashion_mnist", "FashionMnist"),
     "flights": ("daskevo_workflows.problems.flights", "Flights"),
     "nas-bench-201": ("daskevo_workflows.spaces.nas_bench_201", "NasBench201"),

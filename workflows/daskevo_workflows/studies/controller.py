@@ -1,0 +1,381 @@
+"""The one thread that leads: it asks the scheduler what is to be done, and has a crew of trainers do it.
+
+Whoever wants something, from any thread, and whatever happens to trainers, comes in by one queue. All that has happened
+is taken in before anything is decided.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from daskevo.errors import RunError, TrialFailed
+from daskevo.tuning import Answer, Halt, Instruction, Refuse, Run, Save, Scheduler, SearchPlan, Trajectory, Waiter
+from daskevo.tuning.scheduling import Failure
+from daskevo_workflows.studies.orders import Reply
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+TICK_S = 1.0
+"""How often trainers are looked at when nothing else happens."""
+
+STARTING = ("build", "load", "first_step")
+"""Phases of a training that are paid per start, not per step."""
+
+
+class Wish(NamedTuple):
+    """Who wants to know the metrics of which trajectory, after how many steps."""
+
+    waiter: Waiter
+    trajectory: Trajectory
+    step: int
+
+
+class Crew(Protocol):
+    """Trainers that do what they are told. Called in the controller's thread; tells it what happens by its events."""
+
+    def begin(self, controller: Controller) -> None:
+        """Say who is there."""
+
+    def start(self, run: Run) -> None:
+        """Have a trainer do a work."""
+
+    def order(self, told: Save | Halt) -> None:
+        """Change a running work; a mark is answered by :meth:`Controller.replied`."""
+
+    def know(self, origin: str, setting: Any) -> None:
+        """Take in what all trajectories of an origin begin with."""
+
+    def watch(self) -> None:
+        """Look at trainers. Called at each turn."""
+
+    def close(self) -> None:
+        """End all works."""
+
+
+class Watcher(Protocol):
+    """A study as the controller sees it: told of the works on its trajectories, in the controller's thread."""
+
+    def stage(self, run: Run, start: int, stop: int, seconds: Mapping[str, float]) -> None:
+        """Steps were trained."""
+
+    def stored(self, run: Run, step: int, name: str, kind: str) -> None:
+        """A snapshot was stored."""
+
+    def note(self, kind: str, message: str, **facts: Any) -> None:
+        """Something happened that is worth telling."""
+
+    def ended(self, failure: BaseException) -> None:
+        """The controller ends; why."""
+
+
+class Controller:
+    """Leads any number of studies on one crew.
+
+    Parameters
+    ----------
+    crew:
+        Who trains.
+    scheduler:
+        Who decides; one that knows nothing if None.
+
+    Notes
+    -----
+    Requests and `call` may be used from any thread, events in its own only (:meth:`post`).
+    """
+
+    def __init__(self, crew: Crew, scheduler: Scheduler | None = None) -> None:
+        self.scheduler = Scheduler() if scheduler is None else scheduler
+        self.crew = crew
+        self._inbox: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self._futures: dict[Waiter, Future[Mapping[str, float]]] = {}
+        self._runs: dict[str, Run] = {}
+        self._late: set[tuple[str, int]] = set()
+        self._watchers: dict[str, list[Watcher]] = {}
+        self._closing = False
+        self._over = threading.Lock()
+        self.failure: BaseException | None = None
+        """Why it has ended; None: it goes on."""
+        self._thread = threading.Thread(target=self._go, daemon=True, name="daskevo-studies")
+        self._thread.start()
+
+    @property
+    def plan(self) -> SearchPlan:
+        return self.scheduler.plan
+
+    def __enter__(self) -> Controller:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all works, and this. What waits is cancelled."""
+        self.post(self._close)
+        self._thread.join()
+
+    # From any thread
+
+    def post(self, function: Callable[[], object]) -> None:
+        """Have a function called in the controller's thread."""
+        self._inbox.put(function)
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call a function in the controller's thread and return what it returns, or raise what it raises."""
+        if threading.current_thread() is self._thread:
+            return function()
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(function())
+            except BaseException as error:  # noqa: BLE001 - it is raised where the call was made
+                future.set_exception(error)
+
+        with self._over:
+            if self.failure is not None:
+                raise self.failure
+            self.post(run)
+        return future.result()
+
+    def look(self, function: Callable[[], T]) -> T:
+        """Do the same with a function that changes nothing, which works once this is over, too."""
+        with self._over:
+            is_over = self.failure is not None
+        if is_over:
+            self._thread.join()
+            return function()
+        return self.call(function)
+
+    def request(self, wishes: Sequence[Wish]) -> list[Future[Mapping[str, float]]]:
+        """Ask for metrics; a future that is cancelled takes its request back.
+
+        Raises
+        ------
+        InvalidInput
+            As the scheduler does; then none is asked for.
+        """
+
+        def add() -> list[Future[Mapping[str, float]]]:
+            for wish in wishes:
+                self.plan.locate(wish.trajectory, wish.step)
+            futures = []
+            for wish in wishes:
+                future: Future[Mapping[str, float]] = Future()
+                self._futures[wish.waiter] = future
+                self._carry_out(self.scheduler.add(wish.waiter, wish.trajectory, wish.step))
+                future.add_done_callback(partial(self._take_back, wish.waiter))
+                futures.append(future)
+            return futures
+
+        return self.call(add)
+
+    def _take_back(self, waiter: Waiter, future: Future[Mapping[str, float]]) -> None:
+        if future.cancelled():
+            self.post(lambda: self._carry_out(self.scheduler.remove(waiter)))
+
+    def join(self, origin: str, setting: Any, watcher: Watcher) -> None:
+        """Let a study take part, which is told of the works on trajectories of its origin.
+
+        Parameters
+        ----------
+        setting:
+            What the crew has to know of the origin.
+        """
+
+        def add() -> None:
+            self.crew.know(origin, setting)
+            self._watchers.setdefault(origin, []).append(watcher)
+
+        self.call(add)
+
+    def leave(self, origin: str, watcher: Watcher) -> None:
+        """Let a study leave; nothing is told any more."""
+
+        def remove() -> None:
+            self._watchers[origin].remove(watcher)
+
+        self.call(remove)
+
+    # In its own thread
+
+    def _go(self) -> None:
+        try:
+            self.crew.begin(self)
+            while not self._closing:
+                self._take_in()
+                self.crew.watch()
+                self._carry_out(self.scheduler.decide())
+        except BaseException as error:  # noqa: BLE001 - it is raised wherever somebody waits
+            logger.info("the studies' controller ends: %s", error)
+            self._end(error)
+        else:
+            self._end(RunError("the study is closed: open it again to go on with it"))
+
+    def _take_in(self) -> None:
+        try:
+            function = self._inbox.get(timeout=TICK_S)
+            while True:
+                function()
+                function = self._inbox.get_nowait()
+        except queue.Empty:
+            pass
+
+    def _close(self) -> None:
+        self._closing = True
+
+    def _end(self, failure: BaseException) -> None:
+        with self._over:
+            self.failure = failure
+        try:
+            self.crew.close()
+        finally:
+            # What came in meanwhile; calls that come later are refused.
+            self._empty_inbox()
+            for future in self._futures.values():
+                _settle(future, failure)
+            self._futures.clear()
+            self._empty_inbox()
+            for watcher in self._everybody():
+                watcher.ended(failure)
+
+    def _empty_inbox(self) -> None:
+        while not self._inbox.empty():
+            try:
+                self._inbox.get()()
+            except Exception:
+                logger.exception("something could not be taken in while the studies' controller ended")
+
+    def _carry_out(self, instructions: Iterable[Instruction]) -> None:
+        for told in instructions:
+            match told:
+                case Run():
+                    self._runs[told.work] = told
+                    self.crew.start(told)
+                case Save() | Halt():
+                    self.crew.order(told)
+                case Answer():
+                    if (future := self._futures.pop(told.waiter, None)) is not None:
+                        _settle(future, told.metrics)
+                case Refuse():
+                    if (future := self._futures.pop(told.waiter, None)) is not None:
+                        _settle(future, TrialFailed(told.why, step=told.step))
+
+    # Events
+
+    def came(self, trainer: str, memory_bytes: int = 0) -> None:
+        """There is a trainer."""
+        self._carry_out(self.scheduler.trainer(trainer, memory_bytes))
+
+    def went(self, trainer: str) -> None:
+        """A trainer died or left, and its work with it."""
+        for work in [work for work, run in self._runs.items() if run.trainer == trainer]:
+            self._over_with(work)
+        self._carry_out(self.scheduler.left(trainer))
+
+    def progress(self, work: str, step: int) -> None:
+        """A work has trained until a step."""
+        self.scheduler.progress(work, step)
+
+    def trained(self, work: str, start: int, stop: int, seconds: Mapping[str, float]) -> None:
+        """A work has trained some steps, in seconds by phase; none where it only built, loaded or scored."""
+        self.scheduler.progress(work, stop)
+        there, costs = self.scheduler.under_way.works.get(work), self.scheduler.costs
+        state = None if there is None else there.state_at(stop)
+        started, first = sum(seconds.get(phase, 0.0) for phase in STARTING), seconds.get("first_step", 0.0) > 0
+        # The first step's seconds are those of a start.
+        if state is not None:
+            costs.trained(state.node, stop - start - first, seconds.get("training", 0.0))
+        if started:
+            costs.started(started)
+        if scored := seconds.get("scoring", 0.0):
+            costs.evaluated(scored)
+        if (run := self._runs.get(work)) is not None:
+            for watcher in self._watchers.get(run.trajectory.origin, ())[:1]:
+                watcher.stage(run, start, stop, seconds)
+
+    def saved(self, work: str, step: int, name: str, kind: str = "mark") -> None:
+        """The state at a step is stored."""
+        run = self._runs.get(work)
+        if work in self.scheduler.under_way.works:
+            self._carry_out(self.scheduler.saved(work, step, name))
+        elif run is not None:
+            self.plan.saved(self.plan.locate(run.trajectory, step), name)
+        if (work, step) in self._late:
+            self._late.discard((work, step))
+            self.scheduler.missed(work, step)
+        if run is not None:
+            for watcher in self._watchers.get(run.trajectory.origin, ()):
+                watcher.stored(run, step, name, kind)
+
+    def measured(self, work: str, step: int, metrics: Mapping[str, float]) -> None:
+        """The metrics at a step are known."""
+        self._carry_out(self.scheduler.measured(work, step, metrics))
+
+    def replied(self, work: str, step: int, reply: Reply) -> None:
+        """A work was told to save at one more step."""
+        if reply == "accepted":
+            return
+        there = self.scheduler.under_way.works.get(work)
+        state = None if there is None else there.state_at(step)
+        if state is None:
+            return
+        if reply == "saved" and step not in self.plan.nodes[state.node].snapshots:
+            # It is on its way: said to be missed before it is there, the step would be trained again.
+            self._late.add((work, step))
+        else:
+            self.scheduler.missed(work, step)
+
+    def ended(self, work: str) -> None:
+        """A work is over, and what it saved has been said."""
+        self._over_with(work)
+        self.scheduler.ended(work)
+
+    def broke(self, work: str, failure: Failure, why: str) -> None:
+        """A work ended in the middle."""
+        self.note(work, "stage failed", f"{failure}: {why}")
+        self._over_with(work)
+        self._carry_out(self.scheduler.failed(work, failure, why))
+
+    def vanished(self, work: str, why: str) -> None:
+        """A work found no snapshot to begin with, or one that is corrupt: it is made anew."""
+        run = self._runs.get(work)
+        if run is not None:
+            self.note(work, "snapshot gone", f"{why}; what it held is trained again")
+            self.scheduler.gone(run.trajectory, run.start)
+        self.ended(work)
+
+    def note(self, work: str, kind: str, message: str, **facts: Any) -> None:
+        """Tell the studies that a work is for of something that happened."""
+        if (run := self._runs.get(work)) is not None:
+            for watcher in self._watchers.get(run.trajectory.origin, ()):
+                watcher.note(kind, message, work=work, trainer=run.trainer, step=run.start, **facts)
+
+    def tell_all(self, kind: str, message: str, **facts: Any) -> None:
+        """Tell all studies of something that happened."""
+        for watcher in self._everybody():
+            watcher.note(kind, message, **facts)
+
+    def _everybody(self) -> list[Watcher]:
+        return list(dict.fromkeys(each for several in self._watchers.values() for each in several))
+
+    def _over_with(self, work: str) -> None:
+        self._runs.pop(work, None)
+        self._late = {late for late in self._late if late[0] != work}
+
+
+def _settle(future: Future[Mapping[str, float]], outcome: Mapping[str, float] | BaseException) -> None:
+    try:
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+    except InvalidStateError:
+        logger.debug("a request was taken back while its answer came")

@@ -1,0 +1,298 @@
+"""The trainers of a Dask cluster as a controller's crew: each work is one future, pinned to its trainer.
+
+What happens on the cluster is posted to the controller's queue, so that everything here lives in its thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from daskevo.errors import ClusterError
+from daskevo.tuning import Halt, Run, Save
+from daskevo_workflows.demand import Demand
+from daskevo_workflows.scheduler_gone import NO_ANSWER, told_if_scheduler_gone
+from daskevo_workflows.studies.assignment import Setting, StageAssignment
+from daskevo_workflows.studies.controller import TICK_S, Controller
+from daskevo_workflows.studies.mailbox import deliver
+from daskevo_workflows.studies.task import TOPIC, train_stages
+from daskevo_workflows.trainers import SILENT_S, Trainer, Trainers
+from daskevo_workflows.upkeep import Upkeep
+
+logger = logging.getLogger(__name__)
+
+SETUP_S = 180.0
+"""What a trainer may take to begin, to import Keras and to prepare the data."""
+
+
+@dataclass
+class OnItsWay:
+    """One work on the cluster.
+
+    Parameters
+    ----------
+    heard:
+        When it last said something, by this process' clock.
+    told:
+        How many of its messages were taken in.
+    held:
+        Orders until it begins: before that there is nobody to take them.
+    early:
+        Messages by number that came before others that were said before them.
+    """
+
+    run: Run
+    key: str
+    trainer: Trainer
+    future: Any
+    heard: float
+    told: int = 0
+    begun: bool = False
+    held: list[Save | Halt] = field(default_factory=list)
+    early: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+
+
+class DaskCrew:
+    """Trainers of a Dask cluster.
+
+    Parameters
+    ----------
+    client:
+        A synchronous Dask client.
+    step_limit_s:
+        Longest that a work may take for one step, one scoring or one snapshot; None: no limit.
+    recycle_after:
+        See :class:`daskevo_workflows.upkeep.Upkeep`.
+    """
+
+    def __init__(self, client: Any, step_limit_s: float | None = 1800.0, recycle_after: int | None = 50) -> None:
+        self.client = client
+        self.step_limit_s = step_limit_s
+        self._settings: dict[str, Setting] = {}
+        self._name = uuid.uuid4().hex[:8]
+        self._works: dict[str, OnItsWay] = {}
+        self._known: dict[str, str] = {}
+        self._watched = 0.0
+        self._recycle_after = recycle_after
+        # A worker's orders arrive in the order in which they were given.
+        self._locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def begin(self, controller: Controller) -> None:
+        self.controller = controller
+        post = controller.post
+        self.trainers = Trainers(self.client, lambda name, error: post(lambda: self._on_restarted(name, error)))
+        self.demand = Demand(self.client, f"study-{self._name}")
+        self.upkeep = Upkeep(self.trainers, self, self._recycle_after, self.demand.is_met_later)
+        self.client.subscribe_topic(TOPIC, lambda event: post(lambda: self._on_said(event[1])))
+        self._look()
+
+    def know(self, origin: str, setting: Setting) -> None:
+        self._settings[origin] = setting
+
+    def event(self, kind: str, message: str, number: int | None = None, **facts: Any) -> None:
+        """Note what is done about trainers themselves."""
+        self.controller.tell_all(kind, message, **facts)
+
+    def start(self, run: Run) -> None:
+        setting = self._settings[run.trajectory.origin]
+        trainer = self.trainers.present[run.trainer]
+        key = f"stages-{self._name}-{run.work}"
+        with told_if_scheduler_gone():
+            future = self.client.submit(
+                train_stages,
+                StageAssignment(key=key, run=run, setting=setting),
+                key=key,
+                workers=[trainer.name],
+                allow_other_workers=False,
+                resources={"evaluation": 1},
+                pure=False,
+            )
+        self._works[run.work] = OnItsWay(run, key, trainer, future, time.monotonic())
+        self.trainers.take(run.trainer, key)
+        post = self.controller.post
+        future.add_done_callback(lambda done, work=run.work: post(lambda: self._on_done(work)))
+
+    def order(self, told: Save | Halt) -> None:
+        there = self._works.get(told.work)
+        if there is None:
+            return
+        if not there.begun:
+            there.held.append(told)
+            return
+        asyncio.run_coroutine_threadsafe(self._deliver(there, told), self.client.loop.asyncio_loop)
+
+    async def _deliver(self, there: OnItsWay, told: Save | Halt) -> None:
+        address = there.trainer.address
+        order = ("save", told.step, told.evaluate) if isinstance(told, Save) else ("halt", told.after, False)
+        try:
+            async with self._locks[address]:
+                replies = await self.client.run(deliver, there.key, *order, workers=[address])
+        except (*NO_ANSWER, ClusterError) as error:
+            # A trainer that is gone: whoever looks at trainers sees to it.
+            logger.info("an order did not reach trainer %s: %s", there.run.trainer, error)
+            return
+        if isinstance(told, Save):
+            self.controller.post(lambda: self.controller.replied(told.work, told.step, replies[address]))
+
+    def close(self) -> None:
+        works, self._works = list(self._works.values()), {}
+        try:
+            self.demand.close()
+            if works:
+                self.client.cancel([there.future for there in works], force=True)
+            self.client.unsubscribe_topic(TOPIC)
+        except (*NO_ANSWER, ClusterError) as error:
+            logger.warning("works on their way could not be cancelled: %s", error)
+
+    # What happens on the cluster
+
+    def _on_said(self, message: Mapping[str, Any]) -> None:
+        if message["what"] == "over" and self.trainers.unstick(message["key"]):
+            self.event(
+                "trainer back", f"{message['worker']} has ended a work that was given up, and takes others again"
+            )
+        there = next((there for there in self._works.values() if there.key == message["key"]), None)
+        if there is None:
+            return
+        there.heard = time.monotonic()
+        if message["what"] == "begun":
+            there.begun = True
+            held, there.held = there.held, []
+            for told in held:
+                self.order(told)
+        elif message["what"] == "progress":
+            self.controller.progress(there.run.work, message["step"])
+        elif "number" in message:
+            # One thread trains and another stores: what they say may overtake.
+            there.early[message["number"]] = message
+            while (following := there.early.pop(there.told, None)) is not None:
+                self._take(there, following)
+
+    def _take(self, there: OnItsWay, message: Mapping[str, Any]) -> None:
+        """Take in what a work says of itself, once, be it at once or at its end."""
+        there.told += 1
+        work, controller = there.run.work, self.controller
+        match message:
+            case {"what": "trained", "start": start, "stop": stop, "seconds": seconds}:
+                controller.trained(work, start, stop, seconds)
+            case {"what": "measured", "step": step, "metrics": metrics}:
+                controller.measured(work, step, metrics)
+            case {"what": "saved", "step": step, "name": name, "kind": kind}:
+                controller.saved(work, step, name, kind)
+
+    def _on_done(self, work: str) -> None:
+        there = self._works.get(work)
+        if there is None:
+            return
+        if there.future.status == "finished":
+            try:
+                ending = there.future.result()
+            except NO_ANSWER as cut:
+                self._look()  # raises if it is the scheduler that is gone
+                ending = {"told": [], "end": "lost", "why": f"how it ended could not be fetched: {cut}"}
+        elif there.future.status == "error":
+            error = there.future.exception()
+            ending = {"told": [], "end": "error", "why": f"{type(error).__name__}: {error}"}
+            if type(error).__name__ == "KilledWorker":
+                ending["end"] = "lost"
+        else:
+            self._look()
+            ending = {"told": [], "end": "lost", "why": "its task was cancelled by somebody else"}
+        if work not in self._works:
+            return  # its trainer is gone, which has been said
+        for message in ending["told"][there.told :]:
+            self._take(there, message)
+        self._land(there, evaluated=True)
+        match ending["end"]:
+            case "ended":
+                self.controller.ended(work)
+            case "gone":
+                self.controller.vanished(work, ending["why"])
+            case failure:
+                self.controller.broke(work, failure, ending["why"])
+        self._recycle(there.run.trainer)
+
+    def _land(self, there: OnItsWay, *, evaluated: bool) -> None:
+        del self._works[there.run.work]
+        if there.key not in self.trainers.stuck:
+            self.trainers.give_back(there.run.trainer, there.key, evaluated=evaluated)
+        there.future.release()
+
+    def _on_restarted(self, name: str, error: Exception | None) -> None:
+        self.trainers.has_restarted(name)
+        if error is not None:
+            self.event("restart failed", f"{name}: {error}")
+        self._look()
+
+    def _recycle(self, name: str) -> None:
+        if self.upkeep.why_recycle(name):
+            self.upkeep.recycle(name)
+            self._compare()
+
+    # Limits and trainers
+
+    def watch(self) -> None:
+        now = time.monotonic()
+        if now - self._watched < TICK_S:
+            return
+        self._watched = now
+        self._look()
+        self.upkeep.check_any(now)
+        self.demand.say(len(self._works) + len(self.controller.plan.wanted))
+        for there in list(self._works.values()):
+            self._mind(there, now)
+        for name in list(self.trainers.present):
+            self._recycle(name)
+
+    def _mind(self, there: OnItsWay, now: float) -> None:
+        name = there.run.trainer
+        if there.future.done():
+            return
+        if not there.begun and self.trainers.others_tasks(name, {one.key for one in self._works.values()}):
+            there.heard = now
+        silent = now - there.heard
+        if self.trainers.is_silent(name):
+            self._end(there, "lost", f"nothing was heard of trainer {name} for {SILENT_S:g} s")
+        elif not there.begun and silent > SETUP_S:
+            self._end(there, "lost", f"trainer {name} did not begin it within {SETUP_S:g} s")
+        elif self.step_limit_s is not None and silent > self.step_limit_s + (SETUP_S if not there.told else 0.0):
+            limit = f"a step, a scoring or a snapshot took longer than its limit of {self.step_limit_s:g} s"
+            self._end(there, "error", limit)
+
+    def _end(self, there: OnItsWay, failure: Any, why: str) -> None:
+        """End a work whose trainer doesn't get on, and that trainer's process if that can be done."""
+        end = self.upkeep.end(there.future, there.run.trainer, there.key, f"work {there.run.work}")
+        self._land(there, evaluated=False)
+        self.controller.broke(there.run.work, failure, f"{why}; {end}")
+        self._compare()
+
+    def _look(self) -> None:
+        self.trainers.refresh()
+        self._compare()
+
+    def _compare(self) -> None:
+        """Tell the controller who came and who went; one with a new address is another one."""
+        busy = {there.run.trainer for there in self._works.values()}
+        stuck = {str(trainer.name) for trainer in self.trainers.stuck.values()}
+        usable = {
+            name: trainer
+            for name, trainer in self.trainers.present.items()
+            if name not in self.trainers.restarting and name not in stuck and (trainer.running or name in busy)
+        }
+        for name, address in list(self._known.items()):
+            if name not in usable or usable[name].address != address:
+                del self._known[name]
+                for there in [there for there in self._works.values() if there.run.trainer == name]:
+                    there.future.cancel(force=True)
+                    self._land(there, evaluated=False)
+                self.controller.went(name)
+        for name, trainer in usable.items():
+            if name not in self._known:
+                self._known[name] = trainer.address
+                self.controller.came(name, trainer.memory_bytes)

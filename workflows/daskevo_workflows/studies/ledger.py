@@ -1,0 +1,194 @@
+"""A study's record, in the controller's thread: what was asked, what came of it, what was trained for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from daskevo.errors import TrialFailed
+from daskevo.runs import Book, RunRecord
+from daskevo.search import Failure, Report, Request
+from daskevo.tuning import ConfigurationSpace, Run, SearchPlan, Trajectory
+from daskevo.types import JSON, ModelId, Objective
+from daskevo_workflows.notes import note
+from daskevo_workflows.studies.accounts import Accounts, Figures
+from daskevo_workflows.studies.lines import Line, Lines
+
+STRATEGY = "strategy"
+"""Kind of the events that say that a strategy was begun."""
+
+STAGE = "stage"
+"""Kind of the events that say which steps were trained."""
+
+
+class Ledger:
+    """Opened, used and closed in one thread.
+
+    Parameters
+    ----------
+    folder, identity, about:
+        See :class:`daskevo.runs.RunRecord`.
+    space, objective:
+        Of the study.
+    origin:
+        Of its trajectories.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        identity: Mapping[str, JSON],
+        about: Mapping[str, JSON],
+        space: ConfigurationSpace,
+        objective: Objective,
+        origin: str,
+    ) -> None:
+        self.record = RunRecord(folder, identity, about)
+        self.info = self.record.info
+        self.objective = objective
+        self.origin = origin
+        self.lines = Lines(space)
+        self.accounts = Accounts()
+        self.book = Book(objective, 1, self.info.label)
+        self._closed = False
+        try:
+            self._read()
+        except BaseException:
+            self.record.close("error")
+            raise
+
+    def _read(self) -> None:
+        for request in self.record.requests():
+            self.lines.add(request)
+            self.book.ask([request])
+        for report in self.record.reports():
+            self._take(report)
+        for event in self.record.events(STAGE):
+            self.accounts.stage(int(event.facts["stop"]) - int(event.facts["start"]), event.facts["seconds"])
+        self.record.event("session", "")
+
+    # Requests and reports
+
+    @property
+    def next_number(self) -> int:
+        return self.book.next_number
+
+    def begun(self, name: str, settings: JSON) -> tuple[str, bool]:
+        """Return the beginning of a strategy's model ids, and whether it is one that was begun before."""
+        events = self.record.events(STRATEGY)
+        for event in events:
+            if (event.facts["name"], event.facts["settings"]) == (name, settings):
+                return str(event.facts["prefix"]), True
+        prefix = f"{self.info.label}-s{len(events)}"
+        self.record.event(STRATEGY, name, name=name, settings=settings, prefix=prefix)
+        return prefix, False
+
+    def of(self, prefix: str) -> tuple[list[Request], list[Report]]:
+        """Return a strategy's requests and reports so far, each in their order."""
+        requests = [request for request in self.book.requests.values() if request.model_id.startswith(f"{prefix}-")]
+        numbers = {request.number for request in requests}
+        return requests, [report for report in self.book.reports.values() if report.number in numbers]
+
+    def by_hand(self) -> list[Request]:
+        """Return the requests that no strategy made, in their order."""
+        strategies = tuple(f"{event.facts['prefix']}-" for event in self.record.events(STRATEGY))
+        return [request for request in self.book.requests.values() if not request.model_id.startswith(strategies)]
+
+    def ask(self, requests: Sequence[Request]) -> list[Line]:
+        """Take in requests, and return their trials; raises InvalidInput, and takes none, as lines do."""
+        lines = [self.lines.add(request) for request in requests]
+        self.record.asked(requests)
+        self.book.ask(requests)
+        return lines
+
+    def trajectory(self, name: ModelId) -> Trajectory:
+        """Return the trajectory of a request's training."""
+        return Trajectory(self.origin, self.lines[name].trial.configuration)
+
+    def report(self, request: Request, outcome: Mapping[str, float] | BaseException, began: float) -> Report | None:
+        """Take in what came of a request; None if nothing did, because the study ends.
+
+        Parameters
+        ----------
+        outcome:
+            Its metrics, or why there are none.
+        began:
+            When it was asked for, in seconds since the epoch.
+        """
+        step = request.until_step or 0
+        if isinstance(outcome, TrialFailed):
+            failed = Failure("error", outcome.message[:2_000])
+            report = Report(request.number, request.model_id, "failed", step=0, failure=failed, ended=time.time())
+        elif isinstance(outcome, BaseException):
+            return None
+        else:
+            report = Report(
+                request.number,
+                request.model_id,
+                "finished",
+                step=step,
+                quality=self.objective.quality(dict(outcome)),
+                metrics=outcome,
+                started=began,
+                ended=time.time(),
+            )
+        self.record.reported(report, (), ())
+        self._take(report)
+        return report
+
+    def stop(self, request: Request) -> Report:
+        """Take in that a request was given up by its strategy."""
+        failed = Failure("stopped", "the strategy gave it up")
+        report = Report(request.number, request.model_id, "failed", failure=failed, ended=time.time())
+        self.record.reported(report, (), ())
+        self._take(report)
+        return report
+
+    def _take(self, report: Report) -> None:
+        self.book.report(report)
+        if report.status == "finished":
+            trial = self.lines[report.model_id].trial
+            self.accounts.answered(trial.name, self.trajectory(report.model_id), report.step)
+
+    def teach(self, plan: SearchPlan) -> None:
+        """Have a plan know the metrics that were reported, which the repository may not have any more."""
+        for report in self.book.reports.values():
+            if report.status == "finished":
+                plan.measured(plan.locate(self.trajectory(report.model_id), report.step), report.metrics)
+
+    def figures(self) -> Figures:
+        return self.accounts.figures()
+
+    # What the controller tells
+
+    def stage(self, run: Run, start: int, stop: int, seconds: Mapping[str, float]) -> None:
+        self.accounts.stage(stop - start, seconds)
+        kept = {phase: spent for phase, spent in seconds.items() if spent}
+        self.record.event(
+            STAGE,
+            "",
+            start=start,
+            stop=stop,
+            seconds=kept,
+            work=run.work,
+            trainer=run.trainer,
+            state=run.trajectory.key(stop) if stop else None,
+        )
+
+    def stored(self, run: Run, step: int, name: str, kind: str) -> None:
+        if kind == "pause":
+            self.record.event("copy", "", snapshot=name, step=step, work=run.work)
+
+    def note(self, kind: str, message: str, **facts: Any) -> None:
+        note(self.record, kind, message, **facts)
+
+    def ended(self, failure: BaseException) -> None:
+        self.close("error")
+
+    def close(self, ended: str) -> None:
+        """Close the record, once."""
+        if not self._closed:
+            self._closed = True
+            self.record.close(ended)

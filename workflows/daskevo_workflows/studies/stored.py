@@ -1,0 +1,51 @@
+"""What the repository knows of trajectories, from this study or an earlier one: found by their origin and steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from daskevo.errors import CorruptRecord, InvalidInput
+from daskevo.tuning import Configuration, SearchPlan, Trajectory
+from daskevo.types import JSON
+
+
+def described(trajectory: Trajectory, step: int) -> JSON:
+    """Return what a snapshot's `extra` says of where it stands on which trajectory."""
+    return {
+        "origin": trajectory.origin,
+        "key": trajectory.key(step),
+        "configuration": trajectory.configuration.to_json(),
+    }
+
+
+def learn(plan: SearchPlan, snapshots: Iterable[Any], origin: str) -> int:
+    """Have a plan know what is stored of an origin's trajectories; return how many snapshots that is.
+
+    Parameters
+    ----------
+    snapshots:
+        With `name`, `step`, `metrics` and `extra`, as :meth:`daskevo.repository.Repository.snapshots` returns them.
+        Those of others, or that say something else than what they are, are passed over.
+    """
+    found = 0
+    for stored in snapshots:
+        match stored.extra:
+            case {"trajectory": {"origin": str(whose), "key": str(key), "configuration": configuration}, "step": step}:
+                if whose != origin:
+                    continue
+            case _:
+                continue
+        try:
+            trajectory = Trajectory(origin, Configuration.from_json(configuration))
+            if trajectory.key(step) != key:
+                continue
+            state = plan.locate(trajectory, step)
+        except (CorruptRecord, InvalidInput):
+            continue
+        found += 1
+        if step not in plan.nodes[state.node].snapshots:
+            plan.saved(state, str(stored.name))
+        if stored.metrics:
+            plan.measured(state, stored.metrics)
+    return found

@@ -1,0 +1,197 @@
+"""Hyper-parameter studies in which no training step is done twice (paper 002, TreeML)."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from daskevo.errors import InvalidInput, InvalidProblem
+from daskevo.space import ModelSpace
+from daskevo.tuning import Configuration, ConfigurationSpace
+from daskevo.types import Objective
+from daskevo_workflows.about import about_run
+from daskevo_workflows.problems import Problem, ProblemReference, refer
+from daskevo_workflows.quiet import import_keras
+from daskevo_workflows.scheduler_gone import told_if_scheduler_gone
+from daskevo_workflows.studies.assignment import Setting
+from daskevo_workflows.studies.controller import Controller
+from daskevo_workflows.studies.crew import DaskCrew
+from daskevo_workflows.studies.ledger import Ledger
+from daskevo_workflows.studies.result import Found, StudyResult
+from daskevo_workflows.studies.stored import learn
+from daskevo_workflows.studies.study import Study
+
+if TYPE_CHECKING:
+    from daskevo.repository import Repository
+
+__all__ = ["Found", "Study", "StudyResult", "controller", "study"]
+
+
+def study(
+    problem: str | Path | Problem | ProblemReference,
+    space: ConfigurationSpace | None = None,
+    *,
+    repository: Repository,
+    run: str | Path = "run",
+    seed: int = 0,
+    objective: str | None = None,
+    steps: int | None = None,
+    controller: Controller | None = None,
+    copy_every_s: float | None = 120.0,
+    step_limit_s: float | None = 1800.0,
+) -> Study:
+    """Open a study, or go on with the one in its folder.
+
+    Trials whose hyper-parameters are the same, bit for bit, from the first step on are trained together until they
+    part; where they do, the state is stored in the repository. What an earlier study of the same problem and seed has
+    left there is used, too.
+
+    Parameters
+    ----------
+    problem:
+        Name, Python file, object or reference (see :mod:`daskevo_workflows.problems`).
+    space:
+        What is tuned (:func:`daskevo.tuning.grid`, :func:`daskevo.tuning.conditional`); the problem's own if None.
+    repository:
+        Open on the cluster that trains (`daskevo.open`).
+    run:
+        The run's folder.
+    seed:
+        Initial weights, the order of the data and all chance follow from it, and what strategies ask.
+    objective:
+        ``max METRIC`` or ``min METRIC``; the problem's own if None.
+    steps:
+        Of a whole training, in the space's unit, for strategies that don't say it; where that is the epoch, the
+        problem's epochs if None.
+    controller:
+        Of other studies, to share trainers and what is under way with them (see :func:`controller`); None: its own.
+    copy_every_s:
+        Seconds of training after which a copy of the state is stored against failures, besides those where trials part
+        and end; None: never.
+    step_limit_s:
+        Longest that a step, a scoring or a snapshot may take, in seconds; for a controller of its own.
+
+    Returns
+    -------
+    Study
+        To be used in a ``with`` block.
+
+    Raises
+    ------
+    InvalidProblem, UnknownProblem, InvalidInput
+        If the study can't be what was asked for.
+    RunMismatch, RunFolderUnusable
+        If the folder holds another study, or one that belongs to another repository, or can't be used.
+    NoTrainer, SchedulerUnreachable
+        If the cluster can't train: raised by whoever waits for results.
+    """
+    if type(seed) is not int or not 0 <= seed < 2**32:
+        raise InvalidInput(f"seed={seed!r:.40}: use 0 to 4294967295")
+    if steps is not None and (type(steps) is not int or steps < 1):
+        raise InvalidInput(f"steps={steps!r:.40}: use a whole number from 1")
+    reference = refer(problem)  # type: ignore[arg-type]
+    loaded = reference.load()
+    tuned = space_to_tune(loaded, space)
+    goal = Objective.parse(objective or loaded.objective)
+    unit = _unit(tuned)
+    origin = origin_of(reference, seed)
+    identity = {
+        "problem": reference.to_json(),
+        "space": tuned.to_json(),  # type: ignore[attr-defined]
+        "objective": str(goal),
+        "seed": seed,
+        "strategy": {"name": "a study", "settings": {}},
+        "policy": {"unit": unit},
+    }
+    with told_if_scheduler_gone():
+        about = about_run(repository)
+        stored = repository.snapshots()
+    own = controller is None
+    leading = controller or Controller(DaskCrew(repository.client, step_limit_s))
+
+    def ledger() -> Ledger:
+        opened = Ledger(run, identity, about, tuned, goal, origin)
+        learn(leading.plan, stored, origin)
+        opened.teach(leading.plan)
+        return opened
+
+    def setting(label: str) -> Setting:
+        return Setting(reference, repository, seed, goal, f"request:{label}", f"cache:{label}", copy_every_s)
+
+    def check(configuration: Configuration) -> None:
+        import_keras()
+        from daskevo_workflows.stage_training import check
+
+        check(loaded, configuration)
+
+    try:
+        return Study(
+            controller=leading,
+            is_owner=own,
+            space=tuned,
+            ledger=ledger,
+            origin=origin,
+            setting=setting,
+            check=check,
+            seed=seed,
+            steps=steps or (loaded.epochs if unit == "epoch" else None),
+            repository=repository,
+        )
+    except BaseException:
+        if own:
+            leading.close()
+        raise
+
+
+def controller(client: Any, *, step_limit_s: float | None = 1800.0, recycle_after: int | None = 50) -> Controller:
+    """Return what leads studies on a cluster's trainers: several studies of one share what is under way.
+
+    Parameters
+    ----------
+    client:
+        A synchronous Dask client.
+    step_limit_s:
+        Longest that a step, a scoring or a snapshot may take, in seconds; then its trainer is restarted, and its trials
+        fail. None: no limit.
+    recycle_after:
+        Restart an idle trainer after so many works; None: never.
+
+    Returns
+    -------
+    Controller
+        To be used in a ``with`` block, around those of its studies.
+    """
+    return Controller(DaskCrew(client, step_limit_s, recycle_after))
+
+
+def space_to_tune(problem: Problem, space: ConfigurationSpace | None = None) -> ConfigurationSpace:
+    """Return the space of a study: the one given, else the problem's own.
+
+    Raises
+    ------
+    InvalidProblem, InvalidInput
+        If that is none of configurations.
+    """
+    if space is not None:
+        if not isinstance(space, ConfigurationSpace) or not isinstance(space, ModelSpace):
+            raise InvalidInput(f"{type(space).__name__} is no space of configurations: see daskevo.tuning.grid")
+        return space
+    found = problem.space() if hasattr(problem, "space") else None
+    if not isinstance(found, ConfigurationSpace):
+        what = "has no space()" if found is None else "has a space() of architectures"
+        raise InvalidProblem(
+            f"problem {problem.name!r} {what}, and a study tunes hyper-parameters: let space() return "
+            "daskevo.tuning.grid(learning_rate=[...], ...), or search its architectures with daskevo nas"
+        )
+    return found
+
+
+def origin_of(reference: ProblemReference, seed: int) -> str:
+    """Name what all trajectories of a problem with a seed begin with."""
+    digest = hashlib.blake2b(f"{reference.content} {seed}".encode(), digest_size=8).hexdigest()
+    return f"{reference.name}-{digest}"
+
+
+def _unit(space: ConfigurationSpace) -> str:
+    return str(getattr(space, "unit", "optimizer step"))
