@@ -65,7 +65,7 @@ PUBLIC = {
     ],
     "daskevo_workflows.nas": ["STRATEGIES", "Found", "Progress", "Result", "Transfer", "refine", "search"],
     "daskevo_workflows.stage_training": [
-        *("Training", "TrainingLoop", "begin", "check", "check_exact", "data_digest", "resume"),
+        *("Training", "TrainingLoop", "begin", "check", "check_exact", "data_digest", "deterministic", "resume"),
     ],
     "daskevo_workflows.tabular": ["Architecture", "Table", "TableRun", "load_table", "run_on_table"],
     "daskevo_workflows.problems": [

@@ -67,7 +67,7 @@ def check(problem: Any, configuration: Configuration, data: Any = None, *, until
     Parameters
     ----------
     data:
-        If given, they are looked at too, and batch sizes are held against them.
+        If given, they are looked at too, batch sizes are held against them, and the problem's `batch` gets a sample.
     until:
         Values of hyper-parameters until this step are looked at.
 
@@ -81,13 +81,19 @@ def check(problem: Any, configuration: Configuration, data: Any = None, *, until
     if own_loop(problem):
         return
     import_keras()
+    from daskevo_workflows.stage_training.augmenting import augmented
     from daskevo_workflows.stage_training.compiled import compiled
     from daskevo_workflows.stage_training.data import feed_of
     from daskevo_workflows.stage_training.schedule import Schedule
 
     made = compiled(problem, configuration, 0)
-    if data is not None:
-        Schedule(configuration, made.settings.names, feed_of(data), problem).check(0, until)
+    if data is None:
+        return
+    feed = feed_of(data)
+    Schedule(configuration, made.settings.names, feed, problem).check(0, until)
+    if made.others:
+        values = {**configuration.constants, **configuration.at(0)}
+        augmented(problem, feed.first(), values, made.others, 0, 0)
 
 
 def data_digest(data: Any) -> str:

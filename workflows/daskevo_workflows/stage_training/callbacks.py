@@ -105,7 +105,7 @@ class Callbacks:
             getattr(callback, hook)(number, given)
         if self._model.stop_training:
             names = ", ".join(type(callback).__name__ for callback in self._all)
-            raise Failed("stopped", f"a callback ended the training in {hook} of {number} ({names})")
+            raise Failed("error", f"a callback ended the training in {hook} of {number} ({names})")
 
     def save(self) -> dict[str, Array]:
         """Return what callbacks offer, by name."""

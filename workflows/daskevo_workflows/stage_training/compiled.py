@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +31,8 @@ class Compiled:
         The sequences that are the optimizer's.
     others:
         Names of the sequences that the problem's `batch` has to take.
-    optimizer:
-        What the optimizer is, as JSON: its class and its settings, without those that are sequences.
+    described:
+        What optimizer and loss are, as JSON: classes and settings, without those that are sequences.
     generator:
         What random operations without a seed generator of their own draw from.
     """
@@ -40,7 +41,7 @@ class Compiled:
     flat: FlatModel
     settings: OptimizerSettings
     others: tuple[str, ...]
-    optimizer: JSON
+    described: JSON
     generator: Any
     callbacks: Callbacks
 
@@ -72,11 +73,11 @@ def compiled(problem: Any, configuration: Configuration, seed: int) -> Compiled:
         _check_model(model)
         generator = keras.random.SeedGenerator(seed)
         settings, others = _placed(problem, configuration, model, constants.names | everything.names)
-        optimizer = _described(model.optimizer, settings)
+        described = _described(model, settings)
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
         callbacks = Callbacks(optional_callbacks(problem), model)
-    return Compiled(model, flatten(model), settings, others, optimizer, generator, callbacks)
+    return Compiled(model, flatten(model), settings, others, described, generator, callbacks)
 
 
 def takes_hyperparameters(method: Any) -> bool:
@@ -149,10 +150,21 @@ def _placed(
     return settings, others
 
 
-def _described(optimizer: Any, settings: OptimizerSettings) -> JSON:
-    plain = {
-        name: value
-        for name, value in sorted(settings.config.items())
-        if name not in ("name", *settings.names) and isinstance(value, (bool, int, float, str, type(None)))
+def _described(model: Any, settings: OptimizerSettings) -> JSON:
+    """Return optimizer and loss as JSON, without names, which say nothing, and what isn't JSON."""
+    return {
+        "optimizer": type(model.optimizer).__name__,
+        "settings": _plain(settings.config, {"name", *settings.names}),
+        "loss": _plain(keras.saving.serialize_keras_object(model.loss), {"name"}),
     }
-    return {"class": type(optimizer).__name__, "settings": plain}
+
+
+def _plain(value: Any, without: Collection[str]) -> JSON:
+    match value:
+        case Mapping():
+            return {str(name): _plain(part, without) for name, part in value.items() if name not in without}
+        case list() | tuple():
+            return [_plain(part, without) for part in value]
+        case bool() | int() | float() | str() | None:
+            return value
+    return type(value).__name__

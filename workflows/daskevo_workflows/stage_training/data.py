@@ -43,8 +43,6 @@ class Rows:
         ``(x, y)``: each an array, or a list, tuple or dict of them.
     """
 
-    batched = False
-
     def __init__(self, train: tuple[Any, Any]) -> None:
         self.arrays = keras.tree.map_structure(_array, train)
         present = [array for array in keras.tree.flatten(self.arrays) if array is not None]
@@ -61,6 +59,10 @@ class Rows:
         """Return some rows, structured as the data."""
         return keras.tree.map_structure(lambda array: None if array is None else array[which], self.arrays)
 
+    def first(self) -> tuple[Any, ...]:
+        """Return the first sample as a batch."""
+        return tuple(self.rows(np.zeros(1, np.int64)))
+
 
 class Batches:
     """A PyDataset, which makes batches itself.
@@ -68,8 +70,6 @@ class Batches:
     Python's and numpy's global generators are seeded by seed, epoch and number while a batch is made, so that what it
     draws from them is the same wherever training is cut. Its `workers` are not used.
     """
-
-    batched = True
 
     def __init__(self, dataset: Any) -> None:
         for hook in ("on_epoch_begin", "on_epoch_end"):
@@ -92,6 +92,10 @@ class Batches:
             made = self.dataset[number]
         made = tuple(made) if isinstance(made, (list, tuple)) else (made,)
         return tuple(keras.tree.map_structure(_array, part) for part in made)
+
+    def first(self) -> tuple[Any, ...]:
+        """Return the first batch."""
+        return self.batch(0, 0, 0)
 
 
 Feed = Rows | Batches

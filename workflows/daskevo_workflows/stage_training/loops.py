@@ -82,7 +82,7 @@ class LoopTraining:
 
     def snapshot(self) -> Snapshot:
         arrays = {f"{PREFIX}{name}": np.array(array) for name, array in self._loop.save().items()}
-        position = {"step": self.step, "epoch": 0, "offset": 0, "optimizer_steps": 0}
+        position = {"step": self.step, "epoch": 0, "offset": 0, "batch": 0, "optimizer_steps": 0}
         return Snapshot(None, (), arrays, {**self._origin.to_json(self._trajectory.key(self.step)), **position})
 
     def score(self) -> dict[str, float]:

@@ -17,7 +17,7 @@ from daskevo.types import JSON
 logger = logging.getLogger(__name__)
 
 PACKAGES = ("daskevo", "keras", "tensorflow", "numpy")
-_WHOLE = ("step", "epoch", "offset", "optimizer_steps", "seed")
+_WHOLE = ("step", "epoch", "offset", "batch", "optimizer_steps", "seed")
 
 
 def versions() -> dict[str, str]:
@@ -41,20 +41,20 @@ class Origin:
         Of the training.
     data:
         Digest of the data; None: they are of no kind that has one.
-    optimizer:
-        Its class and settings.
+    compiled:
+        Optimizer and loss, or the loop, as JSON.
     unit:
         Of a step.
     """
 
     seed: int
     data: str | None
-    optimizer: JSON
+    compiled: JSON
     unit: str
 
     @classmethod
-    def of(cls, trajectory: Trajectory, seed: int, data: str | None, optimizer: JSON) -> Origin:
-        return cls(seed, data, optimizer, trajectory.configuration.unit)
+    def of(cls, trajectory: Trajectory, seed: int, data: str | None, compiled: JSON) -> Origin:
+        return cls(seed, data, compiled, trajectory.configuration.unit)
 
     def to_json(self, key: str) -> dict[str, JSON]:
         """Return it as a snapshot keeps it, with the key of its trajectory until there."""
@@ -62,7 +62,7 @@ class Origin:
             "key": key,
             "seed": self.seed,
             "data": self.data,
-            "optimizer": self.optimizer,
+            "compiled": self.compiled,
             "unit": self.unit,
             "versions": dict(versions()),
         }
@@ -91,7 +91,7 @@ def check_same(snapshot: Snapshot, origin: Origin, trajectory: Trajectory, other
         ("other data", "data", origin.data),
         ("another seed", "seed", origin.seed),
         ("another unit of steps", "unit", origin.unit),
-        ("another optimizer", "optimizer", origin.optimizer),
+        ("another optimizer or loss", "compiled", origin.compiled),
     ):
         if extra.get(name) != wanted:
             raise InvalidInput(

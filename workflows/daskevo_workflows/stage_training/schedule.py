@@ -49,6 +49,7 @@ class Schedule:
             )
         if self._sequence is None and isinstance(feed, Rows):
             self._fixed = self._size(self._fixed, 0) if given else min(problem.batch_size, feed.count)
+        self._sizes: tuple[int, Any] = (-1, None)
         self._chunk = -1
         self._rows: Any = None
         self._bits: tuple[bytes, Any] = (b"", None)
@@ -67,12 +68,12 @@ class Schedule:
 
     def batch_size(self, step: int) -> int:
         """Return how many samples the batches of a step have, its last one in an epoch perhaps fewer."""
-        size: int = self._fixed if self._sequence is None else int(self._sequence(step))
-        return size
-
-    def values(self, step: int) -> dict[str, float]:
-        """Return the values of all sequences."""
-        return self._configuration.at(step)
+        if self._sequence is None:
+            return int(self._fixed)
+        chunk, place = divmod(step, CHUNK)
+        if chunk != self._sizes[0]:
+            self._sizes = chunk, self._sequence.evaluate(chunk * CHUNK, (chunk + 1) * CHUNK)
+        return int(self._sizes[1][place])
 
     def tensor(self, step: int) -> Any:
         """Return the values that go into the optimizer, as a tensor. # (n_names,)"""

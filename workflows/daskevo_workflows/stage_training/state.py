@@ -10,6 +10,7 @@ import numpy as np
 
 from daskevo.errors import InvalidInput
 from daskevo.models import FlatModel, read_tensors, write_tensors
+from daskevo.models.flat import spec_of
 from daskevo.models.host_memory import to_host, to_variable
 from daskevo.types import TensorSpec
 
@@ -98,5 +99,5 @@ def _of(group: str, named: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fit(arrays: Mapping[str, Array], variables: Mapping[str, Any]) -> bool:
     return set(arrays) == set(variables) and all(
-        TensorSpec.of(array) == TensorSpec.of(to_host(variables[name])) for name, array in arrays.items()
+        TensorSpec.of(array) == spec_of(variables[name]) for name, array in arrays.items()
     )

@@ -6,15 +6,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from daskevo.errors import InvalidInput, InvalidProblem
 from daskevo.models.keras_private import drawing_from
 from daskevo.repository import Snapshot
 from daskevo.tuning import Trajectory
+from daskevo_workflows.stage_training.augmenting import augmented
 from daskevo_workflows.stage_training.compiled import compiled
 from daskevo_workflows.stage_training.data import Rows, feed_of, order_of
-from daskevo_workflows.stage_training.hyperparameters import Asked
 from daskevo_workflows.stage_training.origin import Origin, check_header, check_same, check_until
 from daskevo_workflows.stage_training.schedule import Schedule
 from daskevo_workflows.stage_training.state import State
@@ -55,13 +53,14 @@ class KerasTraining:
             self._made = made
             self._model = made.model
             self._steps = Steps(made.model, made.settings, made.generator)
-            self._steps.build_metrics(self._first_batch())
+            self._steps.build_metrics(self._feed.first())
             self._state = State(made.flat, made.model, made.generator)
             self._take(trajectory)
-            self._origin = Origin.of(trajectory, seed, self._feed.digest, made.optimizer)
+            self._origin = Origin.of(trajectory, seed, self._feed.digest, made.described)
         self.step = 0
         self._epoch = 0
         self._offset = 0  # rows, or batches of a dataset, that were trained in this epoch
+        self._batch = 0  # batches that were trained in this epoch
         self._updates = 0  # optimizer steps
         self._order: tuple[int, Any, Any] = (-1, None, None)
         if snapshot is not None:
@@ -109,6 +108,7 @@ class KerasTraining:
             "step": self.step,
             "epoch": self._epoch,
             "offset": self._offset,
+            "batch": self._batch,
             "optimizer_steps": self._updates,
         }
         return Snapshot(self._made.flat.graph, weights, others, extra)
@@ -140,7 +140,7 @@ class KerasTraining:
             }
         )
         self.step, self._epoch = extra["step"], extra["epoch"]
-        self._offset, self._updates = extra["offset"], extra["optimizer_steps"]
+        self._offset, self._batch, self._updates = extra["offset"], extra["batch"], extra["optimizer_steps"]
 
     def _take(self, trajectory: Trajectory) -> None:
         self._trajectory = trajectory
@@ -149,11 +149,10 @@ class KerasTraining:
     def _update(self) -> None:
         """Do one optimizer step."""
         callbacks = self._made.callbacks
-        number = self._updates
         if self._offset == 0:
             self._model.reset_metrics()
             callbacks.call("on_epoch_begin", self._epoch, {})
-        callbacks.call("on_train_batch_begin", number, {})
+        callbacks.call("on_train_batch_begin", self._batch, {})
         values = self._schedule.tensor(self.step)
         feed = self._feed
         size = 1
@@ -169,14 +168,15 @@ class KerasTraining:
         else:
             batch = feed.batch(self._seed, self._epoch, int(self._in_order()[0][self._offset]))
             self._steps.of_batch(self._changed(batch), values)
-        self._offset += size
-        self._updates += 1
         if callbacks:
-            callbacks.call("on_train_batch_end", number, self._model.get_metrics_result())
+            callbacks.call("on_train_batch_end", self._batch, self._model.get_metrics_result())
+        self._offset += size
+        self._batch += 1
+        self._updates += 1
         if self._offset == feed.count:
             callbacks.call("on_epoch_end", self._epoch, self._model.get_metrics_result() if callbacks else {})
             self._epoch += 1
-            self._offset = 0
+            self._offset = self._batch = 0
 
     def _in_order(self) -> tuple[Any, Any]:
         """Return the order of this epoch, as array and as tensor. # (n_rows,)"""
@@ -192,26 +192,6 @@ class KerasTraining:
         others = self._made.others
         if not others:
             return tuple(batch)
-        all_values = self._schedule.values(self.step)
-        values = Asked({**self._trajectory.configuration.constants, **all_values})
-        x, *rest = batch
-        y = rest[0] if rest else None
-        # Of the optimizer step, as an epoch has many.
-        generator = np.random.Generator(np.random.Philox(key=[self._seed, self._updates]))
-        made = self._problem.batch(x, y, values, generator)
-        if not isinstance(made, (tuple, list)) or not 1 <= len(made) <= 3:
-            raise InvalidProblem(f"batch() of problem {self._problem.name!r} returned no (x, y)")
-        ignored = [name for name in others if name not in values.names]
-        if ignored:
-            raise InvalidInput(
-                f"nobody takes the hyper-parameter {ignored[0]!r}: the problem's batch() doesn't ask for it",
-                name=ignored[0],
-            )
-        return (*made, *rest[1:]) if len(made) == 2 else tuple(made)
-
-    def _first_batch(self) -> tuple[Any, ...]:
-        """Return some batch, for its form."""
-        feed = self._feed
-        if isinstance(feed, Rows):
-            return tuple(feed.rows(np.zeros(1, np.int64)))
-        return feed.batch(self._seed, 0, 0)
+        values = {**self._trajectory.configuration.constants, **self._trajectory.configuration.at(self.step)}
+        # Random numbers are those of the optimizer step, as an epoch has many.
+        return augmented(self._problem, batch, values, others, self._seed, self._updates)
