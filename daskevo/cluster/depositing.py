@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from daskevo.cluster.inheriting import Reservation
-from daskevo.cluster.preparing import Payload, prepare, withdrawn_on_error
+from daskevo.cluster.preparing import prepare, withdrawn_on_error
 from daskevo.cluster.putting import make_record, put
 from daskevo.cluster.renewing import renew
 from daskevo.cluster.reserving import give_back
@@ -77,16 +77,6 @@ class Deposit:
     step: int
     extra: JSON
 
-    def whole(self) -> ArchitectureGraph:
-        """Return the snapshot's graph, with its text made; some milliseconds."""
-        graph = attach(self.graph, {name: TensorSpec.of(array) for name, array in self.attached.items()})
-        assert graph.text
-        return graph
-
-    def tensors(self) -> dict[int, Array]:
-        """Return all tensors by number, portable."""
-        return {number: portable(array) for number, array in enumerate((*self.weights, *self.attached.values()))}
-
 
 async def deposit(session: Session, caller: Caller, made: Deposit) -> ModelRecord:
     """Put a snapshot; return the record of what is stored under its name.
@@ -105,18 +95,29 @@ async def deposit(session: Session, caller: Caller, made: Deposit) -> ModelRecor
         As for every put.
     """
     taken, base = await _look(session, made)
-    tensors = made.tensors()
-    hashed: dict[int, str] = {}
-    if base is not None or taken is not None:
-        hashed = await asyncio.to_thread(digests, tensors)
+    comparing = asyncio.to_thread(_compare, made, base, taken)
+    compared, created, folder = await asyncio.gather(comparing, session.tick(), folder_of_home(session, made.name))
     if taken is not None:
-        return await _the_same(made, taken, hashed)
-    graph = await asyncio.to_thread(made.whole)
-    entries = {} if base is None else await asyncio.to_thread(shared, graph, hashed, base)
-    wanted = Reservation(made.name, BEGINNING, ancestor=base, entries=entries)
+        return _the_same(compared, taken)
+    wanted = Reservation(made.name, BEGINNING, ancestor=base, entries=compared.entries)
     reservation = await renew(session, caller, wanted)
     try:
-        record, payload = await _prepared(session, made, graph, tensors, hashed, reservation)
+        payload = await asyncio.to_thread(prepare, reservation, compared.tensors, made.step, folder, compared.hashed)
+        async with withdrawn_on_error(payload):
+            record = make_record(
+                reservation,
+                payload,
+                compared.graph,
+                created,
+                scope=made.scope,
+                objective=made.objective,
+                metrics=made.metrics,
+                step=made.step,
+                parent=None,
+                extra=made.extra,
+            )
+            # A training goes on from its base whether or not a tensor is still the same.
+            record = replace(record, ancestor=made.base)
     except DaskevoError:
         await asyncio.shield(give_back(session, made.name, reservation.attempt, reservation.owners))
         raise
@@ -125,35 +126,27 @@ async def deposit(session: Session, caller: Caller, made: Deposit) -> ModelRecor
         raise
     stored = await put(session, reservation, record, payload, made.labels)
     if stored.by_other:
-        return await _the_same(made, stored.record, hashed or await asyncio.to_thread(digests, tensors))
+        return _the_same(await asyncio.to_thread(_compare, made, None, stored.record), stored.record)
     return stored.record
 
 
-async def _prepared(
-    session: Session,
-    made: Deposit,
-    graph: ArchitectureGraph,
-    tensors: Mapping[int, Array],
-    hashed: Mapping[int, str],
-    reservation: Reservation,
-) -> tuple[ModelRecord, Payload]:
-    created, folder = await asyncio.gather(session.tick(), folder_of_home(session, made.name))
-    payload = await asyncio.to_thread(prepare, reservation, tensors, made.step, folder, hashed)
-    async with withdrawn_on_error(payload):
-        record = make_record(
-            reservation,
-            payload,
-            graph,
-            created,
-            scope=made.scope,
-            objective=made.objective,
-            metrics=made.metrics,
-            step=made.step,
-            parent=None,
-            extra=made.extra,
-        )
-    # A training goes on from its base whether or not a tensor is still the same.
-    return replace(record, ancestor=made.base), payload
+class _Compared(NamedTuple):
+    """A snapshot's graph and its text, its tensors by number, portable, their digests if they were needed, and the
+    base's entries for those that it has too."""
+
+    graph: ArchitectureGraph
+    text: str
+    tensors: Mapping[int, Array]
+    hashed: Mapping[int, str]
+    entries: dict[int, OwnerEntry]
+
+
+def _compare(made: Deposit, base: ModelRecord | None, taken: ModelRecord | None) -> _Compared:
+    """Blocks for as long as reading all tensors takes, if there is something to compare them with."""
+    graph = attach(made.graph, {name: TensorSpec.of(array) for name, array in made.attached.items()})
+    tensors = {number: portable(array) for number, array in enumerate((*made.weights, *made.attached.values()))}
+    hashed = {} if base is None and taken is None else digests(tensors)
+    return _Compared(graph, graph.text, tensors, hashed, {} if base is None else shared(graph, hashed, base))
 
 
 async def _look(session: Session, made: Deposit) -> tuple[ModelRecord | None, ModelRecord | None]:
@@ -209,14 +202,13 @@ def shared(graph: ArchitectureGraph, hashed: Mapping[int, str], base: ModelRecor
     return {number: entry for number, entry in found.items() if entry is not None}
 
 
-async def _the_same(made: Deposit, record: ModelRecord, hashed: Mapping[int, str]) -> ModelRecord:
-    graph = await asyncio.to_thread(made.whole)
-    digests_there = [entry.digest for entry in record.owner_map.entries]
-    if record.graph == graph.text and digests_there == [hashed[number] for number in range(len(hashed))]:
+def _the_same(compared: _Compared, record: ModelRecord) -> ModelRecord:
+    there = [entry.digest for entry in record.owner_map.entries]
+    if record.graph == compared.text and there == [compared.hashed[number] for number in compared.tensors]:
         return record
     raise ModelExists(
-        f"{made.name!r} is stored already, with another content: names are never used again, choose another",
-        model_id=made.name,
+        f"{record.model_id!r} is stored already, with another content: names are never used again, choose another",
+        model_id=record.model_id,
         state="published",
         record=record,
     )

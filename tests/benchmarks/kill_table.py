@@ -1,4 +1,4 @@
-"""Kill a process at every step of put and retire, and print what came of each kill.
+"""Kill a process at every step of put, retire and put of a snapshot, and print what came of each kill.
 
 Run it from the root of the repository as ``python -m tests.benchmarks.kill_table [--every N] [--json]``. The table says
 for each step and victim what the caller got, and whether afterwards everything was as promised: what was answered is

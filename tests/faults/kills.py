@@ -1,4 +1,4 @@
-"""A kill at any step of put and retire, in real processes, and what came of it.
+"""A kill at any step of put, retire and put of a snapshot, in real processes, and what came of it.
 
 The steps are not listed here: a run without kills writes them down.
 """
@@ -22,6 +22,7 @@ import daskevo
 from daskevo.cluster.local import local_cluster
 from daskevo.errors import ClusterError, ModelRetired, UnknownModel
 from daskevo.ownership.hashing import shard_of
+from daskevo.repository import Snapshot
 from daskevo.testing.steps import Strike, install
 from daskevo.types import ModelId
 from tests.cluster.helpers import chain, values
@@ -31,6 +32,7 @@ PARENT, CHILD = chain(8, 6, 3), chain(8, 6, 5)
 SHARDS = 12
 PATIENCE_S = 90.0
 NOT_REACHED = "the step was not reached"
+OPERATIONS = ("put", "retire", "snapshot")
 VICTIMS = ("writer", "home", "owner")
 """Who may be killed: who asks, the provider of the child, the provider of the model that it inherits from."""
 
@@ -49,6 +51,18 @@ class Outcome(NamedTuple):
     cell: Cell
     answer: str
     wrong: tuple[str, ...]
+
+
+def state_of_child() -> Snapshot:
+    """Return a snapshot that shares tensors with the parent, and has two of its own."""
+    weights = values(CHILD, 5)
+    slots = {f"optimizer/{number:04d}": weights[number] + 1 for number in (4, 5)}
+    return Snapshot(CHILD, tuple(weights.values()), slots, {"step": 3})
+
+
+def put_state(repository: Any, parent: str, child: str) -> str:
+    """Put a snapshot beside the model that its training began with, as a task; run again, it finds its own."""
+    return str(repository.put_snapshot(state_of_child(), name=child, base=parent, step=3))
 
 
 def retire_both(repository: Any, parent: str, child: str) -> str:
@@ -142,11 +156,11 @@ class Bench:
         return self.client.submit(function, self.repository, *args, resources={"evaluation": 1}, pure=False, retries=2)
 
     def steps(self) -> list[Cell]:
-        """Run both operations without a kill, and return all steps that were passed."""
-        parent, child, roles = self._names()
-        self._submit(put_plain, PARENT, parent).result(PATIENCE_S)
+        """Run all operations without a kill, and return all steps that were passed."""
         cells: list[Cell] = []
-        for operation, work in self._operations(parent, child).items():
+        for operation in OPERATIONS:
+            parent, child, roles = self._names()
+            work = self._ready_for(operation, parent, child)
             logs = {victim: self.folder / f"{operation}-{victim}" for victim in VICTIMS}
             for victim, log in logs.items():
                 self._on(roles[victim], install, str(log))
@@ -158,22 +172,23 @@ class Bench:
                 cells += [Cell(operation, victim, step) for step in found if not _is_of_others(step)]
         return cells
 
-    @staticmethod
-    def _operations(parent: str, child: str) -> dict[str, tuple[Any, ...]]:
-        return {"put": (put_plain, CHILD, child), "retire": (retire_both, parent, child)}
+    def _ready_for(self, operation: str, parent: str, child: str) -> tuple[Any, ...]:
+        """Put what an operation begins with; return its work."""
+        self._submit(put_plain, PARENT, parent).result(PATIENCE_S)
+        put = (put_plain, CHILD, child)
+        if operation == "retire":
+            self._submit(*put).result(PATIENCE_S)
+        return {"put": put, "snapshot": (put_state, parent, child), "retire": (retire_both, parent, child)}[operation]
 
     def try_cell(self, cell: Cell) -> Outcome:
         """Carry out an operation while one process is killed at a step of it, then look at everything."""
         parent, child, roles = self._names()
-        self._submit(put_plain, PARENT, parent).result(PATIENCE_S)
-        operations = self._operations(parent, child)
-        if cell.operation == "retire":
-            self._submit(*operations["put"]).result(PATIENCE_S)
+        work = self._ready_for(cell.operation, parent, child)
         victim = roles[cell.victim]
         pid = self._on(victim, os.getpid)
         self._on(victim, install, None, Strike(cell.step))
         try:
-            answer = str(self._submit(*operations[cell.operation]).result(PATIENCE_S))
+            answer = str(self._submit(*work).result(PATIENCE_S))
             answer = {child: "stored"}.get(answer, answer)
         except Exception as error:  # noqa: BLE001 - whatever the caller gets is the outcome
             answer = type(error).__name__
@@ -188,7 +203,7 @@ class Bench:
         return Outcome(cell, answer, tuple(wrong))
 
     def _look(self, cell: Cell, answer: str, child: str) -> Iterator[str]:
-        if cell.operation == "put":
+        if cell.operation != "retire":
             state = self._patiently(self.repository.status, child).state
             if answer == "stored" or state == "published":
                 if state != "published":
@@ -197,6 +212,10 @@ class Bench:
                 # Both were made of the same values: what was inherited, and what was not, are these.
                 if not _are_put(self._patiently(self.repository.read, child)):
                     yield "other weights than were put"
+                if cell.operation == "snapshot" and not _is_state(
+                    self._patiently(self.repository.read_snapshot, child)
+                ):
+                    yield "another state than was put"
         verification = self._patiently(self.repository.verify)
         if not verification.clean:
             yield f"not clean: {verification.differences}"
@@ -232,6 +251,13 @@ class Bench:
 
 def _are_put(found: Mapping[Any, Any]) -> bool:
     return all(map(np.array_equal, found.values(), values(CHILD, 5).values()))
+
+
+def _is_state(found: Snapshot) -> bool:
+    wanted = state_of_child()
+    return found.extra == wanted.extra and all(
+        np.array_equal(found.attached[name], array) for name, array in wanted.attached.items()
+    )
 
 
 def _is_of_others(step: str) -> bool:

@@ -1,4 +1,4 @@
-"""Writers and providers that are killed at exact steps of put and retire; the benchmark `kill_table` has all steps."""
+"""Processes killed at exact steps of put, retire and put of a snapshot; the benchmark `kill_table` has all steps."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ CELLS = (
     Cell("retire", "home", "provider: Retire record appended"),
     Cell("retire", "home", "call of provider ask came back"),
     Cell("retire", "owner", "provider: Drop record begins"),
+    Cell("snapshot", "writer", "call of coordinator begin came back"),
+    Cell("snapshot", "writer", "segment written"),
+    Cell("snapshot", "writer", "call of provider put came back"),
+    Cell("snapshot", "home", "provider: Put record appended"),
+    Cell("snapshot", "owner", "provider: Refer record appended"),
 )
 
 
