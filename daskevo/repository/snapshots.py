@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -18,6 +18,7 @@ from daskevo.cluster.depositing import Deposit, deposit
 from daskevo.cluster.reading import read_model
 from daskevo.cluster.session import Caller, Session
 from daskevo.errors import (
+    ClusterError,
     CorruptRecord,
     InvalidInput,
     LaterVersion,
@@ -28,7 +29,9 @@ from daskevo.errors import (
     UnknownModel,
 )
 from daskevo.graph.attached import detach, in_order, is_snapshot
+from daskevo.ownership.messages import Open
 from daskevo.ownership.model_record import ModelRecord
+from daskevo.ownership.replies import Opened
 from daskevo.ownership.scopes import snapshot_scope
 from daskevo.repository.attachments import plain_extra, plain_metrics
 from daskevo.repository.handle_base import HandleBase
@@ -228,6 +231,41 @@ class Snapshots(HandleBase):
             return sorted(found, key=lambda summary: (summary.created, summary.name))
 
         return self._run(ask)
+
+    def snapshot_tensors(self, names: Iterable[str]) -> Any:
+        """Return which stored tensors snapshots refer to: what only those refer to that are let go is freed.
+
+        Parameters
+        ----------
+        names:
+            Of snapshots; those that are not there (any more) are left out.
+
+        Returns
+        -------
+        dict
+            Name -> {(owner, number there): bytes}; :func:`daskevo.tuning.evictions` takes it.
+
+        Raises
+        ------
+        ShardUnavailable
+            If nobody answers for one of them at the moment.
+        """
+        wanted = [ModelId(check_name(name)) for name in names]
+
+        async def ask(session: Session) -> dict[ModelId, dict[tuple[ModelId, int], int]]:
+            replies = await session.send_together([Open(name) for name in wanted])
+            for reply in replies:
+                if isinstance(reply, ClusterError):
+                    raise reply
+            found = [reply.record for reply in replies if isinstance(reply, Opened)]
+            return await asyncio.to_thread(lambda: {record.model_id: _tensors_of(record) for record in found})
+
+        return self._run(ask)
+
+
+def _tensors_of(record: ModelRecord) -> dict[tuple[ModelId, int], int]:
+    keys, entries = record.architecture.tensors, record.owner_map.entries
+    return {(entry.owner, entry.number): key.spec.nbytes for key, entry in zip(keys, entries, strict=True)}
 
 
 async def _put(session: Session, caller: Caller, made: Deposit) -> ModelId:

@@ -8,8 +8,10 @@ from __future__ import annotations
 from daskevo.tuning.configuration import Configuration, Unit
 from daskevo.tuning.cost import Costs, Estimate
 from daskevo.tuning.counting import StepCount, count_steps
+from daskevo.tuning.eviction import Kept, evictions, kept_snapshots
 from daskevo.tuning.instructions import Answer, Halt, Instruction, Refuse, Run, Save
 from daskevo.tuning.joining import Joined, concatenate, warmup
+from daskevo.tuning.needs import Change, Kind, changes_of_kind, needed_snapshots
 from daskevo.tuning.plan import Node, SearchPlan, Standing, State, Waiter
 from daskevo.tuning.policies import Policy
 from daskevo.tuning.scheduling import Scheduler
@@ -23,6 +25,7 @@ from daskevo.tuning.trajectory import Trajectory
 __all__ = [
     "AllAtOnce",
     "Answer",
+    "Change",
     "ConditionalSpace",
     "Configuration",
     "ConfigurationSpace",
@@ -36,6 +39,8 @@ __all__ = [
     "Halt",
     "Instruction",
     "Joined",
+    "Kept",
+    "Kind",
     "Linear",
     "Machine",
     "MultiStep",
@@ -60,10 +65,14 @@ __all__ = [
     "Trial",
     "Unit",
     "Waiter",
+    "changes_of_kind",
     "concatenate",
     "conditional",
     "count_steps",
+    "evictions",
     "grid",
+    "kept_snapshots",
+    "needed_snapshots",
     "sequence_from_json",
     "simulate",
     "stage_tree",

@@ -12,6 +12,7 @@ from daskevo.errors import InvalidInput, InvalidName, ModelExists, SnapshotGone,
 from daskevo.graph import ArchitectureGraph
 from daskevo.repository import Snapshot
 from daskevo.testing.arrays import awkward_arrays, same_tensor
+from daskevo.tuning import Kept, evictions
 from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, reserve, values
 
 GRAPH = chain(8, 6)
@@ -230,3 +231,27 @@ def test_in_a_task(background: bool, tmp_path: Any) -> None:
         assert (await repository.verify()).clean
 
     run()
+
+
+@evo_cluster(providers=2)
+async def test_what_would_be_freed_is_known_before(c: Any, s: Any, a: Any, b: Any, t: Any, tmp_path: Any) -> None:
+    repository = await open_here(c, tmp_path / "root")
+    base: str | None = None
+    names: list[str] = []
+    for seed in range(6):
+        base = await repository.put_snapshot(state(seed, frozen=2), step=seed + 1, base=base, labels=["cache:run"])
+        names.append(base)
+    tensors = await repository.snapshot_tensors([*names, "never"])
+    assert list(tensors) == names
+    for quota in (2 * state(0).nbytes, state(0).nbytes, 0):
+        there = [name for name in names if (await repository.status(name)).state == "published"]
+        kept = [
+            Kept(name, {"cache"}, tensors[name], names[number - 1] if number else None, 1.0 + number % 3)
+            for number, name in enumerate(names)
+            if name in there
+        ]
+        for name in evictions(kept, quota):
+            await repository.release(name, "cache:run")
+        await at_rest(s, a, b)
+        stored = {tensor: size for row in await repository.snapshots() for tensor, size in tensors[row.name].items()}
+        assert (await repository.stats())["payload_bytes"] == sum(stored.values()) <= quota

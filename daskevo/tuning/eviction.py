@@ -1,0 +1,203 @@
+"""Which snapshots are let go when there is no room for all: those that cost least to train again, for their bytes.
+
+Labels say what a snapshot is kept for: ``request``, while somebody needs it, or ``cache``, against failures and for
+later studies. Only what nothing but ``cache`` labels keep is let go.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from daskevo.errors import InvalidInput
+from daskevo.tuning.cost import Costs
+from daskevo.tuning.needs import latest_snapshot
+from daskevo.tuning.plan import SearchPlan, State
+
+EVICTABLE = frozenset({"cache"})
+"""Kinds of labels that don't protect a snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A stored snapshot.
+
+    Parameters
+    ----------
+    name:
+        Of the snapshot.
+    kinds:
+        Kinds of the labels that keep it.
+    tensors:
+        What it refers to -> bytes. What several refer to is stored once.
+    earlier:
+        Name of the stored snapshot from which its state would be trained again; None: from the beginning.
+    seconds:
+        That this would take.
+    """
+
+    name: str
+    kinds: Collection[str]
+    tensors: Mapping[Hashable, int]
+    earlier: str | None
+    seconds: float
+
+    @property
+    def evictable(self) -> bool:
+        return EVICTABLE.issuperset(self.kinds)
+
+
+def evictions(kept: Sequence[Kept], quota_bytes: int) -> tuple[str, ...]:
+    """Return the snapshots whose ``cache`` labels are to be released, so that the rest takes `quota_bytes` at most.
+
+    One after the other goes: always that which takes the fewest seconds to train again, from the nearest snapshot that
+    is still there, for each byte that only it holds. What could stay after all, because a later one freed more than was
+    needed, stays. If all that may go is not enough, all of it goes.
+
+    Parameters
+    ----------
+    kept:
+        All stored snapshots.
+    quota_bytes:
+        Most that they may take in all.
+
+    Raises
+    ------
+    InvalidInput
+        If a name stands twice, or `earlier` leads in a circle.
+
+    Examples
+    --------
+    >>> def of(name, nbytes, earlier, seconds):
+    ...     return Kept(name, {"cache"}, {name: nbytes}, earlier, seconds)
+    >>> evictions([of("a", 10, None, 100.0), of("b", 10, "a", 5.0), of("c", 10, "b", 50.0)], 20)
+    ('b',)
+    """
+    shelf = _Shelf(kept)
+    gone: list[str] = []
+    while shelf.nbytes > quota_bytes and (name := shelf.cheapest()) is not None:
+        shelf.release(name)
+        gone.append(name)
+    if shelf.nbytes > quota_bytes:
+        return tuple(gone)
+    stays = {name for name in reversed(gone) if shelf.back(name, quota_bytes)}
+    return tuple(name for name in gone if name not in stays)
+
+
+class _Shelf:
+    """What is still there, and what each that may go would cost and free."""
+
+    def __init__(self, kept: Sequence[Kept]) -> None:
+        self._kept = {one.name: one for one in kept}
+        if len(self._kept) < len(kept):
+            raise InvalidInput("of the snapshots that are kept, two have the same name")
+        self._gone: dict[str, Kept] = {}
+        self._users = Counter(tensor for one in kept for tensor in one.tensors)
+        self._holders: dict[Hashable, list[str]] = {}
+        for one in kept:
+            for tensor in one.tensors:
+                self._holders.setdefault(tensor, []).append(one.name)
+        self.nbytes = sum({tensor: size for one in kept for tensor, size in one.tensors.items()}.values())
+        self._freed = {
+            one.name: sum(size for tensor, size in one.tensors.items() if self._users[tensor] == 1) for one in kept
+        }
+        self._earlier = {one.name: one.earlier if one.earlier in self._kept else None for one in kept}
+        self._seconds = {one.name: one.seconds for one in kept}
+        self._later: dict[str, list[str]] = {}
+        for name, earlier in self._earlier.items():
+            if earlier is not None:
+                self._later.setdefault(earlier, []).append(name)
+        self._check_order()
+        self._queue = [(*self._rank(one.name), one.name) for one in kept if one.evictable]
+        heapq.heapify(self._queue)
+
+    def _check_order(self) -> None:
+        reached = [name for name, earlier in self._earlier.items() if earlier is None]
+        for name in reached:
+            reached += self._later.get(name, ())
+        if len(reached) < len(self._kept):
+            raise InvalidInput("snapshots that are kept would be trained from each other in a circle")
+
+    def _rank(self, name: str) -> tuple[float, float]:
+        seconds, freed = self._seconds[name], self._freed[name]
+        # What frees nothing goes last, unless it costs nothing either: one that is stored twice.
+        return (seconds / freed if freed else inf if seconds else 0.0), seconds
+
+    def cheapest(self) -> str | None:
+        """Return what is to go next, if anything may."""
+        while self._queue:
+            *rank, name = heapq.heappop(self._queue)
+            if name in self._kept and tuple(rank) == self._rank(name):
+                return name
+        return None
+
+    def release(self, name: str) -> None:
+        """Let one go; others may free more from now on, and take longer to train again."""
+        gone = self._kept.pop(name)
+        self.nbytes -= self._freed[name]
+        changed = set()
+        for tensor, size in gone.tensors.items():
+            self._users[tensor] -= 1
+            if self._users[tensor] == 1:
+                (last,) = (holder for holder in self._holders[tensor] if holder in self._kept)
+                self._freed[last] += size
+                changed.add(last)
+        earlier = self._earlier[name]
+        for later in self._later.pop(name, ()):
+            self._earlier[later] = earlier
+            self._seconds[later] += self._seconds[name]
+            changed.add(later)
+            if earlier is not None:
+                self._later[earlier].append(later)
+        for one in changed:
+            if one in self._kept and self._kept[one].evictable:
+                heapq.heappush(self._queue, (*self._rank(one), one))
+        self._gone[name] = gone
+
+    def back(self, name: str, quota_bytes: int) -> bool:
+        """Keep one after all, if there is room for it."""
+        one = self._gone[name]
+        needed = sum(size for tensor, size in one.tensors.items() if not self._users[tensor])
+        if self.nbytes + needed > quota_bytes:
+            return False
+        self.nbytes += needed
+        self._users.update(one.tensors.keys())
+        return True
+
+
+def kept_snapshots(
+    plan: SearchPlan, costs: Costs, kinds: Mapping[str, Collection[str]], tensors: Mapping[str, Mapping[Hashable, int]]
+) -> Iterator[Kept]:
+    """Yield the stored snapshots of a plan, with the seconds that training each again would take.
+
+    Parameters
+    ----------
+    kinds:
+        Name -> kinds of the labels that keep it; a snapshot that isn't there is no more.
+    tensors:
+        Name -> what it refers to -> bytes, as :meth:`daskevo.repository.Repository.snapshot_tensors` returns them.
+    """
+    for node in plan.nodes:
+        for step, name in node.snapshots.items():
+            if name in kinds and name in tensors:
+                state = State(node.number, step)
+                earlier = latest_snapshot(plan, state, before=True, among=kinds)
+                yield Kept(
+                    name,
+                    kinds[name],
+                    tensors[name],
+                    None if earlier is None else plan.nodes[earlier.node].snapshots[earlier.step],
+                    _seconds(plan, costs, earlier, state),
+                )
+
+
+def _seconds(plan: SearchPlan, costs: Costs, earlier: State | None, state: State) -> float:
+    total = costs.start_s
+    for point in plan.path(state):
+        if earlier is not None and point.node == earlier.node:
+            return total + (point.step - earlier.step) * costs.step_s(point.node).seconds
+        total += (point.step - plan.nodes[point.node].start) * costs.step_s(point.node).seconds
+    return total
