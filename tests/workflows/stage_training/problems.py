@@ -46,7 +46,8 @@ OPTIMIZERS: Mapping[str, Callable[[float], Any]] = {
 
 
 def score(model: Any, data: Data) -> dict[str, float]:
-    """Draws random numbers, which must not matter to what is trained later."""
+    """Draws random numbers and resets metrics, which must not matter to what is trained later."""
+    model.reset_metrics()
     x, y = data.validation
     return {"val_accuracy": float(np.mean(np.asarray(model(x, training=True)).argmax(1) == y))}
 
@@ -78,13 +79,13 @@ def in_one_piece(training: Training, start: Snapshot, along: Trajectory, until: 
 
 
 def cut(training: Training, start: Snapshot, along: Trajectory, until: int, cuts: Iterable[int]) -> Snapshot:
-    """Train with other steps in between: after each cut, the model goes astray, and back to the snapshot."""
+    """Train with other steps in between: after each cut, the model goes astray, and back to what was kept; scored."""
     training.go_to(along, start)
     for step in sorted(set(cuts)):
         training.advance(step, always)
         kept = training.snapshot()
-        training.score()
         training.advance(step + 2, always)
         training.go_to(along, kept)
+        training.score()
     training.advance(until, always)
     return training.snapshot()

@@ -271,10 +271,33 @@ def test_trajectories_that_part_earlier(middle: Any) -> None:
     assert training.advance(3, always) == 3
 
 
-@pytest.mark.parametrize("seed", [-1, 2**31, 1.0, True, None])
+@pytest.mark.parametrize("seed", [-1, 2**32, 1.0, True, None])
 def test_seeds(seed: Any) -> None:
     with pytest.raises(InvalidInput, match="seed"):
         begin(problem(eager=True), trajectory(), data(), seed=seed)
+
+
+def test_large_seeds() -> None:
+    training = begin(problem(eager=True), trajectory(), data(), seed=2**32 - 1)
+    assert training.advance(1, always) == 1
+
+
+def test_models_are_built_once_for_trials_that_share_them() -> None:
+    built: list[Any] = []
+
+    def building(choices: Any) -> Any:
+        built.append(dict(choices))
+        return build(choices)
+
+    counted = problem(eager=True, build=building)
+    for rate in (0.1, 0.2):
+        for dropout in (0.1, 0.2):
+            check(counted, Configuration({"learning_rate": Constant(rate)}, {"dropout": dropout}), data())
+    assert built == [{"dropout": 0.1}, {"dropout": 0.2}]
+    check(counted, Configuration({**RATE, "batch_size": Constant(8)}), data())
+    with pytest.raises(InvalidInput, match="batch_size"):
+        check(counted, Configuration({**RATE, "batch_size": Constant(0)}), data())
+    assert len(built) == 3
 
 
 def test_a_problem_that_is_not_exact_is_found() -> None:

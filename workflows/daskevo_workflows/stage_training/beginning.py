@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 from daskevo.errors import InvalidInput
@@ -9,6 +10,9 @@ from daskevo.repository import Snapshot
 from daskevo.tuning import Configuration, Trajectory
 from daskevo_workflows.quiet import import_keras
 from daskevo_workflows.stage_training.protocol import Training
+
+REMEMBERED = 256
+_checked: OrderedDict[tuple[int, bytes], tuple[Any, tuple[str, ...]]] = OrderedDict()
 
 
 def begin(problem: Any, trajectory: Trajectory, data: Any, *, seed: int) -> Training:
@@ -24,7 +28,7 @@ def begin(problem: Any, trajectory: Trajectory, data: Any, *, seed: int) -> Trai
     data:
         What the problem's `data` returns: arrays, or ``Data(train=(dataset, None), ...)`` with a PyDataset.
     seed:
-        From 0. Initial weights, dropout, the order of the data and all else that is drawn follow from it.
+        0 to 2**32 - 1. Initial weights, dropout, the order of the data and all else that is drawn follow from it.
 
     Raises
     ------
@@ -86,14 +90,21 @@ def check(problem: Any, configuration: Configuration, data: Any = None, *, until
     from daskevo_workflows.stage_training.data import feed_of
     from daskevo_workflows.stage_training.schedule import Schedule
 
-    made = compiled(problem, configuration, 0)
+    # What is built and what takes which name depend on the header alone: trials of a study mostly share it.
+    key = id(problem), configuration.header
+    known = _checked.get(key)
+    if known is None or known[0] is not problem:
+        made = compiled(problem, configuration, 0)
+        known = _checked[key] = problem, made.others
+        while len(_checked) > REMEMBERED:
+            _checked.popitem(last=False)
     if data is None:
         return
     feed = feed_of(data)
-    Schedule(configuration, made.settings.names, feed, problem).check(0, until)
-    if made.others:
+    Schedule(configuration, (), feed, problem).check(0, until)
+    if known[1]:
         values = {**configuration.constants, **configuration.at(0)}
-        augmented(problem, feed.first(), values, made.others, 0, 0)
+        augmented(problem, feed.first(), values, known[1], 0, 0)
 
 
 def data_digest(data: Any) -> str:
@@ -120,8 +131,8 @@ def own_loop(problem: Any) -> bool:
 def _training(
     problem: Any, trajectory: Trajectory, data: Any, seed: int, snapshot: Snapshot | None, other_versions: bool = False
 ) -> Training:
-    if type(seed) is not int or not 0 <= seed < 2**31:
-        raise InvalidInput(f"a training's seed is {seed!r:.40}, expected a whole number from 0 to 2**31 - 1")
+    if type(seed) is not int or not 0 <= seed < 2**32:
+        raise InvalidInput(f"a training's seed is {seed!r:.40}, expected a whole number from 0 to 2**32 - 1")
     if own_loop(problem):
         from daskevo_workflows.stage_training.loops import LoopTraining
 

@@ -71,7 +71,7 @@ def compiled(problem: Any, configuration: Configuration, seed: int) -> Compiled:
         else:
             problem.compile(model)
         _check_model(model)
-        generator = keras.random.SeedGenerator(seed)
+        generator = keras.random.SeedGenerator(seed >> 1)  # its states have 31 bits
         settings, others = _placed(problem, configuration, model, constants.names | everything.names)
         described = _described(model, settings)
         if not model.optimizer.built:
