@@ -11,7 +11,7 @@ from typing import Any
 
 from daskevo.errors import InvalidInput, InvalidProblem
 from daskevo_workflows.fitting import fast_fit
-from daskevo_workflows.problems.protocol import Problem, optional_callbacks
+from daskevo_workflows.problems.protocol import Problem, compile_model, optional_callbacks
 
 Callbacks = Sequence[Any] | Callable[[], Sequence[Any]]
 
@@ -76,7 +76,7 @@ def train(
         If `score` gave no metrics.
     """
     with stopwatch.phase("compile"):
-        problem.compile(model)
+        compile_model(problem, model)
     fit = getattr(problem, "fit", None) or fast_fit
     batch_size = batch_size or problem.batch_size
     clock = _clock(until_step, cancelled)

@@ -51,7 +51,7 @@ hyper-parameters, and what changes from step to step goes where its name says: `
 
 All state that training changes is in the model, its optimizer, or in callbacks that say so; see
 :mod:`daskevo_workflows.stage_training`, whose ``check_exact(problem, ...)`` tells. A problem without Keras has a
-``training_loop(constants, data, seed)`` in place of build, compile and score.
+``training_loop(constants, data, seed)`` in place of build, compile, score and batch_size.
 """
 
 from __future__ import annotations
@@ -135,20 +135,25 @@ def check_parts(problem: object, where: str) -> Problem:
         Objective.parse(getattr(problem, "objective", None))  # type: ignore[arg-type]
     except InvalidInput:
         faults.append("objective ('max METRIC' or 'min METRIC')")
-    for part in ("epochs", "batch_size"):
+    for part in ("epochs",) if callable(getattr(problem, "training_loop", None)) else ("epochs", "batch_size"):
         value = getattr(problem, part, None)
         if type(value) is not int or value < 1:
             faults.append(f"{part} (a whole number from 1)")
     space = problem.space() if hasattr(problem, "space") else None
+    # Without Keras; or with it, and for a study, where choices are a configuration's constants.
+    has_loop = callable(getattr(problem, "training_loop", None))
+    is_tuned = takes_hyperparameters(problem)
     for part, arguments in METHODS.items():
+        if has_loop and part != "data":
+            continue
         if part == "build" and not isinstance(space, Space | None):
             continue  # the space makes models itself
         method = getattr(problem, part, None)
         if not callable(method):
             faults.append(f"{part}() (a function)")
-        elif not _takes(method, arguments):
+        elif not _takes(method, arguments) and not (part == "compile" and is_tuned):
             faults.append(f"{part}() taking {arguments} argument{'s' * (arguments != 1)}")
-        elif part == "build" and space is None and "choices" in inspect.signature(method).parameters:
+        elif part == "build" and space is None and not is_tuned and "choices" in inspect.signature(method).parameters:
             # Not forbidden by anything but what the word says: it was written for a dict.
             faults.append("space() (a function; or let build() take `choose`, and call it)")
     fit = getattr(problem, "fit", None)
@@ -163,6 +168,31 @@ def check_parts(problem: object, where: str) -> Problem:
     if not isinstance(space, ModelSpace | None) or (space is None and hasattr(problem, "space")):
         raise InvalidProblem(f"space() of {where} returned {type(space).__name__}, not a daskevo.space.Space")
     return problem  # type: ignore[return-value]
+
+
+def takes_hyperparameters(problem: object) -> bool:
+    """Whether a problem's `compile` takes hyper-parameters besides the model."""
+    method = getattr(problem, "compile", None)
+    return callable(method) and _takes(method, 2)
+
+
+def compile_model(problem: Problem, model: Any, hyperparameters: Mapping[str, Any] | None = None) -> None:
+    """Let a problem compile a model, with hyper-parameters if it takes them.
+
+    Raises
+    ------
+    InvalidProblem
+        If it needs some, and there are none.
+    """
+    if hyperparameters is not None and takes_hyperparameters(problem):
+        problem.compile(model, hyperparameters)  # type: ignore[call-arg]
+    elif hyperparameters is None and not _takes(problem.compile, 1):
+        raise InvalidProblem(
+            f"compile() of problem {problem.name!r} needs hyper-parameters, which a study has (daskevo tune) and a "
+            "search of architectures hasn't: give the second argument a default"
+        )
+    else:
+        problem.compile(model)
 
 
 def _takes(method: Any, arguments: int, *options: str) -> bool:

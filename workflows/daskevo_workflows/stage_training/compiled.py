@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from daskevo.models import FlatModel, flatten, seeded
 from daskevo.models.keras_private import fresh_names
 from daskevo.tuning import Configuration
 from daskevo.types import JSON
-from daskevo_workflows.problems.protocol import optional_callbacks
+from daskevo_workflows.problems.protocol import compile_model, optional_callbacks
 from daskevo_workflows.stage_training.callbacks import Callbacks
 from daskevo_workflows.stage_training.hyperparameters import SETTABLE, Asked, OptimizerSettings
 
@@ -66,10 +65,7 @@ def compiled(problem: Any, configuration: Configuration, seed: int) -> Compiled:
         model = problem.build(constants)
         if not isinstance(model, keras.Model):
             raise InvalidProblem(f"build() of problem {problem.name!r} returned {type(model).__name__}, no keras.Model")
-        if takes_hyperparameters(problem.compile):
-            problem.compile(model, everything)
-        else:
-            problem.compile(model)
+        compile_model(problem, model, everything)
         _check_model(model)
         generator = keras.random.SeedGenerator(seed >> 1)  # its states have 31 bits
         settings, others = _placed(problem, configuration, model, constants.names | everything.names)
@@ -78,15 +74,6 @@ def compiled(problem: Any, configuration: Configuration, seed: int) -> Compiled:
             model.optimizer.build(model.trainable_variables)
         callbacks = Callbacks(optional_callbacks(problem), model)
     return Compiled(model, flatten(model), settings, others, described, generator, callbacks)
-
-
-def takes_hyperparameters(method: Any) -> bool:
-    """Whether a problem's `compile` takes hyper-parameters besides the model."""
-    try:
-        inspect.signature(method).bind(None, None)
-    except TypeError:
-        return False
-    return True
 
 
 def _check_parts(problem: Any) -> None:
