@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,14 @@ def test_my_problem(tmp_path: Path) -> None:
     command = [str(Path(sys.executable).with_name("daskevo")), "nas", str(EXAMPLES / "03_my_problem.py")]
     told = _run(tmp_path, *command, "--evaluations", "4", "--workers", "1", "--run", "moons", "--json")
     assert '"evaluations": 4, "failures": 0' in told.splitlines()[-1]
+
+
+def test_tune(tmp_path: Path) -> None:
+    told = _run(tmp_path, sys.executable, str(EXAMPLES / "06_tune.py"), "run")
+    assert "a grid would train 64 epochs, of which 42 differ" in told
+    assert "four epochs later: 0." in told
+    asked, trained = map(int, re.search(r"asked for (\d+) epochs, trained (\d+)", told).groups())
+    assert trained < asked
 
 
 def test_deephyper(tmp_path: Path) -> None:

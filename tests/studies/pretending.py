@@ -67,7 +67,7 @@ def pretended(
         opened.teach(controller.plan)
         return opened
 
-    def check(configuration: Configuration) -> None:
+    def check(configuration: Configuration, until: int) -> None:
         if "bad" in configuration.constants:
             raise InvalidInput("the problem takes no 'bad'")
 

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daskevo.search import Grid
-from daskevo.tuning import Trajectory
-from daskevo_workflows import tune
+from daskevo.errors import InvalidInput, InvalidProblem, RunMismatch
+from daskevo.search import AsynchronousHalving, Grid, SuccessiveHalving
+from daskevo.tuning import Constant, MultiStep, Trajectory, grid
+from daskevo_workflows import nas, tune
 from daskevo_workflows.problems import refer
+from daskevo_workflows.problems import reference as references
+from daskevo_workflows.studies import holding
 
 pytestmark = pytest.mark.processes
 
@@ -52,10 +55,9 @@ def test_a_grid_is_trained_as_far_as_it_differs(tuned: Callable[..., Path], repo
         assert (figures.total_steps, figures.unique_steps, figures.trained_steps) == (64, 34, 34)
         assert figures.training_s < 60
         # Each as if it had been trained by itself.
-        for request, report in zip(result.requests, result.reports, strict=False):
-            by_number = {one.number: one for one in result.reports}
-            assert by_number[request.number].metrics == pytest.approx(alone(problem, study, request, 8), abs=0)
-            assert report.status == "finished"
+        by_number = {report.number: report for report in result.reports}
+        for request in result.requests[1::3]:
+            assert by_number[request.number].metrics == alone(problem, study, request, 8)
         best = result.best()[0]
         x, y = refer(problem).load().data().validation
         assert np.mean(np.asarray(best.model(x)).argmax(1) == y) == best.quality
@@ -64,3 +66,121 @@ def test_a_grid_is_trained_as_far_as_it_differs(tuned: Callable[..., Path], repo
         assert stored
         assert all(label in one.labels for one in stored)
     assert repository.verify().clean
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [("error", "no such rate"), ("nan", "not a finite number"), ("memory", "out of memory on trainer")],
+)
+def test_a_stage_that_fails_fails_its_trials_and_no_others(
+    fault: str, reason: str, tuned: Callable[..., Path], repository: Any, tmp_path: Path
+) -> None:
+    with tune.study(tuned(FAULT=fault), repository=repository, run=tmp_path / "run") as study:
+        frame = study.run(Grid()).frame()
+    assert sorted(frame["status"]) == ["failed"] * 2 + ["finished"] * 6
+    assert all(reason in why for why in frame[frame["status"] == "failed"]["reason"])
+
+
+def test_a_trainer_that_dies_costs_what_was_not_stored(
+    tuned: Callable[..., Path], repository: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "marks").mkdir()
+    problem = tuned(FAULT="die once", MARKS=str(tmp_path / "marks"))
+    with tune.study(problem, repository=repository, run=tmp_path / "run") as study:
+        result = study.run(Grid())
+    assert all(report.status == "finished" for report in result.reports)
+    assert (tmp_path / "marks" / "died").exists()
+    # The steps until the score under which it died, from where the trials parted, at most on both trainers.
+    assert 34 <= result.figures.trained_steps <= 34 + 8
+
+
+def test_what_is_stored_is_not_trained_again_and_what_is_gone_is(
+    tuned: Callable[..., Path], client: Any, repository: Any, tmp_path: Path
+) -> None:
+    problem, other = tuned(), Constant(0.05)
+    with tune.study(problem, repository=repository, run=tmp_path / "one") as study:
+        first = study.run(Grid())
+    with tune.study(problem, repository=repository, run=tmp_path / "two") as study:
+        assert study.forecast().steps_to_train == 0
+        second = study.run(Grid())
+        assert second.figures.trained_steps == 0
+        assert second.summary()["saving"] is None
+        assert [one.quality for one in second.best(8)] == [one.quality for one in first.best(8)]
+    space = grid(learning_rate=[MultiStep(0.1, (3,), 0.5), other], batch_size=[Constant(16)], unit="epoch")
+    with tune.study(problem, space, repository=repository, run=tmp_path / "three") as study:
+        # Parts from the others at step 3, and the last state stored before is that of step 2.
+        study.evaluate({"learning_rate": MultiStep(0.1, (3,), 0.5), "batch_size": Constant(16)}, 4)
+        assert study.figures().trained_steps == 2
+        for stored in repository.snapshots():
+            if stored.step == 4:
+                for label in stored.labels:
+                    repository.release(stored.name, label)
+        # Nor do trainers have it in memory any more.
+        workers = client.scheduler_info(n_workers=-1)["workers"]
+        client.run(holding.drop, workers=[a for a, worker in workers.items() if "evaluation" in worker["resources"]])
+        study.evaluate({"learning_rate": MultiStep(0.1, (3,), 0.5), "batch_size": Constant(16)}, 6)
+        assert study.figures().trained_steps == 2 + 4
+        kinds = [event.kind for event in study.controller.call(study._ledger.record.events)]
+        assert "snapshot gone" in kinds
+
+
+def test_promoted_trials_go_on_from_their_snapshots(
+    tuned: Callable[..., Path], repository: Any, tmp_path: Path
+) -> None:
+    with tune.study(tuned(), repository=repository, run=tmp_path / "run") as study:
+        halving = study.run(SuccessiveHalving(2, 8, 2, candidates=8, rounds=1))
+        trained = halving.figures.trained_steps
+        assert trained <= 34
+        risen = [request for request in halving.requests if request.continues is not None]
+        assert len(risen) == 4 + 2
+        # Another strategy on the same study finds what there is.
+        asha = study.run(AsynchronousHalving(2, 8, 2, candidates=8))
+        assert asha.stop[0] in ("exhausted", "finished")
+        assert asha.figures.trained_steps <= 34
+        further = study.evaluate(asha.best()[0], 12)
+        assert {"val_accuracy", "val_loss"} <= set(further)
+
+
+def test_bad_input_is_refused_before_anything_is_trained(
+    tuned: Callable[..., Path], repository: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "marks").mkdir()
+    problem = tuned(MARKS=str(tmp_path / "marks"))
+    rates = [Constant(0.1)]
+    for number, (more, words) in enumerate(
+        [
+            ({"batch_size": [Constant(0)]}, "batch"),
+            ({"batch_size": [MultiStep(32, (4,), 4)]}, "64"),
+            ({"batch_size": [Constant(12.5)]}, "batch"),
+            ({"warmth": [Constant(1.0)]}, "warmth"),
+        ]
+    ):
+        space = grid(learning_rate=rates, unit="epoch", **more)
+        with tune.study(problem, space, repository=repository, run=tmp_path / f"run{number}") as study:
+            with pytest.raises(InvalidInput, match=words):
+                study.run(Grid())
+            with pytest.raises(InvalidInput, match=words):
+                study.submit(next(space.enumerate()), 8)
+    assert not (tmp_path / "marks" / "scores").exists()
+    with pytest.raises(InvalidInput, match="seed=-1"):
+        tune.study(problem, repository=repository, run=tmp_path / "bad", seed=-1)
+    with pytest.raises(InvalidProblem, match="of architectures"):
+        tune.study("digits", repository=repository, run=tmp_path / "bad")
+    with pytest.raises(InvalidProblem, match="daskevo tune"):
+        nas.search("digits-lr", repository=repository, run=tmp_path / "bad")
+
+
+def test_a_study_goes_on_with_its_own_problem_data_and_seed_only(
+    tuned: Callable[..., Path], repository: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "marks").mkdir()
+    problem = tuned(MARKS=str(tmp_path / "marks"))
+    tune.study(problem, repository=repository, run=tmp_path / "run").close()
+    with pytest.raises(RunMismatch, match="seed: 0 there, 1 here"):
+        tune.study(problem, repository=repository, run=tmp_path / "run", seed=1)
+    with pytest.raises(RunMismatch, match="its source has changed"):
+        tune.study(tuned(epochs=9), repository=repository, run=tmp_path / "run")
+    (tmp_path / "marks" / "other data").touch()
+    references._data.clear()
+    with pytest.raises(RunMismatch, match=r"data: .* there, .* here"):
+        tune.study(tuned(MARKS=str(tmp_path / "marks")), repository=repository, run=tmp_path / "run")

@@ -47,6 +47,8 @@ def build(choices):
 def data() -> Data:
     rng = np.random.default_rng(5)
     x = rng.normal(size=(96, 8)).astype("float32")
+    if MARKS and (Path(MARKS) / "other data").exists():
+        x += 1
     y = (x[:, 0] + x[:, 1] > 0).astype("int32")
     return Data(train=(x[:64], y[:64]), validation=(x[64:], y[64:]))
 

@@ -28,7 +28,7 @@ from daskevo_workflows.identity import identity_of
 from daskevo_workflows.limits import Limit, check_limit
 from daskevo_workflows.offered import check_objectives
 from daskevo_workflows.problems import Problem, ProblemReference, refer
-from daskevo_workflows.problems.building import space_of
+from daskevo_workflows.problems.building import space_to_search
 from daskevo_workflows.progress import Progress
 from daskevo_workflows.refining import refine
 from daskevo_workflows.result import Found, Result
@@ -170,7 +170,7 @@ def search(
     bounds = check_size_limits(limits)
     chosen = _strategy(strategy)
     repository = _with_objective(repository, goals[0])
-    space = space_of(loaded)
+    space = space_to_search(loaded)
     chosen.start(space, goals, seed)  # before there is a run: it may refuse the space
     identity = identity_of(
         reference,

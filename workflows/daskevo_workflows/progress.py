@@ -41,6 +41,15 @@ class Progress:
     left_s: float | None
     rejected: int = 0
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """What makes a line worth another one."""
+        return self.finished, self.failures, self.rejected
+
+    @property
+    def is_over(self) -> bool:
+        return self.finished >= self.evaluations
+
     @classmethod
     def of(cls, book: Book, storage: Mapping[str, int], slots: int) -> Progress:
         """Make it from a run's accounts, the last sample of the repository and the number of slots."""

@@ -6,14 +6,17 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from daskevo.errors import InvalidInput, InvalidProblem
+from daskevo.errors import DaskevoError, InvalidInput, InvalidProblem
 from daskevo.space import ModelSpace
-from daskevo.tuning import Configuration, ConfigurationSpace
+from daskevo.tuning import ConfigurationSpace
 from daskevo.types import Objective
 from daskevo_workflows.about import about_run
+from daskevo_workflows.failures import say_error
 from daskevo_workflows.problems import Problem, ProblemReference, refer
-from daskevo_workflows.quiet import import_keras
+from daskevo_workflows.problems.reference import data_of
 from daskevo_workflows.scheduler_gone import told_if_scheduler_gone
+from daskevo_workflows.stage_training import check, data_digest
+from daskevo_workflows.stage_training.beginning import own_loop
 from daskevo_workflows.studies.assignment import Setting
 from daskevo_workflows.studies.controller import Controller
 from daskevo_workflows.studies.crew import DaskCrew
@@ -50,7 +53,8 @@ def study(
     Parameters
     ----------
     problem:
-        Name, Python file, object or reference (see :mod:`daskevo_workflows.problems`).
+        Name, Python file, object or reference (see :mod:`daskevo_workflows.problems`). Its data are prepared in this
+        process, too: batch sizes are held against them, and a study goes on with the same data only.
     space:
         What is tuned (:func:`daskevo.tuning.grid`, :func:`daskevo.tuning.conditional`); the problem's own if None.
     repository:
@@ -95,9 +99,12 @@ def study(
     tuned = space_to_tune(loaded, space)
     goal = Objective.parse(objective or loaded.objective)
     unit = _unit(tuned)
-    origin = origin_of(reference, seed)
+    data = _data(reference, loaded)
+    # A training loop of one's own knows its data itself.
+    digest = "" if own_loop(loaded) else data_digest(data)
+    origin = origin_of(reference, seed, digest)
     identity = {
-        "problem": reference.to_json(),
+        "problem": {**reference.to_json(), "data": digest},
         "space": tuned.to_json(),  # type: ignore[attr-defined]
         "objective": str(goal),
         "seed": seed,
@@ -119,12 +126,6 @@ def study(
     def setting(label: str) -> Setting:
         return Setting(reference, repository, seed, goal, f"request:{label}", f"cache:{label}", copy_every_s)
 
-    def check(configuration: Configuration) -> None:
-        import_keras()
-        from daskevo_workflows.stage_training import check
-
-        check(loaded, configuration)
-
     try:
         return Study(
             controller=leading,
@@ -133,7 +134,7 @@ def study(
             ledger=ledger,
             origin=origin,
             setting=setting,
-            check=check,
+            check=lambda configuration, until: check(loaded, configuration, data, until=until),
             seed=seed,
             steps=steps or (loaded.epochs if unit == "epoch" else None),
             repository=repository,
@@ -187,9 +188,33 @@ def space_to_tune(problem: Problem, space: ConfigurationSpace | None = None) -> 
     return found
 
 
-def origin_of(reference: ProblemReference, seed: int) -> str:
-    """Name what all trajectories of a problem with a seed begin with."""
-    digest = hashlib.blake2b(f"{reference.content} {seed}".encode(), digest_size=8).hexdigest()
+def steps_of(problem: Problem, space: ConfigurationSpace, steps: int | None = None) -> int:
+    """Return the steps of a whole training: those given, else the problem's epochs where a step is one.
+
+    Raises
+    ------
+    InvalidInput
+        If nobody says.
+    """
+    if steps is not None:
+        return steps
+    if (unit := _unit(space)) != "epoch":
+        raise InvalidInput(f"the unit of the space is the {unit}, and nobody says how many a training has: give steps")
+    return problem.epochs
+
+
+def _data(reference: ProblemReference, problem: Problem) -> Any:
+    try:
+        return data_of(reference)
+    except DaskevoError:
+        raise
+    except Exception as error:
+        raise InvalidProblem(f"problem {problem.name!r} has no data: data() raised {say_error(error)}") from error
+
+
+def origin_of(reference: ProblemReference, seed: int, data: str) -> str:
+    """Name what all trajectories of a problem, its data (by their digest) and a seed begin with."""
+    digest = hashlib.blake2b(f"{reference.content} {seed} {data}".encode(), digest_size=8).hexdigest()
     return f"{reference.name}-{digest}"
 
 

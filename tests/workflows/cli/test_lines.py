@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from daskevo_workflows.cli.lines import CHAOS_KEYS, NAS_KEYS, VERIFY_KEYS, json_line
+from daskevo_workflows.cli.lines import CHAOS_KEYS, NAS_KEYS, TUNE_KEYS, VERIFY_KEYS, json_line
 
 
 def test_the_promised_keys() -> None:
@@ -26,6 +26,10 @@ def test_the_promised_keys() -> None:
         "live_models",
         "population",
     )
+    assert (
+        *("trials", "total_steps", "unique_steps", "trained_steps"),
+        *("merge_rate", "saving", "runtime_s", "best"),
+    ) == TUNE_KEYS
     assert CHAOS_KEYS == (
         "evaluations",
         "kills",

@@ -14,6 +14,7 @@ from daskevo_workflows.cli.models import models
 from daskevo_workflows.cli.nas import nas
 from daskevo_workflows.cli.report import report
 from daskevo_workflows.cli.retiring import retire
+from daskevo_workflows.cli.tune import tune
 from daskevo_workflows.cli.verify import verify
 
 __all__ = ["main"]
@@ -34,5 +35,5 @@ def main() -> None:
 
 
 models.add_command(retire)
-for _command in (nas, models, verify, report, bench, chaos):
+for _command in (nas, tune, models, verify, report, bench, chaos):
     main.add_command(_command)

@@ -31,6 +31,23 @@ NAS_KEYS = (
 there is ``front`` more, best first by the first one: a list of ``{"model", "metrics"}``, the objectives' metrics only.
 """
 
+TUNE_KEYS = (
+    "trials",
+    "total_steps",
+    "unique_steps",
+    "trained_steps",
+    "merge_rate",
+    "saving",
+    "runtime_s",
+    "best",
+)
+"""What ``daskevo tune --json`` ends with.
+
+``total_steps``: of all trials, each by itself; ``unique_steps``: with equal steps once; ``trained_steps``: those that
+were trained; ``merge_rate`` and ``saving``: how many times the total is of the unique and of the trained ones, the
+latter null if none was trained; ``best``: ``{"quality", "step", "hyperparameters", "snapshot"}``, or null.
+"""
+
 VERIFY_KEYS = (
     "clean",
     "differences",

@@ -14,10 +14,12 @@ from click.core import ParameterSource
 
 from daskevo.errors import ClusterError
 from daskevo_workflows.cli.clusters import a_cluster
+from daskevo_workflows.cli.going_on import how_to_go_on, kept
 from daskevo_workflows.cli.group import INTERRUPTED, Refused
 from daskevo_workflows.cli.interrupts import Interrupts, heard
 from daskevo_workflows.cli.lines import NAS_KEYS, print_json_line
 from daskevo_workflows.cli.places import RUN, default_run_folder, root_for_run, run_folder
+from daskevo_workflows.cli.quota_option import quota
 from daskevo_workflows.cli.resuming import settle, why_ended
 from daskevo_workflows.cli.size_options import size_options
 from daskevo_workflows.cli.transfer_options import transfer_options, typed_transfer
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 FAILED = 1
 """Exit code when the run ended because too many evaluations failed."""
+
+KEPT = "Every finished evaluation is kept"
+"""What is said of a run that was stopped."""
 
 SHOWN = 5
 """Best models that are printed at the end."""
@@ -45,16 +50,6 @@ SECONDS = click.FloatRange(min=0, min_open=True)
 def _limit(value: Any) -> Any:
     """Return seconds, ``auto``, or ``none``: None would be an option that wasn't given."""
     return value if value in ("auto", "none") else SECONDS.convert(value, None, None)
-
-
-def _quota(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
-    from daskevo.cluster.settings import quota_bytes
-    from daskevo.errors import InvalidInput
-
-    try:
-        return quota_bytes(value)
-    except InvalidInput as error:
-        raise click.BadParameter(error.message, context, option) from error
 
 
 @click.command()
@@ -92,7 +87,7 @@ def _quota(context: click.Context, option: click.Parameter, value: str | None) -
 )
 @click.option(
     "--quota",
-    callback=_quota,
+    callback=quota,
     metavar="BYTES",
     help="Most that all tensors of the repository may take, such as 500GB.  [default: no limit]",
 )
@@ -170,13 +165,13 @@ def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> Non
         try:
             word = _search(problem, folder, as_json, options, given, interrupts)
         except KeyboardInterrupt:
-            click.echo(_how_to_go_on(folder), err=True)
+            click.echo(how_to_go_on(folder, KEPT), err=True)
             sys.exit(INTERRUPTED)
         except ClusterError as error:
             if not (folder / RUN).exists():
                 raise
             how = "once the cluster is there (--scheduler takes its new address), the same command goes on"
-            raise Refused(error, _kept(folder, how)) from error
+            raise Refused(error, kept(folder, KEPT, how)) from error
     sys.exit(FAILED if word == "failures" else 0)
 
 
@@ -196,7 +191,7 @@ def _search(
     from daskevo_workflows.nas import search
     from daskevo_workflows.offered import check_objectives
     from daskevo_workflows.problems import refer
-    from daskevo_workflows.problems.building import space_of
+    from daskevo_workflows.problems.building import space_to_search
     from daskevo_workflows.quiet import import_keras
     from daskevo_workflows.result import Result
 
@@ -210,7 +205,7 @@ def _search(
         return _say_nothing_left(problem, Result(folder, daskevo.open(root, settings.scope), stop), as_json, options)
     goals = Objective.parse_all(settings.objective)
     check_objectives(goals)
-    settings.strategy.start(space_of(reference.load()), goals, settings.seed)
+    settings.strategy.start(space_to_search(reference.load()), goals, settings.seed)
     line = ProgressLine(goals[0].metric)
 
     def progress(now: Progress) -> None:
@@ -317,15 +312,3 @@ def _say_result(result: Result, *, err: bool, since: float | None = None) -> Non
 
 def _is_newer(path: Path, since: float | None) -> bool:
     return since is not None and path.exists() and path.stat().st_mtime > since
-
-
-def _how_to_go_on(folder: Path) -> str:
-    if not (folder / RUN).exists():
-        return (
-            f"Stopped before the run had begun: there is nothing to keep yet. To begin it:\n    {same_command(folder)}"
-        )
-    return f"Stopped. {_kept(folder)}"
-
-
-def _kept(folder: Path, how: str = "to go on") -> str:
-    return f"Every finished evaluation is kept; {how}:\n    {same_command(folder)}"

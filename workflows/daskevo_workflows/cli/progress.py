@@ -1,4 +1,4 @@
-"""The progress line of a search: one updating line on a terminal, plain lines every so often elsewhere."""
+"""The progress line of a search or a study: one updating line on a terminal, plain lines every so often elsewhere."""
 
 from __future__ import annotations
 
@@ -6,15 +6,31 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from daskevo_workflows.words import plain, say_bytes, say_quality, say_seconds, say_share, say_times
 
 if TYPE_CHECKING:
     from daskevo_workflows.progress import Progress
+    from daskevo_workflows.studies.leading import StudyProgress
 
 PLAIN_EVERY_S = 15.0
 """Seconds between lines where there is no terminal: a log of a thousand evaluations stays readable."""
+
+
+def say_study(progress: StudyProgress, metric: str) -> str:
+    """Return the line of a study: answers, best quality, steps trained against steps asked for, what is under way."""
+    figures = progress.figures
+    wanted = "" if progress.evaluations is None else f" of {progress.evaluations}"
+    parts = [
+        f"{progress.finished}{wanted} evaluated",
+        f"best {plain(metric, 30)} {say_quality(progress.best_quality)}",
+        f"{figures.trained_steps:,} steps trained for {figures.total_steps:,} ({say_times(figures.saving)})",
+        f"{progress.pending} waiting",
+    ]
+    if progress.failures:
+        parts.append(f"{progress.failures} failed")
+    return " · ".join(parts)
 
 
 def say_progress(progress: Progress, metric: str) -> str:
@@ -51,36 +67,45 @@ class ProgressLine:
         Where to; stderr, so that stdout stays for results.
     clock:
         Seconds, for the pace of plain lines.
+    say:
+        Makes the line of a progress and the metric's name: :func:`say_progress` or :func:`say_study`.
     """
 
-    def __init__(self, metric: str, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        metric: str,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        say: Callable[[Any, str], str] = say_progress,
+    ) -> None:
         self._metric = metric
+        self._say = say
         self._stream = sys.stderr if stream is None else stream
         self._terminal = self._stream.isatty()
         self._clock = clock
         self._shown_at: float | None = None
         self._shown = ""
-        self._shown_counts: tuple[int, int, int] | None = None
-        self._last: Progress | None = None
+        self._shown_counts: tuple[int, ...] | None = None
+        self._last: Progress | StudyProgress | None = None
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: Progress | StudyProgress) -> None:
         self._last = progress
         if self._terminal:
-            line = say_progress(progress, self._metric)
+            line = self._say(progress, self._metric)
             width = shutil.get_terminal_size().columns - 1
             self._write(f"\r\x1b[K{line if len(line) <= width else line[: width - 1] + '…'}")
-        elif progress.finished < progress.evaluations and self._due():
+        elif not progress.is_over and self._due():
             self._write_line(progress)
 
     def _due(self) -> bool:
         return self._shown_at is None or self._clock() - self._shown_at >= PLAIN_EVERY_S
 
-    def _write_line(self, progress: Progress) -> None:
-        line = say_progress(progress, self._metric)
+    def _write_line(self, progress: Progress | StudyProgress) -> None:
+        line = self._say(progress, self._metric)
         if line != self._shown:
             self._write(line + "\n")
         self._shown, self._shown_at = line, self._clock()
-        self._shown_counts = progress.finished, progress.failures, progress.rejected
+        self._shown_counts = progress.counts
 
     def close(self) -> None:
         """Leave the last line standing.
@@ -93,7 +118,7 @@ class ProgressLine:
             return
         if self._terminal:
             self._write("\n")
-        elif self._shown_counts != (last.finished, last.failures, last.rejected):
+        elif self._shown_counts != last.counts:
             self._write_line(last)
 
     def _write(self, text: str) -> None:

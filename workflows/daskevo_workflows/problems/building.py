@@ -13,6 +13,7 @@ from typing import Any
 from daskevo.errors import CandidateRejected, DaskevoError, InvalidProblem
 from daskevo.graph import ArchitectureGraph
 from daskevo.space import Builder, Candidate, Choose, ModelSpace, Space
+from daskevo.tuning import ConfigurationSpace
 from daskevo_workflows.failures import say_error
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.quiet import import_keras
@@ -32,6 +33,23 @@ def space_of(problem: Problem) -> ModelSpace:
         while len(_spaces) > REMEMBERED:
             _spaces.popitem(last=False)
     return known[1]
+
+
+def space_to_search(problem: Problem) -> ModelSpace:
+    """Return a problem's space of architectures.
+
+    Raises
+    ------
+    InvalidProblem
+        If it is one of hyper-parameters, which no search looks at.
+    """
+    space = space_of(problem)
+    if isinstance(space, ConfigurationSpace):
+        raise InvalidProblem(
+            f"space() of problem {problem.name!r} is one of hyper-parameters over time, and a search looks for "
+            "architectures: tune it with daskevo tune (daskevo_workflows.tune.study)"
+        )
+    return space
 
 
 def _space(problem: Problem) -> ModelSpace:

@@ -30,13 +30,15 @@ BUILT_IN: Mapping[str, tuple[str, str]] = {
     "attn": ("daskevo_workflows.problems.attn", "Attn"),
     "covertype": ("daskevo_workflows.spaces.covertype", "Covertype"),
     "digits": ("daskevo_workflows.problems.digits", "Digits"),
-    "digits-lr": ("daskevo_workflows.problems.digits_lr", "DigitsLr"),
     "fashion-mnist": ("daskevo_workflows.problems.fashion_mnist", "FashionMnist"),
     "flights": ("daskevo_workflows.problems.flights", "Flights"),
     "nas-bench-201": ("daskevo_workflows.spaces.nas_bench_201", "NasBench201"),
     "nasnet": ("daskevo_workflows.spaces.nasnet", "NasNet"),
 }
-"""Name -> module and class."""
+"""Name -> module and class, of problems whose architectures are searched."""
+
+TO_TUNE: Mapping[str, tuple[str, str]] = {"digits-lr": ("daskevo_workflows.problems.digits_lr", "DigitsLr")}
+"""The same of problems whose hyper-parameters are tuned."""
 
 _syntax_trees = threading.Lock()
 """Held where syntax trees are made: CPython 3.11 counts the depths of all threads together, and raises
@@ -121,7 +123,8 @@ def load_problem(problem: str | Path | Problem, **settings: Any) -> Problem:
     Parameters
     ----------
     problem:
-        A word of `BUILT_IN`, such as ``flights``, a path that ends in ``.py``, or a problem (returned as it is).
+        A word of `BUILT_IN` or `TO_TUNE`, such as ``flights``, a path that ends in ``.py``, or a problem (returned as
+        it is).
     **settings:
         For a named problem: arguments of its class, such as ``rows=10_000``.
 
@@ -173,13 +176,13 @@ def _refer_file(path: Path) -> ProblemReference:
 
 
 def _built_in(name: str, settings: Mapping[str, Any]) -> Problem:
-    if name not in BUILT_IN:
+    ours = {**BUILT_IN, **TO_TUNE}
+    if name not in ours:
         raise UnknownProblem(
-            f"there is no problem {name!r:.80}; there are {', '.join(BUILT_IN)}, or name a Python "
-            "file that ends in .py",
+            f"there is no problem {name!r:.80}; there are {', '.join(ours)}, or name a Python file that ends in .py",
             problem=name[:100],
         )
-    module, attribute = BUILT_IN[name]
+    module, attribute = ours[name]
     make: Callable[..., Problem] = getattr(importlib.import_module(module), attribute)
     try:
         inspect.signature(make).bind(**settings)

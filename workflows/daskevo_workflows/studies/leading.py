@@ -50,6 +50,15 @@ class StudyProgress:
     best_quality: float | None
     figures: Figures
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """What makes a line worth another one."""
+        return self.finished, self.failures
+
+    @property
+    def is_over(self) -> bool:
+        return not self.pending and self.finished > 0
+
 
 class Leading:
     """One strategy's part of a study.

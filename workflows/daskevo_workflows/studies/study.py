@@ -56,7 +56,7 @@ class Study:
         ledger: Callable[[], Ledger],
         origin: str,
         setting: Any,
-        check: Callable[[Configuration], None],
+        check: Callable[[Configuration, int], None],
         seed: int = 0,
         steps: int | None = None,
         repository: Any = None,
@@ -238,7 +238,7 @@ class Study:
             If one can't be; then none is asked.
         """
         for request in requests:
-            self._check(self.space.configuration(request.candidate))
+            self._check(self.space.configuration(request.candidate), request.until_step or 1)
 
         def add() -> list[Future[Metrics]]:
             new = [request for request in requests if request.number not in self._ledger.book.requests]

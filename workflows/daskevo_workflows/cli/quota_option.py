@@ -1,0 +1,16 @@
+"""The option `--quota`: bytes as people write them."""
+
+from __future__ import annotations
+
+import click
+
+
+def quota(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
+    """Return the bytes of a text such as ``500GB``."""
+    from daskevo.cluster.settings import quota_bytes
+    from daskevo.errors import InvalidInput
+
+    try:
+        return quota_bytes(value)
+    except InvalidInput as error:
+        raise click.BadParameter(error.message, context, option) from error

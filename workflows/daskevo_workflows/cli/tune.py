@@ -1,0 +1,241 @@
+"""`daskevo tune`: hyper-parameters over time, with no training step done twice."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from daskevo.errors import ClusterError
+from daskevo_workflows.cli.clusters import a_cluster
+from daskevo_workflows.cli.going_on import how_to_go_on, kept
+from daskevo_workflows.cli.group import INTERRUPTED, Refused
+from daskevo_workflows.cli.interrupts import Interrupts, heard
+from daskevo_workflows.cli.lines import TUNE_KEYS, print_json_line
+from daskevo_workflows.cli.places import RUN, root_for_run, run_folder
+from daskevo_workflows.cli.quota_option import quota
+from daskevo_workflows.cli.typed import same_command
+
+if TYPE_CHECKING:
+    from daskevo_workflows.studies.leading import StudyProgress
+    from daskevo_workflows.studies.result import Found, StudyResult
+
+FAILED = 1
+"""Exit code when the study ended because too many trials failed."""
+
+KEPT = "Every answer and every snapshot is kept"
+
+SHOWN = 5
+"""Best trials that are printed at the end."""
+
+STRATEGY_WORDS = ("grid", "random", "halving", "hyperband", "asha", "median", "pbt")
+"""Those of :data:`daskevo_workflows.studies.strategies.WORDS`, which is not imported for a `--help`."""
+
+COUNT = click.IntRange(min=1)
+
+
+@click.command()
+@click.argument("problem")
+@click.option(
+    "--strategy",
+    type=click.Choice(STRATEGY_WORDS),
+    default="grid",
+    show_default=True,
+    metavar="WORD",
+    help=f"Which trials are trained, and how far: {', '.join(STRATEGY_WORDS)}.",
+)
+@click.option(
+    "--evaluations", type=COUNT, metavar="N", help="Stop after so many evaluations.  [default: as the strategy ends]"
+)
+@click.option(
+    "--steps",
+    type=COUNT,
+    metavar="N",
+    help="Steps of a whole training, in the unit of the space: epochs or optimizer steps.  [default: the problem's "
+    "epochs]",
+)
+@click.option(
+    "--first",
+    type=COUNT,
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Steps of the first rung of halving, hyperband and asha; median and pbt look at each trial after so many.",
+)
+@click.option(
+    "--eta",
+    type=click.IntRange(min=2),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="Of halving, hyperband and asha: one of so many goes on, so many times as far.",
+)
+@click.option("--candidates", type=COUNT, metavar="N", help="How many begin, of halving, asha and median.")
+@click.option("--population", type=COUNT, metavar="N", help="Members of pbt.  [default: 10]")
+@click.option(
+    "--at-once",
+    type=COUNT,
+    metavar="N",
+    help="Evaluations that the strategy may have under way: more share more steps, fewer let it learn earlier.  "
+    "[default: 64]",
+)
+@click.option("--workers", type=COUNT, metavar="N", help="Trainers of the local cluster.  [default: one per core]")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, metavar="N", help="Seed of the study."
+)
+@click.option(
+    "--run",
+    "folder",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Folder of the study; one that is there goes on.  [default: runs/PROBLEM-tune-seedSEED]",
+)
+@click.option(
+    "--repository",
+    "root",
+    metavar="ROOT",
+    type=click.Path(path_type=Path),
+    help="Root of the repository, to share snapshots between studies.  [default: the run's own; in its folder if the "
+    "run is new]",
+)
+@click.option(
+    "--quota",
+    callback=quota,
+    metavar="BYTES",
+    help="Most that all tensors of the repository may take, such as 500GB.  [default: no limit]",
+)
+@click.option("--scope", help="Where snapshots are found again.  [default: the problem's name]")
+@click.option("--objective", metavar="'max METRIC'|'min METRIC'", help="What is better.  [default: the problem's]")
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Stop after so many seconds; the same command goes on.",
+)
+@click.option("--scheduler", metavar="ADDRESS", help="Use this Dask scheduler's cluster instead of a local one.")
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON for programs.")
+def tune(problem: str, folder: Path | None, as_json: bool, **options: Any) -> None:
+    """Tune hyper-parameters over time for PROBLEM: the path of a Python file whose space() is one of daskevo.tuning,
+    or digits-lr, which comes with daskevo.
+
+    \b
+    A first study, of half a minute or so:
+        daskevo tune digits-lr --strategy grid
+
+    Trials whose hyper-parameters are the same from the first step on are trained together until they part; there the
+    state is stored, and each goes on from it. The same command, started again, goes on where it stopped, and what
+    another study of the same problem, data and seed has stored in the repository is not trained again.
+
+    Exit codes: 0 it has ended; 1 too many trials failed; 2 it could not begin or go on, and says what to do; 70 an
+    error that nobody foresaw, with its traceback; 130 it was interrupted (the same command goes on).
+    """
+    folder = folder or _default_folder(problem, options["seed"])
+    with heard(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as interrupts:
+        try:
+            word = _study(problem, folder, as_json, options, interrupts)
+        except KeyboardInterrupt:
+            click.echo(how_to_go_on(folder, KEPT), err=True)
+            sys.exit(INTERRUPTED)
+        except ClusterError as error:
+            if not (folder / RUN).exists():
+                raise
+            how = "once the cluster is there (--scheduler takes its new address), the same command goes on"
+            raise Refused(error, kept(folder, KEPT, how)) from error
+    sys.exit(FAILED if word == "failures" else 0)
+
+
+def _default_folder(problem: str, seed: int) -> Path:
+    return Path("runs") / f"{Path(problem).name.removesuffix('.py') or 'run'}-tune-seed{seed}"
+
+
+def _study(problem: str, folder: Path, as_json: bool, options: dict[str, Any], interrupts: Interrupts) -> str:
+    """Tune, say and keep what was found; return the word for why it ended."""
+    import daskevo
+    from daskevo.types import Objective
+    from daskevo_workflows import tune as tuning
+    from daskevo_workflows.cli.progress import ProgressLine, say_study
+    from daskevo_workflows.problems import refer
+    from daskevo_workflows.studies.leading import AT_ONCE
+    from daskevo_workflows.studies.strategies import strategy_of
+
+    # What can be refused is told without a cluster.
+    reference = refer(problem)
+    loaded = reference.load()
+    space = tuning.space_to_tune(loaded)
+    steps = tuning.steps_of(loaded, space, options["steps"])
+    settings = {name: options[name] for name in ("first", "eta", "population", "candidates")}
+    strategy = strategy_of(options["strategy"], space, steps=steps, **settings)
+    goal = Objective.parse(options["objective"] or loaded.objective)
+    root = root_for_run(folder, options["root"])
+    line = ProgressLine(goal.metric, say=say_study)
+
+    def progress(now: StudyProgress) -> None:
+        interrupts.check()
+        line(now)
+
+    with run_folder(folder), a_cluster(options["scheduler"], options["workers"]) as client:
+        click.echo(f"run: {folder}   dashboard: {client.dashboard_link}", err=True)
+        scope = options["scope"] or loaded.name
+        repository = daskevo.open(root, scope, client=client, objective=str(goal), quota=options["quota"])
+        with tuning.study(
+            reference,
+            space,
+            repository=repository,
+            run=folder,
+            seed=options["seed"],
+            objective=str(goal),
+            steps=steps,
+        ) as study:
+            with contextlib.closing(line):
+                result = study.run(
+                    strategy,
+                    evaluations=options["evaluations"],
+                    at_once=options["at_once"] or AT_ONCE,
+                    time_limit_s=options["time_limit"],
+                    on_progress=progress,
+                )
+            _say_result(result, err=as_json)
+            summary = result.summary()
+    if as_json:
+        print_json_line(TUNE_KEYS, summary)
+    return result.stop[0]
+
+
+def _say_result(result: StudyResult, *, err: bool) -> None:
+    """Say what was found, and keep the best model as a `.keras` file."""
+    from daskevo.errors import DaskevoError
+    from daskevo_workflows.quiet import import_keras
+    from daskevo_workflows.saving import save_model
+    from daskevo_workflows.words import plain, say_count, say_quality, say_seconds, say_times
+
+    figures, metric = result.figures, result.study.objective.metric
+    click.echo(
+        f"{say_count(figures.trials, 'trial')} in {say_seconds(result.runtime_s)}: {figures.total_steps:,} steps, of "
+        f"which {figures.unique_steps:,} differ, and {figures.trained_steps:,} were trained "
+        f"({say_times(figures.saving)} saved). It ended because: {plain(result.stop[1])}.",
+        err=err,
+    )
+    if not figures.trials:
+        return
+    for place, found in enumerate(result.best(SHOWN), start=1):
+        words = f"{metric} {say_quality(found.quality)}  step {found.step}  {_say_choices(found)}"
+        click.echo(f"  {place}. {words}", err=err)
+    path = result.study.folder / "best.keras"
+    try:
+        import_keras()
+        save_model(result.best(1)[0].model, path)
+        click.echo(f"best model: {path}", err=err)
+    except (DaskevoError, OSError) as error:
+        again = same_command(result.study.folder)
+        click.echo(f"The best model was not written: {error}\nThe same command tries again: {again}", err=True)
+
+
+def _say_choices(found: Found) -> str:
+    from daskevo_workflows.words import plain
+
+    hyperparameters = {**found.configuration.sequences, **found.configuration.constants}
+    return plain(", ".join(f"{name}={value!r}" for name, value in hyperparameters.items()))
