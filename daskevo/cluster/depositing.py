@@ -154,7 +154,9 @@ async def _look(session: Session, made: Deposit) -> tuple[ModelRecord | None, Mo
     messages: list[Message] = [] if made.is_new else [Status(made.name)]
     if made.base is not None:
         messages.append(Open(made.base))
-    replies = await session.send_together(messages) if messages else []
+    # A base that gives no answer costs bytes, and is not waited for as its home is.
+    patient = [isinstance(message, Status) for message in messages]
+    replies = await session.send_together(messages, patient) if messages else []
     taken = None if made.is_new else _taken(made.name, replies[0])
     base = None if made.base is None else await _opened(session, made.base, replies[-1])
     return taken, base

@@ -46,6 +46,9 @@ _REASONS: Mapping[type[RepositoryError], str] = {
     CorruptRecord: "damaged",
 }
 
+_under_way: set[asyncio.Task[ModelId]] = set()
+"""Puts in the background: an event loop alone would not keep them."""
+
 
 class Snapshots(HandleBase):
     """Put, read and list snapshots."""
@@ -137,9 +140,11 @@ class Snapshots(HandleBase):
 
         def begin() -> None:
             task = asyncio.get_running_loop().create_task(_put(connection.session, caller, made))
+            _under_way.add(task)
             task.add_done_callback(end)
 
         def end(task: asyncio.Task[ModelId]) -> None:
+            _under_way.discard(task)
             if task.cancelled():
                 result.set_exception(asyncio.CancelledError())
             elif (error := task.exception()) is not None:

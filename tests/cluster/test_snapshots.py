@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -207,6 +208,17 @@ async def test_what_can_not_be_put_is_said_before_anything_is_sent(c: Any, s: An
         await repository.read_snapshot("never")
     assert caught.value.reason == "unknown"
     assert await repository.snapshots() == []
+
+
+@evo_cluster()
+async def test_in_the_background_of_an_event_loop(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
+    repository = await open_here(c, tmp_path / "root")
+    putting = [repository.begin_put_snapshot(state(seed), name=f"s{seed}", step=1) for seed in range(3)]
+    assert await asyncio.gather(*map(asyncio.wrap_future, putting)) == ["s0", "s1", "s2"]
+    with pytest.raises(ModelExists):
+        await asyncio.wrap_future(repository.begin_put_snapshot(state(9), name="s0", step=1))
+    with pytest.raises(InvalidInput):
+        repository.begin_put_snapshot(state(1), step=-1)
 
 
 def _in_a_task(repository: Any, background: bool) -> list[Any]:

@@ -170,6 +170,7 @@ class Bench:
                 self._on(roles[victim], install)
                 found = dict.fromkeys(log.read_text().splitlines()) if log.exists() else {}
                 cells += [Cell(operation, victim, step) for step in found if not _is_of_others(step)]
+            self._retire(parent, child)
         return cells
 
     def _ready_for(self, operation: str, parent: str, child: str) -> tuple[Any, ...]:
@@ -196,11 +197,14 @@ class Bench:
         if wrong:
             self._on(victim, install)
         wrong += self._look(cell, answer, child)
-        for name in (parent, child):
-            with suppress(ModelRetired, UnknownModel):
-                self._patiently(self.repository.retire, name)
+        self._retire(parent, child)
         wrong += self._look_at_the_end()
         return Outcome(cell, answer, tuple(wrong))
+
+    def _retire(self, *names: str) -> None:
+        for name in names:
+            with suppress(ModelRetired, UnknownModel):
+                self._patiently(self.repository.retire, name)
 
     def _look(self, cell: Cell, answer: str, child: str) -> Iterator[str]:
         if cell.operation != "retire":

@@ -51,7 +51,7 @@ def _is_refer(arguments: dict[str, Any]) -> bool:
 
 @evo_cluster()
 async def test_the_answer_is_lost_but_the_put_was_carried_out(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
-    repository = await _ready(c, tmp_path / "root", 0.5)
+    repository = await _ready(c, tmp_path / "root", 2)
     lost = Intercept(a, repository, "put", after="lose")
     assert await _put(repository) == "second"
     assert lost.seen
@@ -62,7 +62,7 @@ async def test_the_answer_is_lost_but_the_put_was_carried_out(c: Any, s: Any, a:
 
 @evo_cluster()
 async def test_the_put_never_arrives_and_is_done_again(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
-    repository = await _ready(c, tmp_path / "root", 0.5)
+    repository = await _ready(c, tmp_path / "root", 2)
     lost = Intercept(a, repository, "put", before="lose")
     with pytest.raises(PutFailed, match="nothing leaks"):
         await _put(repository)
@@ -76,7 +76,7 @@ async def test_the_put_never_arrives_and_is_done_again(c: Any, s: Any, a: Any, t
 
 @evo_cluster()
 async def test_neither_put_nor_abort_is_answered(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
-    repository = await _ready(c, tmp_path / "root", 0.5)
+    repository = await _ready(c, tmp_path / "root", 2)
     puts = Intercept(a, repository, "put", after="lose")
     aborts = Intercept(a, repository, "ask", before="lose", which=is_abort)
     with pytest.raises(PutUnknown, match=r"repository\.status"):
@@ -116,7 +116,7 @@ async def test_the_base_goes_between_the_look_and_the_reservation(
 
 @evo_cluster()
 async def test_an_owner_that_is_silent_costs_bytes_not_the_put(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
-    repository = await _ready(c, tmp_path / "root", 0.5)
+    repository = await _ready(c, tmp_path / "root", 2)
     silent = Intercept(a, repository, "ask", after="lose", which=_is_refer)
     await _put(repository)
     assert silent.seen

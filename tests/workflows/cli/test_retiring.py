@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 import daskevo
+from daskevo.repository import Snapshot
 from daskevo_workflows.cli import main
 from daskevo_workflows.cli.clusters import a_cluster
 
@@ -45,6 +47,15 @@ def test_a_model_that_is_not_there_is_said(root: Path, model: str, error: str) -
     refused = retire(root, "third", model)
     assert refused.exit_code == 2
     assert refused.stderr.startswith(f"Error: {error}: ")
+
+
+def test_a_snapshot_is_retired_as_a_model_is(root: Path) -> None:
+    with a_cluster(None, 1, providers=0) as client:
+        repository = daskevo.open(root, "digits", client=client)
+        repository.put_snapshot(Snapshot(None, (), {"x": np.ones(3)}), name="state", step=1)
+    assert retire(root, "state").exit_code == 0
+    look = daskevo.open(root, "digits")
+    assert (look.status("state").state, look.snapshots()) == ("retired", [])
 
 
 def test_a_lost_model_is_retired_at_rest_and_the_rest_is_clean(root: Path) -> None:

@@ -41,6 +41,7 @@ def retire(root: Path, model_ids: tuple[str, ...], force: bool, scheduler: str |
     import daskevo
     from daskevo.cluster.putting import KEPT
     from daskevo.errors import InvalidInput, RepositoryTaken
+    from daskevo.ownership.scopes import holds_snapshots
     from daskevo.types import check_name
     from daskevo_workflows.words import say_count
 
@@ -48,9 +49,11 @@ def retire(root: Path, model_ids: tuple[str, ...], force: bool, scheduler: str |
     names = [check_name(name) for name in dict.fromkeys(model_ids)]
     look = opened(root)
     held: dict[str, list[str]] = {}
+    scope = "default"  # any will do
     for name in names:
         with named(look, root, name):
-            scope = look.record(name).scope
+            found = look.record(name).scope
+        scope = scope if holds_snapshots(found) else found
         others = sorted(set(look.status(name).labels) - {KEPT})
         if others and not force:
             held[name] = others
