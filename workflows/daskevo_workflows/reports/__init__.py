@@ -11,7 +11,7 @@ __all__ = ["write_report"]
 
 
 def write_report(run: Path, other: Path | None = None, output: Path | None = None) -> Path:
-    """Write the report of a run, or of two side by side, and return where it lies.
+    """Write the report of a run, or of two side by side, or of a study, and return where it lies.
 
     Parameters
     ----------
@@ -25,17 +25,23 @@ def write_report(run: Path, other: Path | None = None, output: Path | None = Non
     RunFolderUnusable
         If a folder holds no run, or the page can't be written.
     InvalidInput
-        If the two runs have different objectives, or matplotlib is not installed.
+        If the two runs have different objectives, one of two is a study, or matplotlib is not installed.
     """
     try:
-        from daskevo_workflows.reports.page import write
+        from daskevo_workflows.reports.page import save, write
+        from daskevo_workflows.reports.study_page import render_study
     except ImportError as error:
         raise InvalidInput(
             f"a report needs {error.name}, which is not installed: pip install 'daskevo[dashboard]'"
         ) from error
     from daskevo_workflows.reports.reading import read_runs
+    from daskevo_workflows.reports.study_reading import is_study, read_study
 
     run = Path(run)
     if output is None:
         output = run / ("report.html" if other is None else f"report-with-{Path(other).resolve().name}.html")
+    if any(is_study(folder) for folder in (run, other) if folder is not None):
+        if other is not None:
+            raise InvalidInput("a study can't be shown beside another run: make a report of each")
+        return save(render_study(read_study(run), version=version("daskevo")), Path(output))
     return write(read_runs([run] if other is None else [run, Path(other)]), Path(output), version=version("daskevo"))

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 import daskevo_workflows.reports
 from daskevo.errors import InvalidInput, RunFolderUnusable
@@ -36,9 +36,8 @@ def render(runs: Sequence[RunSeries], *, version: str) -> str:
             f"runs of different objectives ({runs[0].objective}, {runs[1].objective}) can't be compared: "
             "make a report of each"
         )
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    text = resources.files(daskevo_workflows.reports).joinpath("page.html.j2").read_text("utf-8")
-    page = environment.from_string(text).render(
+    return fill(
+        "page.html.j2",
         title=_title(runs),
         subtitle=_subtitle(runs),
         version=version,
@@ -48,18 +47,33 @@ def render(runs: Sequence[RunSeries], *, version: str) -> str:
         figures=figures.all_figures(runs),
         facts=tables.facts(runs),
     )
-    return page.strip() + "\n"
+
+
+def fill(template: str, **parts: Any) -> str:
+    """Return a page from a template of this folder; all but drawings is escaped."""
+
+    def load(name: str) -> str:
+        return resources.files(daskevo_workflows.reports).joinpath(name).read_text("utf-8")
+
+    environment = Environment(
+        loader=FunctionLoader(load), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template(template).render(**parts).strip() + "\n"
 
 
 def write(runs: Sequence[RunSeries], path: Path, *, version: str) -> Path:
-    """Render the report into `path`, replacing what is there in one step.
+    """Render the report of runs into `path`; raises as :func:`save`."""
+    return save(render(runs, version=version), path)
+
+
+def save(page: str, path: Path) -> Path:
+    """Write a page into `path`, replacing what is there in one step.
 
     Raises
     ------
     RunFolderUnusable
         If the file can't be written.
     """
-    page = render(runs, version=version)
     part = path.with_name(path.name + ".part")
     try:
         part.write_text(page, "utf-8")

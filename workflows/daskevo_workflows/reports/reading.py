@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -78,11 +78,11 @@ def read_run(folder: Path) -> RunSeries:
             others=goals[1:],
             evaluations=tuple(sorted(rows, key=lambda row: (row.ended_s or 0.0, row.number))),
             storage=tuple(_samples(view.events(STORAGE), clock)),
-            happenings=tuple(_happenings(view.events(), clock)),
+            happenings=tuple(happenings_of(view.events(), clock, (STORAGE, SESSION))),
             asked=_asked(view.events(SESSION)),
             runtime_s=view.runtime_s,
-            state=_state(sessions, view.events("stopped"), len(requests) - len(reports)),
-            facts=_facts(view, chosen.space, sessions),
+            state=state_of(sessions, view.events("stopped"), len(requests) - len(reports)),
+            facts=facts_of(view, chosen.space, sessions),
         )
 
 
@@ -220,24 +220,27 @@ def _asked(events: Sequence[Event]) -> int | None:
     return value if type(value) is int else None
 
 
-def _happenings(events: Sequence[Event], clock: RunningTime) -> list[Happening]:
+def happenings_of(events: Sequence[Event], clock: RunningTime, left_out: Collection[str]) -> list[Happening]:
+    """Return what happened, but for events of some kinds."""
     return [
         Happening(clock.at(event.time), event.kind, event.number, event.message)
         for event in events
-        if event.kind not in (STORAGE, SESSION)
+        if event.kind not in left_out
     ]
 
 
-def _state(sessions: Sequence[Session], stops: Sequence[Event], pending: int) -> str:
+def state_of(sessions: Sequence[Session], stops: Sequence[Event], pending: int, noun: str = "evaluation") -> str:
+    """Say whether a run is over, and what it left."""
     ended = sessions[-1].ended if sessions else "never started"
     if ended is None:
-        return f"running, or killed; {say_count(pending, 'evaluation')} without a report"
+        return f"running, or killed; {say_count(pending, noun)} without a report"
     said = stops[-1].message if stops else ended
     words = said if ended == "finished" or ended in said else f"{ended}: {said}"
-    return f"{words}; {say_count(pending, 'evaluation')} to be taken up again" if pending else words
+    return f"{words}; {say_count(pending, noun)} to be taken up again" if pending else words
 
 
-def _facts(view: RunView, space: Space | None, sessions: Sequence[Session]) -> dict[str, str]:
+def facts_of(view: RunView, space: Space | None, sessions: Sequence[Session]) -> dict[str, str]:
+    """Say what a run is, by name."""
     info = view.info
     facts: dict[str, str] = {}
     for name, value in info.identity.items():

@@ -63,6 +63,12 @@ class Crew(Protocol):
 class Watcher(Protocol):
     """A study as the controller sees it: told of the works on its trajectories, in the controller's thread."""
 
+    def given(self, run: Run) -> None:
+        """A trainer was given a work."""
+
+    def over(self, run: Run) -> None:
+        """A work ended, as planned or not."""
+
     def stage(self, run: Run, start: int, stop: int, seconds: Mapping[str, float]) -> None:
         """Steps were trained."""
 
@@ -259,6 +265,8 @@ class Controller:
                 case Run():
                     self._runs[told.work] = told
                     self.crew.start(told)
+                    for watcher in self._watchers.get(told.trajectory.origin, ()):
+                        watcher.given(told)
                 case Save() | Halt():
                     self.crew.order(told)
                 case Answer():
@@ -367,7 +375,9 @@ class Controller:
         return list(dict.fromkeys(each for several in self._watchers.values() for each in several))
 
     def _over_with(self, work: str) -> None:
-        self._runs.pop(work, None)
+        if (run := self._runs.pop(work, None)) is not None:
+            for watcher in self._watchers.get(run.trajectory.origin, ()):
+                watcher.over(run)
         self._late = {late for late in self._late if late[0] != work}
 
 

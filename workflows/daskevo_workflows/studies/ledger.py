@@ -22,6 +22,18 @@ STRATEGY = "strategy"
 STAGE = "stage"
 """Kind of the events that say which steps were trained."""
 
+SESSION = "session"
+"""Kind of the events that say that a process took the study up, and what its trajectories begin with."""
+
+TRIAL = "trial"
+"""Kind of the events that say what a request trains: a space may be a function, which no record holds."""
+
+WORK = "work"
+"""Kind of the events that say that a trainer was given a work."""
+
+OVER = "work over"
+"""Kind of the events that say that it has none of it any more."""
+
 
 class Ledger:
     """Opened, used and closed in one thread.
@@ -67,7 +79,7 @@ class Ledger:
             self._take(report)
         for event in self.record.events(STAGE):
             self.accounts.stage(int(event.facts["stop"]) - int(event.facts["start"]), event.facts["seconds"])
-        self.record.event("session", "")
+        self.record.event(SESSION, "", origin=self.origin)
 
     # Requests and reports
 
@@ -101,6 +113,9 @@ class Ledger:
         lines = [self.lines.add(request) for request in requests]
         self.record.asked(requests)
         self.book.ask(requests)
+        for request, line in zip(requests, lines, strict=True):
+            trained = line.trial.configuration.to_json()
+            self.record.event(TRIAL, "", request.number, trial=line.trial.name, configuration=trained)
         return lines
 
     def trajectory(self, name: ModelId) -> Trajectory:
@@ -163,26 +178,32 @@ class Ledger:
 
     # What the controller tells
 
+    def given(self, run: Run) -> None:
+        stop = run.marks[-1][0]
+        state = run.trajectory.key(stop) if stop else None
+        self._event(WORK, work=run.work, trainer=run.trainer, stop=stop, state=state)
+
+    def over(self, run: Run) -> None:
+        self._event(OVER, work=run.work)
+
     def stage(self, run: Run, start: int, stop: int, seconds: Mapping[str, float]) -> None:
         self.accounts.stage(stop - start, seconds)
         kept = {phase: spent for phase, spent in seconds.items() if spent}
-        self.record.event(
-            STAGE,
-            "",
-            start=start,
-            stop=stop,
-            seconds=kept,
-            work=run.work,
-            trainer=run.trainer,
-            state=run.trajectory.key(stop) if stop else None,
-        )
+        state = run.trajectory.key(stop) if stop else None
+        self._event(STAGE, start=start, stop=stop, seconds=kept, work=run.work, trainer=run.trainer, state=state)
 
     def stored(self, run: Run, step: int, name: str, kind: str) -> None:
         if kind == "pause":
-            self.record.event("copy", "", snapshot=name, step=step, work=run.work)
+            self._event("copy", snapshot=name, step=step, work=run.work)
 
     def note(self, kind: str, message: str, **facts: Any) -> None:
-        note(self.record, kind, message, **facts)
+        if not self._closed:
+            note(self.record, kind, message, **facts)
+
+    def _event(self, kind: str, **facts: Any) -> None:
+        # A study that closes is told of its works until it has left.
+        if not self._closed:
+            self.record.event(kind, "", **facts)
 
     def ended(self, failure: BaseException) -> None:
         self.close("error")

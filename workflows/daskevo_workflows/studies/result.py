@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from daskevo.errors import RunError
@@ -158,6 +159,18 @@ class StudyResult:
             row |= {f"choice:{name}": option for name, option in values.items()}
             rows.append(row)
         return pd.DataFrame(rows)
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the report of the whole study, one HTML file readable offline; return its path.
+
+        Parameters
+        ----------
+        path:
+            In the run's folder if None.
+        """
+        from daskevo_workflows.reports import write_report
+
+        return write_report(self.study.folder, output=None if path is None else Path(path))
 
     def summary(self) -> dict[str, Any]:
         """Return the study's figures for programs, as ``daskevo tune --json`` ends with them."""
