@@ -66,15 +66,19 @@ def test_the_report_says_what_the_study_says(tmp_path: Path) -> None:
 
 
 def test_while_it_goes_on_it_shows_who_trains_what(tmp_path: Path) -> None:
-    came, go_on = threading.Event(), threading.Event()
+    all_asked, came, go_on = threading.Event(), threading.Event(), threading.Event()
 
     def waits(trajectory: Trajectory, step: int) -> None:
+        assert all_asked.wait(60)
         if step > 4:
             came.set()
             assert go_on.wait(60)
 
     with pretended(ThreadCrew("t0", before_step=waits), tmp_path) as study:
         futures = [study.submit(candidate, 16) for candidate in small_grid().enumerate()]
+        for _ in range(2):  # taken in, then decided
+            study.controller.call(lambda: None)
+        all_asked.set()
         assert came.wait(60)
         study.controller.call(lambda: None)
         series = read_study(tmp_path / "run")

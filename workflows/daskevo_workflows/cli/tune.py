@@ -200,6 +200,7 @@ def _study(problem: str, folder: Path, as_json: bool, options: dict[str, Any], i
                 )
             _say_result(result, err=as_json)
             summary = result.summary()
+        _say_report(result, err=as_json)
     if as_json:
         print_json_line(TUNE_KEYS, summary)
     return result.stop[0]
@@ -232,6 +233,16 @@ def _say_result(result: StudyResult, *, err: bool) -> None:
     except (DaskevoError, OSError) as error:
         again = same_command(result.study.folder)
         click.echo(f"The best model was not written: {error}\nThe same command tries again: {again}", err=True)
+
+
+def _say_report(result: StudyResult, *, err: bool) -> None:
+    """Write the study's report once its record is closed, and say where it lies."""
+    from daskevo.errors import DaskevoError
+
+    try:
+        click.echo(f"report:     {result.report()}", err=err)
+    except (DaskevoError, OSError) as error:
+        click.echo(f"The report was not written: {error}", err=True)
 
 
 def _say_choices(found: Found) -> str:
