@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from daskevo.tuning import Configuration, Constant, GridSpace, MultiStep, grid
 from daskevo.types import Objective
 from daskevo_workflows.studies.controller import Controller
 from daskevo_workflows.studies.ledger import Ledger
+from daskevo_workflows.studies.stored import learn
 from daskevo_workflows.studies.study import Study
 from tests.studies.threads import ThreadCrew
 
@@ -46,6 +48,7 @@ def pretended(
     *,
     steps: int | None = 16,
     name: str = "run",
+    stored: Iterable[Any] = (),
     **identity: Any,
 ) -> Study:
     """Open a study; with a crew, one that has a controller of its own."""
@@ -64,6 +67,7 @@ def pretended(
 
     def ledger() -> Ledger:
         opened = Ledger(folder / name, whole, about, chosen, OBJECTIVE, "pretended")
+        learn(controller.plan, stored, "pretended")
         opened.teach(controller.plan)
         return opened
 

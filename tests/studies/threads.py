@@ -141,13 +141,16 @@ class ThreadCrew:
         else:
             post(lambda: controller.ended(run.work))
 
-    def name(self) -> str:
-        return f"snap-{next(self._numbers)}"
+    def put(self, run: Run, step: int, state: str, metrics: Mapping[str, float] | None) -> str:
+        """Store a state, and return its name."""
+        name = f"snap-{next(self._numbers)}"
+        self.store[name] = state
+        return name
 
 
 class _Telling:
     def __init__(self, crew: ThreadCrew, run: Run) -> None:
-        self.crew, self.work = crew, run.work
+        self.crew, self.run, self.work = crew, run, run.work
         self.controller = crew.controller
 
     def progress(self, step: int) -> None:
@@ -162,6 +165,5 @@ class _Telling:
     def keep(self, step: int, snapshot: Any, metrics: Mapping[str, float] | None, kind: str) -> None:
         if kind == "known":
             return
-        name = self.crew.name()
-        self.crew.store[name] = snapshot
+        name = self.crew.put(self.run, step, snapshot, metrics)
         self.controller.post(lambda: self.controller.saved(self.work, step, name, kind))

@@ -41,6 +41,20 @@ def tiny(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
+def tuned(tmp_path: Path) -> Callable[..., Path]:
+    """Writes the problem's file with other constants."""
+
+    def write(file: str = "tuned.py", **constants: Any) -> Path:
+        text = (Path(__file__).parent / file).read_text()
+        path = tmp_path / file
+        set_here = "".join(f"{name} = {value!r}\n" for name, value in constants.items())
+        path.write_text(text.replace("\n\ndef space()", f"\n\n{set_here}\n\ndef space()", 1))
+        return path
+
+    return write
+
+
+@pytest.fixture
 def repository(client: Any, tmp_path: Path) -> Any:
     """A repository of its own for each test."""
     import daskevo

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import daskevo
 from daskevo.errors import InvalidInput, InvalidProblem, RunMismatch
 from daskevo.search import AsynchronousHalving, Grid, SuccessiveHalving
 from daskevo.tuning import Constant, MultiStep, Trajectory, grid
@@ -18,20 +19,6 @@ from daskevo_workflows.problems import reference as references
 from daskevo_workflows.studies import holding
 
 pytestmark = pytest.mark.processes
-
-
-@pytest.fixture
-def tuned(tmp_path: Path) -> Callable[..., Path]:
-    """Writes the problem's file with other constants."""
-
-    def write(file: str = "tuned.py", **constants: Any) -> Path:
-        text = (Path(__file__).parent / "tuned.py").read_text()
-        path = tmp_path / file
-        set_here = "".join(f"{name} = {value!r}\n" for name, value in constants.items())
-        path.write_text(text.replace("\n\ndef space()", f"\n\n{set_here}\n\ndef space()", 1))
-        return path
-
-    return write
 
 
 def alone(problem: Path, study: tune.Study, request: Any, step: int) -> dict[str, float]:
@@ -184,3 +171,34 @@ def test_a_study_goes_on_with_its_own_problem_data_and_seed_only(
     references._data.clear()
     with pytest.raises(RunMismatch, match=r"data: .* there, .* here"):
         tune.study(tuned(MARKS=str(tmp_path / "marks")), repository=repository, run=tmp_path / "run")
+
+
+def test_copies_against_failures_change_nothing_and_go_when_they_are_superseded(
+    tuned: Callable[..., Path], client: Any, tmp_path: Path
+) -> None:
+    problem = tuned("looped.py")
+    repository = daskevo.open(tmp_path / "repository", "looped", client=client, objective="min loss", shards=8)
+    with tune.study(problem, repository=repository, run=tmp_path / "run", copy_every_s=1e-6) as study:
+        # Everything at once, on two trainers: 2 epochs that all share, 2 more, and so on.
+        result = study.run(Grid())
+        assert result.figures.trained_steps == 8 + 4 + 6 + 2
+        for request, report in zip(result.requests, sorted(result.reports, key=lambda one: one.number), strict=True):
+            assert report.metrics == alone(problem, study, request, 8)
+        copies = study.controller.call(lambda: study._ledger.record.events("copy"))
+    assert len(copies) >= 6
+    assert {stored.step for stored in repository.snapshots()} == {2, 4, 6, 8}
+    assert not any(label.startswith("cache:") for stored in repository.snapshots() for label in stored.labels)
+
+
+def test_two_studies_of_one_client_hear_each_their_own(tuned: Callable[..., Path], client: Any, tmp_path: Path) -> None:
+    """Each with a controller of its own, at the same time, on the same trainers."""
+    problem = tuned("looped.py", SLEEP_S=0.05)
+    repository = daskevo.open(tmp_path / "repository", "looped", client=client, objective="min loss", shards=8)
+    with (
+        tune.study(problem, repository=repository, run=tmp_path / "one") as one,
+        tune.study(problem, repository=repository, run=tmp_path / "two", seed=1) as two,
+    ):
+        point = {"learning_rate": Constant(0.1)}
+        futures = [study.submit(point, 8) for study in (one, two)]
+        first, second = (future.result(120) for future in futures)
+    assert first != second

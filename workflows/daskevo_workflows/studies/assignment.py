@@ -44,8 +44,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class StageAssignment:
-    """One work: its Dask key, what to do, and for what."""
+    """One work: its Dask key, the topic on which it says how far it is, what to do, and for what."""
 
     key: str
+    topic: str
     run: Run
     setting: Setting

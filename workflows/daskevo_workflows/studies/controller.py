@@ -323,6 +323,13 @@ class Controller:
             for watcher in self._watchers.get(run.trajectory.origin, ()):
                 watcher.stored(run, step, name, kind)
 
+    def released(self, work: str, step: int, name: str) -> None:
+        """A copy that a work stored against failures is kept no more."""
+        run = self._runs.get(work)
+        state = None if run is None else self.plan.find(run.trajectory, step)
+        if state is not None and self.plan.nodes[state.node].snapshots.get(step) == name:
+            self.plan.gone(state)
+
     def measured(self, work: str, step: int, metrics: Mapping[str, float]) -> None:
         """The metrics at a step are known."""
         self._carry_out(self.scheduler.measured(work, step, metrics))

@@ -21,7 +21,7 @@ from daskevo_workflows.scheduler_gone import NO_ANSWER, told_if_scheduler_gone
 from daskevo_workflows.studies.assignment import Setting, StageAssignment
 from daskevo_workflows.studies.controller import TICK_S, Controller
 from daskevo_workflows.studies.mailbox import deliver
-from daskevo_workflows.studies.task import TOPIC, train_stages
+from daskevo_workflows.studies.task import train_stages
 from daskevo_workflows.trainers import SILENT_S, Trainer, Trainers
 from daskevo_workflows.upkeep import Upkeep
 
@@ -76,6 +76,8 @@ class DaskCrew:
         self.step_limit_s = step_limit_s
         self._settings: dict[str, Setting] = {}
         self._name = uuid.uuid4().hex[:8]
+        # Of its own: a client has one handler per topic.
+        self._topic = f"daskevo-studies-{self._name}"
         self._works: dict[str, OnItsWay] = {}
         self._known: dict[str, str] = {}
         self._watched = 0.0
@@ -89,7 +91,7 @@ class DaskCrew:
         self.trainers = Trainers(self.client, lambda name, error: post(lambda: self._on_restarted(name, error)))
         self.demand = Demand(self.client, f"study-{self._name}")
         self.upkeep = Upkeep(self.trainers, self, self._recycle_after, self.demand.is_met_later)
-        self.client.subscribe_topic(TOPIC, lambda event: post(lambda: self._on_said(event[1])))
+        self.client.subscribe_topic(self._topic, lambda event: post(lambda: self._on_said(event[1])))
         self._look()
 
     def know(self, origin: str, setting: Setting) -> None:
@@ -106,7 +108,7 @@ class DaskCrew:
         with told_if_scheduler_gone():
             future = self.client.submit(
                 train_stages,
-                StageAssignment(key=key, run=run, setting=setting),
+                StageAssignment(key=key, topic=self._topic, run=run, setting=setting),
                 key=key,
                 workers=[trainer.name],
                 allow_other_workers=False,
@@ -146,7 +148,7 @@ class DaskCrew:
             self.demand.close()
             if works:
                 self.client.cancel([there.future for there in works], force=True)
-            self.client.unsubscribe_topic(TOPIC)
+            self.client.unsubscribe_topic(self._topic)
         except (*NO_ANSWER, ClusterError) as error:
             logger.warning("works on their way could not be cancelled: %s", error)
 
@@ -183,6 +185,8 @@ class DaskCrew:
                 controller.trained(work, start, stop, seconds)
             case {"what": "measured", "step": step, "metrics": metrics}:
                 controller.measured(work, step, metrics)
+            case {"what": "released", "step": step, "name": name}:
+                controller.released(work, step, name)
             case {"what": "saved", "step": step, "name": name, "kind": kind}:
                 controller.saved(work, step, name, kind)
 

@@ -67,7 +67,7 @@ def forecast(trials: Sequence[tuple[Trajectory, int]], known: SearchPlan, costs:
         scratch.request(number, trajectory, step)
     stages = stage_tree(scratch).stages
     steps = sum(stage.steps for stage in stages)
-    if costs.step_s(0).basis == "cold" if known.nodes else True:
+    if not known.nodes or costs.step_s(0).basis == "cold":
         return Forecast(total, unique, steps, None, None)
 
     def seconds(trajectory: Trajectory, start: int, stop: int) -> float:

@@ -7,7 +7,6 @@ from typing import Any
 
 from daskevo.tuning import Trajectory
 from daskevo_workflows.problems.reference import data_of
-from daskevo_workflows.quiet import import_keras
 from daskevo_workflows.studies.assignment import StageAssignment
 
 
@@ -49,7 +48,6 @@ def take(assignment: StageAssignment, snapshot: Any) -> tuple[Any, dict[str, flo
         Of the step that the work begins after; None if that is in memory, or nothing was trained yet.
     """
     global _held
-    import_keras()
     from daskevo_workflows.stage_training import begin, resume
 
     setting, run = assignment.setting, assignment.run

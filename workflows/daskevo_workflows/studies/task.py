@@ -22,9 +22,6 @@ from daskevo_workflows.studies.work import carry_out
 from daskevo_workflows.trainer_task import Sayer, cancelled
 from daskevo_workflows.training import finite
 
-TOPIC = "daskevo-studies"
-"""Dask topic on which works say how far they are."""
-
 OUT_OF_MEMORY = ("ResourceExhaustedError", "OutOfMemoryError", "MemoryError")
 """Names of the errors that TensorFlow, PyTorch and Python raise then."""
 
@@ -76,12 +73,13 @@ class _Telling:
     def __init__(self, assignment: StageAssignment, orders: Orders) -> None:
         self._assignment = assignment
         self._orders = orders
-        self._sayer = Sayer(assignment.key, TOPIC)
+        self._sayer = Sayer(assignment.key, assignment.topic)
         self._lock = threading.Lock()
         self._told: list[dict[str, Any]] = []
         self._base = assignment.run.snapshot
         self._putting: tuple[int, str, Future[ModelId]] | None = None
         self._said: set[str] = set()
+        self._copy: tuple[int, str] | None = None
 
     def say(self, what: str, **facts: Any) -> None:
         """Say something that nobody has to hear."""
@@ -95,10 +93,19 @@ class _Telling:
         """Wait for what is being stored; raises what went wrong there."""
         if self._putting is not None:
             step, kind, putting = self._putting
-            self._base = putting.result()
+            name = self._base = putting.result()
             # A future's result is there before what was to be called then has been.
             self._stored(step, kind, putting)
             self._putting = None
+            self._supersede(step, kind, name)
+
+    def _supersede(self, step: int, kind: str, name: ModelId) -> None:
+        """Let the last copy against failures go: there is a later state."""
+        if self._copy is not None:
+            earlier, copy = self._copy
+            self._tell("released", step=earlier, name=copy)
+            self._assignment.setting.repository.release(copy, self._assignment.setting.cache_label)
+        self._copy = (step, str(name)) if kind == "pause" else None
 
     def progress(self, step: int) -> None:
         self.say("progress", step=step)

@@ -1,0 +1,70 @@
+"""A problem with a training loop of its own and nothing of Keras, whose trainers are ready at once."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from daskevo.tuning import Constant, MultiStep, grid
+from daskevo_workflows.problems import Data
+
+name = "looped"
+objective = "min loss"
+epochs = 8
+
+SLEEP_S = 0.0
+
+
+def space():
+    return grid(
+        learning_rate=[
+            Constant(0.1),
+            MultiStep(0.1, (4,), 0.5),
+            MultiStep(0.1, (2, 4), 0.5),
+            MultiStep(0.1, (6,), 0.01),
+        ],
+        unit="epoch",
+    )
+
+
+def data() -> Data:
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(96, 8))
+    y = x @ np.arange(8.0)
+    return Data(train=(x[:64], y[:64]), validation=(x[64:], y[64:]))
+
+
+class Descent:
+    """Stochastic gradient descent on a linear model."""
+
+    def __init__(self, data: Data, seed: int) -> None:
+        self.data, self.seed = data, seed
+        self.weights = np.zeros(8)
+        self.steps = 0
+        self.rate = 0.0
+
+    def setup(self, values, changed) -> None:
+        self.rate = values["learning_rate"]
+
+    def train(self, steps: int) -> None:
+        x, y = self.data.train
+        for _ in range(steps):
+            time.sleep(SLEEP_S)
+            chosen = np.random.default_rng([self.seed, self.steps]).integers(0, len(x), 16)
+            self.weights -= self.rate * 0.1 * (x[chosen] @ self.weights - y[chosen]) @ x[chosen] / 16
+            self.steps += 1
+
+    def evaluate(self) -> dict[str, float]:
+        x, y = self.data.validation
+        return {"loss": float(np.mean((x @ self.weights - y) ** 2))}
+
+    def save(self) -> dict[str, np.ndarray]:
+        return {"weights": self.weights.copy(), "steps": np.array(self.steps)}
+
+    def load(self, arrays) -> None:
+        self.weights, self.steps = np.array(arrays["weights"]), int(arrays["steps"])
+
+
+def training_loop(constants, data, seed) -> Descent:
+    return Descent(data, seed)
