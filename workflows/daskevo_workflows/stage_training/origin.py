@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import logging
 import platform
@@ -20,6 +21,7 @@ PACKAGES = ("daskevo", "keras", "tensorflow", "numpy")
 _WHOLE = ("step", "epoch", "offset", "batch", "optimizer_steps", "seed")
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """Return the versions that a training's bits depend on, by package."""
     found = {"python": platform.python_version()}
