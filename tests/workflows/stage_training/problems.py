@@ -39,6 +39,7 @@ OPTIMIZERS: Mapping[str, Callable[[float], Any]] = {
     "Adam": lambda rate: keras.optimizers.Adam(rate),
     "AdamW": lambda rate: keras.optimizers.AdamW(rate),
     "RMSprop": lambda rate: keras.optimizers.RMSprop(rate),
+    "scaled": lambda rate: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(rate), initial_scale=8.0),
     "averaging": lambda rate: keras.optimizers.Adam(
         rate, use_ema=True, ema_overwrite_frequency=4, gradient_accumulation_steps=2
     ),
