@@ -51,7 +51,17 @@ PUBLIC = {
         "check_transport",
     ],
     "daskevo.tuning": [
-        *("Change", "Kept", "Kind", "changes_of_kind", "evictions", "kept_snapshots", "needed_snapshots"),
+        "architectures",
+        *(
+            "ArchitectureSpace",
+            "Change",
+            "Kept",
+            "Kind",
+            "changes_of_kind",
+            "evictions",
+            "kept_snapshots",
+            "needed_snapshots",
+        ),
         *("AllAtOnce", "Answer", "ConditionalSpace", "Configuration", "ConfigurationSpace", "Constant", "Cosine"),
         *("Costs", "Cyclic", "Estimate", "Exponential", "GridSpace", "Halt", "Instruction"),
         *("Joined", "Linear", "Machine", "MultiStep", "Node", "Outcome", "Policy"),

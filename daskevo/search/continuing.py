@@ -1,8 +1,9 @@
 """What strategies have in common that train candidates little by little: who is worth it goes on from where it is.
 
 Each part of a training is a request of its own, with a later `until_step` than the one before, which it `continues`; so
-each is an evaluation of the run's budget. A run needs an executor that continues from snapshots; the one of
-`daskevo_workflows.nas` trains every request from its first step, and refuses these strategies.
+each is an evaluation of the run's budget. A run needs an executor that continues from snapshots: a study of
+`daskevo_workflows.tune`, of hyper-parameters or of architectures. `daskevo_workflows.nas` trains every request from its
+first step, and refuses these strategies.
 """
 
 from __future__ import annotations

@@ -83,7 +83,8 @@ class PopulationBasedTraining(Continuing):
     ------
     InvalidInput
         If the share of the population is nobody or more than a half, or `most` is no multiple of `every`; when it is
-        started, if the space lacks a choice of `only`.
+        started, if the space lacks a choice of `only`, or says which of its choices aren't part of the model (its
+        `tuned`) and clones would change others, or could change none.
     """
 
     name = "population based training"
@@ -136,6 +137,7 @@ class PopulationBasedTraining(Continuing):
                 raise InvalidInput(
                     f"space {space.name!r} has no choices {unknown!r:.200}; it has {sorted(known)!r:.200}"
                 )
+        self._check_clones(space)
         self._members: dict[ModelId, _Member] = {}
         self._replaced: list[_Replaced] = []
         # All that there was to continue, in the order in which it was told: requests take it in this order.
@@ -143,6 +145,24 @@ class PopulationBasedTraining(Continuing):
         self._sources: Counter[ModelId] = Counter()
         self._begun = self._continued = self._ended = self._round = 0
         self._to_begin = self.size
+
+    def _check_clones(self, space: ModelSpace) -> None:
+        """See that clones change nothing that is part of the model, as far as the space says what is."""
+        tuned: Collection[str] | None = getattr(space, "tuned", None)
+        if tuned is None:
+            return
+        hint = f"give only={sorted(tuned)}, what isn't part of it"
+        if not tuned:
+            raise InvalidInput(
+                f"clones have nothing to change in space {space.name!r}: all of its choices are part of the model"
+            )
+        changed = self.only
+        if changed is None and isinstance(space, Space):
+            changed = [choice.name for choice in space.choices if len(choice.options) > 1]
+        if changed is None:
+            raise InvalidInput(f"clones would change architectures, and go on from a model: {hint}")
+        if parts := sorted(set(changed) - set(tuned)):
+            raise InvalidInput(f"clones would change {parts!r:.200}, which is part of the model: {hint}")
 
     def _take(self, request: Request, name: ModelId, rank: float | None) -> None:
         rng = generator(self._seed, 2**62 + request.number)

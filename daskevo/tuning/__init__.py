@@ -5,6 +5,7 @@ Pure: no clock, no I/O, no cluster.
 
 from __future__ import annotations
 
+from daskevo.tuning.architectures import ArchitectureSpace, architectures
 from daskevo.tuning.configuration import Configuration, Unit
 from daskevo.tuning.cost import Costs, Estimate
 from daskevo.tuning.counting import StepCount, count_steps
@@ -25,6 +26,7 @@ from daskevo.tuning.trajectory import Trajectory
 __all__ = [
     "AllAtOnce",
     "Answer",
+    "ArchitectureSpace",
     "Change",
     "ConditionalSpace",
     "Configuration",
@@ -65,6 +67,7 @@ __all__ = [
     "Trial",
     "Unit",
     "Waiter",
+    "architectures",
     "changes_of_kind",
     "concatenate",
     "conditional",

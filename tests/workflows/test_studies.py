@@ -159,8 +159,6 @@ def test_bad_input_is_refused_before_anything_is_trained(
     assert not (tmp_path / "marks" / "scores").exists()
     with pytest.raises(InvalidInput, match="seed=-1"):
         tune.study(problem, repository=repository, run=tmp_path / "bad", seed=-1)
-    with pytest.raises(InvalidProblem, match="of architectures"):
-        tune.study("digits", repository=repository, run=tmp_path / "bad")
     with pytest.raises(InvalidProblem, match="daskevo tune"):
         nas.search("digits-lr", repository=repository, run=tmp_path / "bad")
 

@@ -126,7 +126,7 @@ class Candidates:
         if any(request.continues is not None for request in answer):
             raise InvalidInput(
                 f"strategy {self._strategy.name!r} continues the training of earlier models (`continues`): evaluations "
-                "begin at the first step"
+                "begin at the first step; daskevo_workflows.tune.study goes on from snapshots"
             )
         requests = [self._completed(request) for request in answer[:wanted]]
         self._record.asked(requests)

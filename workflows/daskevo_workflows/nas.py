@@ -292,7 +292,9 @@ def _strategy(strategy: Strategy | str) -> Strategy:
     if continues(strategy):
         raise InvalidInput(
             f"the strategy {strategy.name!r} continues trainings from their snapshots, and a search trains every "
-            "request from its first step: use a strategy that trains each candidate in one piece"
+            "request from its first step: have a study run it, which goes on from snapshots "
+            "(daskevo_workflows.tune.study takes the same problem), or use a strategy that trains each candidate in "
+            "one piece"
         )
     return strategy
 

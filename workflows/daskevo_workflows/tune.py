@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from daskevo.errors import DaskevoError, InvalidInput, InvalidProblem
 from daskevo.space import ModelSpace
-from daskevo.tuning import ConfigurationSpace
+from daskevo.tuning import ConfigurationSpace, Constant, architectures
 from daskevo.types import Objective
 from daskevo_workflows.about import about_run
 from daskevo_workflows.failures import say_error
 from daskevo_workflows.problems import Problem, ProblemReference, refer
+from daskevo_workflows.problems.building import space_of
 from daskevo_workflows.problems.reference import data_of
 from daskevo_workflows.scheduler_gone import told_if_scheduler_gone
 from daskevo_workflows.stage_training import check, data_digest
@@ -56,7 +57,8 @@ def study(
         Name, Python file, object or reference (see :mod:`daskevo_workflows.problems`). Its data are prepared in this
         process, too: batch sizes are held against them, and a study goes on with the same data only.
     space:
-        What is tuned (:func:`daskevo.tuning.grid`, :func:`daskevo.tuning.conditional`); the problem's own if None.
+        What is tuned (:func:`daskevo.tuning.grid`, :func:`daskevo.tuning.conditional`,
+        :func:`daskevo.tuning.architectures`); the problem's own if None, be it of hyper-parameters or of architectures.
     repository:
         Open on the cluster that trains (`daskevo.open`).
     run:
@@ -169,23 +171,30 @@ def controller(client: Any, *, step_limit_s: float | None = 1800.0, recycle_afte
 def space_to_tune(problem: Problem, space: ConfigurationSpace | None = None) -> ConfigurationSpace:
     """Return the space of a study: the one given, else the problem's own.
 
+    Architectures of a problem are trained with its batch size, and epochs are steps.
+
     Raises
     ------
     InvalidProblem, InvalidInput
-        If that is none of configurations.
+        If there is none, or the one given is none of configurations.
     """
     if space is not None:
         if not isinstance(space, ConfigurationSpace) or not isinstance(space, ModelSpace):
-            raise InvalidInput(f"{type(space).__name__} is no space of configurations: see daskevo.tuning.grid")
+            raise InvalidInput(
+                f"{type(space).__name__} is no space of configurations: see daskevo.tuning.grid and "
+                "daskevo.tuning.architectures"
+            )
         return space
-    found = problem.space() if hasattr(problem, "space") else None
-    if not isinstance(found, ConfigurationSpace):
-        what = "has no space()" if found is None else "has a space() of architectures"
+    has_loop = own_loop(problem)
+    found = None if has_loop and not hasattr(problem, "space") else space_of(problem)
+    if isinstance(found, ConfigurationSpace):
+        return found
+    if found is None or has_loop:
         raise InvalidProblem(
-            f"problem {problem.name!r} {what}, and a study tunes hyper-parameters: let space() return "
-            "daskevo.tuning.grid(learning_rate=[...], ...), or search its architectures with daskevo nas"
+            f"a study of problem {problem.name!r}, which has a training loop of its own, tunes hyper-parameters: let "
+            "space() return daskevo.tuning.grid(learning_rate=[...], ...), or give the study such a space"
         )
-    return found
+    return architectures(found, {"batch_size": Constant(problem.batch_size)})
 
 
 def steps_of(problem: Problem, space: ConfigurationSpace, steps: int | None = None) -> int:

@@ -6,7 +6,7 @@ import functools
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -14,6 +14,7 @@ from daskevo.errors import CandidateRejected, DaskevoError, InvalidProblem
 from daskevo.graph import ArchitectureGraph
 from daskevo.space import Builder, Candidate, Choose, ModelSpace, Space
 from daskevo.tuning import ConfigurationSpace
+from daskevo.types import JSON
 from daskevo_workflows.failures import say_error
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.quiet import import_keras
@@ -107,7 +108,35 @@ def build_candidate(problem: Problem, candidate: Candidate) -> Any:
         If it isn't a Keras model that comes of it.
     """
     space = space_of(problem)
-    model = problem.build(space.values(candidate)) if isinstance(space, Space) else space.build(candidate)
+    return _checked(
+        problem, problem.build(space.values(candidate)) if isinstance(space, Space) else space.build(candidate)
+    )
+
+
+def maker_of(problem: Problem, chosen: Mapping[str, JSON], choices: Mapping[str, Any]) -> Callable[[], Any]:
+    """Return what builds the model of some choices, a fresh one each time.
+
+    Parameters
+    ----------
+    chosen:
+        One option for every choice of the problem's space, by name.
+    choices:
+        What a problem's `build` is given that takes choices by name: these, and constants besides.
+
+    Raises
+    ------
+    InvalidInput
+        If they aren't of the problem's space, where that makes models itself; all else as `build_candidate`, when a
+        model is made.
+    """
+    space = space_of(problem)
+    if isinstance(space, Space | ConfigurationSpace):
+        return lambda: _checked(problem, problem.build(choices))
+    candidate = space.candidate(chosen)
+    return lambda: _checked(problem, space.build(candidate))
+
+
+def _checked(problem: Problem, model: Any) -> Any:
     from keras import Model
 
     if not isinstance(model, Model):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,9 @@ from daskevo.errors import InvalidInput, InvalidProblem
 from daskevo.models import FlatModel, flatten, seeded
 from daskevo.models.keras_private import fresh_names
 from daskevo.tuning import Configuration
+from daskevo.tuning.architectures import ARCHITECTURE
 from daskevo.types import JSON
+from daskevo_workflows.problems.building import maker_of
 from daskevo_workflows.problems.protocol import compile_model, optional_callbacks
 from daskevo_workflows.stage_training.callbacks import Callbacks
 from daskevo_workflows.stage_training.hyperparameters import SETTABLE, Asked, OptimizerSettings
@@ -57,18 +60,25 @@ def compiled(problem: Any, configuration: Configuration, seed: int) -> Compiled:
     CannotFlatten
         If the model has no architecture graph.
     """
-    _check_parts(problem)
-    constants = Asked(configuration.constants)
-    everything = Asked({**configuration.constants, **configuration.at(0)})
+    _check_parts(problem, ("compile",) if ARCHITECTURE in configuration.constants else ("build", "compile"))
+    known = dict(configuration.constants)
+    chosen = copy.deepcopy(known.pop(ARCHITECTURE, {}))
+    constants = Asked({**known, **chosen})
+    everything = Asked({**known, **chosen, **configuration.at(0)})
+    make = (
+        maker_of(problem, chosen, constants)
+        if ARCHITECTURE in configuration.constants
+        else lambda: problem.build(constants)
+    )
     # The same names of layers in every process: they are part of the traced step.
     with seeded(seed), fresh_names():
-        model = problem.build(constants)
+        model = make()
         if not isinstance(model, keras.Model):
             raise InvalidProblem(f"build() of problem {problem.name!r} returned {type(model).__name__}, no keras.Model")
         compile_model(problem, model, everything)
         _check_model(model)
         generator = keras.random.SeedGenerator(seed >> 1)  # its states have 31 bits
-        settings, others = _placed(problem, configuration, model, constants.names | everything.names)
+        settings, others = _placed(problem, configuration, model, constants.names | everything.names | {ARCHITECTURE})
         described = _described(model, settings)
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
@@ -76,8 +86,8 @@ def compiled(problem: Any, configuration: Configuration, seed: int) -> Compiled:
     return Compiled(model, flatten(model), settings, others, described, generator, callbacks)
 
 
-def _check_parts(problem: Any) -> None:
-    for part in ("build", "compile"):
+def _check_parts(problem: Any, parts: Collection[str]) -> None:
+    for part in parts:
         if not callable(getattr(problem, part, None)):
             raise InvalidProblem(
                 f"the problem {getattr(problem, 'name', problem)!r:.80} has no {part}(): a Keras problem has build() "
