@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.transfer FOLDER [--arms none prefix tune deephyper-cbo deephyper-evolution]
         [--problems flights fashion-mnist] [--seeds 0 1] [--evaluations 100]
-    python -m tests.benchmarks.transfer --summary FOLDER
+    python -m tests.benchmarks.transfer --summary FOLDER_OR_FILE
 
 An arm is a policy of transfer (`arms.POLICIES`), or a strategy and a policy, such as ``random:prefix``; alone it is
 that of aged evolution; or DeepHyper without us (`deephyper_arms.SEARCHES`). Each is compared with the arm of the same
@@ -11,7 +11,8 @@ cluster of its own, or one of DeepHyper with its pool of processes; arms of one 
 that a drift of the machine meets all of them. The best three of each arm are then trained again from scratch, as long
 as an evaluation and three times as long. Everything that is finished is kept in FOLDER: the same command goes on where
 it was stopped. Figures and tables go to standard output, all figures to FOLDER/summary.json. ``--summary`` trains
-nothing: it makes both of what is finished in FOLDER by now, whichever arms and seeds these are.
+nothing: it makes both of what is finished in FOLDER by now, whichever arms and seeds these are; of a file of figures,
+such as docs/measured/transfer.json, it makes the tables.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def main() -> None:
         size = (asked.evaluations, asked.workers)
         deephyper_arms.search(asked.folder, asked.problems[0], asked.deephyper, asked.seeds[0], *size)
     elif asked.summary:
-        print(summary(write(asked.folder, of_finished(asked.folder))))
+        print(summary(kept(asked.folder) if asked.folder.is_file() else write(asked.folder, of_finished(asked.folder))))
     else:
         measure(asked)
 
@@ -97,9 +98,24 @@ def of_finished(folder: Path) -> list[dict[str, Any]]:
 
 
 def write(folder: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Keep figures in the folder's summary.json; return them."""
-    (folder / "summary.json").write_text(json.dumps({"machine": machine(), "arms": rows}, indent=1))
+    """Keep figures in the folder's summary.json, a line for each arm; return them."""
+    lines = ",\n".join(json.dumps(_rounded(row)) for row in rows)
+    (folder / "summary.json").write_text(f'{{"machine": {json.dumps(machine())}, "arms": [\n{lines}\n]}}\n')
     return rows
+
+
+def kept(file: Path) -> list[dict[str, Any]]:
+    """Read figures that :func:`write` has kept."""
+    return json.loads(file.read_text())["arms"]
+
+
+def _rounded(value: Any) -> Any:
+    """Return figures with five digits, which is more than they are good for."""
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, dict):
+        return {name: _rounded(part) for name, part in value.items()}
+    return [_rounded(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
 def machine() -> str:
