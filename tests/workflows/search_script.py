@@ -25,6 +25,7 @@ def main(problem: str, folder: str, evaluations: int, providers: int) -> None:
             evaluations=evaluations,
             run=Path(folder) / "run",
             seed=3,
+            freeze="prefix",
         )
         found = {
             "summary": result.summary(),

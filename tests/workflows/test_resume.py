@@ -134,7 +134,7 @@ def test_interrupted_by_hand(repository: Any, tiny: Callable[..., Path], tmp_pat
         if progress.finished == 3:
             raise KeyboardInterrupt
 
-    arguments: dict[str, Any] = {"repository": repository, "evaluations": 8, "run": tmp_path / "run"}
+    arguments: dict[str, Any] = {"repository": repository, "evaluations": 8, "run": tmp_path / "run", "freeze": "prefix"}
     with pytest.raises(KeyboardInterrupt):
         nas.search(problem, AgedEvolution(4, 2), on_progress=interrupt, **arguments)
     with RunView(tmp_path / "run") as view:
@@ -156,7 +156,7 @@ def test_a_put_without_its_report_is_found_and_counted(
     marks = tmp_path / "marks"
     marks.mkdir()
     problem = tiny(**WIDE, MARKS=str(marks))
-    arguments: dict[str, Any] = {"repository": repository, "run": tmp_path / "run"}
+    arguments: dict[str, Any] = {"repository": repository, "run": tmp_path / "run", "freeze": "prefix"}
     result = nas.search(problem, AgedEvolution(4, 2), evaluations=3, **arguments)
     lost = result.reports[-1]
     identity = result.info.identity
@@ -196,7 +196,7 @@ def test_another_model_of_that_name_is_not_taken_for_its_result(
 ) -> None:
     """The run's folder is an older copy: its ids were given to other candidates since."""
     problem = tiny(**WIDE)
-    arguments: dict[str, Any] = {"repository": repository, "run": tmp_path / "run"}
+    arguments: dict[str, Any] = {"repository": repository, "run": tmp_path / "run", "freeze": "prefix"}
     result = nas.search(problem, AgedEvolution(4, 2), evaluations=3, **arguments)
     last = result.requests[-1]
     other = result.requests[0].candidate
@@ -226,7 +226,7 @@ def test_a_put_without_its_report_is_counted_though_somebody_has_retired_it(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:
     problem = tiny(**WIDE)
-    arguments: dict[str, Any] = {"repository": repository, "run": tmp_path / "run"}
+    arguments: dict[str, Any] = {"repository": repository, "run": tmp_path / "run", "freeze": "prefix"}
     result = nas.search(problem, AgedEvolution(4, 2), evaluations=3, **arguments)
     lost = result.reports[-1]
     record = RunRecord(tmp_path / "run", result.info.identity)
@@ -260,7 +260,7 @@ def test_an_evaluation_that_is_cancelled_after_its_put_is_a_finished_one(
 
     monkeypatch.setattr(Flights, "_on_done", on_done)
     result = nas.search(
-        tiny(**WIDE), AgedEvolution(4, 2), evaluations=10, repository=repository, run=tmp_path / "run", keep_best=1
+        tiny(**WIDE), AgedEvolution(4, 2), evaluations=10, repository=repository, run=tmp_path / "run", keep_best=1, freeze="prefix"
     )
     assert sorted(cancelled) == [1, 2]
     assert [report.status for report in result.reports] == ["finished"] * 10
@@ -282,7 +282,7 @@ def test_a_report_that_can_not_be_fetched_costs_no_evaluation(
 
     monkeypatch.setattr(Future, "result", result)
     result_of_run = nas.search(
-        tiny(**WIDE), AgedEvolution(4, 2), evaluations=8, repository=repository, run=tmp_path / "run"
+        tiny(**WIDE), AgedEvolution(4, 2), evaluations=8, repository=repository, run=tmp_path / "run", freeze="prefix"
     )
     assert len(broken) == 2
     assert [report.status for report in result_of_run.reports] == ["finished"] * 8
@@ -325,6 +325,7 @@ def test_a_connection_that_breaks_costs_no_evaluation(
         repository=repository,
         run=tmp_path / "run",
         on_progress=break_once,
+        freeze="prefix",
     )
     assert broken == [2]
     assert [report.status for report in result.reports] == ["finished"] * 8
@@ -335,7 +336,7 @@ def test_a_connection_that_breaks_costs_no_evaluation(
 
 def test_a_report_without_its_model_is_said(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     problem = tiny(**WIDE)
-    arguments: dict[str, Any] = {"repository": repository, "run": tmp_path / "run"}
+    arguments: dict[str, Any] = {"repository": repository, "run": tmp_path / "run", "freeze": "prefix"}
     result = nas.search(problem, AgedEvolution(4, 2), evaluations=4, **arguments)
     gone = result.best(1)[0].model_id
     repository.retire(gone)
@@ -355,7 +356,7 @@ def test_label_changes_that_were_decided_are_carried_out_on_resume(
 ) -> None:
     """Killed between the report's transaction and the labels: the record knows what is still to be done."""
     problem = tiny(**WIDE)
-    arguments: dict[str, Any] = {"repository": repository, "run": tmp_path / "run"}
+    arguments: dict[str, Any] = {"repository": repository, "run": tmp_path / "run", "freeze": "prefix"}
     result = nas.search(problem, AgedEvolution(2, 2), evaluations=6, keep_best=1, **arguments)
     label = f"best:{result.info.label}"
     (best,) = (model.model_id for model in repository.models() if label in model.labels)

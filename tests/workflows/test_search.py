@@ -26,7 +26,9 @@ WIDE = {"FIRST": (4, 8, 12, 16, 20), "SECOND": (3, 6, 9, 12)}
 
 
 def search(problem: Any, repository: Any, folder: Path, evaluations: int, **options: Any) -> nas.Result:
+    """Search; what is inherited is frozen, so that models share tensors however short they train."""
     strategy = options.pop("strategy", None) or AgedEvolution(4, 2)
+    options.setdefault("freeze", "prefix")
     return nas.search(problem, strategy, repository=repository, evaluations=evaluations, run=folder / "run", **options)
 
 

@@ -38,12 +38,13 @@ def test_policies_that_can_not_be_followed(arguments: dict[str, Any], said: str)
         Transfer(),
         Transfer("parent", "none", 2, 1, 0.5),
         Transfer(freeze=0.5),
+        Transfer(freeze="prefix"),
         Transfer("none"),
         Transfer(freeze="steps:9"),
     ],
 )
 def test_a_policy_is_in_the_record(policy: Transfer) -> None:
-    assert recorded_transfer({"transfer": policy.is_any, "freeze": "prefix", **policy.changed()}) == policy
+    assert recorded_transfer(policy.to_record()) == policy
 
 
 def test_a_function_is_not() -> None:
@@ -92,7 +93,7 @@ def test_what_shares_too_little_inherits_nothing(repository: Any, tiny: Callable
 def test_what_is_unfrozen_trains_on_and_who_inherits_less_trains_longer(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:
-    policy = Transfer(unfreeze_epochs=1, stretch=1.0)
+    policy = Transfer(freeze="prefix", unfreeze_epochs=1, stretch=1.0)
     result = nas.search(
         tiny(**WIDE), AgedEvolution(3, 2), repository=repository, evaluations=10, run=tmp_path / "run", transfer=policy
     )

@@ -60,6 +60,7 @@ def test_a_search_outlives_its_providers(
                 problem,
                 AgedEvolution(4, 2),
                 repository=repository,
+                freeze="prefix",
                 evaluations=total,
                 run=tmp_path / "run",
                 seed=3,

@@ -38,9 +38,7 @@ def identity_of(
         "seed": seed,
         "strategy": {"name": strategy.name, "settings": strategy.settings},
         "policy": {
-            "transfer": transfer.is_any,
-            "freeze": "prefix",
-            **{name: value for name, value in transfer.changed().items() if transfer.is_any or name != "source"},
+            **transfer.to_record(),
             "control_share": control_share,
             "epochs": epochs or problem.epochs,
             "batch_size": problem.batch_size,

@@ -36,7 +36,7 @@ from daskevo_workflows.scheduler_gone import told_if_scheduler_gone
 from daskevo_workflows.settings import Settings
 from daskevo_workflows.size_limits import SizeLimits, check_size_limits
 from daskevo_workflows.training import Callbacks
-from daskevo_workflows.transfer import Transfer
+from daskevo_workflows.transfer import FREEZE, Transfer
 
 if TYPE_CHECKING:
     from daskevo.repository import Repository
@@ -79,9 +79,9 @@ def search(
 ) -> Result:
     """Search a problem's model space; resume the run if its folder holds one.
 
-    Each candidate asks the repository which earlier model shares the longest prefix with it, inherits and freezes
-    that prefix, trains the rest, and stores what changed (paper 000). What leaves the strategy's population and isn't
-    among the best is retired.
+    Each candidate asks the repository which earlier model shares the longest prefix with it, inherits that prefix,
+    freezes what of it has been trained enough, trains the rest, and stores what changed (paper 000). What leaves the
+    strategy's population and isn't among the best is retired.
 
     Parameters
     ----------
@@ -110,8 +110,8 @@ def search(
         How candidates inherit (:class:`daskevo_workflows.transfer.Transfer`); False: nothing is inherited (the
         baseline); True: the usual policy.
     freeze:
-        Of the usual policy: ``prefix`` (the paper's way), ``none`` (inherit, fine-tune everything), a share,
-        ``steps:K``, or a function of a layer.
+        Of the usual policy, instead of ``steps:300``: ``prefix`` (the paper's way), ``none`` (inherit, fine-tune
+        everything), a share, ``steps:K``, or a function of a layer.
     control_share:
         Share of the candidates, drawn by their number, that inherit nothing: a control arm within the run.
     time_limit_s:
@@ -255,7 +255,7 @@ def _policy(transfer: Transfer | bool, freeze: Any) -> Transfer:
         return transfer
     if type(transfer) is not bool:
         raise InvalidInput(f"transfer={transfer!r:.60}: pass a Transfer, True or False")
-    return Transfer("best match" if transfer else "none", "prefix" if freeze is None else freeze)
+    return Transfer("best match" if transfer else "none", FREEZE if freeze is None else freeze)
 
 
 def _with_objective(repository: Repository, goal: Objective) -> Repository:

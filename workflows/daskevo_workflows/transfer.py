@@ -10,6 +10,10 @@ from daskevo.errors import InvalidInput
 from daskevo.types import JSON
 
 SOURCES = ("best match", "parent", "none")
+FREEZE = "steps:300"
+"""What of a prefix is frozen if nothing is said; docs/transfer.md has the figures."""
+PAPERS_FREEZE = "prefix"
+"""What paper 000 freezes, and what was frozen before runs kept what is."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +27,9 @@ class Transfer:
         ``parent``: the model whose candidate was mutated, and the best match once that one is retired; candidates
         without a parent inherit nothing; ``none``: nobody does. A request that names its ancestor has that one.
     freeze:
-        What of the prefix stops training: ``"prefix"``, all of it (paper 000); ``"none"``, nothing; a share from 0 to
-        1, nearest to the inputs; ``"steps:K"``, the layers that have had K steps of training; or a function of a layer.
+        What of the prefix stops training: ``"steps:K"``, the layers that have had K steps of training (all of it, where
+        an evaluation has so many); ``"prefix"``, all of it (paper 000); ``"none"``, nothing; a share from 0 to 1,
+        nearest to the inputs; or a function of a layer.
     minimum_layers:
         Layers with weights that must be shared; below that nothing is inherited.
     unfreeze_epochs:
@@ -47,7 +52,7 @@ class Transfer:
     """
 
     source: Literal["best match", "parent", "none"] = "best match"
-    freeze: Any = "prefix"
+    freeze: Any = FREEZE
     minimum_layers: int = 0
     unfreeze_epochs: int = 0
     stretch: float = 0.0
@@ -86,6 +91,13 @@ class Transfer:
             found["freeze"] = getattr(self.freeze, "__qualname__", repr(self.freeze))
         return {name: value for name, value in found.items() if value != getattr(USUAL, name)}
 
+    def to_record(self) -> dict[str, JSON]:
+        """Return the policy as runs keep it: what is frozen always, as the usual policy may change with a version."""
+        found = {"freeze": self.freeze if self.is_any else PAPERS_FREEZE, **self.changed()}
+        if not self.is_any:
+            del found["source"]
+        return {"transfer": self.is_any, **found}
+
 
 def recorded_transfer(policy: Mapping[str, Any]) -> Transfer:
     """Return the policy of transfer that a run's record holds.
@@ -99,7 +111,9 @@ def recorded_transfer(policy: Mapping[str, Any]) -> Transfer:
     found = {name: policy[name] for name in names if policy.get(name) is not None}
     if policy.get("transfer") is False:
         found["source"] = "none"
-    freeze = found.get("freeze", "prefix")
+        if found.get("freeze") == PAPERS_FREEZE:
+            del found["freeze"]  # it says nothing of who inherits nothing
+    freeze = found.get("freeze", FREEZE)
     if freeze not in ("prefix", "none") and type(freeze) not in (int, float) and not str(freeze).startswith("steps:"):
         raise InvalidInput(f"a policy of its own to freeze ({freeze})")
     return Transfer(**found)

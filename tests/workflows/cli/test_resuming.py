@@ -34,7 +34,7 @@ TYPED: dict[str, Any] = {
     "sample": None,
     "seed": 0,
     "no_transfer": False,
-    "freeze": "prefix",
+    "freeze": "steps:300",
     "source": "best match",
     "minimum_layers": 0,
     "unfreeze_epochs": 0,

@@ -107,7 +107,8 @@ def start_search(parts: Parts, places: Places, address: str, evaluations: int, s
         *("nas", str(Path(problem.__file__)), "--scheduler", address),
         *("--evaluations", str(evaluations), "--seed", str(seed), "--run", str(places.run)),
         *("--repository", str(places.root), "--scope", problem.name),
-        *("--population", str(POPULATION), "--sample", str(SAMPLE)),
+        # Frozen at once: after evaluations this short nothing would be shared otherwise.
+        *("--population", str(POPULATION), "--sample", str(SAMPLE), "--freeze", "prefix"),
     )
     parts.start(SEARCH, words, {"CUDA_VISIBLE_DEVICES": "-1"}, OVER)
 

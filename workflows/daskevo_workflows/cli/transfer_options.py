@@ -50,12 +50,12 @@ TRANSFER_OPTIONS = (
     ),
     TransferOption(
         "freeze",
-        "prefix",
+        "steps:300",
         "--freeze",
         _freeze,
-        "What is kept as it is while the rest trains: all that is inherited; nothing; a share, from 0 to 1, nearest to "
-        "the inputs; or what has had K steps of training.",
-        "prefix|none|SHARE|steps:K",
+        "What is kept as it is while the rest trains, of what is inherited: what has had K steps of training; all; "
+        "nothing; or a share, from 0 to 1, nearest to the inputs.",
+        "steps:K|prefix|none|SHARE",
     ),
     TransferOption(
         "minimum_layers",

@@ -208,7 +208,9 @@ def _arm(policy: JSON) -> str:
         case {"transfer": False}:
             return "no transfer"
         case {"transfer": True, "freeze": freeze}:
-            what = "the prefix" if freeze == "prefix" else "nothing" if freeze == "none" else freeze
+            what = {"prefix": "the prefix", "none": "nothing"}.get(freeze, str(freeze))
+            if what.startswith("steps:"):
+                what = f"what has had {what.removeprefix('steps:')} steps"
             more = [f"{name} {policy[name]}" for name in ("source", *STRETCHED) if policy.get(name)]
             return ", ".join(["inherit", f"freeze {what}", *(word.replace("_", " ") for word in more)])
         case _:
