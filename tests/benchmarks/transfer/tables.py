@@ -9,6 +9,7 @@ from typing import Any
 
 Row = dict[str, Any]
 Say = Callable[[float], str]
+Columns = dict[str, tuple[Callable[[Row], float | None], Say]]
 
 
 def show(row: Row, baseline: Row) -> None:
@@ -66,44 +67,70 @@ def summary(rows: Sequence[Row]) -> str:
     ]
     for problem in dict.fromkeys(row["problem"] for row in rows):
         own = [row for row in rows if row["problem"] == problem]
-        parts += [f"## {problem}", _arms(own), "Best quality after so many evaluations:"]
-        parts += [_curve(own, "best_by_evaluations"), "After so many seconds:", _curve(own, "best_by_seconds")]
+        parts += [f"## {problem}"]
+        parts += [part for words, columns in _columns(own).items() for part in (words, _arms(own, columns))]
+        parts += ["Best quality after so many evaluations:", _curve(own, "best_by_evaluations")]
+        parts += ["After so many seconds:", _curve(own, "best_by_seconds")]
     return "\n\n".join(parts)
 
 
-def _arms(rows: Sequence[Row]) -> str:
+def _columns(rows: Sequence[Row]) -> dict[str, Columns]:
+    """Return title of a table -> title of a column -> what it shows of a row, and how that is said."""
     baselines = {(row["seed"], row["arm"]): row for row in rows}
 
-    def of_baseline(row: Row, name: str) -> float:
-        return row[name] / baselines[row["seed"], row["baseline"]][name]
+    def baseline(row: Row) -> Row:
+        return baselines[row["seed"], row["baseline"]]
 
-    columns: dict[str, tuple[Callable[[Row], float | None], Say]] = {
-        "runtime, s": (lambda row: row["runtime_s"], "{:.0f}".format),
-        "runtime, ratio": (lambda row: of_baseline(row, "runtime_s"), "{:.2f}".format),
-        "evaluation, s": (lambda row: row["evaluation_mean_s"], "{:.2f}".format),
-        "late evaluation, ratio": (lambda row: of_baseline(row, "late_evaluation_s"), "{:.2f}".format),
-        "best": (lambda row: row["best"], "{:.4f}".format),
-        "mean": (lambda row: row["mean"], "{:.4f}".format),
-        "evaluations to p90": (lambda row: _reached(row["to_p90"], 0), "{:.0f}".format),
-        "s to p90": (lambda row: _reached(row["to_p90"], 1), "{:.0f}".format),
-        "evaluations to best": (lambda row: _reached(row["to_best"], 0), "{:.0f}".format),
-        "s to best": (lambda row: _reached(row["to_best"], 1), "{:.0f}".format),
-        "top 3 from scratch": (lambda row: _again(row, "once"), "{:.4f}".format),
-        "3x longer": (lambda row: _again(row, "longer"), "{:.4f}".format),
-        "MB living": (lambda row: _megabytes(row["stored_bytes"]), "{:.1f}".format),
-        "full copies": (lambda row: _megabytes(row["full_copy_bytes"]), "{:.1f}".format),
-        "MB not retired": (lambda row: _megabytes(row["not_retired_stored_bytes"]), "{:.1f}".format),
-        "full copies of all": (lambda row: _megabytes(row["not_retired_full_bytes"]), "{:.1f}".format),
-        "frozen": (lambda row: row["mean_frozen_share"] if row["transferred"] else None, "{:.0%}".format),
-        "repository's share": (
-            lambda row: None if row["stored_bytes"] is None else row["repository_share"],
-            "{:.1%}".format,
-        ),
+    def ratio(name: str) -> Callable[[Row], float]:
+        return lambda row: row[name] / baseline(row)[name]
+
+    whole, two, four, signed, percent = (
+        "{:.0f}".format,
+        "{:.2f}".format,
+        "{:.4f}".format,
+        "{:+.4f}".format,
+        "{:.0%}".format,
+    )
+    return {
+        "Time:": {
+            "runtime, s": (lambda row: row["runtime_s"], whole),
+            "runtime, ratio": (ratio("runtime_s"), two),
+            "evaluation, s": (lambda row: row["evaluation_mean_s"], two),
+            "late evaluation, ratio": (ratio("late_evaluation_s"), two),
+            "evaluations to p90": (lambda row: _reached(row["to_p90"], 0), whole),
+            "s to p90": (lambda row: _reached(row["to_p90"], 1), whole),
+            "evaluations to best": (lambda row: _reached(row["to_best"], 0), whole),
+            "s to best": (lambda row: _reached(row["to_best"], 1), whole),
+        },
+        "Quality:": {
+            "best": (lambda row: row["best"], four),
+            "best, difference": (lambda row: row["best"] - baseline(row)["best"], signed),
+            "mean": (lambda row: row["mean"], four),
+            "top 3 from scratch": (lambda row: _again(row, "once"), four),
+            "difference": (lambda row: _less(_again(row, "once"), _again(baseline(row), "once")), signed),
+            "3x longer": (lambda row: _again(row, "longer"), four),
+            "difference of these": (lambda row: _less(_again(row, "longer"), _again(baseline(row), "longer")), signed),
+        },
+        "Stored, in MB:": {
+            "living": (lambda row: _megabytes(row["stored_bytes"]), "{:.1f}".format),
+            "full copies": (lambda row: _megabytes(row["full_copy_bytes"]), "{:.1f}".format),
+            "nothing retired": (lambda row: _megabytes(row["not_retired_stored_bytes"]), "{:.1f}".format),
+            "full copies of all": (lambda row: _megabytes(row["not_retired_full_bytes"]), "{:.1f}".format),
+            "vertices frozen": (lambda row: row["mean_frozen_share"] if row["transferred"] else None, percent),
+            "repository's share of time": (
+                lambda row: None if row["stored_bytes"] is None else row["repository_share"],
+                "{:.1%}".format,
+            ),
+        },
     }
+
+
+def _arms(rows: Sequence[Row], columns: Columns) -> str:
     lines = []
     for arm, own in _by_arm(rows):
         cells = [over_seeds([value(row) for row in own], say) for value, say in columns.values()]
-        lines.append([f"*{arm}*", str(len(own)), *cells])
+        if any(cell != "–" for cell in cells):
+            lines.append([f"*{arm}*", str(len(own)), *cells])
     return markdown(["arm", "seeds", *columns], lines)
 
 
@@ -163,6 +190,10 @@ def _reached(found: Sequence[float] | None, index: int) -> float:
 
 def _again(row: Row, name: str) -> float | None:
     return statistics.mean(one[name] for one in row["retrained"]) if row["retrained"] else None
+
+
+def _less(value: float | None, other: float | None) -> float | None:
+    return None if value is None or other is None else value - other
 
 
 def _megabytes(count: int | None) -> float | None:
