@@ -134,7 +134,12 @@ def test_interrupted_by_hand(repository: Any, tiny: Callable[..., Path], tmp_pat
         if progress.finished == 3:
             raise KeyboardInterrupt
 
-    arguments: dict[str, Any] = {"repository": repository, "evaluations": 8, "run": tmp_path / "run", "freeze": "prefix"}
+    arguments: dict[str, Any] = {
+        "repository": repository,
+        "evaluations": 8,
+        "run": tmp_path / "run",
+        "freeze": "prefix",
+    }
     with pytest.raises(KeyboardInterrupt):
         nas.search(problem, AgedEvolution(4, 2), on_progress=interrupt, **arguments)
     with RunView(tmp_path / "run") as view:
@@ -260,7 +265,13 @@ def test_an_evaluation_that_is_cancelled_after_its_put_is_a_finished_one(
 
     monkeypatch.setattr(Flights, "_on_done", on_done)
     result = nas.search(
-        tiny(**WIDE), AgedEvolution(4, 2), evaluations=10, repository=repository, run=tmp_path / "run", keep_best=1, freeze="prefix"
+        tiny(**WIDE),
+        AgedEvolution(4, 2),
+        evaluations=10,
+        repository=repository,
+        run=tmp_path / "run",
+        keep_best=1,
+        freeze="prefix",
     )
     assert sorted(cancelled) == [1, 2]
     assert [report.status for report in result.reports] == ["finished"] * 10

@@ -12,8 +12,6 @@ from daskevo.types import JSON
 SOURCES = ("best match", "parent", "none")
 FREEZE = "steps:300"
 """What of a prefix is frozen if nothing is said; docs/transfer.md has the figures."""
-PAPERS_FREEZE = "prefix"
-"""What paper 000 freezes, and what was frozen before runs kept what is."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ class Transfer:
 
     def to_record(self) -> dict[str, JSON]:
         """Return the policy as runs keep it: what is frozen always, as the usual policy may change with a version."""
-        found = {"freeze": self.freeze if self.is_any else PAPERS_FREEZE, **self.changed()}
+        found = {"freeze": self.freeze, **self.changed()}
         if not self.is_any:
             del found["source"]
         return {"transfer": self.is_any, **found}
@@ -111,8 +109,6 @@ def recorded_transfer(policy: Mapping[str, Any]) -> Transfer:
     found = {name: policy[name] for name in names if policy.get(name) is not None}
     if policy.get("transfer") is False:
         found["source"] = "none"
-        if found.get("freeze") == PAPERS_FREEZE:
-            del found["freeze"]  # it says nothing of who inherits nothing
     freeze = found.get("freeze", FREEZE)
     if freeze not in ("prefix", "none") and type(freeze) not in (int, float) and not str(freeze).startswith("steps:"):
         raise InvalidInput(f"a policy of its own to freeze ({freeze})")

@@ -150,8 +150,8 @@ def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> Non
         daskevo nas digits --evaluations 20
 
     Each candidate inherits the longest prefix that an earlier model has trained already, freezes what of it has been
-    trained enough, trains the rest, and stores only what changed. The same command, started again, goes on where it stopped; a run that goes on
-    keeps its seed, strategy and policy where no option says otherwise.
+    trained enough, trains the rest, and stores only what changed. The same command, started again, goes on where it
+    stopped; a run that goes on keeps its seed, strategy and policy where no option says otherwise.
 
     Exit codes: 0 it has ended; 1 too many evaluations failed; 2 it could not begin or go on, and says what to do (if
     the scheduler has died, the same command goes on); 70 an error that nobody foresaw, with its traceback (what was
