@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daskevo.search import AsynchronousHalving, SuccessiveHalving
+from daskevo.search import AsynchronousHalving, Grid, SuccessiveHalving
 from daskevo.space import Builder, Choice, InsertingMutator, ModelGraph, Space, layer, of_kind
 from daskevo.tuning import Constant, Trajectory, architectures, grid
 from daskevo_workflows import tune
@@ -50,6 +50,53 @@ def test_promoted_architectures_of_the_digits_go_on_from_their_snapshots(reposit
         if best.request.candidate == halving.requests[-1].candidate:
             whole.advance(5, lambda step: True)
             assert whole.score() == further
+
+
+FRAIL = """
+import keras
+import numpy as np
+from daskevo.space import Choice, Space
+from daskevo_workflows.problems import Data
+
+name, objective, epochs, batch_size = "frail", "min loss", 1, 16
+
+
+def space():
+    return Space(name, (Choice("units", (4, 8)),))
+
+
+def build(choices):
+    if choices["units"] == 8:
+        raise RuntimeError("no model has 8 units")
+    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(choices["units"]), keras.layers.Dense(2)])
+
+
+def data():
+    x, y = np.ones((32, 4), "float32"), np.ones((32, 2), "float32")
+    return Data((x, y), (x, y))
+
+
+def compile(model):
+    model.compile("sgd", "mse")
+
+
+def score(model, data):
+    return {"loss": model.evaluate(*data.validation, verbose=0)}
+"""
+
+
+@pytest.mark.processes
+def test_a_candidate_that_can_not_be_built_fails_alone(repository: Any, tmp_path: Path) -> None:
+    problem = tmp_path / "frail.py"
+    problem.write_text(FRAIL)
+    with tune.study(problem, repository=repository, run=tmp_path / "run") as study:
+        result = study.run(Grid())
+    units = {request.number: request.candidate.values for request in result.requests}
+    reports = {units[report.number]: report for report in result.reports}
+    assert reports[0,].status == "finished"
+    failure = reports[1,].failure
+    assert failure is not None
+    assert "no model has 8 units" in failure.message
 
 
 def _compile(model: Any, hyperparameters: Any) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from daskevo.errors import DaskevoError, InvalidInput, InvalidProblem
 from daskevo.space import ModelSpace
-from daskevo.tuning import ConfigurationSpace, Constant, architectures
+from daskevo.tuning import Configuration, ConfigurationSpace, Constant, architectures
+from daskevo.tuning.architectures import ARCHITECTURE
 from daskevo.types import Objective
 from daskevo_workflows.about import about_run
 from daskevo_workflows.failures import say_error
@@ -136,7 +138,7 @@ def study(
             ledger=ledger,
             origin=origin,
             setting=setting,
-            check=lambda configuration, until: check(loaded, configuration, data, until=until),
+            check=checking(loaded, data),
             seed=seed,
             steps=steps or (loaded.epochs if unit == "epoch" else None),
             repository=repository,
@@ -219,6 +221,24 @@ def _data(reference: ProblemReference, problem: Problem) -> Any:
         raise
     except Exception as error:
         raise InvalidProblem(f"problem {problem.name!r} has no data: data() raised {say_error(error)}") from error
+
+
+def checking(problem: Problem, data: Any) -> Callable[[Configuration, int], None]:
+    """Return what refuses, before anything is trained, trials that can't be: called with configuration and last step.
+
+    A candidate whose model can't be made is none of them: its trial fails where it is trained, and others go on.
+    """
+
+    def see(configuration: Configuration, until: int) -> None:
+        try:
+            check(problem, configuration, data, until=until)
+        except (InvalidInput, InvalidProblem):
+            raise
+        except Exception:
+            if ARCHITECTURE not in configuration.constants:
+                raise
+
+    return see
 
 
 def origin_of(reference: ProblemReference, seed: int, data: str) -> str:

@@ -120,11 +120,13 @@ COUNT = click.IntRange(min=1)
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON for programs.")
 def tune(problem: str, folder: Path | None, as_json: bool, **options: Any) -> None:
     """Tune hyper-parameters over time for PROBLEM: the path of a Python file whose space() is one of daskevo.tuning,
-    or digits-lr, which comes with daskevo.
+    or digits-lr, which comes with daskevo. A problem of daskevo nas has its architectures trained little by little.
 
     \b
     A first study, of half a minute or so:
         daskevo tune digits-lr --strategy grid
+    Architectures, of which the better ones are trained further:
+        daskevo tune digits --strategy asha --candidates 16
 
     Trials whose hyper-parameters are the same from the first step on are trained together until they part; there the
     state is stored, and each goes on from it. The same command, started again, goes on where it stopped, and what
