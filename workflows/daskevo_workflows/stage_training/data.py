@@ -154,7 +154,7 @@ def _digest(arrays: list[Any], *further: int) -> str:
     digest = xxhash.xxh3_128(repr(further).encode())
     for array in arrays:
         digest.update(f"{array.dtype.str} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 
