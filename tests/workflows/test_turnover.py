@@ -19,7 +19,11 @@ TURNOVERS = 3
 
 
 def end_of_life(dask_worker: Any) -> None:
-    """Do what Dask does when `--lifetime` with `--lifetime-restart` is over."""
+    """Do what Dask does when `--lifetime` with `--lifetime-restart` is over.
+
+    Without a heartbeat that the scheduler gets after it has let the worker go: Dask's worker ends for good then.
+    """
+    dask_worker.periodic_callbacks["heartbeat"].stop()
     dask_worker.loop.add_callback(dask_worker.close_gracefully, restart=True, reason="worker-lifetime-reached")
 
 

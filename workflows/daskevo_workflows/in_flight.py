@@ -22,7 +22,7 @@ from daskevo_workflows.evaluation import evaluate
 from daskevo_workflows.flight import Flight, Landed, failed
 from daskevo_workflows.limits import EvaluationLimit
 from daskevo_workflows.notes import note
-from daskevo_workflows.scheduler_gone import NO_ANSWER
+from daskevo_workflows.scheduler_gone import FETCH_S, NO_ANSWER
 from daskevo_workflows.trainer_task import EVENTS
 from daskevo_workflows.trainers import SILENT_S, Trainer, Trainers
 from daskevo_workflows.upkeep import Upkeep
@@ -226,13 +226,18 @@ class Flights:
         if flight.future.status == "finished":
             self._free(flight, evaluated=True)
             try:
-                report: Report = flight.future.result()
+                report: Report = flight.future.result(FETCH_S)
             except (*NO_ANSWER, FutureCancelledError) as cut:
                 self.trainers.refresh()  # raises if it is the scheduler that is gone
-                yield self._unfetched(flight, cut)
+                yield self._unfetched(flight, f"{type(cut).__name__}: {cut}")
                 return
             state = "done" if report.status == "finished" else "failed"
             self.record.unit_ended(flight.unit.key, state, report.started, report.ended)
+        elif flight.future.status in ("lost", "pending"):
+            # It had ended. Dask does it again, and waits for ever where it was to be done by that trainer alone.
+            self._free(flight, evaluated=True)
+            yield self._unfetched(flight, "it went with its trainer")
+            return
         elif flight.future.status == "error":
             error = flight.future.exception()
             if type(error).__name__ == "KilledWorker":
@@ -256,12 +261,18 @@ class Flights:
         self.upkeep.recycle(flight.place)
         yield Landed(flight.request, report)
 
-    def _unfetched(self, flight: Flight, error: Exception) -> Landed:
+    def _unfetched(self, flight: Flight, why: str) -> Landed:
         """Give back an evaluation that has ended, and whose report could not be fetched: its model tells."""
         self.record.unit_ended(flight.unit.key, "lost")
+        flight.future.cancel(force=True)
         flight.future.release()
-        words = f"its report could not be fetched: {type(error).__name__}: {error}"
-        note(self.record, "again", words, flight.request.number, worker=flight.place)
+        note(
+            self.record,
+            "again",
+            f"its report could not be fetched: {why}",
+            flight.request.number,
+            worker=flight.place,
+        )
         return Landed(flight.request, None)
 
     def _free(self, flight: Flight, *, evaluated: bool) -> None:

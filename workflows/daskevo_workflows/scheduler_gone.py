@@ -12,6 +12,8 @@ from daskevo.errors import SchedulerUnreachable
 
 NO_ANSWER = (OSError, TimeoutError, RuntimeError, ValueError, KeyError, AttributeError, ClosedClientError)
 """A call that finds no scheduler; a client that has looked for it long enough and closed itself; one in between."""
+FETCH_S = 60.0
+"""What fetching the result of a task that has ended may take: its worker may go meanwhile, and it waits then."""
 
 
 def scheduler_gone(error: BaseException) -> SchedulerUnreachable:

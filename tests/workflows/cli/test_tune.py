@@ -25,7 +25,6 @@ from tests.workflows import tuned
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["digits"], "has a space() of architectures"),
         (["digits-lr", "--strategy", "halving", "--steps", "10"], "are at 4 and 16 and not at most=10"),
         (["digits-lr", "--strategy", "grid", "--population", "5"], "population is for pbt"),
         (["digits-lr", "--strategy", "pbt", "--candidates", "5"], "candidates is for halving, asha, median"),

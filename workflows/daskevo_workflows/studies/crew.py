@@ -17,7 +17,7 @@ from typing import Any
 from daskevo.errors import ClusterError
 from daskevo.tuning import Halt, Run, Save
 from daskevo_workflows.demand import Demand
-from daskevo_workflows.scheduler_gone import NO_ANSWER, told_if_scheduler_gone
+from daskevo_workflows.scheduler_gone import FETCH_S, NO_ANSWER, told_if_scheduler_gone
 from daskevo_workflows.studies.assignment import Setting, StageAssignment
 from daskevo_workflows.studies.controller import TICK_S, Controller
 from daskevo_workflows.studies.mailbox import deliver
@@ -196,7 +196,7 @@ class DaskCrew:
             return
         if there.future.status == "finished":
             try:
-                ending = there.future.result()
+                ending = there.future.result(FETCH_S)  # it waits for ever where its trainer goes meanwhile
             except NO_ANSWER as cut:
                 self._look()  # raises if it is the scheduler that is gone
                 ending = {"told": [], "end": "lost", "why": f"how it ended could not be fetched: {cut}"}
