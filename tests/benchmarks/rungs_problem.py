@@ -18,7 +18,7 @@ class Rungs(DigitsLr):
         return grid(
             learning_rate=[
                 Constant(0.01),
-                MultiStep(0.01, (4,), 0.1),
+                MultiStep(0.01, (10,), 0.1),
                 MultiStep(0.01, (8,), 0.1),
                 MultiStep(0.01, (8, 12), 0.1),
                 MultiStep(0.01, (12,), 0.1),
