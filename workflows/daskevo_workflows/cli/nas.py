@@ -19,7 +19,7 @@ from daskevo_workflows.cli.group import INTERRUPTED, Refused
 from daskevo_workflows.cli.interrupts import Interrupts, heard
 from daskevo_workflows.cli.lines import NAS_KEYS, print_json_line
 from daskevo_workflows.cli.places import RUN, default_run_folder, root_for_run, run_folder
-from daskevo_workflows.cli.quota_option import quota
+from daskevo_workflows.cli.quota_option import quota_option
 from daskevo_workflows.cli.resuming import settle, why_ended
 from daskevo_workflows.cli.size_options import size_options
 from daskevo_workflows.cli.transfer_options import transfer_options, typed_transfer
@@ -85,12 +85,7 @@ def _limit(value: Any) -> Any:
     type=click.Path(path_type=Path),
     help="Root of the repository, to share it between runs.  [default: the run's own; in its folder if the run is new]",
 )
-@click.option(
-    "--quota",
-    callback=quota,
-    metavar="BYTES",
-    help="Most that all tensors of the repository may take, such as 500GB.  [default: no limit]",
-)
+@quota_option
 @click.option("--scope", help="Models that may be inherited from.  [default: the problem's name]")
 @click.option(
     "--strategy",

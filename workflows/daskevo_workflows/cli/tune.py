@@ -17,7 +17,7 @@ from daskevo_workflows.cli.group import INTERRUPTED, Refused
 from daskevo_workflows.cli.interrupts import Interrupts, heard
 from daskevo_workflows.cli.lines import TUNE_KEYS, print_json_line
 from daskevo_workflows.cli.places import RUN, root_for_run, run_folder
-from daskevo_workflows.cli.quota_option import quota
+from daskevo_workflows.cli.quota_option import quota_option
 from daskevo_workflows.cli.typed import same_command
 
 if TYPE_CHECKING:
@@ -102,12 +102,7 @@ COUNT = click.IntRange(min=1)
     help="Root of the repository, to share snapshots between studies.  [default: the run's own; in its folder if the "
     "run is new]",
 )
-@click.option(
-    "--quota",
-    callback=quota,
-    metavar="BYTES",
-    help="Most that all tensors of the repository may take, such as 500GB.  [default: no limit]",
-)
+@quota_option
 @click.option("--scope", help="Where snapshots are found again.  [default: the problem's name]")
 @click.option("--objective", metavar="'max METRIC'|'min METRIC'", help="What is better.  [default: the problem's]")
 @click.option(
