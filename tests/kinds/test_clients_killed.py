@@ -44,7 +44,8 @@ if __name__ == "__main__":
         repository = daskevo.open(root, "test", client=client)
         first, *others = repository.connection.run(begin, repository, name)
         print("reserved", flush=True)
-        if step:
+        # Not before all have reserved: who came later would inherit the whole of the model that was put.
+        if sys.stdin.readline() and step:
             install(None, Strike(step))
             repository.connection.run(put_reserved, repository, CHILD, first)
         sys.stdin.read()
@@ -81,6 +82,10 @@ def test_a_killed_client_leaves_nothing_but_what_was_put(client: Client, reposit
         # Their own, and the one that only waits, which has given back nothing by itself.
         assert repository.stats()["live_attempts"] >= 4
         killed[0].send_signal(signal.SIGKILL)
+        for process in killed[1:]:
+            assert process.stdin is not None
+            process.stdin.write(b"put\n")
+            process.stdin.flush()
         assert {process.wait(timeout=180) for process in killed} == {-signal.SIGKILL}
     finally:
         for process in killed:
