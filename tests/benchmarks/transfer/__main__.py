@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.transfer FOLDER [--arms none prefix tune deephyper-cbo deephyper-evolution]
         [--problems flights fashion-mnist] [--seeds 0 1] [--evaluations 100]
-    python -m tests.benchmarks.transfer --summary FOLDER_OR_FILE
+    python -m tests.benchmarks.transfer --summary FOLDER_OR_FILE [--arms ...] [--problems ...] [--seeds ...]
 
 An arm is a policy of transfer (`arms.POLICIES`), or a strategy and a policy, such as ``random:prefix``; alone it is
 that of aged evolution; or DeepHyper without us (`deephyper_arms.SEARCHES`). Each is compared with the arm of the same
@@ -12,7 +12,7 @@ that a drift of the machine meets all of them. The best three of each arm are th
 as an evaluation and three times as long. Everything that is finished is kept in FOLDER: the same command goes on where
 it was stopped. Figures and tables go to standard output, all figures to FOLDER/summary.json. ``--summary`` trains
 nothing: it makes both of what is finished in FOLDER by now, whichever arms and seeds these are; of a file of figures,
-such as docs/measured/transfer.json, it makes the tables.
+such as docs/measured/transfer.json, it makes the tables. Arms, problems and seeds that are named leave out the others.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def main() -> None:
         "python -m tests.benchmarks.transfer", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path, metavar="FOLDER")
-    parser.add_argument("--arms", nargs="+", type=arms.check, default=["none", "prefix", "tune"])
-    parser.add_argument("--problems", nargs="+", default=["flights", "fashion-mnist"])
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
+    parser.add_argument("--arms", nargs="+", type=arms.check, help="none prefix tune if not given")
+    parser.add_argument("--problems", nargs="+", help="flights fashion-mnist if not given")
+    parser.add_argument("--seeds", nargs="+", type=int, help="0 1 if not given")
     parser.add_argument("--evaluations", type=int, default=100)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--summary", action="store_true", help="of what is finished")
@@ -51,9 +51,18 @@ def main() -> None:
         size = (asked.evaluations, asked.workers)
         deephyper_arms.search(asked.folder, asked.problems[0], asked.deephyper, asked.seeds[0], *size)
     elif asked.summary:
-        print(summary(kept(asked.folder) if asked.folder.is_file() else write(asked.folder, of_finished(asked.folder))))
+        rows = kept(asked.folder) if asked.folder.is_file() else write(asked.folder, of_finished(asked.folder))
+        print(summary([row for row in rows if _is_meant(row, asked)]))
     else:
+        asked.arms = asked.arms or ["none", "prefix", "tune"]
+        asked.problems = asked.problems or ["flights", "fashion-mnist"]
+        asked.seeds = asked.seeds or [0, 1]
         measure(asked)
+
+
+def _is_meant(row: dict[str, Any], asked: argparse.Namespace) -> bool:
+    meant = {"arm": asked.arms, "problem": asked.problems, "seed": asked.seeds}
+    return all(named is None or row[name] in named for name, named in meant.items())
 
 
 def measure(asked: argparse.Namespace) -> None:
