@@ -8,12 +8,12 @@ cluster use the same code.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from daskevo.errors import InvalidInput
 from daskevo.tuning.cost import Costs
 from daskevo.tuning.instructions import Answer, Halt, Instruction, Refuse, Run, Save
+from daskevo.tuning.placing import Placing, Trainer
 from daskevo.tuning.plan import SearchPlan, State, Waiter
 from daskevo.tuning.policies import POLICIES, Policy, best_path
 from daskevo.tuning.stages import Stage, StageTree, stage_tree
@@ -21,30 +21,12 @@ from daskevo.tuning.trajectory import Trajectory
 from daskevo.tuning.under_way import Mark, UnderWay, Work
 
 Failure = Literal["error", "out of memory", "lost"]
-"""``error``: training or evaluating raised, or gave no finite numbers; ``lost``: its trainer died or left."""
+"""``error``: training or evaluating raised, or gave no finite numbers; ``lost``: its trainer died or left,
+or the repository didn't answer."""
 
 LOSSES = 2
-"""Trainers that may be lost in one stage before it counts as failed: one loss may be the machine's fault."""
-
-
-@dataclass(slots=True)
-class Trainer:
-    """One that can take work.
-
-    Parameters
-    ----------
-    memory_bytes:
-        Of its device; 0 if that isn't known.
-    work:
-        What it does.
-    holds:
-        The state that it has in memory, as the end of what it did last.
-    """
-
-    name: str
-    memory_bytes: int = 0
-    work: str | None = None
-    holds: State | None = None
+"""Times that a stage may be lost, with its trainer mostly, before it counts as failed: once may be the machine's
+fault."""
 
 
 class Scheduler:
@@ -97,8 +79,9 @@ class Scheduler:
         self.trainers: dict[str, Trainer] = {}
         self.under_way = UnderWay()
         self._given = 0
-        self._losses: dict[State, int] = {}
-        self._too_small: dict[int, int] = {}
+        self.placing = Placing(self.trainers)
+        self.beyond: list[State] = []
+        """Ends of stages that would begin now if a trainer had enough memory for them."""
 
     # What happens to trials
 
@@ -177,7 +160,7 @@ class Scheduler:
         """Take in that work ended in the middle; its trainer is free, unless it was lost.
 
         An error fails all that waits for the stage's end or for what comes after. Out of memory, the stage is tried
-        once more, on a trainer with more memory; lost, it is done again from the last snapshot, so many times.
+        once more, on the trainer with the most memory; lost, it is done again from the last snapshot, so many times.
         """
         over = self.under_way.pop(work)
         if over is None:
@@ -185,24 +168,27 @@ class Scheduler:
         trainer = self.trainers.get(over.trainer)
         if trainer is not None:
             trainer.work = None
-        failing = over.failing()
+        failing = over.failing(lost=failure == "lost")
         if failing is None or over.stopping:
             return []
         if failure == "lost":
-            self._losses[failing] = self._losses.get(failing, 0) + 1
-            if self._losses[failing] < LOSSES:
+            losses = self.placing.losses
+            losses[failing] = losses.get(failing, 0) + 1
+            if losses[failing] < LOSSES:
                 return []
-            why = f"{self._losses.pop(failing)} trainers were lost in this stage; the last: {why}"
+            why = f"this stage was lost {losses.pop(failing)} times, the last time because {why}"
         elif failure == "out of memory" and trainer is not None:
-            before = self._too_small.get(failing.node)
-            self._too_small[failing.node] = trainer.memory_bytes
-            most = max(other.memory_bytes for other in self.trainers.values())
-            if before is None and most > trainer.memory_bytes:
+            figures = self.placing.ran_out(failing, trainer, over.reached)
+            if figures is None:
                 return []
-            tried = f"{trainer.memory_bytes:,} bytes of memory" + (f", and before with {before:,}" if before else "")
-            why = f"out of memory on trainer {trainer.name} with {tried}; the largest trainer has {most:,}: {why}"
+            why = f"{figures}: {why}"
         waited = self.plan.failed(failing, why, lasting=failure != "lost")
         return [Refuse(waiter, state.step, why) for waiter, state in waited.items()]
+
+    def give_up(self, end: State) -> list[Instruction]:
+        """Fail what waits for a stage of `beyond`, since no larger trainer comes; later requests are tried again."""
+        why = self.placing.why_beyond(end)
+        return [Refuse(waiter, state.step, why) for waiter, state in self.plan.failed(end, why, lasting=False).items()]
 
     def gone(self, trajectory: Trajectory, step: int) -> None:
         """Take in that a snapshot is gone or corrupt: it is recomputed where somebody needs it."""
@@ -221,6 +207,7 @@ class Scheduler:
                 break
         if told:
             tree = self._tree()
+        self.beyond = [stage.end for stage in tree.stages if stage.ready and self.placing.is_beyond(stage)]
         return [*told, *self._end_unwanted(tree), *self._give(tree)]
 
     def _tree(self) -> StageTree:
@@ -254,24 +241,15 @@ class Scheduler:
             numbers = best_path(tree, ranks, ready, batched=self.batched)
             ready.remove(numbers[0])
             path = [tree.stages[number] for number in numbers]
-            trainer = self._place(path[0], free)
+            trainer = self.placing.place(path[0], free)
             if trainer is not None:
                 free.remove(trainer)
                 given.append(self._run(path, trainer, seconds))
         return given
 
-    def _place(self, stage: Stage, free: Sequence[Trainer]) -> Trainer | None:
-        """Return the trainer for a stage: best the one that has its model, else the smallest; for one that ran out of
-        memory the largest, because it has only one more try."""
-        least = self._too_small.get(stage.node, -1)
-        enough = [trainer for trainer in free if trainer.memory_bytes > least]
-        holding = (trainer for trainer in enough if trainer.holds is not None and trainer.holds == stage.source)
-        sign = 1 if least < 0 else -1
-        return next(holding, None) or min(enough, key=lambda trainer: sign * trainer.memory_bytes, default=None)
-
     def _run(self, path: Sequence[Stage], trainer: Trainer, seconds: Sequence[float]) -> Run:
         fits = 1  # the first stage does
-        while fits < len(path) and trainer.memory_bytes > self._too_small.get(path[fits].node, -1):
+        while fits < len(path) and self.placing.fits(path[fits], trainer):
             fits += 1
         path = path[:fits]
         first = path[0]

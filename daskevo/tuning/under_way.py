@@ -86,10 +86,17 @@ class Work:
         self.legs = [*(leg for leg in self.legs if leg.step < stop), last]
         self.marks = {step: mark for step, mark in self.marks.items() if step <= stop}
 
-    def failing(self) -> State | None:
-        """Return the end of the stage that it is in: the first mark with something left to do."""
+    def failing(self, *, lost: bool = False) -> State | None:
+        """Return the end of the stage that it is in: the first mark with something left to do.
+
+        Parameters
+        ----------
+        lost:
+            What was to be stored beside the training is lost with it: that is left to do, too.
+        """
         for step, mark in self.marks.items():
-            if step > self.reached or (mark.evaluate and not mark.measured):
+            unsaved = lost and not mark.saved and step > self.start
+            if step > self.reached or (mark.evaluate and not mark.measured) or unsaved:
                 return self.state_at(step)
         return None
 

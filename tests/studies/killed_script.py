@@ -16,6 +16,7 @@ from typing import Any
 
 from daskevo.search import Grid
 from daskevo.tuning import Run, Trajectory
+from daskevo_workflows.stage_training.origin import versions
 from daskevo_workflows.studies.stored import described
 from tests.studies.pretending import pretended
 from tests.studies.threads import ThreadCrew
@@ -46,7 +47,7 @@ class Writing(ThreadCrew):
 
     def put(self, run: Run, step: int, state: str, metrics: Mapping[str, float] | None) -> str:
         name = f"snap-{uuid.uuid4().hex}"
-        extra = {"trajectory": described(run.trajectory, step), "step": step}
+        extra = {"trajectory": described(run.trajectory, step), "step": step, "versions": versions()}
         stored = {"name": name, "state": state, "step": step, "metrics": metrics, "extra": extra}
         self.store[name] = state
         with self.lock:

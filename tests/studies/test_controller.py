@@ -152,6 +152,33 @@ def test_a_stage_that_fails_fails_its_trials_and_no_others() -> None:
         assert len(crew.runs) == runs
 
 
+def test_a_stage_for_which_no_trainer_has_the_memory_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that has it is there, but busy, and goes before it is free."""
+    monkeypatch.setattr("daskevo_workflows.studies.controller.LARGER_S", 0.0)
+    gate, ran_out = Gate(PARTS_AT_4, 6), threading.Event()
+    big = rate((0, 0.5))
+
+    def breaks(trajectory: Trajectory, step: int) -> None:
+        if trajectory.key(step) == big.key(1):
+            raise Fault("out of memory")
+        gate(trajectory, step)
+
+    crew = ThreadCrew("small", before_step=breaks)
+    with led(crew) as controller:
+        controller.post(lambda: controller.came("large", 1_000))
+        monkeypatch.setattr(controller, "note", lambda *facts: ran_out.set())
+        failing, other = ask(controller, (big, 10), (PARTS_AT_4, 8))
+        assert gate.came.wait(TIMEOUT_S)
+        assert ran_out.wait(TIMEOUT_S)
+        crew.lose("large")  # another comes, of unknown size
+        controller.call(lambda: None)
+        gate.open.set()
+        with pytest.raises(TrialFailed, match="those with more have gone"):
+            failing.result(TIMEOUT_S)
+        assert other.result(TIMEOUT_S) == figures(PARTS_AT_4, 8)
+    assert [run.trainer for run in crew.runs[:2]] == ["small", "large"]
+
+
 def test_a_lost_trainer_costs_no_more_than_was_not_saved() -> None:
     gate = Gate(PARTS_AT_4, 6)
     crew = ThreadCrew("t0", before_step=gate)

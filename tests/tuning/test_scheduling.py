@@ -81,7 +81,7 @@ def test_whatever_happens_everybody_is_answered_and_no_step_is_trained_twice_wit
         elif cluster.running:
             cluster.advance(rng.choice(sorted(cluster.running)))
     cluster.finish(rng)
-    failed = {waiter for waiter, why in cluster.refused.items() if "trainers were lost" in why}
+    failed = {waiter for waiter, why in cluster.refused.items() if "lost 2 times" in why}
     assert set(cluster.answers) == set(range(len(trials))) - gone - failed
     if not lost and not gone:
         # A newcomer may need a step that was passed before it came: trained again from the snapshot before, no further.
@@ -303,9 +303,9 @@ def test_a_trainer_goes_on_with_the_model_that_it_has() -> None:
     assert (on.trainer, on.start, on.in_memory) == (second.trainer, 5, True)
 
 
-def fail(cluster: Trainers, kind: str, why: str = "boom") -> None:
-    """Have the first running work fail after one more step."""
-    work = next(iter(cluster.running))
+def fail(cluster: Trainers, kind: str, why: str = "boom", trainer: str | None = None) -> None:
+    """Have the first running work, or that of a trainer, fail where it is."""
+    work = next(work for work, (run, _) in cluster.running.items() if trainer in (None, run.trainer))
     cluster.scheduler.progress(work, cluster.steps[work])
     del cluster.running[work]
     cluster.obey(cluster.scheduler.failed(work, kind, why))  # type: ignore[arg-type]
@@ -359,7 +359,7 @@ def test_a_lost_trainer_s_stage_is_done_again_and_fails_the_second_time() -> Non
     cluster.lose("t0")
     assert works(cluster) == [("t0", 10, ((20, True),))]
     cluster.lose("t0")
-    assert "2 trainers were lost" in cluster.refused["b"]
+    assert "lost 2 times" in cluster.refused["b"]
     # It may have been the machine: a later request is tried.
     cluster.ask("c", rate((0, 0.1)), 20)
     cluster.finish(random.Random(0))
@@ -380,7 +380,7 @@ def test_out_of_memory_is_tried_once_more_on_a_larger_trainer() -> None:
     cluster.scheduler.trainer("larger still", 32_000)
     fail(cluster, "out of memory")
     assert set(cluster.refused) == {"a", "b"}
-    for figure in ("16,000", "8,000"):
+    for figure in ("trainer large", "16,000", "8,000", "steps 0 and 10", "32,000", "boom"):
         assert figure in cluster.refused["a"]
     assert works(cluster) == []
 
@@ -393,6 +393,43 @@ def test_out_of_memory_on_the_largest_trainer_fails_at_once() -> None:
     cluster.decide()
     fail(cluster, "out of memory")
     assert "the largest trainer has 8,000" in cluster.refused["a"]
+
+
+def test_after_out_of_memory_the_largest_is_waited_for_and_not_for_ever() -> None:
+    cluster = Trainers(Scheduler(), [])
+    cluster.scheduler.trainer("large", 16_000)
+    cluster.scheduler.trainer("middle", 12_000)
+    cluster.scheduler.trainer("small", 8_000)
+    for waiter, value in (("a", 0.1), ("b", 0.2), ("c", 0.3)):
+        cluster.ask(waiter, rate((0, value)), 10)
+    cluster.decide()
+    fail(cluster, "out of memory", trainer="small")
+    fail(cluster, "error", trainer="middle")
+    # The one that is free has more memory, and another has the most.
+    assert {run.trainer for run, _ in cluster.running.values()} == {"large"}
+    assert cluster.scheduler.beyond == []
+    cluster.running.clear()
+    cluster.obey(cluster.scheduler.left("large"))
+    cluster.obey(cluster.scheduler.left("middle"))
+    cluster.decide()
+    (end,) = cluster.scheduler.beyond
+    cluster.obey(cluster.scheduler.give_up(end))
+    cluster.decide()
+    assert cluster.scheduler.beyond == []
+    refused = [why for why in cluster.refused.values() if "those with more have gone" in why]
+    assert len(refused) == 1
+    assert "8,000" in refused[0]
+
+
+def test_after_a_loss_the_largest_that_is_free_is_tried() -> None:
+    cluster = Trainers(Scheduler(), [])
+    cluster.scheduler.trainer("large", 16_000)
+    cluster.scheduler.trainer("small", 8_000)
+    cluster.ask("a", rate((0, 0.1)), 10)
+    cluster.decide()
+    assert works(cluster)[0][0] == "small"
+    fail(cluster, "lost")
+    assert works(cluster)[0][0] == "large"
 
 
 def test_a_path_ends_where_its_trainer_has_too_little_memory() -> None:

@@ -14,6 +14,8 @@ objective = "min loss"
 epochs = 8
 
 SLEEP_S = 0.0
+NEEDS_BYTES = 0
+"""What a step takes with learning rates below 0.01: a trainer whose limit is less has no memory for it."""
 
 
 def space():
@@ -51,6 +53,8 @@ class Descent:
         x, y = self.data.train
         for _ in range(steps):
             time.sleep(SLEEP_S)
+            if self.rate < 0.01 and NEEDS_BYTES:
+                fill(NEEDS_BYTES)
             chosen = np.random.default_rng([self.seed, self.steps]).integers(0, len(x), 16)
             self.weights -= self.rate * 0.1 * (x[chosen] @ self.weights - y[chosen]) @ x[chosen] / 16
             self.steps += 1
@@ -64,6 +68,14 @@ class Descent:
 
     def load(self, arrays) -> None:
         self.weights, self.steps = np.array(arrays["weights"]), int(arrays["steps"])
+
+
+def fill(nbytes: int) -> None:
+    """Have numpy raise as it does where there is no memory, if that is more than this trainer may take."""
+    from distributed import get_worker
+
+    if nbytes > get_worker().memory_manager.memory_limit:
+        np.empty(2**50)
 
 
 def training_loop(constants, data, seed) -> Descent:

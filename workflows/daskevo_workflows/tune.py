@@ -123,7 +123,10 @@ def study(
 
     def ledger() -> Ledger:
         opened = Ledger(run, identity, about, tuned, goal, origin)
-        learn(leading.plan, stored, origin)
+        _, others = learn(leading.plan, stored, origin)
+        if others:
+            words = f"{others} of its snapshots were made by other versions of Keras and the like"
+            opened.note("snapshots passed over", f"{words}: what is needed of them is trained again")
         opened.teach(leading.plan)
         return opened
 

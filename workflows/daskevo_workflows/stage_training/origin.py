@@ -108,11 +108,8 @@ def check_same(snapshot: Snapshot, origin: Origin, trajectory: Trajectory, other
             "ancestor that its origin names, aren't those of this one",
             what="trajectory",
         )
-    then, now = extra.get("versions"), versions()
-    changed = [name for name in sorted({*now, *(then or {})}) if (then or {}).get(name) != now.get(name)]
-    changed = [name for name in changed if name != "python"]
-    if changed:
-        said = ", ".join(f"{name} {(then or {}).get(name)}, here {now.get(name)}" for name in changed)
+    if changed := changed_versions(extra):
+        said = ", ".join(f"{name} {then}, here {now}" for name, (then, now) in changed.items())
         if not other_versions:
             raise InvalidInput(
                 f"the snapshot was trained with other versions ({said}), so what follows wouldn't be what one piece "
@@ -121,6 +118,14 @@ def check_same(snapshot: Snapshot, origin: Origin, trajectory: Trajectory, other
             )
         logger.warning("going on from a snapshot of other versions (%s): not bit for bit what one piece gives", said)
     return extra
+
+
+def changed_versions(extra: Mapping[str, Any]) -> dict[str, tuple[str | None, str | None]]:
+    """Return the packages whose versions differ from those that a snapshot was made with: there, and here."""
+    found = extra.get("versions")
+    then, now = found if isinstance(found, Mapping) else {}, versions()
+    names = sorted({*then, *now} - {"python"})
+    return {name: (then.get(name), now.get(name)) for name in names if then.get(name) != now.get(name)}
 
 
 def check_header(before: Trajectory, after: Trajectory) -> None:

@@ -9,13 +9,26 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from daskevo.errors import RunError, TrialFailed
-from daskevo.tuning import Answer, Halt, Instruction, Refuse, Run, Save, Scheduler, SearchPlan, Trajectory, Waiter
+from daskevo.tuning import (
+    Answer,
+    Halt,
+    Instruction,
+    Refuse,
+    Run,
+    Save,
+    Scheduler,
+    SearchPlan,
+    State,
+    Trajectory,
+    Waiter,
+)
 from daskevo.tuning.scheduling import Failure
 from daskevo_workflows.studies.orders import Reply
 
@@ -25,6 +38,9 @@ T = TypeVar("T")
 
 TICK_S = 1.0
 """How often trainers are looked at when nothing else happens."""
+
+LARGER_S = 180.0
+"""How long a stage that ran out of memory waits for a larger trainer to come, or to come back from a restart."""
 
 STARTING = ("build", "load", "first_step")
 """Phases of a training that are paid per start, not per step."""
@@ -104,6 +120,7 @@ class Controller:
         self._futures: dict[Waiter, Future[Mapping[str, float]]] = {}
         self._runs: dict[str, Run] = {}
         self._late: set[tuple[str, int]] = set()
+        self._beyond: dict[State, float] = {}
         self._watchers: dict[str, list[Watcher]] = {}
         self._closing = False
         self._over = threading.Lock()
@@ -219,6 +236,7 @@ class Controller:
                 self._take_in()
                 self.crew.watch()
                 self._carry_out(self.scheduler.decide())
+                self._give_up()
         except BaseException as error:  # noqa: BLE001 - it is raised wherever somebody waits
             logger.info("the studies' controller ends: %s", error)
             self._end(error)
@@ -233,6 +251,14 @@ class Controller:
                 function = self._inbox.get_nowait()
         except queue.Empty:
             pass
+
+    def _give_up(self) -> None:
+        """Give up on stages that no trainer has had the memory for, for so long."""
+        now = time.monotonic()
+        self._beyond = {end: self._beyond.get(end, now) for end in self.scheduler.beyond}
+        for end, since in self._beyond.items():
+            if now - since > LARGER_S:
+                self._carry_out(self.scheduler.give_up(end))
 
     def _close(self) -> None:
         self._closing = True

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from daskevo.errors import ClusterError
+from daskevo.errors import ClusterError, RepositoryFull
 from daskevo.tuning import Halt, Run, Save
 from daskevo_workflows.demand import Demand
 from daskevo_workflows.scheduler_gone import FETCH_S, NO_ANSWER, told_if_scheduler_gone
@@ -199,25 +199,33 @@ class DaskCrew:
                 ending = there.future.result(FETCH_S)  # it waits for ever where its trainer goes meanwhile
             except NO_ANSWER as cut:
                 self._look()  # raises if it is the scheduler that is gone
-                ending = {"told": [], "end": "lost", "why": f"how it ended could not be fetched: {cut}"}
+                ending = {"end": "lost", "why": f"how it ended could not be fetched: {cut}"}
         elif there.future.status == "error":
             error = there.future.exception()
-            ending = {"told": [], "end": "error", "why": f"{type(error).__name__}: {error}"}
+            ending = {"end": "error", "why": f"{type(error).__name__}: {error}"}
             if type(error).__name__ == "KilledWorker":
                 ending["end"] = "lost"
         else:
             self._look()
-            ending = {"told": [], "end": "lost", "why": "its task was cancelled by somebody else"}
+            ending = {"end": "lost", "why": "its task was cancelled by somebody else"}
         if work not in self._works:
             return  # its trainer is gone, which has been said
-        for message in ending["told"][there.told :]:
+        for message in ending.get("told", ())[there.told :]:
             self._take(there, message)
+        if "reached" in ending:
+            self.controller.progress(work, ending["reached"])
         self._land(there, evaluated=True)
         match ending["end"]:
             case "ended":
                 self.controller.ended(work)
             case "gone":
                 self.controller.vanished(work, ending["why"])
+            case "no room":
+                raise RepositoryFull(
+                    f"the repository has no room for another snapshot, so the study was ended: {ending['why']}. All "
+                    "that was stored and answered is kept; make room, then give the same command again, and the study "
+                    "goes on"
+                )
             case failure:
                 self.controller.broke(work, failure, ending["why"])
         self._recycle(there.run.trainer)

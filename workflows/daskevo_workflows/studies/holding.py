@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from daskevo.errors import InvalidInput, SnapshotGone
 from daskevo.tuning import Trajectory
 from daskevo_workflows.problems.reference import data_of
 from daskevo_workflows.studies.assignment import StageAssignment
@@ -46,7 +47,22 @@ def take(assignment: StageAssignment, snapshot: Any) -> tuple[Any, dict[str, flo
     ----------
     snapshot:
         Of the step that the work begins after; None if that is in memory, or nothing was trained yet.
+
+    Raises
+    ------
+    SnapshotGone
+        If the snapshot was made by other versions, with which the training wouldn't be the same.
     """
+    try:
+        return _taken(assignment, snapshot)
+    except InvalidInput as error:
+        if error.facts.get("what") != "versions":
+            raise
+        # Trained again, instead of failing the trials: a study may be older than what is installed.
+        raise SnapshotGone(error.message) from error
+
+
+def _taken(assignment: StageAssignment, snapshot: Any) -> tuple[Any, dict[str, float]]:
     global _held
     from daskevo_workflows.stage_training import begin, resume
 

@@ -67,6 +67,12 @@ class Orders:
     # The thread that trains
 
     @property
+    def reached(self) -> int:
+        """The last step that was trained."""
+        with self._lock:
+            return self._reached
+
+    @property
     def halted(self) -> bool:
         with self._lock:
             return self._halted

@@ -8,6 +8,7 @@ from typing import Any
 from daskevo.errors import CorruptRecord, InvalidInput
 from daskevo.tuning import Configuration, SearchPlan, Trajectory
 from daskevo.types import JSON
+from daskevo_workflows.stage_training.origin import changed_versions
 
 
 def described(trajectory: Trajectory, step: int) -> JSON:
@@ -19,16 +20,23 @@ def described(trajectory: Trajectory, step: int) -> JSON:
     }
 
 
-def learn(plan: SearchPlan, snapshots: Iterable[Any], origin: str) -> int:
-    """Have a plan know what is stored of an origin's trajectories; return how many snapshots that is.
+def learn(plan: SearchPlan, snapshots: Iterable[Any], origin: str) -> tuple[int, int]:
+    """Have a plan know what is stored of an origin's trajectories.
 
     Parameters
     ----------
     snapshots:
-        With `name`, `step`, `metrics` and `extra`, as :meth:`daskevo.repository.Repository.snapshots` returns them.
-        Those of others, or that say something else than what they are, are passed over.
+        With `name`, `step`, `metrics` and `extra`, as :meth:`daskevo.repository.Repository.snapshots` returns them,
+        oldest first: of several of a state the last counts, as an earlier one may have been found damaged. Those of
+        others, or that say something else than what they are, are passed over.
+
+    Returns
+    -------
+    tuple
+        How many were taken in, and how many of the origin were not because they were made by other versions of Keras
+        and the like: with these, a training from there would not be the same.
     """
-    found = 0
+    found = others = 0
     for stored in snapshots:
         match stored.extra:
             case {"trajectory": {"origin": str(whose), "key": str(key), "configuration": configuration}, "step": step}:
@@ -43,9 +51,11 @@ def learn(plan: SearchPlan, snapshots: Iterable[Any], origin: str) -> int:
             state = plan.locate(trajectory, step)
         except (CorruptRecord, InvalidInput):
             continue
+        if changed_versions(stored.extra):
+            others += 1
+            continue
         found += 1
-        if step not in plan.nodes[state.node].snapshots:
-            plan.saved(state, str(stored.name))
+        plan.saved(state, str(stored.name))
         if stored.metrics:
             plan.measured(state, stored.metrics)
-    return found
+    return found, others

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from daskevo.errors import CorruptRecord, InvalidProblem, SnapshotGone
 from daskevo.tuning.scheduling import Failure
@@ -32,8 +34,9 @@ def train_stages(assignment: StageAssignment) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``told``: all that was said, in order, for whoever missed some; ``end``: ``ended``, ``gone`` (its snapshot), or
-        the failure that it ended with; ``why``.
+        ``told``: all that was said, in order, for whoever missed some; ``reached``: the last step that was trained;
+        ``end``: ``ended``, ``gone`` (its snapshot), ``no room`` in the repository, or the failure that it ended with;
+        ``why``.
     """
     run, setting = assignment.run, assignment.setting
     orders = Orders(run.start, run.marks, setting.cache_s)
@@ -52,7 +55,8 @@ def train_stages(assignment: StageAssignment) -> dict[str, Any]:
     except BaseException as error:  # noqa: BLE001 - user code may raise anything, SystemExit too, and the study goes on
         holding.drop()
         failure = failure_of(error)
-        return telling.ending(_kind(error, failure.kind), failure.message)
+        end = _ending(error, failure.kind)
+        return telling.ending(end, f"{failure.message}{_memory()}" if end == "out of memory" else failure.message)
     finally:
         close_box(assignment.key)
         if cancelled(assignment.key):
@@ -60,11 +64,19 @@ def train_stages(assignment: StageAssignment) -> dict[str, Any]:
     return telling.ending("ended", "")
 
 
-def _kind(error: BaseException, kind: str) -> Failure:
+def _ending(error: BaseException, kind: str) -> Failure | Literal["no room"]:
     names = {cause.__name__ for cause in type(error).__mro__}
     if names.intersection(OUT_OF_MEMORY) or "RESOURCE_EXHAUSTED" in str(error)[:2_000]:
         return "out of memory"
-    return "lost" if kind in ("repository", "no room") else "error"
+    if kind == "no room":
+        return "no room"
+    return "lost" if kind == "repository" else "error"
+
+
+def _memory() -> str:
+    unit = 1 if sys.platform == "darwin" else 1024
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return f" (the trainer's process had {most:,} bytes of memory at its peak)"
 
 
 class _Telling:
@@ -87,7 +99,7 @@ class _Telling:
 
     def ending(self, end: str, why: str) -> dict[str, Any]:
         """Return what the task returns."""
-        return {"told": self._told, "end": end, "why": why}
+        return {"told": self._told, "reached": self._orders.reached, "end": end, "why": why}
 
     def finish(self) -> None:
         """Wait for what is being stored; raises what went wrong there."""
