@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import daskevo
-from daskevo.errors import InvalidInput, InvalidProblem, RunMismatch
+from daskevo.errors import InvalidInput, InvalidProblem, RunError, RunMismatch
 from daskevo.search import AsynchronousHalving, Grid, SuccessiveHalving
 from daskevo.tuning import Constant, MultiStep, Trajectory, grid
 from daskevo_workflows import nas, tune
@@ -127,13 +128,75 @@ def test_promoted_trials_go_on_from_their_snapshots(tuned: Callable[..., Path], 
     with tune.study(tuned("looped.py"), repository=loops, run=tmp_path / "run") as study:
         halving = study.run(SuccessiveHalving(2, 8, 2, candidates=4, rounds=1))
         assert halving.figures.trained_steps <= 20
-        risen = [request for request in halving.requests if request.continues is not None]
-        assert len(risen) == 2 + 1
         # Another strategy on the same study finds what there is.
         asha = study.run(AsynchronousHalving(2, 8, 2, candidates=4))
         assert asha.stop[0] in ("exhausted", "finished")
         assert asha.figures.trained_steps <= 20
         assert set(study.evaluate(asha.best()[0], 12)) == {"loss"}
+
+
+def test_what_a_promoted_trial_goes_on_with_is_what_it_had(
+    tuned: Callable[..., Path], loops: Any, tmp_path: Path
+) -> None:
+    """Kind 39 of docs/failures.md: its first batch has the loss that it has in one piece, and no step is done twice."""
+    marks, uncut = tmp_path / "marks", tmp_path / "uncut"
+    marks.mkdir()
+    uncut.mkdir()
+    space = grid(learning_rate=[Constant(rate) for rate in (0.02, 0.05, 0.1, 0.2)], unit="epoch")
+    with tune.study(tuned("looped.py", MARKS=str(marks)), space, repository=loops, run=tmp_path / "run") as study:
+        result = study.run(SuccessiveHalving(2, 8, 2, candidates=4, rounds=1))
+        risen = [request for request in result.requests if request.continues is not None]
+        assert len(risen) == 2 + 1
+        problem = tuned("looped.py", MARKS=str(uncut))
+        for request in result.requests[:4]:
+            alone(problem, study, request, 8)
+        best = result.best()[0]
+        assert best.step == 8
+        snapshot = best.snapshot
+        quality, again = best.quality, study.evaluate(best, 8)
+        assert again == {"loss": quality}
+
+    def steps(folder: Path) -> dict[tuple[float, int], float]:
+        rows = [json.loads(line) for line in (folder / "steps").read_text().splitlines()]
+        found = {(rate, step): loss for rate, step, loss in rows}
+        assert len(found) == len(rows)  # none twice: what a rung adds is the difference
+        return found
+
+    trained, whole = steps(marks), steps(uncut)
+    assert len(trained) == result.figures.trained_steps == 4 * 2 + 2 * 2 + 4
+    assert trained == {place: whole[place] for place in trained}
+    # Its lineage leads through the states at the ends of the rungs.
+    by_name = {stored.name: stored for stored in loops.snapshots()}
+    assert [by_name[record.model_id].step for record in loops.lineage(snapshot)] == [8, 4, 2]
+
+
+NONE = {0.01: float("nan"), 0.02: float("inf"), 0.03: float("-inf"), 0.04: None, 0.05: "bad", 0.06: "raise"}
+"""Learning rates, and what comes of them instead of a loss."""
+
+
+@pytest.mark.parametrize("direction", ["min", "max"])
+def test_what_is_no_finite_number_is_never_the_best(
+    direction: str, tuned: Callable[..., Path], client: Any, tmp_path: Path
+) -> None:
+    objective = f"{direction} loss"
+    repository = daskevo.open(tmp_path / "loops", "looped", client=client, objective=objective, shards=8)
+    problem = tuned("looped.py", FAULTS=json.dumps(list(NONE.items())), objective=objective)
+
+    def found(run: str, rates: list[float]) -> tune.StudyResult:
+        space = grid(learning_rate=[Constant(rate) for rate in rates], unit="epoch")
+        with tune.study(problem, space, repository=repository, run=tmp_path / run) as study:
+            return study.run(Grid(), steps=1)
+
+    result = found("run", [*NONE, 0.1, 0.2])
+    frame = result.frame()
+    assert list(frame["status"]) == ["failed"] * len(NONE) + ["finished"] * 2
+    assert all(frame["reason"][: len(NONE)])
+    pick = min if direction == "min" else max
+    assert result.best()[0].quality == pick(frame["quality"][len(NONE) :])
+    assert len(result.best(10)) == 2
+    nothing = found("nothing", list(NONE))
+    with pytest.raises(RunError, match=r"no trial of the study in .*nothing has finished"):
+        nothing.best()
 
 
 def test_bad_input_is_refused_before_anything_is_trained(

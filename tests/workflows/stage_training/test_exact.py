@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from daskevo.tuning import Constant, Cosine, Linear, MultiStep
 from daskevo_workflows.problems import Data
 from daskevo_workflows.stage_training import Training, begin, check_exact, resume
 from daskevo_workflows.stage_training.exactness import differences
+from tests.workflows.stage_training.epochs_script import SEED, along, augmented, kept, pictures
 from tests.workflows.stage_training.problems import (
     OPTIMIZERS,
     SAMPLES,
@@ -87,51 +89,21 @@ def test_random_cuts(optimizer: str, unit: str, drawn: Any) -> None:
     assert differences(whole, start) != []
 
 
-CHILD = """
-import json, sys
-import numpy as np
-from daskevo.graph import ArchitectureGraph
-from daskevo.repository import Snapshot
-from daskevo.tuning import Configuration, Trajectory
-from daskevo_workflows.stage_training import resume
-from tests.workflows.stage_training.problems import always, data, problem
-folder = sys.argv[1]
-said = json.load(open(f"{folder}/said.json"))
-arrays = dict(np.load(f"{folder}/arrays.npz"))
-weights = tuple(arrays.pop(f"weight/{number}") for number in range(said["weights"]))
-snapshot = Snapshot(ArchitectureGraph.from_json(said["graph"]), weights, arrays, said["extra"])
-along = Trajectory("tiny", Configuration.from_json(said["configuration"]))
-training = resume(problem("Adam"), along, data(), snapshot, seed=7)
-training.advance(9, always)
-end = training.snapshot()
-np.savez(f"{folder}/end.npz", *end.weights, **end.attached)
-"""
-
-
-def test_resumed_in_another_process(tmp_path: Path) -> None:
-    along = trajectory(learning_rate=Linear(0.1, 0.01, 9), batch_size=MultiStep(8, (4,), 2))
-    keras.layers.Dense(3)  # so that layers are numbered otherwise than in the other process
-    training = begin(problem("Adam"), along, data(), seed=7)
+def test_each_epoch_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """Kind 41 of docs/failures.md: the order of the data goes on, and so does all that is drawn."""
+    keras.layers.Dense(3)  # so that layers are numbered otherwise than in the other processes
+    seen: list[list[int]] = []
+    training = begin(augmented(seen), along(), pictures(), seed=SEED)
     training.advance(4, always)
-    middle = training.snapshot()
-    assert middle.graph is not None
-    said = {
-        "graph": middle.graph.to_json(),
-        "extra": middle.extra,
-        "configuration": along.configuration.to_json(),
-        "weights": len(middle.weights),
-    }
-    (tmp_path / "said.json").write_text(json.dumps(said))
-    numbered = {f"weight/{number}": array for number, array in enumerate(middle.weights)}
-    np.savez(tmp_path / "arrays.npz", **numbered, **middle.attached)
-    subprocess.run([sys.executable, "-c", CHILD, str(tmp_path)], check=True, cwd=HERE.parents[2])
-    training.advance(9, always)
-    end = training.snapshot()
-    found = np.load(tmp_path / "end.npz")
-    for number, array in enumerate(end.weights):
-        assert found[f"arr_{number}"].tobytes() == array.tobytes()
-    for name, array in end.attached.items():
-        assert found[name].tobytes() == array.tobytes(), name
+    command = [sys.executable, "-m", "tests.workflows.stage_training.epochs_script", str(tmp_path)]
+    subprocess.run(command, check=True, cwd=HERE.parents[2])
+    by_epoch = [json.loads((tmp_path / f"seen-{until}.json").read_text()) for until in range(1, 5)]
+    assert [len(batches) for batches in by_epoch] == [6, 6, 3, 3]
+    assert [batch for batches in by_epoch for batch in batches] == seen
+    assert len({tuple(itertools.chain(*batches)) for batches in by_epoch}) == 4  # each epoch in another order
+    end = kept(tmp_path)
+    assert differences(training.snapshot(), end) == []
+    assert end.extra["optimizer_steps"] == len(seen) == int(end.attached["optimizer/0000"])
 
 
 def sequence_problem() -> Any:
