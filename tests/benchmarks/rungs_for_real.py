@@ -1,10 +1,11 @@
 """Halving and asynchronous halving for real: what sharing equal steps saves against each trial by itself.
 
-Run `python -m tests.benchmarks.rungs_for_real FOLDER` on a quiet machine; started again, it goes on. The problem is
-that of `rungs_problem.py`: 48 trials, rungs at 1, 4 and 16 epochs, all on one local cluster. By itself, a trial has a
-constant of its own, which keeps it apart from all others, bit for bit the same training; its rungs go on from its own
-snapshots. Halving asks the same in both; asynchronous halving asks by who comes first, so it is simulated too, with
-the metrics of all trials at all rungs and the seconds that were measured.
+Run `python -m tests.benchmarks.rungs_for_real FOLDER` on a quiet machine; started again, it goes on after the arms that
+are finished. The problem is that of `rungs_problem.py`: 48 trials, rungs at 1, 4 and 16 epochs, each arm on a cluster
+of its own. By itself, a trial has a constant of its own, which keeps it apart from all others, bit for bit the same
+training; its rungs go on from its own snapshots. Halving asks the same in both; asynchronous halving asks by who comes
+first, so it is simulated too, with the losses of all trials at all rungs and the seconds that were measured. All
+figures go to FOLDER/rungs.json.
 """
 
 from __future__ import annotations
@@ -12,79 +13,69 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import daskevo
 from daskevo.search import AsynchronousHalving, Strategy, SuccessiveHalving
-from daskevo.space import Candidate
-from daskevo.tuning import (
-    Configuration,
-    GridSpace,
-    Machine,
-    Outcome,
-    Trajectory,
-    count_steps,
-    sequence_from_json,
-    simulate,
-)
-from daskevo.types import JSON
+from daskevo.tuning import Configuration, Trajectory, count_steps, simulate
 from daskevo_workflows import tune
-from daskevo_workflows.bench.machine import machine_line
-from daskevo_workflows.bench.tables import Table
 from daskevo_workflows.problems import load_problem
-from daskevo_workflows.studies.accounts import Figures
+from tests.benchmarks.tuning.alone import Alone
+from tests.benchmarks.tuning.arms import Row, arm, done, keep
+from tests.benchmarks.tuning.costs import machine, seconds_of
+from tests.benchmarks.tuning.tables import summary
+from tests.benchmarks.tuning.training import OBJECTIVE, train
 from tests.tuning.asking import Asking
 
 PROBLEM = Path(__file__).with_name("rungs_problem.py")
 
-
-class Alone(GridSpace):
-    """The same candidates, each with steps of its own."""
-
-    @classmethod
-    def of(cls, space: GridSpace) -> Alone:
-        options = {choice.name: list(map(sequence_from_json, choice.options)) for choice in space.choices}
-        return cls(space.name, options, unit=space.unit)
-
-    def configuration(self, candidate: Candidate) -> Configuration:
-        shared = super().configuration(candidate)
-        return Configuration(shared.sequences, {**shared.constants, "alone": list(candidate.values)}, shared.unit)
-
-    def to_json(self) -> JSON:
-        return {**super().to_json(), "alone": True}
+STRATEGIES = ("halving", "asynchronous halving")
 
 
-class Measured(NamedTuple):
-    """A study that has ended."""
-
-    figures: Figures
-    runtime_s: float
-    answers: int
-    best: float
-
-    @property
-    def busy_s(self) -> float:
-        return self.figures.training_s + self.figures.start_s + self.figures.scoring_s
+def makers(given: argparse.Namespace) -> dict[str, Callable[[], Strategy]]:
+    """Return strategies by name."""
+    sizes = (1, given.most, given.eta)
+    return {
+        "halving": lambda: SuccessiveHalving(*sizes, candidates=given.candidates, rounds=1),
+        "asynchronous halving": lambda: AsynchronousHalving(*sizes, candidates=given.candidates),
+    }
 
 
-def measured(folder: Path, client: Any, space: GridSpace, strategy: Strategy) -> Measured:
-    """Have a strategy lead a study that shares nothing with others, or read what came of it."""
-    repository = daskevo.open(folder / "repository", "rungs", client=client, objective="min val_loss")
-    with tune.study(PROBLEM, space, repository=repository, run=folder / "run") as study:
-        result = study.run(strategy)
-        return Measured(result.figures, result.runtime_s, len(result.reports), result.best()[0].quality)
+def measure(given: argparse.Namespace) -> None:
+    """Be the process of an arm."""
+    space = load_problem(PROBLEM).space()  # type: ignore[attr-defined]
+    if given.arm == "losses":
+        done(given.folder, {"losses": losses(given, space)})
+        return
+    word, _, way = given.arm.partition(":")
+    studies = {"run": (Alone.of(space) if way == "alone" else space, makers(given)[word])}
+    done(given.folder, train(given.folder, studies, given.most, given.trainers, problem=PROBLEM))
 
 
-def losses(folder: Path, client: Any, space: GridSpace, rungs: list[int]) -> dict[str, float]:
+def losses(given: argparse.Namespace, space: Any) -> dict[str, float]:
     """Return the loss of all trials at all rungs, by what is trained until there."""
-    repository = daskevo.open(folder / "repository", "rungs", client=client, objective="min val_loss")
     found = {}
-    with tune.study(PROBLEM, space, repository=repository, run=folder / "table") as study:
-        futures = {
-            (candidate, step): study.submit(candidate, step) for candidate in space.enumerate() for step in rungs
-        }
-        for (candidate, step), future in futures.items():
-            found[_key(space.configuration(candidate), step)] = future.result()["val_loss"]
+    with (
+        daskevo.local_cluster(trainers=given.trainers, dashboard_address=None) as cluster,
+        cluster.get_client() as client,
+    ):
+        repository = daskevo.open(given.folder / "repository", "tuning", client=client, objective=OBJECTIVE)
+        with tune.study(PROBLEM, space, repository=repository, run=given.folder / "run") as study:
+            futures = {
+                (candidate, step): study.submit(candidate, step)
+                for candidate in space.enumerate()
+                for step in rungs(given)
+            }
+            for (candidate, step), future in futures.items():
+                found[_key(space.configuration(candidate), step)] = future.result()["val_loss"]
+    return found
+
+
+def rungs(given: argparse.Namespace) -> list[int]:
+    """Return the epochs at which trials are compared."""
+    found = [1]
+    while found[-1] < given.most:
+        found.append(found[-1] * given.eta)
     return found
 
 
@@ -92,92 +83,82 @@ def _key(configuration: Configuration, step: int) -> str:
     return Trajectory("any", configuration).key(step)
 
 
-def replayed(space: GridSpace, make: Callable[[], Strategy], costs: Machine, trainers: int) -> tuple[Outcome, Outcome]:
-    """Simulate a strategy by measured costs and metrics: shared, and each trial by itself."""
-    shared, alone = (
-        simulate(Asking(make(), space, 64), trainers, costs, shared=is_shared) for is_shared in (True, False)
-    )
-    return shared, alone
+def replayed(given: argparse.Namespace, space: Any, known: Mapping[str, float], arms: Mapping[str, Any]) -> list[Row]:
+    """Return rows of asynchronous halving as the simulator has it, by measured seconds and losses."""
+
+    def metrics(configuration: Configuration, step: int) -> dict[str, float]:
+        return {"loss": known[_key(configuration, step)]}
+
+    alone, shared = (arms[f"asynchronous halving:{way}"] for way in ("alone", "shared"))
+    costs = seconds_of(alone["works"], alone["answers"])
+    starts = {"alone": costs["build_s"], "shared": seconds_of(shared["works"], shared["answers"])["start_s"]}
+    rows = []
+    for way, start_s in starts.items():
+        study = Asking(makers(given)["asynchronous halving"](), space, given.candidates)
+        said = simulate(study, given.trainers, machine(costs, start_s, metrics), shared=way == "shared")
+        rows.append(
+            {
+                "strategy": "asynchronous halving, replayed",
+                "arm": way,
+                "total_steps": said.total_steps,
+                "trained_steps": said.trained_steps,
+                "busy_s": said.busy_s,
+                "ran_s": said.makespan_s,
+            }
+        )
+    return rows
 
 
-def costs_of(alone: Measured, known: Mapping[str, float]) -> Machine:
-    """Return means of a study in which each trial is by itself."""
-    figures = alone.figures
-    return Machine(
-        step_s=lambda configuration, step: figures.training_s / figures.trained_steps,
-        start_s=figures.start_s / figures.trials,
-        evaluate_s=figures.scoring_s / alone.answers,
-        metrics=lambda configuration, step: {"loss": known[_key(configuration, step)]},
-    )
+def rows_of(given: argparse.Namespace) -> list[Row]:
+    """Return all rows, measured where they aren't there yet."""
+    space = load_problem(PROBLEM).space()  # type: ignore[attr-defined]
+    words = ["--candidates", str(given.candidates), "--most", str(given.most), "--eta", str(given.eta)]
+    words += ["--trainers", str(given.trainers)]
+
+    def run(word: str) -> dict[str, Any]:
+        place = given.folder / "rungs" / word.replace(" ", "-").replace(":", "-")
+        return arm(place, __spec__.name, *words, "--arm", word)
+
+    arms = {f"{word}:{way}": run(f"{word}:{way}") for word in STRATEGIES for way in ("shared", "alone")}
+    steps = count_steps([(Trajectory("any", space.configuration(each)), given.most) for each in space.enumerate()])
+    rows: list[Row] = []
+    for name, figures in arms.items():
+        word, _, way = name.partition(":")
+        last, best, _ = min(figures["trials"].values(), key=lambda trial: trial[1])
+        rows.append(
+            {
+                "strategy": word,
+                "arm": way,
+                **{key: value for key, value in figures.items() if key not in ("trials", "works")},
+                "works": len(figures["works"]),
+                "busy_s": figures["training_s"] + figures["start_s"] + figures["scoring_s"],
+                "best": best,
+                "best_step": last,
+                "identical": len(
+                    [one for one, found in figures["trials"].items() if found == arms[f"{word}:alone"]["trials"][one]]
+                ),
+            }
+        )
+    rows += replayed(given, space, run("losses")["losses"], arms)
+    about = {"candidates": given.candidates, "rungs": rungs(given), "merge_rate": steps.merge_rate}
+    return [{"part": "rungs", **about, **row} for row in rows]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, help="of runs and repositories; what is there is not done again")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
     parser.add_argument("--trainers", type=int, default=2)
     parser.add_argument("--candidates", type=int, default=48, help="that begin")
     parser.add_argument("--most", type=int, default=16, help="epochs of the last rung")
     parser.add_argument("--eta", type=int, default=4)
+    parser.add_argument("--arm", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    space = load_problem(PROBLEM).space()  # type: ignore[attr-defined]
-    makers: dict[str, Callable[[], Strategy]] = {
-        "successive halving": lambda: SuccessiveHalving(
-            1, given.most, given.eta, candidates=given.candidates, rounds=1
-        ),
-        "asynchronous halving": lambda: AsynchronousHalving(1, given.most, given.eta, candidates=given.candidates),
-    }
-    rungs = [1]
-    while rungs[-1] < given.most:
-        rungs.append(rungs[-1] * given.eta)
-    whole = count_steps([(Trajectory("any", space.configuration(each)), given.most) for each in space.enumerate()])
-    rows, equal = [], []
-    with (
-        daskevo.local_cluster(trainers=given.trainers, dashboard_address=None) as cluster,
-        cluster.get_client() as client,
-    ):
-        for word, make in makers.items():
-            folder = given.folder / word.replace(" ", "-")
-            shared = measured(folder / "shared", client, space, make())
-            alone = measured(folder / "alone", client, Alone.of(space), make())
-            equal.append(f"{word} {shared.best:.6f} and {alone.best:.6f}")
-            rows.append(_row(word, shared, alone))
-        known = losses(folder / "shared", client, space, rungs)
-    simulated, apart = replayed(space, makers["asynchronous halving"], costs_of(alone, known), given.trainers)
-    rows.append(
-        [
-            "asynchronous halving, replayed",
-            *(str(apart.trained_steps), str(simulated.trained_steps)),
-            f"{apart.trained_steps / simulated.trained_steps:.2f}",
-            *("–", "–", "–"),
-            f"{apart.busy_s / simulated.busy_s:.2f}",
-            f"{apart.makespan_s / simulated.makespan_s:.2f}",
-        ]
-    )
-    head = [
-        *("strategy", "epochs, each trial by itself", "epochs trained", "saving"),
-        *("training s by itself", "training s", "saving in them", "saving in trainers' s", "saving in wall s"),
-    ]
-    notes = [
-        f"{given.candidates} candidates, rungs at {rungs} epochs, {given.trainers} trainers; merge rate of all "
-        f"{len(list(space.enumerate()))} trials at {given.most} epochs: {whole.merge_rate:.2f}.",
-        f"Best loss, shared and by itself: {'; '.join(equal)}.",
-        "Training seconds are without starts (building, loading, first steps) and scoring; trainers' seconds have all.",
-        machine_line(["keras", "tensorflow", "distributed"]),
-    ]
-    print(Table("Rungs, shared and each trial by itself", head, rows, notes))
-
-
-def _row(word: str, shared: Measured, alone: Measured) -> list[str]:
-    training_s = shared.figures.training_s
-    return [
-        word,
-        *(str(shared.figures.total_steps), str(shared.figures.trained_steps)),
-        f"{shared.figures.total_steps / shared.figures.trained_steps:.2f}",
-        *(f"{alone.figures.training_s:.1f}", f"{training_s:.1f}"),
-        f"{alone.figures.training_s / training_s:.2f}",
-        f"{alone.busy_s / shared.busy_s:.2f}",
-        f"{alone.runtime_s / shared.runtime_s:.2f}",
-    ]
+    if given.arm:
+        measure(given)
+        return
+    rows = rows_of(given)
+    keep(given.folder / "rungs.json", rows)
+    print(summary(rows))
 
 
 if __name__ == "__main__":
