@@ -3,8 +3,8 @@
 Run `python -m tests.benchmarks.grids_for_real FOLDER` on a quiet machine; started again, it goes on after the arms that
 are finished. Three grids of `tuning/problem.py`, each four times, each time on a cluster of its own: *shared*; *alone*,
 where each trial has a constant of its own that keeps it apart, bit for bit the same training; *stages*, shared, but
-trainers are given single stages, and read the snapshot for each; *optuna*, plain Keras. All figures go to
-FOLDER/grids.json.
+trainers are given single stages, and read the snapshot for each; *optuna*, plain Keras. The middle one once more with
+longer epochs, but for *stages*. All figures go to FOLDER/grids.json.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tests.benchmarks.tuning import optuna_grid
 from tests.benchmarks.tuning.alone import Alone
 from tests.benchmarks.tuning.arms import Row, arm, done, keep
 from tests.benchmarks.tuning.costs import machine, seconds_of
-from tests.benchmarks.tuning.problem import EPOCHS, grids
+from tests.benchmarks.tuning.problem import EPOCHS, LONGER, grids
 from tests.benchmarks.tuning.tables import summary
-from tests.benchmarks.tuning.training import train
+from tests.benchmarks.tuning.training import PROBLEM, PROBLEMS, train
 
 ARMS = ("shared", "alone", "stages", "optuna")
 
@@ -30,7 +30,8 @@ def measure(folder: Path, name: str, word: str, epochs: int, trainers: int) -> N
     """Be the process of an arm."""
     space = grids()[name]
     one = Alone.of(space) if word == "alone" else space
-    done(folder, train(folder, {"run": (one, Grid)}, epochs, trainers, batched=word != "stages"))
+    problem = PROBLEMS.get(name, PROBLEM)
+    done(folder, train(folder, {"run": (one, Grid)}, epochs, trainers, problem=problem, batched=word != "stages"))
 
 
 def measured(folder: Path, name: str, word: str, epochs: int, trainers: int) -> dict[str, Any]:
@@ -96,7 +97,8 @@ def main() -> None:
         return
     rows = []
     for name in given.grids:
-        found = {word: measured(given.folder / "grids", name, word, *size) for word in ARMS}
+        words = [word for word in ARMS if (name, word) != (LONGER, "stages")]
+        found = {word: measured(given.folder / "grids", name, word, *size) for word in words}
         rows += rows_of(name, found, given.epochs)
         keep(given.folder / "grids.json", rows)
     print(summary(rows))

@@ -17,14 +17,18 @@ Work = Mapping[str, Any]
 def seconds_of(works: Iterable[Work], answers: int) -> dict[str, float]:
     """Return what a step, a start and an evaluation take.
 
-    A step takes ``step_s`` and ``batch_s`` divided by the batch size: least squares over the works. ``build_s`` is
-    that of a model that is built, ``start_s`` that of work that goes on from a snapshot, each all that a trainer has a
-    work for besides steps and scoring: to be sent, to read and load the snapshot, to store the last one; medians.
+    A step takes ``step_s`` and ``batch_s`` divided by the batch size: least squares over the works, or the mean of all
+    steps where one of them is below 0. ``build_s`` is that of a model that is built, ``start_s`` that of work that goes
+    on from a snapshot, each all that a trainer has a work for besides steps and scoring: to be sent, to read and load
+    the snapshot, to store the last one; medians.
     """
     works = list(works)
     trained = [work for work in works if work["steps"]]
     known = np.array([[work["steps"], work["inverse"]] for work in trained])
-    step_s, batch_s = np.linalg.lstsq(known, np.array([work["training"] for work in trained]), rcond=None)[0]
+    training = np.array([work["training"] for work in trained])
+    step_s, batch_s = np.linalg.lstsq(known, training, rcond=None)[0]
+    if min(step_s, batch_s) < 0:
+        step_s, batch_s = training.sum() / known[:, 0].sum(), 0.0
     rest = {
         built: [work["s"] - work["training"] - work["scoring"] for work in trained if work["built"] is built]
         for built in (True, False)

@@ -20,7 +20,7 @@ from daskevo.tuning import GridSpace, sequence_from_json
 from daskevo_workflows.problems import load_problem
 from tests.benchmarks.tuning import problem as clothes
 from tests.benchmarks.tuning.arms import ROOT, done, since_start_s
-from tests.benchmarks.tuning.training import PROBLEM
+from tests.benchmarks.tuning.training import PROBLEM, PROBLEMS
 
 NAME = "grid"
 
@@ -45,12 +45,12 @@ def open_study(folder: Path, space: GridSpace) -> Any:
     )
 
 
-def work(folder: Path, space: GridSpace, epochs: int) -> None:
+def work(folder: Path, space: GridSpace, epochs: int, file: Path) -> None:
     """Train trials until the grid has been."""
     from optuna.study import MaxTrialsCallback
     from optuna.trial import TrialState
 
-    problem = load_problem(PROBLEM)
+    problem = load_problem(file)
     data = problem.data()
     sequences = {choice.name: list(map(sequence_from_json, choice.options)) for choice in space.choices}
 
@@ -95,7 +95,7 @@ def main() -> None:
     given = parser.parse_args()
     space = clothes.grids()[given.grid]
     if given.work:
-        work(given.folder, space, given.epochs)
+        work(given.folder, space, given.epochs, PROBLEMS.get(given.grid, PROBLEM))
         return
     open_study(given.folder, space)
     environment = {**os.environ, **trainer_environment(max(1, (os.cpu_count() or 1) // given.trainers), None)}

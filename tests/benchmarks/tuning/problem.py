@@ -9,17 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from daskevo.tuning import (
-    Constant,
-    Cosine,
-    Cyclic,
-    Exponential,
-    GridSpace,
-    MultiStep,
-    StepSequence,
-    grid,
-    warmup,
-)
+from daskevo.tuning import Constant, Cosine, Cyclic, Exponential, GridSpace, MultiStep, StepSequence, grid, warmup
 from daskevo_workflows.problems.classification import Classification
 from daskevo_workflows.problems.fashion_mnist import FashionMnist
 from daskevo_workflows.problems.protocol import Data
@@ -27,14 +17,26 @@ from daskevo_workflows.problems.protocol import Data
 EPOCHS = 20
 RATE = 0.05
 
+LONGER = "three-longer"
+"""The grid that is trained on four times as many images."""
+
 
 class Clothes(Classification):
-    """Two convolutions and dropout on 3,000 images of 14x14."""
+    """Two convolutions and dropout on images of 14x14.
+
+    Parameters
+    ----------
+    images:
+        To train on.
+    """
 
     name = "clothes"
     objective = "min val_loss"
     epochs = EPOCHS
     batch_size = 32
+
+    def __init__(self, images: int = 3_000) -> None:
+        self.images = images
 
     def space(self) -> GridSpace:
         return grids()["two"]
@@ -53,17 +55,15 @@ class Clothes(Classification):
         import keras
 
         model.compile(
-            keras.optimizers.SGD(RATE, momentum=0.9),
-            keras.losses.SparseCategoricalCrossentropy(),
-            metrics=["accuracy"],
+            keras.optimizers.SGD(RATE, momentum=0.9), keras.losses.SparseCategoricalCrossentropy(), metrics=["accuracy"]
         )
 
     def data(self) -> Data:
-        return FashionMnist(images=3_000).data()
+        return FashionMnist(images=self.images).data()
 
 
 def grids() -> dict[str, GridSpace]:
-    """Return grids by about how many times their steps are of those that differ."""
+    """Return grids, named by about how many times their steps are of those that differ."""
     two = [
         *_milestones((12, 16), (14,)),
         warmup(0.01, 2, MultiStep(RATE, (12,), 0.1)),
@@ -81,6 +81,7 @@ def grids() -> dict[str, GridSpace]:
     return {
         "two": _grid("two", two, (10, 12, 15)),
         "three": _grid("three", three, (12, 15, 17)),
+        LONGER: _grid("three", three, (12, 15, 17)),
         "five": _grid("five", five, (15, 17, 18)),
     }
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from daskevo_workflows.bench.tables import ABSENT, Table
 from tests.benchmarks.tuning.arms import Row
+from tests.benchmarks.tuning.problem import LONGER
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -39,7 +40,7 @@ def grids(rows: Sequence[Row]) -> list[Table]:
         rate, saved = shared["merge_rate"], alone["training_s"] / shared["training_s"]
         savings.append(
             [
-                f"{rate:.2f}",
+                _name(shared),
                 str(shared["trials"]),
                 str(alone["trained_steps"]),
                 f"{shared['trained_steps']} of {shared['unique_steps']}",
@@ -53,7 +54,7 @@ def grids(rows: Sequence[Row]) -> list[Table]:
                 f"{shared['identical']} of {shared['trials']}",
             ]
         )
-        times += [_spent(rate, row) for arm, row in found.items() if arm != "optuna"]
+        times += [_spent(row) for arm, row in found.items() if arm != "optuna"]
     if not own:
         return []
     head = [
@@ -81,12 +82,16 @@ def grids(rows: Sequence[Row]) -> list[Table]:
     ]
 
 
-def _spent(rate: float, row: Row) -> list[str]:
+def _name(row: Row) -> str:
+    return f"{row['merge_rate']:.2f}{', longer epochs' if row['grid'] == LONGER else ''}"
+
+
+def _spent(row: Row) -> list[str]:
     trainers = row["trainers"]
     known = row["training_s"] + row["start_s"] + row["scoring_s"]
     before = trainers * (row["wall_s"] - row["ran_s"])
     return [
-        f"{rate:.2f}, {row['arm']}",
+        f"{_name(row)}, {row['arm']}",
         *(str(row["trained_steps"]), str(row["works"])),
         _s(before),
         *map(_s, (row["training_s"], row["start_s"], row["scoring_s"])),

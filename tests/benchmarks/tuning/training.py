@@ -21,8 +21,12 @@ from daskevo_workflows.studies.controller import STARTING, Controller
 from daskevo_workflows.studies.crew import DaskCrew
 from daskevo_workflows.studies.ledger import OVER, STAGE, WORK
 from tests.benchmarks.tuning.arms import since_start_s
+from tests.benchmarks.tuning.problem import LONGER
 
 PROBLEM = Path(__file__).with_name("problem.py")
+
+PROBLEMS = {LONGER: PROBLEM.with_name("problem_longer.py")}
+"""Files of the problems of grids that have another one."""
 
 OBJECTIVE = "min val_loss"
 
