@@ -3,7 +3,7 @@
 Run `python -m tests.benchmarks.grids_for_real FOLDER` on a quiet machine; started again, it goes on after the arms that
 are finished. Three grids of `tuning/problem.py`, each four times, each time on a cluster of its own: *shared*; *alone*,
 where each trial has a constant of its own that keeps it apart, bit for bit the same training; *stages*, shared, but
-trainers are given single stages, and read the snapshot for each; *optuna*, plain Keras. The middle one once more with
+trainers are given single stages, and read the snapshot for each; *optuna*, plain Keras. The last one once more with
 longer epochs, but for *stages*. All figures go to FOLDER/grids.json.
 """
 

@@ -17,8 +17,8 @@ from daskevo_workflows.problems.protocol import Data
 EPOCHS = 20
 RATE = 0.05
 
-LONGER = "three-longer"
-"""The grid that is trained on four times as many images."""
+LONGER = "five-longer"
+"""The grid that is trained on three times as many images."""
 
 
 class Clothes(Classification):
@@ -81,8 +81,8 @@ def grids() -> dict[str, GridSpace]:
     return {
         "two": _grid("two", two, (10, 12, 15)),
         "three": _grid("three", three, (12, 15, 17)),
-        LONGER: _grid("three", three, (12, 15, 17)),
         "five": _grid("five", five, (15, 17, 18)),
+        LONGER: _grid("five", five, (15, 17, 18)),
     }
 
 

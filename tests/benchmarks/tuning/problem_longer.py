@@ -1,7 +1,7 @@
-"""The problem with four times as many images, for how starting weighs less where trainings are longer."""
+"""The problem with three times as many images, for how starting weighs less where trainings are longer."""
 
 from __future__ import annotations
 
 from tests.benchmarks.tuning.problem import Clothes
 
-problem = Clothes(images=12_000)
+problem = Clothes(images=9_000)
