@@ -4,7 +4,7 @@ Run `python -m tests.benchmarks.grids_for_real FOLDER` on a quiet machine; start
 are finished. Three grids of `tuning/problem.py`, each four times, each time on a cluster of its own: *shared*; *alone*,
 where each trial has a constant of its own that keeps it apart, bit for bit the same training; *stages*, shared, but
 trainers are given single stages, and read the snapshot for each; *optuna*, plain Keras. The last one once more with
-longer epochs, but for *stages*. All figures go to FOLDER/grids.json.
+longer epochs, *shared* and *alone*. All figures go to FOLDER/grids.json.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def main() -> None:
         return
     rows = []
     for name in given.grids:
-        words = [word for word in ARMS if (name, word) != (LONGER, "stages")]
+        words = ARMS[:2] if name == LONGER else ARMS
         found = {word: measured(given.folder / "grids", name, word, *size) for word in words}
         rows += rows_of(name, found, given.epochs)
         keep(given.folder / "grids.json", rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from daskevo_workflows.bench.tables import ABSENT, Table
+from tests.benchmarks.tuning.aims import aims
 from tests.benchmarks.tuning.arms import Row
 from tests.benchmarks.tuning.problem import LONGER
 
@@ -36,7 +37,7 @@ def grids(rows: Sequence[Row]) -> list[Table]:
     }
     savings, times = [], []
     for found in by_grid.values():
-        shared, alone, optuna = found["shared"], found["alone"], found["optuna"]
+        shared, alone, optuna = found["shared"], found["alone"], found.get("optuna")
         rate, saved = shared["merge_rate"], alone["training_s"] / shared["training_s"]
         savings.append(
             [
@@ -49,8 +50,7 @@ def grids(rows: Sequence[Row]) -> list[Table]:
                 f"{saved / rate:.2f}",
                 *(_s(alone["wall_s"]), _s(shared["wall_s"])),
                 f"{alone['wall_s'] / shared['wall_s']:.2f}",
-                _s(optuna["wall_s"]),
-                f"{optuna['wall_s'] / shared['wall_s']:.2f}",
+                *((_s(optuna["wall_s"]), f"{optuna['wall_s'] / shared['wall_s']:.2f}") if optuna else (ABSENT, ABSENT)),
                 f"{shared['identical']} of {shared['trials']}",
             ]
         )
@@ -196,4 +196,4 @@ def _which(row: Row) -> tuple[object, ...]:
     return row["space"], row["strategy"], row["trainers"]
 
 
-TABLES: tuple[Callable[[Sequence[Row]], list[Table]], ...] = (grids, rungs, studies, policies)
+TABLES: tuple[Callable[[Sequence[Row]], list[Table]], ...] = (aims, grids, rungs, studies, policies)
