@@ -67,15 +67,9 @@ def grids(rows: Sequence[Row]) -> list[Table]:
         Table(
             "What trainers' seconds go by for",
             [
-                *(
-                    "merge rate, arm",
-                    "epochs",
-                    "works",
-                    "cluster, imports",
-                    "training",
-                    "building, loading, first steps",
-                ),
-                *("scoring", "rest of works", "no work", "all", "end to end s", "simulated, of measured"),
+                *("merge rate, arm", "epochs", "s per epoch", "works", "cluster, imports", "training"),
+                *("building, loading, first steps", "scoring", "rest of works", "no work"),
+                *("all", "end to end s", "simulated, of measured"),
             ],
             times,
         ),
@@ -92,7 +86,7 @@ def _spent(row: Row) -> list[str]:
     before = trainers * (row["wall_s"] - row["ran_s"])
     return [
         f"{_name(row)}, {row['arm']}",
-        *(str(row["trained_steps"]), str(row["works"])),
+        *(str(row["trained_steps"]), f"{row['training_s'] / row['trained_steps']:.3f}", str(row["works"])),
         _s(before),
         *map(_s, (row["training_s"], row["start_s"], row["scoring_s"])),
         _s(row["work_s"] - known),
