@@ -39,6 +39,8 @@ def space():
 def data() -> Data:
     rng = np.random.default_rng(5)
     x = rng.normal(size=(96, 8))
+    if MARKS and (Path(MARKS) / "other data").exists():
+        x += 1
     y = x @ np.arange(8.0)
     return Data(train=(x[:64], y[:64]), validation=(x[64:], y[64:]))
 

@@ -226,20 +226,21 @@ def test_bad_input_is_refused_before_anything_is_trained(
         nas.search("digits-lr", repository=repository, run=tmp_path / "bad")
 
 
+@pytest.mark.parametrize("file", ["tuned.py", "looped.py"])
 def test_a_study_goes_on_with_its_own_problem_data_and_seed_only(
-    tuned: Callable[..., Path], repository: Any, tmp_path: Path
+    file: str, tuned: Callable[..., Path], repository: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "marks").mkdir()
-    problem = tuned(MARKS=str(tmp_path / "marks"))
+    problem = tuned(file, MARKS=str(tmp_path / "marks"))
     tune.study(problem, repository=repository, run=tmp_path / "run").close()
     with pytest.raises(RunMismatch, match="seed: 0 there, 1 here"):
         tune.study(problem, repository=repository, run=tmp_path / "run", seed=1)
     with pytest.raises(RunMismatch, match="its source has changed"):
-        tune.study(tuned(epochs=9), repository=repository, run=tmp_path / "run")
+        tune.study(tuned(file, epochs=9), repository=repository, run=tmp_path / "run")
     (tmp_path / "marks" / "other data").touch()
     references._data.clear()
     with pytest.raises(RunMismatch, match=r"data: .* there, .* here"):
-        tune.study(tuned(MARKS=str(tmp_path / "marks")), repository=repository, run=tmp_path / "run")
+        tune.study(tuned(file, MARKS=str(tmp_path / "marks")), repository=repository, run=tmp_path / "run")
 
 
 def test_copies_against_failures_change_nothing_and_go_when_they_are_superseded(

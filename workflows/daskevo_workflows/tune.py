@@ -20,6 +20,7 @@ from daskevo_workflows.problems.reference import data_of
 from daskevo_workflows.scheduler_gone import told_if_scheduler_gone
 from daskevo_workflows.stage_training import check, data_digest
 from daskevo_workflows.stage_training.beginning import own_loop
+from daskevo_workflows.stage_training.content import content_digest
 from daskevo_workflows.studies.assignment import Setting
 from daskevo_workflows.studies.controller import Controller
 from daskevo_workflows.studies.crew import DaskCrew
@@ -104,8 +105,7 @@ def study(
     goal = Objective.parse(objective or loaded.objective)
     unit = _unit(tuned)
     data = _data(reference, loaded)
-    # A training loop of one's own knows its data itself.
-    digest = "" if own_loop(loaded) else data_digest(data)
+    digest = content_digest(data) if own_loop(loaded) else data_digest(data)
     origin = origin_of(reference, seed, digest)
     identity = {
         "problem": {**reference.to_json(), "data": digest},

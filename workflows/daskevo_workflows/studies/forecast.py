@@ -21,7 +21,8 @@ class Forecast:
     steps_to_train:
         Of these, what no snapshot saves.
     total_s, seconds_to_train:
-        Of all trainers together, without starts and evaluations; None where no step has been measured yet.
+        Of all trainers together: steps, a start and a scoring of each trial, or of each path of stages that are trained
+        in one go; None where no step has been measured yet.
     """
 
     total_steps: int
@@ -74,8 +75,11 @@ def forecast(trials: Sequence[tuple[Trajectory, int]], known: SearchPlan, costs:
         return (stop - start) * costs.step_s(known.locate(trajectory, stop).node).seconds
 
     to_train = sum(seconds(scratch.trajectory(stage.end), stage.start, stage.stop) for stage in stages)
+    # A trainer goes on from stage to stage: whoever begins a path ends one.
+    to_train += costs.start_s * sum(not stage.children for stage in stages)
+    to_train += costs.evaluation_s * sum(stage.evaluate for stage in stages)
     # A trial by itself runs through all nodes above its own, each at its own pace.
-    alone = 0.0
+    alone = len(trials) * (costs.start_s + costs.evaluation_s)
     for trajectory, step in trials:
         last = step
         for point in known.path(known.locate(trajectory, step)):
