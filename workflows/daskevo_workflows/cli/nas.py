@@ -21,6 +21,7 @@ from daskevo_workflows.cli.lines import NAS_KEYS, print_json_line
 from daskevo_workflows.cli.places import RUN, default_run_folder, root_for_run, run_folder
 from daskevo_workflows.cli.quota_option import quota_option
 from daskevo_workflows.cli.resuming import settle, why_ended
+from daskevo_workflows.cli.run_options import run_options
 from daskevo_workflows.cli.size_options import size_options
 from daskevo_workflows.cli.transfer_options import transfer_options, typed_transfer
 from daskevo_workflows.cli.typed import command, same_command
@@ -62,29 +63,7 @@ def _limit(value: Any) -> Any:
     metavar="N",
     help="Finished evaluations in total, those of an earlier start included.",
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Trainers of the local cluster.  [default: one per core]",
-)
-@click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, metavar="N", help="Seed of the search."
-)
-@click.option(
-    "--run",
-    "folder",
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="Folder of the run; a run that is there goes on.  [default: runs/PROBLEM-seedSEED]",
-)
-@click.option(
-    "--repository",
-    "root",
-    metavar="ROOT",
-    type=click.Path(path_type=Path),
-    help="Root of the repository, to share it between runs.  [default: the run's own; in its folder if the run is new]",
-)
+@run_options("search", "runs/PROBLEM-seedSEED", "it between runs")
 @quota_option
 @click.option("--scope", help="Models that may be inherited from.  [default: the problem's name]")
 @click.option(

@@ -18,6 +18,7 @@ from daskevo_workflows.cli.interrupts import Interrupts, heard
 from daskevo_workflows.cli.lines import TUNE_KEYS, print_json_line
 from daskevo_workflows.cli.places import RUN, root_for_run, run_folder
 from daskevo_workflows.cli.quota_option import quota_option
+from daskevo_workflows.cli.run_options import COUNT, run_options
 from daskevo_workflows.cli.typed import same_command
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ SHOWN = 5
 
 STRATEGY_WORDS = ("grid", "random", "halving", "hyperband", "asha", "median", "pbt")
 """Those of :data:`daskevo_workflows.studies.strategies.WORDS`, which is not imported for a `--help`."""
-
-COUNT = click.IntRange(min=1)
 
 
 @click.command()
@@ -83,25 +82,7 @@ COUNT = click.IntRange(min=1)
     help="Evaluations that the strategy may have under way: more share more steps, fewer let it learn earlier.  "
     "[default: 64]",
 )
-@click.option("--workers", type=COUNT, metavar="N", help="Trainers of the local cluster.  [default: one per core]")
-@click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, metavar="N", help="Seed of the study."
-)
-@click.option(
-    "--run",
-    "folder",
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="Folder of the study; one that is there goes on.  [default: runs/PROBLEM-tune-seedSEED]",
-)
-@click.option(
-    "--repository",
-    "root",
-    metavar="ROOT",
-    type=click.Path(path_type=Path),
-    help="Root of the repository, to share snapshots between studies.  [default: the run's own; in its folder if the "
-    "run is new]",
-)
+@run_options("study", "runs/PROBLEM-tune-seedSEED", "snapshots between studies")
 @quota_option
 @click.option("--scope", help="Where snapshots are found again.  [default: the problem's name]")
 @click.option("--objective", metavar="'max METRIC'|'min METRIC'", help="What is better.  [default: the problem's]")

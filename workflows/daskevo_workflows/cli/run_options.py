@@ -1,0 +1,60 @@
+"""Options of the commands that carry a run on: its trainers, its seed, its folder, its repository."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+COUNT = click.IntRange(min=1)
+
+
+def run_options(what: str, folder: str, shared: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return what adds `workers`, `seed`, `folder` and `root` to a command.
+
+    Parameters
+    ----------
+    what:
+        The word for what is carried on.
+    folder:
+        The default of `folder`.
+    shared:
+        What a repository of its own is for.
+    """
+    options = (
+        click.option(
+            "--workers", type=COUNT, metavar="N", help="Trainers of the local cluster.  [default: one per core]"
+        ),
+        click.option(
+            "--seed",
+            type=click.IntRange(0, 2**32 - 1),
+            default=0,
+            show_default=True,
+            metavar="N",
+            help=f"Seed of the {what}.",
+        ),
+        click.option(
+            "--run",
+            "folder",
+            metavar="DIR",
+            type=click.Path(path_type=Path),
+            help=f"Folder of the {what}; one that is there goes on.  [default: {folder}]",
+        ),
+        click.option(
+            "--repository",
+            "root",
+            metavar="ROOT",
+            type=click.Path(path_type=Path),
+            help=f"Root of the repository, to share {shared}.  [default: the run's own; in its folder if the run is "
+            "new]",
+        ),
+    )
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
