@@ -123,6 +123,7 @@ class Configuration:
 
     def check(self, until: int, since: int = 0) -> None:
         """See that all values from step `since` until before `until` are finite numbers; raises InvalidInput."""
+        check_steps(until, "end of the steps")
         for name, sequence in self.sequences.items():
             for start in range(since, until, CHUNK):
                 try:

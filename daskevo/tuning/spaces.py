@@ -48,7 +48,14 @@ class GridSpace(Space):
 
         def reject(values: dict[str, JSON]) -> str | None:
             assert where is not None
-            return None if where(self._decoded(values)) else "the condition of the grid says so"
+            trial = self._decoded(values)
+            try:
+                is_there = where(trial)
+            except Exception as error:
+                raise InvalidInput(
+                    f"the condition of the grid raised {type(error).__name__}: {error} for {trial}"
+                ) from error
+            return None if is_there else "the condition of the grid says so"
 
         super().__init__(name, choices, None if where is None else reject)
         if not self.tuned:
@@ -89,7 +96,7 @@ def grid(
     Raises
     ------
     InvalidInput
-        If the options of one are partly sequences, or none has any.
+        If the options of one are no list, or partly sequences, or none has any; later, if `where` raises.
 
     Examples
     --------
@@ -106,7 +113,12 @@ def grid(
     >>> [space.configuration(candidate).at(40)["batch_size"] for candidate in space.enumerate()]
     [128.0, 256.0, 128.0, 256.0]
     """
-    return GridSpace(name, {key: list(some) for key, some in options.items()}, where, unit)
+    several = {}
+    for key, some in options.items():
+        if isinstance(some, (str, Mapping)) or not isinstance(some, Iterable):
+            raise InvalidInput(f"the options of {key!r} are {some!r:.80}: give a list, such as [{some!r:.40}]")
+        several[key] = list(some)
+    return GridSpace(name, several, where, unit)
 
 
 class ConditionalSpace(Builder):

@@ -20,8 +20,8 @@ from daskevo.errors import CorruptRecord, InvalidInput
 from daskevo.tuning.exact import Floats
 from daskevo.types import JSON
 
-MOST_STEPS = 2**40
-"""No step is beyond this one, so that floats tell all steps apart."""
+MOST_STEPS = 2**27
+"""No step is beyond this one: whoever types a few zeros too many is told so, instead of waiting for all values."""
 
 CHUNK = 1024
 """Steps whose values are digested together. Part of every key: another number makes all stored keys unfindable."""
@@ -178,4 +178,5 @@ def check_steps(value: object, what: str, least: int = 0) -> int:
     """
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and least <= value <= MOST_STEPS:
         return int(value)
-    raise InvalidInput(f"{what} is {repr(value)[:80]}, expected a whole number of steps from {least}")
+    beyond = f" to {MOST_STEPS:,}" if isinstance(value, (int, np.integer)) and value > MOST_STEPS else ""
+    raise InvalidInput(f"{what} is {repr(value)[:80]}, expected a whole number of steps from {least}" + beyond)

@@ -237,8 +237,12 @@ def test_what_can_t_be_is_refused_before_anything_is_trained(tmp_path: Path) -> 
     with pretended(crew, tmp_path, steps=None) as study:
         with pytest.raises(InvalidInput, match="how many steps"):
             study.run(Grid())
-        with pytest.raises(InvalidInput, match="at_once=0"):
-            study.run(Grid(), at_once=0)
+        for wrong in ({"at_once": 0}, {"at_once": "4"}, {"evaluations": 1.5}, {"steps": -3}):
+            (name,) = wrong
+            with pytest.raises(InvalidInput, match=f"{name}=.*use a whole number from 1"):
+                study.run(Grid(), **wrong)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput, match="is no strategy"):
+            study.run(Grid)  # type: ignore[arg-type]
         with pytest.raises(RunError, match="no trial"):
             study.result().best()
     space = grid(learning_rate=[Constant(0.1)], bad=["yes"], unit="epoch")

@@ -127,3 +127,10 @@ def test_a_multistep_is_a_constant_until_its_first_milestone() -> None:
     one = Configuration({"lr": MultiStep(0.1, (100, 150), 0.5)})
     assert one.common_steps(Configuration({"lr": Constant(0.1)}), 200) == 100
     assert one.common_steps(Configuration({"lr": MultiStep(0.1, (100, 160), 0.5)}), 200) == 150
+
+
+def test_more_steps_than_anyone_trains_are_refused_at_once() -> None:
+    configuration = Configuration({"lr": Constant(0.1)})
+    for refused in (lambda: configuration.check(10**12), lambda: configuration.key(10**12)):
+        with pytest.raises(InvalidInput, match="from 0 to 134,217,728"):
+            refused()

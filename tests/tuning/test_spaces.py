@@ -109,6 +109,10 @@ def test_draws_are_made_by_the_seed() -> None:
         lambda: grid(learning_rate=[Constant(0.1), Constant(0.1)]),
         lambda: grid(learning_rate=[]),
         lambda: grid(learning_rate=[Constant(0.1)], unit="batch"),  # type: ignore[arg-type]
+        lambda: grid(learning_rate=Constant(0.1)),  # type: ignore[arg-type]
+        lambda: grid(learning_rate=[Constant(0.1)], dropout=0.1),  # type: ignore[arg-type]
+        lambda: grid(learning_rate=[Constant(0.1)], optimizer="sgd"),
+        lambda: list(grid(learning_rate=[Constant(0.1)], where=lambda trial: trial["rate"] == 1).enumerate()),
         lambda: str(conditional(lambda choose: Constant(0.1)).size),  # type: ignore[arg-type, return-value]
         lambda: str(conditional(lambda choose: {"rate": choose("rate", (Constant(0.1), 0.2))}).size),
     ],

@@ -101,6 +101,10 @@ def test_what_is_stored_is_not_trained_again_and_what_is_gone_is(
         assert second.figures.trained_steps == 0
         assert second.summary()["saving"] is None
         assert [one.quality for one in second.best(4)] == [one.quality for one in first.best(4)]
+    with tune.study(problem, repository=loops, run=tmp_path / "other", objective="max gain") as study:
+        result = study.run(Grid())
+        assert {report.status for report in result.reports} == {"failed"}
+        assert "no finite number 'gain' among the metrics stored of it: loss" in result.frame()["reason"][0]
     point = {"learning_rate": MultiStep(0.1, (3,), 0.5)}
     space = grid(learning_rate=[point["learning_rate"], Constant(0.05)], unit="epoch")
     with tune.study(problem, space, repository=loops, run=tmp_path / "three") as study:

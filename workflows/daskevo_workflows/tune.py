@@ -222,7 +222,7 @@ def _data(reference: ProblemReference, problem: Problem) -> Any:
         return data_of(reference)
     except DaskevoError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InvalidProblem(f"problem {problem.name!r} has no data: data() raised {say_error(error)}") from error
 
 
@@ -235,11 +235,13 @@ def checking(problem: Problem, data: Any) -> Callable[[Configuration, int], None
     def see(configuration: Configuration, until: int) -> None:
         try:
             check(problem, configuration, data, until=until)
-        except (InvalidInput, InvalidProblem):
+        except InvalidInput:
             raise
-        except Exception:
+        except (Exception, SystemExit) as error:
             if ARCHITECTURE not in configuration.constants:
-                raise
+                raise InvalidProblem(
+                    f"problem {problem.name!r} can't be trained with {configuration}: {say_error(error)}"
+                ) from error
 
     return see
 

@@ -205,7 +205,7 @@ def _from_source(source: str, path: Path) -> Problem:
         # The user's own code, as in any task.
         with quietly():
             exec(compile(source, str(path), "exec"), module.__dict__)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[module.__name__]
         raise InvalidProblem(
             f"the problem file {path} can't be run: {type(error).__name__}: {error}", path=str(path)

@@ -80,10 +80,11 @@ class Leading:
         steps: int | None,
         at_once: int,
     ) -> None:
-        if at_once < 1 or (evaluations is not None and evaluations < 1):
-            raise InvalidInput(f"at_once={at_once}, evaluations={evaluations}: use 1 or more")
-        if not isinstance(strategy, Strategy):
-            raise InvalidInput(f"{type(strategy).__name__} is no strategy: see daskevo.search.Strategy for its parts")
+        for name, value in (("at_once", at_once), ("evaluations", evaluations), ("steps", steps)):
+            if value is not None and (type(value) is not int or value < 1):
+                raise InvalidInput(f"{name}={value!r:.40}: use a whole number from 1")
+        if not isinstance(strategy, Strategy) or isinstance(strategy, type):
+            raise InvalidInput(f"{strategy!r:.80} is no strategy: see daskevo.search.Strategy for its parts")
         space = study.space
         assert isinstance(space, ModelSpace)
         self._study, self._ledger, self._strategy = study, ledger, strategy

@@ -133,12 +133,13 @@ class Ledger:
             When it was asked for, in seconds since the epoch.
         """
         step = request.until_step or 0
-        if isinstance(outcome, TrialFailed):
-            failed = Failure("error", outcome.message[:2_000])
-            report = Report(request.number, request.model_id, "failed", step=0, failure=failed, ended=time.time())
-        elif isinstance(outcome, BaseException):
+        if isinstance(outcome, BaseException) and not isinstance(outcome, TrialFailed):
             return None
+        failed = self._failure(outcome)
+        if failed is not None:
+            report = Report(request.number, request.model_id, "failed", step=0, failure=failed, ended=time.time())
         else:
+            assert not isinstance(outcome, BaseException)
             report = Report(
                 request.number,
                 request.model_id,
@@ -152,6 +153,17 @@ class Ledger:
         self.record.reported(report, (), ())
         self._take(report)
         return report
+
+    def _failure(self, outcome: Mapping[str, float] | TrialFailed) -> Failure | None:
+        if isinstance(outcome, TrialFailed):
+            return Failure("error", outcome.message[:2_000])
+        if self.objective.quality(dict(outcome)) is not None:
+            return None
+        # Of a study with another objective, which kept what was finite.
+        known = ", ".join(sorted(outcome)) or "none"
+        return Failure(
+            "not finite", f"there is no finite number {self.objective.metric!r} among the metrics stored of it: {known}"
+        )
 
     def stop(self, request: Request) -> Report:
         """Take in that a request was given up by its strategy."""
