@@ -40,6 +40,22 @@ def test_what_can_t_be_is_refused_without_a_cluster(words: list[str], told: str,
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("def space(:\n", "SyntaxError"),
+        ("import sys\nsys.exit(4)\n", "SystemExit: 4"),
+        ("name = 'mine'\n", "mine.py"),
+    ],
+)
+def test_a_file_that_is_no_problem_is_refused(text: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    answer = CliRunner().invoke(main, ["tune", str(tmp_path / "mine.py"), "--run", str(tmp_path / "run")])
+    assert answer.exit_code == 2
+    assert told in answer.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_every_word_makes_a_strategy() -> None:
     assert STRATEGY_WORDS == WORDS
     space = space_to_tune(tuned)  # type: ignore[arg-type]
