@@ -217,14 +217,17 @@ def _row(number: int, value: JSON) -> Row:
     parent = value["parent"]
     if parent is not None and _whole(parent) >= number:
         raise InvalidInput(f"row {number} has no row {parent} above it")
+    spans = tuple(
+        Span(_whole(start), _whole(stop), _progress(word), _texts(trials), None if who is None else str(who))
+        for start, stop, word, trials, who in value["spans"]
+    )
+    if not 0 < len(spans) == len(value["needed"]):
+        raise InvalidInput(f"row {number} has {len(spans)} spans, and {len(value['needed'])} numbers of trials")
     return Row(
         parent,
         _whole(value["start"]),
         _whole(value["stop"]),
-        tuple(
-            Span(_whole(start), _whole(stop), _progress(word), _texts(trials), None if who is None else str(who))
-            for start, stop, word, trials, who in value["spans"]
-        ),
+        spans,
         tuple(
             Goal(_whole(step), _progress(word), _texts(trials), None if got is None else float(got), bool(best))
             for step, word, trials, got, best in value["goals"]

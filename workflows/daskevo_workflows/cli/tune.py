@@ -138,6 +138,7 @@ def _study(problem: str, folder: Path, as_json: bool, options: dict[str, Any], i
     from daskevo_workflows.cli.progress import ProgressLine, say_study
     from daskevo_workflows.problems import refer
     from daskevo_workflows.studies.leading import AT_ONCE
+    from daskevo_workflows.studies.showing import page_link
     from daskevo_workflows.studies.strategies import strategy_of
 
     # What can be refused is told without a cluster.
@@ -168,6 +169,8 @@ def _study(problem: str, folder: Path, as_json: bool, options: dict[str, Any], i
             objective=str(goal),
             steps=steps,
         ) as study:
+            if (link := page_link(client)) is not None:
+                click.echo(f"stage tree: {link}", err=True)
             with contextlib.closing(line):
                 result = study.run(
                     strategy,

@@ -15,23 +15,10 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-# After Okabe and Ito, whose colours stay apart with every common colour blindness; their orange and sky are too pale
-# for lines on white. A test holds contrast and distances.
-PALETTE: Mapping[str, tuple[str, str]] = {
-    "ink": ("#1b1f24", "#e6e8eb"),
-    "faint": ("#8a9099", "#8b929c"),
-    "line": ("#d9dce1", "#3a4049"),
-    "paper": ("#fefefe", "#16191d"),
-    "blue": ("#0062a3", "#3d90d6"),
-    "orange": ("#c98400", "#ffcf66"),
-    "green": ("#00875f", "#1fbf90"),
-    "vermilion": ("#b54400", "#f06a1f"),
-    "purple": ("#b0508a", "#d375b2"),
-    "sky": ("#3f9ad0", "#a5defc"),
-}
-"""Name -> (light, dark). Figures are drawn in the light colours; each becomes a variable of the page's style sheet."""
+from daskevo_plugins.dashboard.colours import PALETTE
 
 INK, FAINT, LINE, PAPER, BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY = (light for light, _ in PALETTE.values())
+"""Figures are drawn in the light colours; each becomes a variable of the page's style sheet."""
 
 _NAMES = {light: name for name, (light, _) in PALETTE.items()}
 
@@ -115,11 +102,3 @@ def to_svg(figure: Figure, *, name: str, title: str, description: str) -> str:
 def _variable(match: re.Match[str]) -> str:
     name = _NAMES.get(match[2])
     return f"{match[1]}var(--{name}, {match[2]})" if name else match[0]
-
-
-def style_variables() -> dict[str, str]:
-    """Return ``light`` and ``dark`` -> the declarations of all colours for the page's style sheet."""
-    return {
-        theme: " ".join(f"--{name}: {colours[place]};" for name, colours in PALETTE.items())
-        for place, theme in enumerate(("light", "dark"))
-    }

@@ -12,7 +12,8 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 import daskevo_workflows.reports
 from daskevo.errors import InvalidInput, RunFolderUnusable
-from daskevo_workflows.reports import drawing, figures, tables
+from daskevo_plugins.dashboard.colours import style_variables
+from daskevo_workflows.reports import figures, tables
 from daskevo_workflows.reports.comparison import comparison
 from daskevo_workflows.reports.series import RunSeries
 from daskevo_workflows.words import plain
@@ -41,7 +42,7 @@ def render(runs: Sequence[RunSeries], *, version: str) -> str:
         title=_title(runs),
         subtitle=_subtitle(runs),
         version=version,
-        colours=drawing.style_variables(),
+        colours=style_variables(),
         runs=[_run_parts(run) for run in runs],
         comparison=comparison(runs),
         figures=figures.all_figures(runs),

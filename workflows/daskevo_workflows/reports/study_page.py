@@ -7,7 +7,7 @@ from typing import Any
 from daskevo.tuning import StepSequence
 from daskevo.tuning.tree_layout import TreeLayout, tree_layout
 from daskevo.tuning.tree_svg import describe, say_row, tree_svg
-from daskevo_workflows.reports import drawing
+from daskevo_plugins.dashboard.colours import style_variables
 from daskevo_workflows.reports.page import fill
 from daskevo_workflows.reports.sparkline import sparkline
 from daskevo_workflows.reports.study_reading import BestTrial, StudySeries
@@ -25,7 +25,7 @@ def render_study(study: StudySeries, *, version: str) -> str:
         title=label if label.startswith(problem) else f"{problem}: {label}",
         subtitle=plain(f"{study.run_id}, {study.state}", 200),
         version=version,
-        colours=drawing.style_variables(),
+        colours=style_variables(),
         cards=_cards(study),
         notice="" if study.asked else "No trial has been asked for yet.",
         metric=metric,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from daskevo.errors import CorruptRecord
 from daskevo.runs import Book, Chosen, Event, RunView
@@ -18,6 +17,7 @@ from daskevo_workflows.reports.reading import RunningTime, facts_of, happenings_
 from daskevo_workflows.reports.series import Happening
 from daskevo_workflows.studies.accounts import Accounts, Figures
 from daskevo_workflows.studies.ledger import OVER, SESSION, STAGE, TRIAL, WORK
+from daskevo_workflows.studies.picture import came_of
 
 BEST_SHOWN = 10
 UNSHOWN = (SESSION, STAGE, TRIAL, WORK, OVER, "copy")
@@ -192,7 +192,7 @@ def _tree(
         plan.locate(one.trajectory, one.step)
         is_best = best is not None and one.step == best.step and one.trajectory.key(one.step) == best.key
         quality = None if one.report is None else one.report.quality
-        asked.append(Asked(one.trial, one.trajectory, one.step, _came(one.report), quality, is_best))
+        asked.append(Asked(one.trial, one.trajectory, one.step, came_of(one.report), quality, is_best))
     reached, works = _said(events)
     states = _States(plan)
     running = {state: who for (stop, key), who in works.items() if is_open and (state := states.find(stop, key))}
@@ -231,15 +231,7 @@ class _States:
         return self._by_key[step].get(key)
 
 
-def _came(report: Report | None) -> Literal["waiting", "done", "failed", "given up"]:
-    if report is None:
-        return "waiting"
-    if report.status == "finished":
-        return "done"
-    return "given up" if report.failure is not None and report.failure.kind == "stopped" else "failed"
-
-
 def _failure(report: Report | None) -> str:
-    if _came(report) != "failed" or report is None or report.failure is None:
+    if came_of(report) != "failed" or report is None or report.failure is None:
         return ""
     return f"{report.failure.kind}: {report.failure.message}"

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from daskevo.errors import RunError, TrialFailed
 from daskevo.tuning import (
@@ -31,6 +31,9 @@ from daskevo.tuning import (
 )
 from daskevo.tuning.scheduling import Failure
 from daskevo_workflows.studies.orders import Reply
+
+if TYPE_CHECKING:
+    from daskevo_workflows.studies.picture import Picture
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +99,9 @@ class Watcher(Protocol):
 
     def ended(self, failure: BaseException) -> None:
         """The controller ends; why."""
+
+    def picture(self, scheduler: Scheduler, *, is_over: bool = False) -> Picture:
+        """Say what it looks like now."""
 
 
 class Controller:
@@ -275,7 +281,7 @@ class Controller:
                 _settle(future, failure)
             self._futures.clear()
             self._empty_inbox()
-            for watcher in self._everybody():
+            for watcher in self.watchers:
                 watcher.ended(failure)
 
     def _empty_inbox(self) -> None:
@@ -401,10 +407,12 @@ class Controller:
 
     def tell_all(self, kind: str, message: str, **facts: Any) -> None:
         """Tell all studies of something that happened."""
-        for watcher in self._everybody():
+        for watcher in self.watchers:
             watcher.note(kind, message, **facts)
 
-    def _everybody(self) -> list[Watcher]:
+    @property
+    def watchers(self) -> list[Watcher]:
+        """All studies that take part, each once."""
         return list(dict.fromkeys(each for several in self._watchers.values() for each in several))
 
     def _over_with(self, work: str) -> None:

@@ -21,6 +21,7 @@ from daskevo_workflows.scheduler_gone import FETCH_S, NO_ANSWER, told_if_schedul
 from daskevo_workflows.studies.assignment import Setting, StageAssignment
 from daskevo_workflows.studies.controller import TICK_S, Controller
 from daskevo_workflows.studies.mailbox import deliver
+from daskevo_workflows.studies.showing import Showing
 from daskevo_workflows.studies.task import train_stages
 from daskevo_workflows.trainers import SILENT_S, Trainer, Trainers
 from daskevo_workflows.upkeep import Upkeep
@@ -74,6 +75,7 @@ class DaskCrew:
     def __init__(self, client: Any, step_limit_s: float | None = 1800.0, recycle_after: int | None = 50) -> None:
         self.client = client
         self.step_limit_s = step_limit_s
+        self._showing = Showing(client)
         self._settings: dict[str, Setting] = {}
         self._name = uuid.uuid4().hex[:8]
         # Of its own: a client has one handler per topic.
@@ -151,6 +153,8 @@ class DaskCrew:
             self.client.unsubscribe_topic(self._topic)
         except (*NO_ANSWER, ClusterError) as error:
             logger.warning("works on their way could not be cancelled: %s", error)
+        else:
+            self._showing.close(self.controller)
 
     # What happens on the cluster
 
@@ -250,6 +254,7 @@ class DaskCrew:
     # Limits and trainers
 
     def watch(self) -> None:
+        self._showing.look(self.controller)
         now = time.monotonic()
         if now - self._watched < TICK_S:
             return

@@ -10,11 +10,12 @@ from typing import Any
 from daskevo.errors import TrialFailed
 from daskevo.runs import Book, RunRecord
 from daskevo.search import Failure, Report, Request
-from daskevo.tuning import ConfigurationSpace, Run, SearchPlan, Trajectory
+from daskevo.tuning import ConfigurationSpace, Run, Scheduler, SearchPlan, Trajectory
 from daskevo.types import JSON, ModelId, Objective
 from daskevo_workflows.notes import note
 from daskevo_workflows.studies.accounts import Accounts, Figures
 from daskevo_workflows.studies.lines import Line, Lines
+from daskevo_workflows.studies.picture import Picture, picture_of
 
 STRATEGY = "strategy"
 """Kind of the events that say that a strategy was begun."""
@@ -187,6 +188,9 @@ class Ledger:
 
     def figures(self) -> Figures:
         return self.accounts.figures()
+
+    def picture(self, scheduler: Scheduler, *, is_over: bool = False) -> Picture:
+        return picture_of(self, scheduler, is_over=is_over)
 
     # What the controller tells
 

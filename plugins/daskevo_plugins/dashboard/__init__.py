@@ -1,0 +1,1 @@
+"""Pages of daskevo on the scheduler's Dask dashboard, below ``/daskevo``."""

@@ -1,0 +1,100 @@
+"""The SchedulerPlugin that puts daskevo's pages on a scheduler's dashboard and takes in what they show."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from distributed import SchedulerPlugin
+
+from daskevo.cluster.transport import answer
+from daskevo.types import JSON
+from daskevo_plugins.dashboard.board import Board
+from daskevo_plugins.dashboard.pages import PAGES, application
+
+logger = logging.getLogger(__name__)
+
+HANDLER = "daskevo_dashboard_study"
+"""Name of the operation that takes in news of a study."""
+
+
+class DashboardPlugin(SchedulerPlugin):  # type: ignore[misc]
+    """daskevo's pages on one scheduler.
+
+    It shows nothing, and says so, where the dashboard is turned off.
+    """
+
+    idempotent = True
+    name = "daskevo-dashboard"
+
+    def start(self, scheduler: Any) -> None:
+        self.board = Board()
+        prefix = dashboard_prefix(scheduler)
+        self.path = None if prefix is None else f"{prefix}/daskevo/{PAGES[0]}"
+        """Where the first page is on the scheduler's web server; None: nowhere."""
+        if prefix is not None:
+            scheduler.http_application.add_application(application(self.board, prefix))
+            _list_in_navigation(scheduler)
+            _list_for_jupyter(scheduler, prefix)
+        scheduler.handlers[HANDLER] = self._study
+
+    async def _study(self, news: JSON = None) -> dict[str, Any]:
+        """Take in news of a study, if there are some; answer whether somebody watches, and where."""
+        return await answer("study", self._take, {"news": news})
+
+    def _take(self, news: JSON) -> dict[str, JSON]:
+        if news is not None and self.path is not None:
+            self.board.take(news)
+        return {"path": self.path, "is_watched": self.path is not None and self.board.is_watched}
+
+    def remove_client(self, scheduler: Any, client: str) -> None:
+        """Studies that a client led are not led any more."""
+        self.board.left(client)
+
+
+def dashboard_prefix(scheduler: Any) -> str | None:
+    """Return the prefix of a scheduler's dashboard, as ``/prefix`` or empty; None if it shows none.
+
+    One that lacks bokeh has a page that says so, and counts.
+    """
+    web = getattr(scheduler, "http_application", None)
+    if web is None:
+        return None
+    for one in web.applications:
+        if any(kind.__name__ == "BokehTornado" for kind in type(one).__mro__):
+            return str(one.prefix)
+    for rule in web.wildcard_router.rules:
+        if getattr(rule.target, "__name__", "") == "MissingBokeh":
+            return str(rule.matcher.regex.pattern).rstrip("$").removesuffix("/status")
+    return None
+
+
+def _list_in_navigation(scheduler: Any) -> None:
+    """Have Dask's own pages link to ours; they take the names from this list whenever one is opened."""
+    try:
+        from distributed.dashboard.scheduler import template_variables
+
+        pages = template_variables(scheduler)["pages"]
+        if "daskevo" not in pages:
+            pages.append("daskevo")
+    except (ImportError, LookupError, AttributeError, TypeError) as error:
+        logger.info("daskevo: its pages are not in the dashboard's navigation: %r", error)
+
+
+def _list_for_jupyter(scheduler: Any, prefix: str) -> None:
+    """Have JupyterLab's Dask extension list our pages among the plots."""
+    try:
+        from distributed.http.scheduler.info import IndividualPlots
+
+        class Plots(IndividualPlots):  # type: ignore[misc]
+            def write(self, chunk: Any) -> None:
+                if isinstance(chunk, dict):
+                    ours = {f"daskevo {page.title()}": f"/daskevo/{page}" for page in PAGES}
+                    chunk = {**chunk, **ours}
+                super().write(chunk)
+
+        # Before Dask's own route of that name.
+        rule = (f"{prefix}/individual-plots.json", Plots, {"dask_server": scheduler})
+        scheduler.http_application.add_handlers(".*$", [rule])
+    except (ImportError, AttributeError, TypeError) as error:
+        logger.info("daskevo: its pages are not in JupyterLab's list: %r", error)
