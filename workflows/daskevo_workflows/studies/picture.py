@@ -110,7 +110,7 @@ def _cards(ledger: Ledger, scheduler: Scheduler, tree: ProgressTree, pending: in
     steps = ", ".join(f"{count:,} {word}" for word, count in tree.steps().items() if count)
     yield CardNews("steps trained", f"{figures.trained_steps:,}", f"of the tree: {steps}" if steps else "")
     said = f"{figures.total_steps:,} steps of the trials answered / steps trained"
-    yield CardNews("saving so far", say_times(figures.saving), said)
+    yield CardNews("saving so far", say_times(figures.saving if figures.trials else None), said)
     busy = {work.trainer for work in scheduler.under_way.works.values()}
     yield CardNews("trainers at work", f"{len(busy)} of {len(scheduler.trainers)}", "for all studies of this process")
 

@@ -52,6 +52,7 @@ class Showing:
         self._one_at_a_time = asyncio.Lock()
         self._on_its_way: Any = None
         self._is_watched = False
+        self._is_there = False
         self._failures = 0
         self._given_up = False
 
@@ -76,23 +77,23 @@ class Showing:
                 self._on_its_way.result(LAST_WORD_S)
 
     def _show(self, controller: Controller, present: Sequence[Watcher]) -> None:
-        began = time.monotonic()
+        began_s = time.thread_time()
         try:
             there = {id(study): study for study in present}
             gone = [study for number, study in self._studies.items() if number not in there]
             self._studies = there
             pictures = [study.picture(controller.scheduler, is_over=True) for study in gone]
             pictures += [study.picture(controller.scheduler) for study in present]
-            self._spend(began)
+            self._spend(time.thread_time() - began_s)
             self._on_its_way = asyncio.run_coroutine_threadsafe(self._send(pictures), self._client.loop.asyncio_loop)
         except Exception:
             # Whatever is raised here would end all studies.
             logger.exception("studies can't be shown on the dashboard any more")
             self._given_up = True
 
-    def _spend(self, began: float) -> None:
-        now = time.monotonic()
-        self._next = max(self._next, now + (now - began) / SHARE)
+    def _spend(self, seconds: float) -> None:
+        # Of processor time: a machine that has others to do keeps nobody from looking.
+        self._next = max(self._next, time.monotonic() + seconds / SHARE)
 
     # In the client's event loop
 
@@ -103,29 +104,46 @@ class Showing:
                 for picture in pictures:
                     path = await self._tell(picture)
                 if not pictures:
-                    path = (await ask(self._client))["path"]
+                    path = (await self._ask())["path"]
             self._failures, self._given_up = 0, path is None
         except Exception as error:  # noqa: BLE001 - an older scheduler, none, one without daskevo: no matter for a study
             self._failures += 1
+            self._is_there = False
             self._given_up = self._failures >= MOST_FAILURES
             self._next = time.monotonic() + AGAIN_S
             logger.info("studies were not shown on the dashboard: %s: %s", type(error).__name__, error)
 
     async def _tell(self, picture: Picture) -> str | None:
-        began = time.monotonic()
-        news = await asyncio.to_thread(picture.news, self._client.id)
-        self._spend(began)
+        news, spent_s = await asyncio.to_thread(_made, picture, self._client.id)
+        self._spend(spent_s)
+        now = time.monotonic()
         before, at_s = self._sent.get(news.study, (None, 0.0))
-        is_known = news == before and began - at_s < AGAIN_S
-        answer = await ask(self._client, None if is_known else news)
+        is_known = news == before and now - at_s < AGAIN_S
+        answer = await self._ask(None if is_known else news)
         if not is_known:
-            self._sent[news.study] = news, began
+            self._sent[news.study] = news, now
         self._is_watched = answer["is_watched"]
         return answer["path"]  # type: ignore[no-any-return]
 
+    async def _ask(self, news: StudyNews | None = None) -> dict[str, Any]:
+        answer = await ask(self._client, news, is_there=self._is_there)
+        self._is_there = True
+        return answer
 
-async def ask(client: Any, news: StudyNews | None = None) -> dict[str, Any]:
+
+def _made(picture: Picture, client: str) -> tuple[StudyNews, float]:
+    """Return a picture's news, and the processor time that it took to make them, in seconds."""
+    began_s = time.thread_time()
+    return picture.news(client), time.thread_time() - began_s
+
+
+async def ask(client: Any, news: StudyNews | None = None, *, is_there: bool = False) -> dict[str, Any]:
     """Put the plugin on the client's scheduler if it isn't there, and give it news, if there are some.
+
+    Parameters
+    ----------
+    is_there:
+        It was there before; a scheduler that has none writes a traceback into its log when asked.
 
     Returns
     -------
@@ -141,11 +159,9 @@ async def ask(client: Any, news: StudyNews | None = None) -> dict[str, Any]:
     """
     message = None if news is None else news.to_json()
     operation = getattr(client.scheduler, HANDLER)
-    reply = await asyncio.wait_for(operation(news=message), ANSWER_S)
-    if reply is None:
-        # A scheduler that doesn't know an operation answers with nothing.
+    if not is_there:
         await asyncio.wait_for(client.register_plugin(DashboardPlugin()), ANSWER_S)
-        reply = await asyncio.wait_for(operation(news=message), ANSWER_S)
+    reply = await asyncio.wait_for(operation(news=message), ANSWER_S)
     if reply is None:
         raise NotDeployed(f"the scheduler at {client.scheduler.address} has no plugin for daskevo's dashboard pages")
     return value_of(reply)  # type: ignore[no-any-return]
