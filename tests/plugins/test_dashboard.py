@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
+import re
+import shutil
+from asyncio.subprocess import DEVNULL, PIPE
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -212,3 +217,32 @@ def test_a_browser_gets_the_page_as_long_as_something_changes(prefix: str, monke
 async def test_where_the_dashboard_is_off_nothing_is_shown(c: Any, s: Any) -> None:
     assert await ask(c, news_of()) == {"path": None, "is_watched": False}
     assert (await get(s, "/daskevo/studies")).code == 404
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_a_browser_follows_what_changes(tmp_path: Path) -> None:
+    """A real one, with the page's own rules on what it may load."""
+
+    @gen_cluster(client=True, nthreads=[], scheduler_kwargs=SHOWN, timeout=300)
+    async def run(c: Any, s: Any) -> None:
+        await ask(c, news_of(words="first"))
+        board = s.plugins[DashboardPlugin.name].board
+        looks = []
+
+        def look() -> None:
+            looks.append(board.version)
+            if len(looks) == 2:  # the page is open, and asks for what is new
+                board.take(sent(news_of(words="second")))
+
+        board.look = look
+        options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--dump-dom"]
+        url = f"http://localhost:{s.http_server.port}/daskevo/studies"
+        browser = await asyncio.create_subprocess_exec(
+            *("chromium", *options, "--virtual-time-budget=5000", url), stdout=PIPE, stderr=DEVNULL
+        )
+        shown = (await browser.communicate())[0].decode()
+        assert "<h2>second</h2>" in shown
+        assert re.search(r'<time data-age="0">\d+ s ago</time>', shown)
+        assert 'id="lost" hidden' in shown
+
+    run()

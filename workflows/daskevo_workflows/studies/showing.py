@@ -120,7 +120,9 @@ class Showing:
         before, at_s = self._sent.get(news.study, (None, 0.0))
         is_known = news == before and now - at_s < AGAIN_S
         answer = await self._ask(None if is_known else news)
-        if not is_known:
+        if news.is_over:
+            self._sent.pop(news.study, None)
+        elif not is_known:
             self._sent[news.study] = news, now
         self._is_watched = answer["is_watched"]
         return answer["path"]  # type: ignore[no-any-return]
