@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -86,7 +86,9 @@ def train(
                 values = "/".join(map(str, found.candidate.values))
                 trials[f"{name}/{values}"] = [found.step, found.quality, _digest(repository, found.snapshot)]
         answers = sum(len(result.reports) for result in results)
-    works = [work for name, study in opened.items() for work in _works(folder / name, study.origin, study.space)]
+    # All are told of all works, as their trajectories have one origin, and the first one of the stages.
+    first = next(iter(opened.values()))
+    works = _works(first.folder, first.origin, [study.space for study in opened.values()])
     return {
         "trials": trials,
         "answers": answers,
@@ -115,12 +117,12 @@ def _digest(repository: Any, snapshot: str | None) -> str:
     return digest.hexdigest()
 
 
-def _works(folder: Path, origin: str, space: Any) -> list[dict[str, Any]]:
+def _works(folder: Path, origin: str, spaces: Iterable[Any]) -> list[dict[str, Any]]:
     """Return what trainers were given: how long each had it, in seconds, and what of it went by for what.
 
     ``inverse`` is one over the batch size, added up over the steps.
     """
-    along = [Trajectory(origin, space.configuration(candidate)) for candidate in space.enumerate()]
+    along = [Trajectory(origin, space.configuration(each)) for space in spaces for each in space.enumerate()]
     with RunView(folder) as view:
         given = {event.facts["work"]: event.time for event in view.events(WORK)}
         over = {event.facts["work"]: event.time for event in view.events(OVER)}
