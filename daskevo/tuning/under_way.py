@@ -126,6 +126,16 @@ class UnderWay:
             if work.passes(state):
                 yield work
 
+    def storing(self) -> set[State]:
+        """Return the states that were evaluated and are not known to be stored yet."""
+        return {
+            state
+            for work in self.works.values()
+            for step, mark in work.marks.items()
+            if mark.measured and not mark.saved and step > work.start
+            if (state := work.state_at(step)) is not None
+        }
+
     def promises(self) -> Promises:
         """Return what all of it will have saved and evaluated."""
         saves: dict[int, set[int]] = {}

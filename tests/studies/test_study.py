@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from daskevo.search import (
     Strategy,
     SuccessiveHalving,
 )
-from daskevo.tuning import Constant, Trajectory, count_steps, grid
+from daskevo.tuning import Constant, Run, Trajectory, count_steps, grid
 from daskevo_workflows.studies.controller import Controller
 from daskevo_workflows.studies.leading import StudyProgress
 from daskevo_workflows.studies.study import Study
@@ -66,6 +67,25 @@ def test_a_grid_trains_each_step_once(tmp_path: Path) -> None:
     assert line["total_steps"] == 192
     assert line["unique_steps"] == line["trained_steps"] == before.unique_steps
     assert line["merge_rate"] == line["saving"] == before.merge_rate > 1.5
+
+
+class SlowStore(ThreadCrew):
+    """A crew whose states are stored long after they were scored."""
+
+    def put(self, run: Run, step: int, state: str, metrics: Mapping[str, float] | None) -> str:
+        time.sleep(0.3)
+        return super().put(run, step, state, metrics)
+
+
+def test_what_was_answered_is_stored_before_the_study_ends(tmp_path: Path) -> None:
+    crew = SlowStore("t0")
+    with pretended(crew, tmp_path) as study:
+        point = {"learning_rate": Constant(0.1), "batch_size": Constant(32)}
+        study.evaluate(point, step=4)
+        (best,) = study.result().best()
+        assert best.snapshot in crew.store
+        study.evaluate(point, step=8)
+    assert len(crew.store) == 2
 
 
 @pytest.mark.parametrize(

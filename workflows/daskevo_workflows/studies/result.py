@@ -15,6 +15,7 @@ from daskevo.space import Candidate
 from daskevo.tuning import Configuration, Trajectory
 from daskevo.types import JSON
 from daskevo_workflows.studies.accounts import Figures, summary
+from daskevo_workflows.studies.waiting import until_stored
 
 if TYPE_CHECKING:
     from daskevo_workflows.studies.study import Study
@@ -47,7 +48,7 @@ class Found:
 
     @property
     def snapshot(self) -> str | None:
-        """The name of its snapshot; None if the repository has none any more."""
+        """The name of its snapshot, once it is stored; None if the repository has none any more."""
         plan = self.study.controller.plan
         trajectory = Trajectory(self.study.origin, self.configuration)
 
@@ -55,6 +56,7 @@ class Found:
             state = plan.find(trajectory, self.step)
             return None if state is None else plan.nodes[state.node].snapshots.get(state.step)
 
+        until_stored(self.study.controller, lambda state: state == plan.find(trajectory, self.step))
         return self.study.controller.look(find)
 
     @cached_property

@@ -22,6 +22,7 @@ from daskevo_workflows.studies.leading import AT_ONCE, Leading
 from daskevo_workflows.studies.ledger import Ledger
 from daskevo_workflows.studies.lines import Line
 from daskevo_workflows.studies.result import Found, StudyResult
+from daskevo_workflows.studies.waiting import until_stored
 
 Point = Candidate | Mapping[str, Any] | Found
 """A candidate of the space; its options by name, sequences or constants; or what was found, to go on with it."""
@@ -102,6 +103,8 @@ class Study:
                 future.cancel()
 
         try:
+            if ended == "closed":
+                until_stored(self.controller)
             if self.controller.failure is None:
                 self.controller.call(close)
                 self.controller.leave(self.origin, self._ledger)
