@@ -9,10 +9,11 @@ from daskevo.tuning.architectures import ArchitectureSpace, architectures
 from daskevo.tuning.configuration import Configuration, Unit
 from daskevo.tuning.cost import Costs, Estimate
 from daskevo.tuning.counting import StepCount, count_steps
-from daskevo.tuning.eviction import Kept, evictions, kept_snapshots
+from daskevo.tuning.eviction import Kept, evictions, kept_snapshots, make_room, stored_bytes
 from daskevo.tuning.instructions import Answer, Halt, Instruction, Refuse, Run, Save
 from daskevo.tuning.joining import Joined, concatenate, warmup
-from daskevo.tuning.needs import Change, Kind, changes_of_kind, needed_snapshots
+from daskevo.tuning.labelling import LabelStep, label_steps
+from daskevo.tuning.needs import Change, Kind, begun_with, changes_of_kind, needed_snapshots
 from daskevo.tuning.plan import Node, SearchPlan, Standing, State, Waiter
 from daskevo.tuning.policies import Policy
 from daskevo.tuning.scheduling import Scheduler
@@ -43,6 +44,7 @@ __all__ = [
     "Joined",
     "Kept",
     "Kind",
+    "LabelStep",
     "Linear",
     "Machine",
     "MultiStep",
@@ -68,6 +70,7 @@ __all__ = [
     "Unit",
     "Waiter",
     "architectures",
+    "begun_with",
     "changes_of_kind",
     "concatenate",
     "conditional",
@@ -75,9 +78,12 @@ __all__ = [
     "evictions",
     "grid",
     "kept_snapshots",
+    "label_steps",
+    "make_room",
     "needed_snapshots",
     "sequence_from_json",
     "simulate",
     "stage_tree",
+    "stored_bytes",
     "warmup",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -87,6 +87,28 @@ def evictions(kept: Sequence[Kept], quota_bytes: int) -> tuple[str, ...]:
     return tuple(name for name in gone if name not in stays)
 
 
+def make_room(kept: Sequence[Kept], nbytes: int) -> tuple[str, ...]:
+    """Return the snapshots whose ``cache`` labels are to be released so that `nbytes` more can be stored.
+
+    Chosen as :func:`evictions` does. None if all that may go would not be enough: it would be lost in vain.
+
+    Examples
+    --------
+    >>> kept = [Kept("a", {"cache"}, {"a": 10}, None, 100.0), Kept("b", {"request"}, {"b": 10}, "a", 5.0)]
+    >>> make_room(kept, 8), make_room(kept, 12)
+    (('a',), ())
+    """
+    before = stored_bytes(kept)
+    gone = evictions(kept, before - nbytes)
+    left = [one for one in kept if one.name not in gone]
+    return gone if before - stored_bytes(left) >= nbytes else ()
+
+
+def stored_bytes(kept: Iterable[Kept]) -> int:
+    """Return what snapshots take together: what several refer to counts once."""
+    return sum({tensor: size for one in kept for tensor, size in one.tensors.items()}.values())
+
+
 class _Shelf:
     """What is still there, and what each that may go would cost and free."""
 
@@ -100,7 +122,7 @@ class _Shelf:
         for one in kept:
             for tensor in one.tensors:
                 self._holders.setdefault(tensor, []).append(one.name)
-        self.nbytes = sum({tensor: size for one in kept for tensor, size in one.tensors.items()}.values())
+        self.nbytes = stored_bytes(kept)
         self._freed = {
             one.name: sum(size for tensor, size in one.tensors.items() if self._users[tensor] == 1) for one in kept
         }

@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from daskevo.tuning.plan import SearchPlan, State
+from daskevo.tuning.stages import Promises, stage_tree
 
 Kind = Literal["request", "cache"]
 """Of the labels that keep snapshots: needed, and never let go; or kept while there is room."""
@@ -71,6 +72,20 @@ def needed_snapshots(plan: SearchPlan, held: Iterable[State] = ()) -> dict[State
     """
     found = {latest_snapshot(plan, state): None for state in (*plan.wanted, *held)}
     return {state: plan.nodes[state.node].snapshots[state.step] for state in found if state is not None}
+
+
+def begun_with(plan: SearchPlan, promises: Promises, held: Iterable[State] = ()) -> set[str]:
+    """Return the names of the snapshots without which steps would be trained again even if no trainer fails.
+
+    Those are what the stages that are to be given next begin with, and what is held that running work won't store. They
+    are fewer than the needed ones: what running work would begin again with is none of them.
+    """
+    found = {stage.source for stage in stage_tree(plan, promises).stages if stage.ready}
+    wanted = set(plan.wanted)
+    for state in held:
+        if state not in wanted and state.step not in promises.saves.get(state.node, ()):
+            found.add(latest_snapshot(plan, state))
+    return {plan.nodes[state.node].snapshots[state.step] for state in found if state is not None}
 
 
 def changes_of_kind(plan: SearchPlan, kinds: Mapping[str, Kind], held: Iterable[State] = ()) -> list[Change]:

@@ -49,6 +49,7 @@ def pretended(
     steps: int | None = 16,
     name: str = "run",
     stored: Iterable[Any] = (),
+    repository: Any = None,
     **identity: Any,
 ) -> Study:
     """Open a study; with a crew, one that has a controller of its own."""
@@ -84,4 +85,6 @@ def pretended(
         setting=lambda label: label,
         check=check,
         steps=steps,
+        repository=repository,
+        stored=stored,
     )

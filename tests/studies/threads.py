@@ -79,6 +79,7 @@ class ThreadCrew:
         self.trained: Counter[str] = Counter()
         self.replies: list[tuple[Save, str]] = []
         self.runs: list[Run] = []
+        self.rooms: list[tuple[str, bool]] = []
         self._numbers = itertools.count()
         self._working: dict[str, tuple[Orders, threading.Thread]] = {}
 
@@ -108,6 +109,9 @@ class ThreadCrew:
 
     def watch(self) -> None:
         pass
+
+    def room(self, work: str, made: bool) -> None:
+        self.rooms.append((work, made))
 
     def close(self) -> None:
         for orders, _ in self._working.values():

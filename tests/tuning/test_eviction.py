@@ -21,6 +21,7 @@ from daskevo.tuning import (
     concatenate,
     evictions,
     kept_snapshots,
+    make_room,
 )
 
 
@@ -103,6 +104,15 @@ def test_only_caches_go_no_more_than_needed_and_all_that_is_needed(kept: list[Ke
     # None of them could stay.
     for name in gone:
         assert nbytes(left(kept, set(gone) - {name})) > quota
+
+
+@given(shelves(), st.integers(0, 40))
+def test_room_is_made_as_much_as_asked_for_or_nothing_is_lost(kept: list[Kept], wanted: int) -> None:
+    gone = make_room(kept, wanted)
+    freed = nbytes(kept) - nbytes(left(kept, gone))
+    assert set(gone) <= set(evictable(kept))
+    most = nbytes(kept) - nbytes([one for one in kept if not one.evictable])
+    assert freed >= wanted if wanted <= most else gone == ()
 
 
 @given(st.lists(st.integers(0, 20), max_size=8), st.integers(0, 8))

@@ -9,9 +9,11 @@ from daskevo.tuning import (
     Change,
     Configuration,
     Constant,
+    Promises,
     SearchPlan,
     State,
     Trajectory,
+    begun_with,
     changes_of_kind,
     concatenate,
     needed_snapshots,
@@ -38,6 +40,7 @@ def test_needed_is_what_the_stages_begin_with(
         plan.saved(plan.locate(trajectories[number % len(trajectories)], step), f"{number}-{step}")
     sources = {stage.source for stage in stage_tree(plan).stages if stage.ready and stage.source is not None}
     assert needed_snapshots(plan).keys() == sources
+    assert begun_with(plan, Promises()) == set(needed_snapshots(plan).values())
 
 
 def test_kinds_change_as_trials_come_and_go() -> None:
@@ -72,3 +75,17 @@ def test_what_somebody_may_go_on_from_is_held() -> None:
     plan.gone(State(0, 100))
     assert needed_snapshots(plan, [paused]) == {State(0, 50): "s50"}
     assert needed_snapshots(plan, [plan.locate(ONE, 30)]) == {}
+
+
+def test_what_running_work_would_begin_again_with_may_go() -> None:
+    plan = SearchPlan()
+    plan.request("one", ONE, 300)
+    for step in (50, 150):
+        plan.saved(plan.locate(ONE, step), f"s{step}")
+    running = Promises({0: {300}}, {State(0, 300)})
+    assert set(needed_snapshots(plan).values()) == {"s150"}
+    assert begun_with(plan, running) == set()
+    # A trial that parts before it begins with the other; what is held, with what there is of it.
+    plan.request("two", TWO, 200)
+    assert begun_with(plan, running) == {"s50"}
+    assert begun_with(plan, running, [plan.locate(ONE, 160), plan.locate(ONE, 300)]) == {"s50", "s150"}

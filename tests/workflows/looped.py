@@ -18,6 +18,8 @@ epochs = 8
 MARKS = ""
 """A folder where each step leaves its rate, its number, and the loss of its batch."""
 SLEEP_S = 0.0
+PADDING_BYTES = 0
+"""That each snapshot has besides, other ones at each step."""
 FAULTS = "[]"
 """Learning rates, and what comes of them instead of a loss, as JSON."""
 NEEDS_BYTES = 0
@@ -81,7 +83,8 @@ class Descent:
         return {"loss": float(np.mean((x @ self.weights - y) ** 2))}
 
     def save(self) -> dict[str, np.ndarray]:
-        return {"weights": self.weights.copy(), "steps": np.array(self.steps)}
+        padding = np.random.default_rng(self.steps).integers(0, 256, PADDING_BYTES, np.uint8)
+        return {"weights": self.weights.copy(), "steps": np.array(self.steps), "padding": padding}
 
     def load(self, arrays) -> None:
         self.weights, self.steps = np.array(arrays["weights"]), int(arrays["steps"])

@@ -11,10 +11,10 @@ from daskevo.search import Grid
 from daskevo_workflows import tune
 
 
-def main(problem: str, folder: str) -> None:
+def main(problem: str, folder: str, quota: str) -> None:
     with daskevo.local_cluster(trainers=1, dashboard_address=None) as cluster, cluster.get_client() as client:
         root = Path(folder) / "root"
-        repository = daskevo.open(root, "looped", client=client, objective="min loss", shards=8)
+        repository = daskevo.open(root, "looped", client=client, objective="min loss", shards=8, quota=quota)
         with tune.study(problem, repository=repository, run=Path(folder) / "run", seed=3) as study:
             # What needs not be trained any more from here on.
             stored = [snapshot.extra["trajectory"]["key"] for snapshot in repository.snapshots()]
@@ -30,4 +30,4 @@ def main(problem: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(*sys.argv[1:])

@@ -1,5 +1,4 @@
-"""Trainers with more and with less memory on one cluster: a stage for which one has too little is tried on the largest,
-and a repository that has no room ends the study."""
+"""Trainers with more and with less memory: a stage for which one has too little is tried on the largest."""
 
 from __future__ import annotations
 
@@ -7,15 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from distributed import Nanny
 
 import daskevo
-from daskevo.errors import RepositoryFull, TrialFailed
-from daskevo.repository import Snapshot
-from daskevo.search import Grid
-from daskevo.tuning import Constant, MultiStep, grid
+from daskevo.errors import TrialFailed
+from daskevo.tuning import Constant, MultiStep
 from daskevo_workflows import tune
 
 pytestmark = pytest.mark.processes
@@ -79,26 +75,3 @@ def test_what_no_trainer_has_the_memory_for_fails_with_figures(
         "Unable to allocate 8.00 PiB",
     ):
         assert figure in caught.value.message
-
-
-def test_a_study_whose_repository_has_no_room_ends_and_goes_on_when_there_is(
-    client: Any, tuned: Callable[..., Path], tmp_path: Path
-) -> None:
-    quota = 10_000
-    repository = daskevo.open(tmp_path / "loops", "looped", client=client, objective="min loss", shards=8, quota=quota)
-    ballast = repository.put_snapshot(
-        Snapshot(None, (), {"ballast": np.zeros(quota - 300, np.uint8)}, {}), step=1, labels=["user:ballast"]
-    )
-    space = grid(learning_rate=[Constant(0.1 / 2**power) for power in range(6)], unit="epoch")
-
-    def run() -> tune.StudyResult:
-        with tune.study(tuned("looped.py"), space, repository=repository, run=tmp_path / "run") as study:
-            return study.run(Grid())
-
-    with pytest.raises(RepositoryFull, match=r"no room for another snapshot.*quota of 10000 bytes"):
-        run()
-    assert repository.verify().clean
-    repository.release(ballast, "user:ballast")
-    result = run()
-    assert [report.status for report in result.reports] == ["finished"] * 6
-    assert result.figures.trained_steps < 2 * 6 * 8

@@ -1,4 +1,4 @@
-"""A study that is killed in the middle, twice: the same command ends as if nothing had happened."""
+"""A study that is killed in the middle, twice, and has little room: the same command ends as if nothing had been."""
 
 from __future__ import annotations
 
@@ -23,11 +23,16 @@ from daskevo_workflows.studies.lines import Lines
 pytestmark = pytest.mark.processes
 
 
+SNAPSHOT_BYTES = 200_000
+QUOTA = f"{SNAPSHOT_BYTES * 9 // 2} B"
+"""Room for four snapshots. Seven are made, but for two that a kill may come before."""
+
+
 def start(problem: Path, folder: Path, log: Path) -> subprocess.Popen[str]:
     script = Path(__file__).parent / "study_script.py"
     with log.open("w") as errors:
         return subprocess.Popen(
-            [sys.executable, str(script), str(problem), str(folder)],
+            [sys.executable, str(script), str(problem), str(folder), QUOTA],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
@@ -47,7 +52,7 @@ def wait_for_reports(folder: Path, count: int, process: subprocess.Popen[str]) -
 
 
 def test_killed_twice_and_started_again(tuned: Callable[..., Path], tmp_path: Path) -> None:
-    problem, log = tuned("looped.py", SLEEP_S=0.1), tmp_path / "log"
+    problem, log = tuned("looped.py", SLEEP_S=0.1, PADDING_BYTES=SNAPSHOT_BYTES), tmp_path / "log"
     for reports in (1, 2):
         process = start(problem, tmp_path, log)
         try:
@@ -67,6 +72,7 @@ def test_killed_twice_and_started_again(tuned: Callable[..., Path], tmp_path: Pa
     with RunView(tmp_path / "run") as view:
         assert [session.ended for session in view.sessions()] == [None, None, "closed"]
         requests = view.requests()
+        assert view.events("evicted") or view.events("not stored")
         session = -1
         trained = 0
         for event in view.events():

@@ -24,7 +24,7 @@ from daskevo_workflows.stage_training.content import content_digest
 from daskevo_workflows.studies.assignment import Setting
 from daskevo_workflows.studies.controller import Controller
 from daskevo_workflows.studies.crew import DaskCrew
-from daskevo_workflows.studies.ledger import Ledger
+from daskevo_workflows.studies.ledger import KEEP_BEST, Ledger
 from daskevo_workflows.studies.result import Found, StudyResult
 from daskevo_workflows.studies.stored import learn
 from daskevo_workflows.studies.study import Study
@@ -47,6 +47,7 @@ def study(
     controller: Controller | None = None,
     copy_every_s: float | None = 120.0,
     step_limit_s: float | None = 1800.0,
+    keep_best: int = KEEP_BEST,
 ) -> Study:
     """Open a study, or go on with the one in its folder.
 
@@ -80,6 +81,8 @@ def study(
         and end; None: never.
     step_limit_s:
         Longest that a step, a scoring or a snapshot may take, in seconds; for a controller of its own.
+    keep_best:
+        Snapshots of so many of the best trials of each strategy are kept, whatever leaves it.
 
     Returns
     -------
@@ -99,6 +102,8 @@ def study(
         raise InvalidInput(f"seed={seed!r:.40}: use 0 to 4294967295")
     if steps is not None and (type(steps) is not int or steps < 1):
         raise InvalidInput(f"steps={steps!r:.40}: use a whole number from 1")
+    if type(keep_best) is not int or keep_best < 1:
+        raise InvalidInput(f"keep_best={keep_best!r:.40}: use a whole number from 1")
     reference = refer(problem)  # type: ignore[arg-type]
     loaded = reference.load()
     tuned = space_to_tune(loaded, space)
@@ -122,7 +127,7 @@ def study(
     leading = controller or Controller(DaskCrew(repository.client, step_limit_s))
 
     def ledger() -> Ledger:
-        opened = Ledger(run, identity, about, tuned, goal, origin)
+        opened = Ledger(run, identity, about, tuned, goal, origin, keep_best)
         _, others = learn(leading.plan, stored, origin)
         if others:
             words = f"{others} of its snapshots were made by other versions of Keras and the like"
@@ -145,6 +150,7 @@ def study(
             seed=seed,
             steps=steps or (loaded.epochs if unit == "epoch" else None),
             repository=repository,
+            stored=stored,
         )
     except BaseException:
         if own:

@@ -79,6 +79,7 @@ def _accounts(study: StudySeries) -> Table:
             ("merge rate (all / unique)", f"{figures.merge_rate:.3g}"),
             ("steps trained by this study", f"{figures.trained_steps:,}"),
             ("saving (all / trained)", "–" if figures.saving is None else f"{figures.saving:.3g}"),
+            ("states that another study stored, too", f"{figures.duplicates:,}"),
             ("steps of the stage tree", left or "none"),
             ("seconds of steps, all trainers", say_seconds(figures.training_s)),
             ("… of starts: building, loading, first steps", say_seconds(figures.start_s)),

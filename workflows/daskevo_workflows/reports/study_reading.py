@@ -16,11 +16,11 @@ from daskevo.types import JSON, Objective
 from daskevo_workflows.reports.reading import RunningTime, facts_of, happenings_of, state_of
 from daskevo_workflows.reports.series import Happening
 from daskevo_workflows.studies.accounts import Accounts, Figures
-from daskevo_workflows.studies.ledger import OVER, SESSION, STAGE, TRIAL, WORK
+from daskevo_workflows.studies.ledger import DUPLICATES, LEFT, OVER, SESSION, STAGE, TRIAL, WORK
 from daskevo_workflows.studies.picture import came_of
 
 BEST_SHOWN = 10
-UNSHOWN = (SESSION, STAGE, TRIAL, WORK, OVER, "copy")
+UNSHOWN = (SESSION, STAGE, TRIAL, WORK, OVER, LEFT, "copy")
 """Kinds of events that the report shows otherwise."""
 
 
@@ -174,7 +174,9 @@ def _figures(trained: Iterable[_Trained], events: Iterable[Event]) -> Figures:
         if one.report is not None and one.report.status == "finished":
             accounts.answered(one.trial, one.trajectory, one.report.step)
     for event in events:
-        if event.kind == STAGE:
+        if event.kind == DUPLICATES:
+            accounts.duplicates += len(event.facts["snapshots"])
+        elif event.kind == STAGE:
             match event.facts:
                 case {"start": int() as start, "stop": int() as stop, "seconds": dict() as seconds}:
                     accounts.stage(stop - start, seconds)

@@ -27,6 +27,8 @@ class Figures:
         where something was trained again, or for trials that were not answered.
     training_s, start_s, scoring_s:
         Seconds of all trainers: steps, starts (building, loading, first steps), scoring.
+    duplicates:
+        States that another process trained and stored at the same time, as far as that was seen.
     """
 
     trials: int
@@ -36,6 +38,7 @@ class Figures:
     training_s: float = 0.0
     start_s: float = 0.0
     scoring_s: float = 0.0
+    duplicates: int = 0
 
     @property
     def merge_rate(self) -> float:
@@ -56,6 +59,7 @@ class Accounts:
     training_s: float = 0.0
     start_s: float = 0.0
     scoring_s: float = 0.0
+    duplicates: int = 0
     _ends: dict[str, tuple[Trajectory, int]] = field(default_factory=dict)
 
     def answered(self, trial: str, trajectory: Trajectory, step: int) -> None:
@@ -74,7 +78,14 @@ class Accounts:
         """Return the figures of this moment."""
         total, unique = count_steps(self._ends.values())
         return Figures(
-            len(self._ends), total, unique, self.trained_steps, self.training_s, self.start_s, self.scoring_s
+            len(self._ends),
+            total,
+            unique,
+            self.trained_steps,
+            self.training_s,
+            self.start_s,
+            self.scoring_s,
+            self.duplicates,
         )
 
 

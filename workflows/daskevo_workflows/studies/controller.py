@@ -69,6 +69,9 @@ class Crew(Protocol):
     def order(self, told: Save | Halt) -> None:
         """Change a running work; a mark is answered by :meth:`Controller.replied`."""
 
+    def room(self, work: str, made: bool) -> None:
+        """Tell a work whether there is room now for what it could not store (:meth:`Controller.full`)."""
+
     def know(self, origin: str, setting: Any) -> None:
         """Take in what all trajectories of an origin begin with."""
 
@@ -104,6 +107,31 @@ class Watcher(Protocol):
         """Say what it looks like now."""
 
 
+class Keeper(Protocol):
+    """Keeps a study's snapshots. Called in the controller's thread."""
+
+    def stored(self, run: Run, step: int, name: str, kind: str) -> None:
+        """A work has stored a snapshot, with a label of the study that joined last, of those of its origin."""
+
+    def forget(self, name: str | None) -> None:
+        """A snapshot can't be read any more."""
+
+    def make_room(self, work: str, step: int, nbytes: int) -> None:
+        """Let go of what is kept while there is room only, and tell the work whether there is some now."""
+
+    def unsaved(self, step: int, kind: str, why: str) -> None:
+        """A state was not stored."""
+
+    def needed(self) -> set[str]:
+        """Return the names of the snapshots that the study needs."""
+
+    def begun_with(self) -> set[str]:
+        """Return the names of those that it needs even if no trainer fails."""
+
+    def turn(self) -> None:
+        """Change labels if that is due. Called at each turn."""
+
+
 class Controller:
     """Leads any number of studies on one crew.
 
@@ -128,6 +156,7 @@ class Controller:
         self._late: set[tuple[str, int]] = set()
         self._beyond: dict[State, float] = {}
         self._watchers: dict[str, list[Watcher]] = {}
+        self._keepers: dict[str, list[Keeper]] = {}
         self._closing = False
         self._over = threading.Lock()
         self.failure: BaseException | None = None
@@ -210,26 +239,32 @@ class Controller:
         if future.cancelled():
             self.post(lambda: self._carry_out(self.scheduler.remove(waiter)))
 
-    def join(self, origin: str, setting: Any, watcher: Watcher) -> None:
+    def join(self, origin: str, setting: Any, watcher: Watcher, keeper: Keeper | None = None) -> None:
         """Let a study take part, which is told of the works on trajectories of its origin.
 
         Parameters
         ----------
         setting:
             What the crew has to know of the origin.
+        keeper:
+            Of its snapshots; None: nobody changes their labels.
         """
 
         def add() -> None:
             self.crew.know(origin, setting)
             self._watchers.setdefault(origin, []).append(watcher)
+            if keeper is not None:
+                self._keepers.setdefault(origin, []).append(keeper)
 
         self.call(add)
 
-    def leave(self, origin: str, watcher: Watcher) -> None:
+    def leave(self, origin: str, watcher: Watcher, keeper: Keeper | None = None) -> None:
         """Let a study leave; nothing is told any more."""
 
         def remove() -> None:
             self._watchers[origin].remove(watcher)
+            if keeper is not None:
+                self._keepers[origin].remove(keeper)
 
         self.call(remove)
 
@@ -243,6 +278,8 @@ class Controller:
                 self.crew.watch()
                 self._carry_out(self.scheduler.decide())
                 self._give_up()
+                for keeper in self._all_keepers():
+                    keeper.turn()
         except BaseException as error:  # noqa: BLE001 - it is raised wherever somebody waits
             logger.info("the studies' controller ends: %s", error)
             self._end(error)
@@ -344,7 +381,7 @@ class Controller:
     def saved(self, work: str, step: int, name: str, kind: str = "mark") -> None:
         """The state at a step is stored."""
         run = self._runs.get(work)
-        if work in self.scheduler.under_way.works:
+        if work in self.scheduler.under_way.works and kind != "known":
             self._carry_out(self.scheduler.saved(work, step, name))
         elif run is not None:
             self.plan.saved(self.plan.locate(run.trajectory, step), name)
@@ -354,13 +391,24 @@ class Controller:
         if run is not None:
             for watcher in self._watchers.get(run.trajectory.origin, ()):
                 watcher.stored(run, step, name, kind)
+            for keeper in self._keepers.get(run.trajectory.origin, ())[-1:]:
+                keeper.stored(run, step, name, kind)
 
-    def released(self, work: str, step: int, name: str) -> None:
-        """A copy that a work stored against failures is kept no more."""
+    def full(self, work: str, step: int, nbytes: int) -> None:
+        """A state that is needed has found no room, so many bytes: its work waits to be told whether some was made."""
         run = self._runs.get(work)
-        state = None if run is None else self.plan.find(run.trajectory, step)
-        if state is not None and self.plan.nodes[state.node].snapshots.get(step) == name:
-            self.plan.gone(state)
+        for keeper in self._keepers.get("" if run is None else run.trajectory.origin, ())[-1:]:
+            keeper.make_room(work, step, nbytes)
+            return
+        self.crew.room(work, False)
+
+    def unsaved(self, work: str, step: int, kind: str, why: str) -> None:
+        """A state was not stored: a needed one is trained again by whoever needs it and has it not in memory."""
+        run = self._runs.get(work)
+        for keeper in self._keepers.get("" if run is None else run.trajectory.origin, ())[-1:]:
+            keeper.unsaved(step, kind, why)
+        if kind == "mark":
+            self.scheduler.missed(work, step)
 
     def measured(self, work: str, step: int, metrics: Mapping[str, float]) -> None:
         """The metrics at a step are known."""
@@ -396,7 +444,12 @@ class Controller:
         run = self._runs.get(work)
         if run is not None:
             self.note(work, "snapshot gone", f"{why}; what it held is trained again")
-            self.scheduler.gone(run.trajectory, run.start)
+            state = self.plan.locate(run.trajectory, run.start)
+            # Meanwhile there may be another one of that state.
+            if self.plan.nodes[state.node].snapshots.get(state.step) == run.snapshot:
+                self.scheduler.gone(run.trajectory, run.start)
+            for keeper in self._keepers.get(run.trajectory.origin, ()):
+                keeper.forget(run.snapshot)
         self.ended(work)
 
     def note(self, work: str, kind: str, message: str, **facts: Any) -> None:
@@ -414,6 +467,34 @@ class Controller:
     def watchers(self) -> list[Watcher]:
         """All studies that take part, each once."""
         return list(dict.fromkeys(each for several in self._watchers.values() for each in several))
+
+    def _all_keepers(self) -> list[Keeper]:
+        return [keeper for several in self._keepers.values() for keeper in several]
+
+    # For keepers
+
+    @property
+    def in_use(self) -> set[str]:
+        """Snapshots that works begin with."""
+        return {run.snapshot for run in self._runs.values() if run.snapshot is not None}
+
+    def is_storing(self, origin: str) -> bool:
+        """Tell whether a work on trajectories of an origin has nothing left to do but to store what it made."""
+        works = [work for key, work in self.scheduler.under_way.works.items() if key in self._runs]
+        return any(
+            work.reached >= work.stop
+            and all(mark.measured or not mark.evaluate for mark in work.marks.values())
+            and self._runs[work.key].trajectory.origin == origin
+            for work in works
+        )
+
+    def needed(self) -> set[str]:
+        """Return the snapshots that some study needs."""
+        return set().union(*(keeper.needed() for keeper in self._all_keepers()))
+
+    def begun_with(self) -> set[str]:
+        """Return those of them that are not only against failures of trainers."""
+        return self.in_use.union(*(keeper.begun_with() for keeper in self._all_keepers()))
 
     def _over_with(self, work: str) -> None:
         if (run := self._runs.pop(work, None)) is not None:

@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from daskevo.errors import ClusterError, RepositoryFull
+from daskevo.errors import ClusterError
 from daskevo.tuning import Halt, Run, Save
 from daskevo_workflows.demand import Demand
 from daskevo_workflows.scheduler_gone import FETCH_S, NO_ANSWER, told_if_scheduler_gone
 from daskevo_workflows.studies.assignment import Setting, StageAssignment
 from daskevo_workflows.studies.controller import TICK_S, Controller
-from daskevo_workflows.studies.mailbox import deliver
+from daskevo_workflows.studies.mailbox import answer_room, deliver
 from daskevo_workflows.studies.showing import Showing
 from daskevo_workflows.studies.task import train_stages
 from daskevo_workflows.trainers import SILENT_S, Trainer, Trainers
@@ -144,6 +144,18 @@ class DaskCrew:
         if isinstance(told, Save):
             self.controller.post(lambda: self.controller.replied(told.work, told.step, replies[address]))
 
+    def room(self, work: str, made: bool) -> None:
+        if (there := self._works.get(work)) is not None:
+            asyncio.run_coroutine_threadsafe(self._answer(there, made), self.client.loop.asyncio_loop)
+
+    async def _answer(self, there: OnItsWay, made: bool) -> None:
+        address = there.trainer.address
+        try:
+            async with self._locks[address]:
+                await self.client.run(answer_room, there.key, made, workers=[address])
+        except (*NO_ANSWER, ClusterError) as error:
+            logger.info("an answer did not reach trainer %s: %s", there.run.trainer, error)
+
     def close(self) -> None:
         works, self._works = list(self._works.values()), {}
         try:
@@ -174,6 +186,8 @@ class DaskCrew:
                 self.order(told)
         elif message["what"] == "progress":
             self.controller.progress(there.run.work, message["step"])
+        elif message["what"] == "full":
+            self.controller.full(there.run.work, message["step"], message["nbytes"])
         elif "number" in message:
             # One thread trains and another stores: what they say may overtake.
             there.early[message["number"]] = message
@@ -189,8 +203,8 @@ class DaskCrew:
                 controller.trained(work, start, stop, seconds)
             case {"what": "measured", "step": step, "metrics": metrics}:
                 controller.measured(work, step, metrics)
-            case {"what": "released", "step": step, "name": name}:
-                controller.released(work, step, name)
+            case {"what": "unsaved", "step": step, "kind": kind, "why": why}:
+                controller.unsaved(work, step, kind, why)
             case {"what": "saved", "step": step, "name": name, "kind": kind}:
                 controller.saved(work, step, name, kind)
 
@@ -224,12 +238,6 @@ class DaskCrew:
                 self.controller.ended(work)
             case "gone":
                 self.controller.vanished(work, ending["why"])
-            case "no room":
-                raise RepositoryFull(
-                    f"the repository has no room for another snapshot, so the study was ended: {ending['why']}. All "
-                    "that was stored and answered is kept; make room, then give the same command again, and the study "
-                    "goes on"
-                )
             case failure:
                 self.controller.broke(work, failure, ending["why"])
         self._recycle(there.run.trainer)

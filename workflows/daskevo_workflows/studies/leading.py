@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from daskevo.errors import InvalidInput
 from daskevo.search import Report, Request, Stop, Strategy, View
 from daskevo.space import ModelSpace
+from daskevo.types import ModelId
 from daskevo_workflows.studies.accounts import Figures
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Leading:
         self._pending: dict[int, Request] = {}
         self._futures: dict[int, Future[Any]] = {}
         self._finished = self._failures = 0
+        self._leaving: list[ModelId] = []
         strategy.start(space, (study.objective,), study.seed)
         settings = {"settings": strategy.settings, "steps": steps}
         self.prefix, before = study.controller.call(lambda: ledger.begun(strategy.name, settings))
@@ -101,6 +103,7 @@ class Leading:
         by_number = {request.number: request for request in requests}
         for report in reports:
             self._tell(by_number.pop(report.number), report)
+        self._say_who_left()
         self._left = list(by_number.values())
 
     def go(self, time_limit_s: float | None, on_progress: Callable[[StudyProgress], None] | None) -> tuple[str, str]:
@@ -175,7 +178,7 @@ class Leading:
                 self._tell(request, outcome)
                 request, outcome = self._done.get_nowait()
         except queue.Empty:
-            pass
+            self._say_who_left()
         for number in self._strategy.stop():
             if number in self._futures:
                 self._futures[number].cancel()
@@ -185,4 +188,9 @@ class Leading:
         self._finished += report.status == "finished"
         self._failures += report.status == "failed" and not stopped
         self._strategy.tell(request, report)
-        self._strategy.leave()
+        self._leaving += self._strategy.leave()
+
+    def _say_who_left(self) -> None:
+        if self._leaving:
+            left, self._leaving = self._leaving, []
+            self._study.controller.call(lambda: self._ledger.leave(left))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from daskevo.errors import TrialFailed
-from daskevo.runs import Book, RunRecord
+from daskevo.runs import Book, Keeping, RunRecord
 from daskevo.search import Failure, Report, Request
 from daskevo.tuning import ConfigurationSpace, Run, Scheduler, SearchPlan, Trajectory
 from daskevo.types import JSON, ModelId, Objective
@@ -36,6 +36,15 @@ OVER = "work over"
 """Kind of the events that say that it has none of it any more."""
 
 
+LEFT = "left"
+"""Kind of the events that say which models left their strategies."""
+
+DUPLICATES = "duplicates"
+"""Kind of the events that say which states another process had stored, too."""
+
+KEEP_BEST = 5
+
+
 class Ledger:
     """Opened, used and closed in one thread.
 
@@ -47,6 +56,8 @@ class Ledger:
         Of the study.
     origin:
         Of its trajectories.
+    keep_best:
+        States of so many of the best of each strategy are wanted kept, whatever it lets go.
     """
 
     def __init__(
@@ -57,6 +68,7 @@ class Ledger:
         space: ConfigurationSpace,
         objective: Objective,
         origin: str,
+        keep_best: int = KEEP_BEST,
     ) -> None:
         self.record = RunRecord(folder, identity, about)
         self.info = self.record.info
@@ -65,6 +77,8 @@ class Ledger:
         self.lines = Lines(space)
         self.accounts = Accounts()
         self.book = Book(objective, 1, self.info.label)
+        self._keeping = Keeping(objective, keep_best)
+        self._duplicates: set[str] = set()
         self._closed = False
         try:
             self._read()
@@ -76,10 +90,15 @@ class Ledger:
         for request in self.record.requests():
             self.lines.add(request)
             self.book.ask([request])
+            self._keeping.ask(request)
         for report in self.record.reports():
             self._take(report)
         for event in self.record.events(STAGE):
             self.accounts.stage(int(event.facts["stop"]) - int(event.facts["start"]), event.facts["seconds"])
+        for event in self.record.events(LEFT):
+            self._keeping.leave(event.facts["models"])
+        for event in self.record.events(DUPLICATES):
+            self._take_duplicates(event.facts["snapshots"])
         self.record.event(SESSION, "", origin=self.origin)
 
     # Requests and reports
@@ -114,6 +133,8 @@ class Ledger:
         lines = [self.lines.add(request) for request in requests]
         self.record.asked(requests)
         self.book.ask(requests)
+        for request in requests:
+            self._keeping.ask(request)
         for request, line in zip(requests, lines, strict=True):
             trained = line.trial.configuration.to_json()
             self.record.event(TRIAL, "", request.number, trial=line.trial.name, configuration=trained)
@@ -176,9 +197,35 @@ class Ledger:
 
     def _take(self, report: Report) -> None:
         self.book.report(report)
+        self._keeping.report(report)
         if report.status == "finished":
             trial = self.lines[report.model_id].trial
             self.accounts.answered(trial.name, self.trajectory(report.model_id), report.step)
+
+    # What is kept
+
+    def leave(self, models: Iterable[ModelId]) -> None:
+        """Take in which models left their strategy: their states are kept no more, unless they are among the best."""
+        if news := self._keeping.leave(models):
+            self._event(LEFT, models=list(news))
+
+    def held(self) -> list[tuple[Trajectory, int]]:
+        """Return trajectories and steps of which a state is to be kept: to go on from, or for the result."""
+        requests = self.book.requests
+        kept = [requests[number] for number in self._keeping.kept]
+        return [(self.trajectory(request.model_id), request.until_step or 0) for request in kept]
+
+    def duplicates(self, names: Sequence[str]) -> None:
+        """Take in snapshots of states that were stored by another process, too."""
+        if news := self._take_duplicates(names):
+            words = f"{len(news)} states were stored by another study, too: each is kept once from now on"
+            self.note(DUPLICATES, words, snapshots=news)
+
+    def _take_duplicates(self, names: Iterable[str]) -> list[str]:
+        news = [name for name in names if name not in self._duplicates]
+        self._duplicates.update(news)
+        self.accounts.duplicates = len(self._duplicates)
+        return news
 
     def teach(self, plan: SearchPlan) -> None:
         """Have a plan know the metrics that were reported, which the repository may not have any more."""

@@ -1,20 +1,25 @@
-"""Where the orders of works that run in this process are found, so that they can be changed from outside."""
+"""Where the orders of works that run in this process are found, so that they can be changed from outside, and answers
+given."""
 
 from __future__ import annotations
 
 from daskevo_workflows.studies.orders import Orders, Reply
+from daskevo_workflows.studies.room import Room
 
 _orders: dict[str, Orders] = {}
+_rooms: dict[str, Room] = {}
 
 
-def open_box(key: str, orders: Orders) -> None:
-    """Have a work's orders found by its key."""
+def open_box(key: str, orders: Orders, room: Room) -> None:
+    """Have a work's orders, and what it asks for room with, found by its key."""
     _orders[key] = orders
+    _rooms[key] = room
 
 
 def close_box(key: str) -> None:
     """Forget a work that is over."""
     _orders.pop(key, None)
+    _rooms.pop(key, None)
 
 
 def deliver(key: str, order: str, step: int | None, evaluate: bool) -> Reply:
@@ -29,3 +34,9 @@ def deliver(key: str, order: str, step: int | None, evaluate: bool) -> Reply:
         orders.halt(step)
         return "accepted"
     return orders.save(step, evaluate=evaluate)
+
+
+def answer_room(key: str, made: bool) -> None:
+    """Tell a work whether there is room now for what it could not store; called on the worker's event loop."""
+    if (room := _rooms.get(key)) is not None:
+        room.answer(made)

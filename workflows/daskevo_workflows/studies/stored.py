@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from daskevo.errors import CorruptRecord, InvalidInput
 from daskevo.tuning import Configuration, SearchPlan, Trajectory
@@ -59,3 +60,33 @@ def learn(plan: SearchPlan, snapshots: Iterable[Any], origin: str) -> tuple[int,
         if stored.metrics:
             plan.measured(state, stored.metrics)
     return found, others
+
+
+class Twin(NamedTuple):
+    """Two snapshots of one state, as the list of snapshots has them: the later one is to be kept."""
+
+    earlier: Any
+    later: Any
+
+
+def twins(snapshots: Iterable[Any], origin: str) -> list[Twin]:
+    """Return the snapshots of an origin of whose states there is a later one: several processes have trained them.
+
+    Parameters
+    ----------
+    snapshots:
+        As :func:`learn` takes them, oldest first. Those that other versions of Keras and the like made are other
+        states.
+    """
+    last: dict[str, Any] = {}
+    found: dict[str, list[Any]] = {}
+    for stored in snapshots:
+        match stored.extra:
+            case {"trajectory": {"origin": str(whose), "key": str(key)}, "step": int(step)} if whose == origin:
+                state = json.dumps([key, step, stored.extra.get("versions")], sort_keys=True)
+            case _:
+                continue
+        if state in last:
+            found.setdefault(state, []).append(last[state])
+        last[state] = stored
+    return [Twin(earlier, last[state]) for state, several in found.items() for earlier in several]

@@ -18,6 +18,7 @@ from daskevo.tuning import Configuration, ConfigurationSpace, StepSequence, Traj
 from daskevo_workflows.studies.accounts import Figures
 from daskevo_workflows.studies.controller import Controller, Wish
 from daskevo_workflows.studies.forecast import Forecast, forecast
+from daskevo_workflows.studies.keeping import Keeper
 from daskevo_workflows.studies.leading import AT_ONCE, Leading
 from daskevo_workflows.studies.ledger import Ledger
 from daskevo_workflows.studies.lines import Line
@@ -31,6 +32,9 @@ Metrics = Mapping[str, float]
 
 Done = Callable[[Request, Report | BaseException], None]
 """Called with each report, or with what ended all."""
+
+STORED_S = 60.0
+"""How long the end of a study waits for what is being stored."""
 
 _numbers = itertools.count()
 
@@ -61,6 +65,7 @@ class Study:
         seed: int = 0,
         steps: int | None = None,
         repository: Any = None,
+        stored: Iterable[Any] = (),
     ) -> None:
         self.controller = controller
         self.space = space
@@ -80,7 +85,11 @@ class Study:
         self._points |= {request.candidate: request for request in controller.call(self._ledger.by_hand)}
         self._open = True
         self._futures: dict[int, Future[Metrics]] = {}
-        controller.join(origin, setting(self._ledger.info.label), self._ledger)
+        self._keeper = None if repository is None else controller.call(partial(self._keep, stored))
+        controller.join(origin, setting(self._ledger.info.label), self._ledger, self._keeper)
+
+    def _keep(self, stored: Iterable[Any]) -> Keeper:
+        return Keeper(self.controller, self.repository, self._ledger, self.origin, self._ledger.info.label, stored)
 
     def __enter__(self) -> Study:
         return self
@@ -106,11 +115,23 @@ class Study:
             if ended == "closed":
                 until_stored(self.controller)
             if self.controller.failure is None:
+                if self._keeper is not None:
+                    if ended == "closed":
+                        self._wait_until_stored()
+                    self._keeper.close()
                 self.controller.call(close)
-                self.controller.leave(self.origin, self._ledger)
+                self.controller.leave(self.origin, self._ledger, self._keeper)
         finally:
+            if self._keeper is not None:
+                self._keeper.stop()
             if self._is_owner:
                 self.controller.close()
+
+    def _wait_until_stored(self) -> None:
+        """Wait, not for ever, for states whose metrics were answered already."""
+        until = time.monotonic() + STORED_S
+        while time.monotonic() < until and self.controller.call(lambda: self.controller.is_storing(self.origin)):
+            time.sleep(0.02)
 
     # What one wants to know
 

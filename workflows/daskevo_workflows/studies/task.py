@@ -6,20 +6,19 @@ import resource
 import sys
 import threading
 from collections.abc import Mapping
-from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial
-from typing import Any, Literal
+from typing import Any
 
-from daskevo.errors import CorruptRecord, InvalidProblem, SnapshotGone
+from daskevo.errors import CorruptRecord, DaskevoError, InvalidProblem, SnapshotGone
 from daskevo.tuning.scheduling import Failure
-from daskevo.types import ModelId
 from daskevo_workflows.failures import Failed, failure_of, shown
 from daskevo_workflows.studies import holding
 from daskevo_workflows.studies.assignment import StageAssignment
 from daskevo_workflows.studies.mailbox import close_box, open_box
 from daskevo_workflows.studies.orders import Orders
+from daskevo_workflows.studies.room import Room
 from daskevo_workflows.studies.stored import described
+from daskevo_workflows.studies.storing import Storing
 from daskevo_workflows.studies.work import carry_out
 from daskevo_workflows.trainer_task import Sayer, cancelled
 from daskevo_workflows.training import finite
@@ -35,13 +34,13 @@ def train_stages(assignment: StageAssignment) -> dict[str, Any]:
     -------
     dict
         ``told``: all that was said, in order, for whoever missed some; ``reached``: the last step that was trained;
-        ``end``: ``ended``, ``gone`` (its snapshot), ``no room`` in the repository, or the failure that it ended with;
-        ``why``.
+        ``end``: ``ended``, ``gone`` (its snapshot), or the failure that it ended with; ``why``.
     """
     run, setting = assignment.run, assignment.setting
     orders = Orders(run.start, run.marks, setting.cache_s)
-    telling = _Telling(assignment, orders)
-    open_box(assignment.key, orders)
+    room = Room()
+    telling = _Telling(assignment, orders, room)
+    open_box(assignment.key, orders, room)
     try:
         telling.say("begun")
         source = None
@@ -55,7 +54,7 @@ def train_stages(assignment: StageAssignment) -> dict[str, Any]:
     except BaseException as error:  # noqa: BLE001 - user code may raise anything, SystemExit too, and the study goes on
         holding.drop()
         failure = failure_of(error)
-        end = _ending(error, failure.kind)
+        end = _kind(error, failure.kind)
         return telling.ending(end, f"{failure.message}{_memory()}" if end == "out of memory" else failure.message)
     finally:
         close_box(assignment.key)
@@ -64,13 +63,11 @@ def train_stages(assignment: StageAssignment) -> dict[str, Any]:
     return telling.ending("ended", "")
 
 
-def _ending(error: BaseException, kind: str) -> Failure | Literal["no room"]:
+def _kind(error: BaseException, kind: str) -> Failure:
     names = {cause.__name__ for cause in type(error).__mro__}
     if names.intersection(OUT_OF_MEMORY) or "RESOURCE_EXHAUSTED" in str(error)[:2_000]:
         return "out of memory"
-    if kind == "no room":
-        return "no room"
-    return "lost" if kind == "repository" else "error"
+    return "lost" if kind in ("repository", "no room") else "error"
 
 
 def _memory() -> str:
@@ -82,16 +79,15 @@ def _memory() -> str:
 class _Telling:
     """Says what happens to whoever leads, and stores what is made."""
 
-    def __init__(self, assignment: StageAssignment, orders: Orders) -> None:
+    def __init__(self, assignment: StageAssignment, orders: Orders, room: Room) -> None:
         self._assignment = assignment
         self._orders = orders
         self._sayer = Sayer(assignment.key, assignment.topic)
         self._lock = threading.Lock()
         self._told: list[dict[str, Any]] = []
-        self._base = assignment.run.snapshot
-        self._putting: tuple[int, str, Future[ModelId]] | None = None
-        self._said: set[str] = set()
-        self._copy: tuple[int, str] | None = None
+        self._storing = Storing(
+            assignment.setting, assignment.run.snapshot, room, self._stored, self._lacking, self._unsaved
+        )
 
     def say(self, what: str, **facts: Any) -> None:
         """Say something that nobody has to hear."""
@@ -103,24 +99,11 @@ class _Telling:
 
     def finish(self) -> None:
         """Wait for what is being stored; raises what went wrong there."""
-        if self._putting is not None:
-            step, kind, putting = self._putting
-            name = self._base = putting.result()
-            # A future's result is there before what was to be called then has been.
-            self._stored(step, kind, putting)
-            self._putting = None
-            self._supersede(step, kind, name)
-
-    def _supersede(self, step: int, kind: str, name: ModelId) -> None:
-        """Let the last copy against failures go: there is a later state."""
-        if self._copy is not None:
-            earlier, copy = self._copy
-            self._tell("released", step=earlier, name=copy)
-            self._assignment.setting.repository.release(copy, self._assignment.setting.cache_label)
-        self._copy = (step, str(name)) if kind == "pause" else None
+        self._storing.finish()
 
     def progress(self, step: int) -> None:
         self.say("progress", step=step)
+        self._storing.look()
         if cancelled(self._assignment.key):
             self._orders.halt(None)
 
@@ -140,29 +123,19 @@ class _Telling:
         self._tell("measured", step=step, metrics=_numbers(metrics))
 
     def keep(self, step: int, snapshot: Any, metrics: Mapping[str, float] | None, kind: str) -> None:
-        self.finish()  # one copy at a time is in memory besides the model
-        setting, run = self._assignment.setting, self._assignment.run
-        extra = {**snapshot.extra, "trajectory": described(run.trajectory, step), "step": step}
-        putting = setting.repository.begin_put_snapshot(
-            replace(snapshot, extra=extra),
-            step=step,
-            base=self._base,
-            labels=(setting.cache_label if kind == "pause" else setting.label,),
-            metrics=None if metrics is None else _numbers(metrics),
-        )
-        self._putting = step, kind, putting
-        putting.add_done_callback(partial(self._stored, step, kind))
+        extra = {**snapshot.extra, "trajectory": described(self._assignment.run.trajectory, step), "step": step}
+        numbers = None if metrics is None else _numbers(metrics)
+        self._storing.put(step, replace(snapshot, extra=extra), numbers, kind)
 
-    def _stored(self, step: int, kind: str, putting: Future[ModelId]) -> None:
-        """Say once that something was stored; from the event loop, or from the task's thread if that is earlier."""
-        if kind == "known" or putting.exception() is not None:
-            return
-        name = str(putting.result())
-        with self._lock:
-            if name in self._said:
-                return
-            self._said.add(name)
+    def _stored(self, step: int, name: str, kind: str) -> None:
         self._tell("saved", step=step, name=name, kind=kind)
+
+    def _lacking(self, step: int, nbytes: int) -> None:
+        # Without a number: once the work is over nobody need hear it.
+        self.say("full", step=step, nbytes=nbytes)
+
+    def _unsaved(self, step: int, kind: str, error: DaskevoError) -> None:
+        self._tell("unsaved", step=step, kind=kind, why=error.message)
 
     def _tell(self, what: str, **facts: Any) -> None:
         with self._lock:
