@@ -478,16 +478,6 @@ class Controller:
         """Snapshots that works begin with."""
         return {run.snapshot for run in self._runs.values() if run.snapshot is not None}
 
-    def is_storing(self, origin: str) -> bool:
-        """Tell whether a work on trajectories of an origin has nothing left to do but to store what it made."""
-        works = [work for key, work in self.scheduler.under_way.works.items() if key in self._runs]
-        return any(
-            work.reached >= work.stop
-            and all(mark.measured or not mark.evaluate for mark in work.marks.values())
-            and self._runs[work.key].trajectory.origin == origin
-            for work in works
-        )
-
     def needed(self) -> set[str]:
         """Return the snapshots that some study needs."""
         return set().union(*(keeper.needed() for keeper in self._all_keepers()))

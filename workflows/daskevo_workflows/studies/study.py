@@ -33,9 +33,6 @@ Metrics = Mapping[str, float]
 Done = Callable[[Request, Report | BaseException], None]
 """Called with each report, or with what ended all."""
 
-STORED_S = 60.0
-"""How long the end of a study waits for what is being stored."""
-
 _numbers = itertools.count()
 
 
@@ -116,8 +113,6 @@ class Study:
                 until_stored(self.controller)
             if self.controller.failure is None:
                 if self._keeper is not None:
-                    if ended == "closed":
-                        self._wait_until_stored()
                     self._keeper.close()
                 self.controller.call(close)
                 self.controller.leave(self.origin, self._ledger, self._keeper)
@@ -126,12 +121,6 @@ class Study:
                 self._keeper.stop()
             if self._is_owner:
                 self.controller.close()
-
-    def _wait_until_stored(self) -> None:
-        """Wait, not for ever, for states whose metrics were answered already."""
-        until = time.monotonic() + STORED_S
-        while time.monotonic() < until and self.controller.call(lambda: self.controller.is_storing(self.origin)):
-            time.sleep(0.02)
 
     # What one wants to know
 
