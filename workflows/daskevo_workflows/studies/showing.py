@@ -19,7 +19,8 @@ from daskevo_plugins.dashboard.plugin import HANDLER, DashboardPlugin
 from daskevo_workflows.studies.picture import Picture
 
 if TYPE_CHECKING:
-    from daskevo_workflows.studies.controller import Controller, Watcher
+    from daskevo_workflows.studies.controller import Controller
+    from daskevo_workflows.studies.parts import Watcher
 
 logger = logging.getLogger(__name__)
 
