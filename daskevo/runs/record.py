@@ -25,7 +25,7 @@ from daskevo.runs.folder import (
 from daskevo.runs.mismatch import check_identity
 from daskevo.runs.planner import Unit
 from daskevo.runs.schema import FILE, TABLES, VERSION
-from daskevo.runs.view import RunView
+from daskevo.runs.view import RunView, checked
 from daskevo.search import Report, Request
 from daskevo.types import JSON, ModelId
 
@@ -85,10 +85,11 @@ class RunRecord(RunView):
             self._stack = stack.pop_all()
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.folder / FILE, timeout=30, isolation_level=None)
-        connection.execute("PRAGMA journal_mode = TRUNCATE")
-        connection.execute("PRAGMA synchronous = FULL")
-        return connection
+        return checked(
+            sqlite3.connect(self.folder / FILE, timeout=30, isolation_level=None),
+            "PRAGMA journal_mode = TRUNCATE",
+            "PRAGMA synchronous = FULL",
+        )
 
     def close(self, ended: str = "closed") -> None:
         """Close the record, and say how the session ended."""

@@ -80,14 +80,15 @@ class RunView:
         try:
             # Opened for writing where that's allowed: a killed run leaves a journal that the first reader must roll
             # back.
-            connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, timeout=30)
-            connection.execute("PRAGMA query_only = 1")
-            connection.execute("SELECT count(*) FROM requests").fetchone()
+            return checked(
+                sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, timeout=30),
+                "PRAGMA query_only = 1",
+                "SELECT count(*) FROM requests",
+            )
         except sqlite3.OperationalError:
-            connection = self._connect_to_copy(path)
+            return self._connect_to_copy(path)
         except sqlite3.DatabaseError as error:
             raise RunFolderUnusable(f"{path} can't be read: {error}", path=str(path)) from error
-        return connection
 
     def _connect_to_copy(self, path: Path) -> sqlite3.Connection:
         """Open a copy of the record: the folder may only be read, and a journal there couldn't be rolled back."""
@@ -97,12 +98,10 @@ class RunView:
             shutil.copyfile(path, copy)
             with contextlib.suppress(FileNotFoundError):
                 shutil.copyfile(path.with_name(f"{FILE}-journal"), copy.with_name(f"{FILE}-journal"))
-            connection = sqlite3.connect(copy)
-            connection.execute("SELECT count(*) FROM requests").fetchone()
+            return checked(sqlite3.connect(copy), "SELECT count(*) FROM requests")
         except (OSError, sqlite3.DatabaseError) as error:
             self._scratch.cleanup()
             raise RunFolderUnusable(f"{path} can't be read: {error}", path=str(path)) from error
-        return connection
 
     def close(self) -> None:
         """Close the record."""
@@ -196,6 +195,17 @@ def _numbers(text: str) -> tuple[int, ...]:
     if isinstance(value, list) and all(type(number) is int for number in value):
         return tuple(value)
     raise CorruptRecord(f"a unit of the run's record has no list of numbers: {text!r:.120}")
+
+
+def checked(connection: sqlite3.Connection, *statements: str) -> sqlite3.Connection:
+    """Return a connection on which some statements work; closed if one doesn't."""
+    try:
+        for statement in statements:
+            connection.execute(statement).fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _parse(text: str) -> JSON:

@@ -10,6 +10,7 @@ import sqlite3
 import struct
 import zlib
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, NamedTuple
 
 from daskevo.store import journal, segment
@@ -105,11 +106,11 @@ def row(statement: str, *values: Any) -> Change:
     """Change a run's record by a statement of SQL."""
 
     def change(data: bytes) -> bytes:
-        connection = sqlite3.connect(":memory:")
-        connection.deserialize(data)
-        connection.execute(statement, values)
-        connection.commit()
-        return connection.serialize()
+        with closing(sqlite3.connect(":memory:")) as connection:
+            connection.deserialize(data)
+            connection.execute(statement, values)
+            connection.commit()
+            return connection.serialize()
 
     return change
 

@@ -74,7 +74,8 @@ def test_a_run_is_resumed_with_the_same_id(tmp_path: Path) -> None:
     assert record.resumed
     assert record.info == first
     record.close()
-    assert len(RunView(tmp_path).sessions()) == 2
+    with RunView(tmp_path) as view:
+        assert len(view.sessions()) == 2
 
 
 def test_labels_are_carried_out_once_and_in_order(tmp_path: Path) -> None:
@@ -190,6 +191,7 @@ os.kill(os.getpid(), 9)
 
 _READ = """
 import os, sys
+import urllib.parse  # pathlib imports it when a path is to be a URI: too late, where Python belongs to root alone
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from tests.runs.test_record import check_state_before

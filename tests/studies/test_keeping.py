@@ -148,7 +148,8 @@ def test_a_trial_that_may_go_on_finds_its_snapshot(tmp_path: Path, prompt: None)
     study, crew = open_study(store, tmp_path)
     with study:
         result = study.run(AsynchronousHalving(1, 16, 4, candidates=12))
-    assert all("gone" not in event.kind for event in RunView(tmp_path / "run").events())
+    with RunView(tmp_path / "run") as view:
+        assert all("gone" not in event.kind for event in view.events())
     assert set(crew.trained.values()) == {1}
     best = result.best(5)
     assert all(found.snapshot in store.rows for found in best)
@@ -180,7 +181,8 @@ def test_room_is_made_by_what_nobody_needs(tmp_path: Path, prompt: None) -> None
             controller.call(lambda: keeper.make_room("again", 3, 1_000))
             wait_for(lambda tries=tries: len(crew.rooms) == 3 + tries)
         assert not any(made for _, made in crew.rooms[1:])
-    events = [event for event in RunView(tmp_path / "run").events() if event.kind == "evicted"]
+    with RunView(tmp_path / "run") as view:
+        events = [event for event in view.events() if event.kind == "evicted"]
     assert [event.facts["snapshots"] for event in events] == [2]
 
 

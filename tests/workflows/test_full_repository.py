@@ -41,7 +41,8 @@ def test_a_search_meets_the_quota_and_goes_on_with_the_same_command(
     with pytest.raises(RepositoryFull, match=r"has no room for another model.*quota of 400000 bytes") as caught:
         search()
     assert str(tmp_path / "run") in str(caught.value)
-    before = {report.number: report for report in RunView(tmp_path / "run").reports()}
+    with RunView(tmp_path / "run") as view:
+        before = {report.number: report for report in view.reports()}
     assert before
     assert all(report.status == "finished" for report in before.values())
     assert repository.verify().clean

@@ -52,7 +52,8 @@ def test_a_full_repository_costs_what_nobody_needs_and_then_steps(
         expected = metrics(result)
     # What is needed at any moment has fitted.
     assert result.figures.trained_steps == 8 + 4 + 6 + 2
-    events = RunView(tmp_path / "one").events()
+    with RunView(tmp_path / "one") as view:
+        events = view.events()
     kinds = [event.kind for event in events]
     assert "evicted" in kinds
     assert "not stored" not in kinds
@@ -69,7 +70,8 @@ def test_a_full_repository_costs_what_nobody_needs_and_then_steps(
         result = study.run(Grid())
         assert metrics(result) == expected
     assert 8 + 4 + 6 + 2 < result.figures.trained_steps <= 4 * 8
-    events = RunView(tmp_path / "two").events()
+    with RunView(tmp_path / "two") as view:
+        events = view.events()
     unsaved = [event for event in events if event.kind == "not stored"]
     assert unsaved
     assert all("quota of 125000 bytes" in event.message for event in unsaved)
