@@ -64,6 +64,12 @@ class ShownCrew(ThreadCrew):
         self.showing.close(self.controller)
 
 
+async def _all(loop: asyncio.AbstractEventLoop) -> None:
+    """Wait for all other tasks of a loop, whatever comes of them."""
+    others = asyncio.all_tasks(loop) - {asyncio.current_task()}
+    await asyncio.gather(*others, return_exceptions=True)
+
+
 @pytest.fixture
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
     found = asyncio.new_event_loop()
@@ -72,8 +78,8 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     yield found
     found.call_soon_threadsafe(found.stop)
     thread.join()
-    for task in asyncio.all_tasks(found):
-        found.run_until_complete(task)
+    # One may wait for another, which raises what the test has it raise.
+    found.run_until_complete(_all(found))
     found.run_until_complete(found.shutdown_default_executor())
     found.close()
 
