@@ -314,21 +314,19 @@ class Controller:
         if run is not None:
             for watcher in self._watchers.get(run.trajectory.origin, ()):
                 watcher.stored(run, step, name, kind)
-            for keeper in self._keepers.get(run.trajectory.origin, ())[-1:]:
+            if (keeper := self._keeper(work)) is not None:
                 keeper.stored(run, step, name, kind)
 
     def full(self, work: str, step: int, nbytes: int) -> None:
         """A state that is needed has found no room, so many bytes: its work waits to be told whether some was made."""
-        run = self._runs.get(work)
-        for keeper in self._keepers.get("" if run is None else run.trajectory.origin, ())[-1:]:
+        if (keeper := self._keeper(work)) is not None:
             keeper.make_room(work, step, nbytes)
-            return
-        self.crew.room(work, False)
+        else:
+            self.crew.room(work, False)
 
     def unsaved(self, work: str, step: int, kind: str, why: str) -> None:
         """A state was not stored: a needed one is trained again by whoever needs it and has it not in memory."""
-        run = self._runs.get(work)
-        for keeper in self._keepers.get("" if run is None else run.trajectory.origin, ())[-1:]:
+        if (keeper := self._keeper(work)) is not None:
             keeper.unsaved(step, kind, why)
         if kind == "mark":
             self.scheduler.missed(work, step)
@@ -390,6 +388,12 @@ class Controller:
     def watchers(self) -> list[Watcher]:
         """All studies that take part, each once."""
         return list(dict.fromkeys(each for several in self._watchers.values() for each in several))
+
+    def _keeper(self, work: str) -> Keeper | None:
+        """Return who keeps what a work stores: of the studies that it is for, the one that joined last."""
+        run = self._runs.get(work)
+        keepers = None if run is None else self._keepers.get(run.trajectory.origin)
+        return keepers[-1] if keepers else None
 
     def _all_keepers(self) -> list[Keeper]:
         return [keeper for several in self._keepers.values() for keeper in several]
