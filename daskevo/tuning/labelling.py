@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from daskevo.tuning.needs import Kind, changes_of_kind, needed_snapshots
+from daskevo.tuning.needs import Kind, changes_between, needed_snapshots
 from daskevo.tuning.plan import SearchPlan, State
 
 
@@ -58,11 +58,11 @@ def label_steps(
     snap-100 cache request
     snap-50 None cache
     """
-    states = tuple(held)
+    needed = dict.fromkeys(needed_snapshots(plan, held).values())
     stored = {name for node in plan.nodes for name in node.snapshots.values()}
     own = {name: kind for name, kind in kinds.items() if name in stored}
-    steps = [LabelStep(name, "request", None) for name in needed_snapshots(plan, states).values() if name not in kinds]
-    for change in changes_of_kind(plan, own, states):
+    steps = [LabelStep(name, "request", None) for name in needed if name not in kinds]
+    for change in changes_between(own, needed):
         if change.kind == "request":
             steps.append(LabelStep(change.name, "request", "cache"))
         else:

@@ -98,6 +98,10 @@ def changes_of_kind(plan: SearchPlan, kinds: Mapping[str, Kind], held: Iterable[
     held:
         As :func:`needed_snapshots` takes them.
     """
-    needed = set(needed_snapshots(plan, held).values())
+    return changes_between(kinds, set(needed_snapshots(plan, held).values()))
+
+
+def changes_between(kinds: Mapping[str, Kind], needed: Container[str]) -> list[Change]:
+    """Return the same, given the names of the snapshots that somebody needs."""
     wanted = [Change(name, "request") for name, kind in kinds.items() if kind == "cache" and name in needed]
     return wanted + [Change(name, "cache") for name, kind in kinds.items() if kind == "request" and name not in needed]

@@ -17,7 +17,7 @@ from daskevo.search import AsynchronousHalving, Grid, Random
 from daskevo.tuning import Run, Trajectory
 from daskevo_workflows.reports.study_reading import read_study
 from daskevo_workflows.stage_training.origin import versions
-from daskevo_workflows.studies import keeping
+from daskevo_workflows.studies import keeping, making_room
 from daskevo_workflows.studies.stored import described
 from tests.studies.pretending import pretended, small_grid
 from tests.studies.threads import ThreadCrew
@@ -177,7 +177,7 @@ def test_room_is_made_by_what_nobody_needs(tmp_path: Path, prompt: None) -> None
         assert len(store.rows) == len(before) - 2
         names = {name for node in controller.plan.nodes for name in node.snapshots.values()}
         assert not names & gone
-        for tries in range(keeping.ROUNDS):
+        for tries in range(making_room.ROUNDS):
             controller.call(lambda: keeper.make_room("again", 3, 1_000))
             wait_for(lambda tries=tries: len(crew.rooms) == 3 + tries)
         assert not any(made for _, made in crew.rooms[1:])

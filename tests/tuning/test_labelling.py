@@ -37,6 +37,7 @@ def test_labels_are_those_that_are_due_after_every_step(
         plan.saved(plan.locate(trajectories[number % len(trajectories)], step), name)
         if kind is not None:
             kinds[name] = kind
+            borrowed.discard(name)
             if is_borrowed and kind == "request":
                 borrowed.add(name)
         if is_used:

@@ -1,6 +1,6 @@
 """Keeps a study's snapshots: what is needed under its ``request`` label, all else under ``cache`` while there is room.
 
-What is to be done is decided in the controller's thread (:mod:`daskevo.tuning.labelling`, `eviction`), and done in a
+What is to be done is decided in the controller's thread (:mod:`daskevo.tuning.labelling`), and done in a
 thread of its own, one thing after the other: the repository may take its time.
 """
 
@@ -10,25 +10,23 @@ import logging
 import queue
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from daskevo.errors import ClusterError, ModelLost, ModelRetired, RepositoryError, UnknownModel
+from daskevo.errors import ClusterError, RepositoryError
 from daskevo.tuning import (
-    Kept,
     Kind,
     LabelStep,
     Run,
     State,
     Trajectory,
     begun_with,
-    kept_snapshots,
     label_steps,
-    make_room,
 )
 from daskevo.tuning.needs import needed_snapshots
+from daskevo_workflows.studies import making_room
 from daskevo_workflows.studies.controller import Controller
+from daskevo_workflows.studies.making_room import GONE, RoomMaker, release_all
 from daskevo_workflows.studies.stored import Twin, twins
 
 logger = logging.getLogger(__name__)
@@ -37,26 +35,14 @@ KEEP_S = 1.0
 """Least time between two looks at which labels are to be changed."""
 AGAIN_S = 15.0
 """How long label changes are put off when nobody answers for a snapshot."""
-ROUNDS = 5
-"""So many times room is made for a state, twice as much each time: a provider has but a share of the quota."""
 CLOSE_S = 60.0
 """Longest that the end of a study waits for its labels."""
 
-GONE = (ModelRetired, ModelLost, UnknownModel)
 
-
-class Store(Protocol):
+class Store(making_room.Store, Protocol):
     """What of a repository is used here."""
 
     def hold(self, model_id: str, label: str) -> Any: ...
-
-    def release(self, model_id: str, label: str) -> Any: ...
-
-    def snapshots(self) -> Any: ...
-
-    def snapshot_tensors(self, names: Iterable[str]) -> Any: ...
-
-    def stats(self) -> Any: ...
 
 
 class Told(Protocol):
@@ -105,11 +91,13 @@ class Keeper:
         self._copies: dict[str, str] = {}
         self._superseded: set[str] = set()
         self._states: dict[tuple[str, int], State] = {}
-        self._rounds: Counter[tuple[str, int]] = Counter()
         self._is_said = False
         self._busy = False
         self._next = 0.0
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._room = RoomMaker(
+            controller, store, self._labels.values(), later=self._jobs.put, lose=self._lose, note=told.note
+        )
         self._thread = threading.Thread(target=self._work, daemon=True, name="daskevo-labels")
         self._thread.start()
         if found := self._twins(rows):
@@ -237,80 +225,8 @@ class Keeper:
             if name in places:
                 self._plan.gone(places[name])
 
-    # Room
-
     def make_room(self, work: str, step: int, nbytes: int) -> None:
-        tries = self._rounds[work, step]
-        self._rounds[work, step] += 1
-        if tries >= ROUNDS:
-            self._controller.crew.room(work, False)
-            return
-        names = set(self._names())
-
-        def look() -> None:
-            try:
-                labels = {str(row.name): tuple(row.labels) for row in self._store.snapshots() if row.name in names}
-                tensors = self._store.snapshot_tensors(labels)
-            except (RepositoryError, ClusterError) as error:
-                logger.info("no room can be made: %s", error)
-                labels, tensors = {}, {}
-            self._controller.post(lambda: self._decide(work, nbytes * 2**tries, nbytes, labels, tensors))
-
-        self._jobs.put(look)
-
-    def _decide(
-        self,
-        work: str,
-        wanted: int,
-        least: int,
-        labels: Mapping[str, tuple[str, ...]],
-        tensors: Mapping[str, Mapping[Any, int]],
-    ) -> None:
-        """Choose what goes. Meanwhile somebody may have come to need some of it."""
-        plan, costs = self._plan, self._controller.scheduler.costs
-        own = set(self._labels.values())
-        # The study's own labels may be about to be changed: what it needs now counts.
-        kinds = {
-            name: {"cache" if label in own else label.partition(":")[0] for label in several}
-            for name, several in labels.items()
-        }
-        for name in self._controller.begun_with() & kinds.keys():
-            kinds[name].add("request")
-        kept = list(kept_snapshots(plan, costs, kinds, tensors))
-        gone = make_room(kept, wanted) or make_room(kept, least)
-        if not gone:
-            self._controller.crew.room(work, False)
-            return
-        self._note_evicted([one for one in kept if one.name in gone])
-        self._lose(gone)
-
-        def let_go() -> None:
-            made = True
-            try:
-                for name in gone:
-                    self._let_go(name, labels[name])
-                self._store.stats()  # once it answers, what was retired before has been freed
-            except (RepositoryError, ClusterError) as error:
-                logger.info("no room could be made: %s", error)
-                made = False
-            self._controller.post(lambda: self._controller.crew.room(work, made))
-
-        self._jobs.put(let_go)
-
-    def _let_go(self, name: str, labels: Iterable[str]) -> None:
-        for label in labels:
-            try:
-                self._store.release(name, label)
-            except GONE:
-                return
-
-    def _note_evicted(self, gone: Sequence[Kept]) -> None:
-        seconds = sum(one.seconds for one in gone)
-        words = (
-            f"the repository is full: {len(gone)} snapshots that nobody needs now were let go for one that is needed; "
-            f"to train them again would take {seconds:,.0f} s"
-        )
-        self._told.note("evicted", words, snapshots=len(gone), seconds=seconds)
+        self._room.make(work, step, nbytes)
 
     # What several processes have stored
 
@@ -326,7 +242,7 @@ class Keeper:
         for twin, kind in found:
             try:
                 self._store.hold(twin.later.name, self._labels[kind])
-                self._let_go(twin.earlier.name, self._labels.values())
+                release_all(self._store, twin.earlier.name, self._labels.values())
                 joined.append((twin, kind))
             except (RepositoryError, ClusterError) as error:
                 logger.info("a snapshot that is stored twice is left alone: %s", error)
