@@ -17,7 +17,8 @@ import pytest
 from distributed import Client
 
 import daskevo
-from daskevo.cluster.local import local_cluster, provider_environment, trainer_environment, visible_gpus
+from daskevo.cluster.environment import provider_environment, trainer_environment, visible_gpus
+from daskevo.cluster.local import local_cluster
 from daskevo.errors import InvalidInput
 from daskevo.types import ModelId
 from tests.cluster.helpers import chain, put_in_task, values

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from daskevo.cluster.local import provider_environment, trainer_environment
+from daskevo.cluster.environment import provider_environment, trainer_environment
 from daskevo.cluster.roles import EVALUATION, PROVIDER
 from daskevo_workflows.chaos import ledger, problem
 from daskevo_workflows.chaos.hosts import HUB, Hosts

@@ -1,0 +1,26 @@
+"""A Slurm of its own, for as long as the tests of this folder run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rights import not_allowed
+from tests.slurm.running import PROGRAMS, Slurm, running
+
+
+@pytest.fixture(scope="session")
+def slurm(tmp_path_factory: Any) -> Iterator[Slurm]:
+    """A Slurm with nothing in its queue."""
+    missing = [program for program in PROGRAMS if shutil.which(program) is None]
+    if missing:
+        not_allowed(f"a Slurm of its own needs {', '.join(missing)}")
+    if os.getuid() != 0:
+        not_allowed("a Slurm of its own needs the rights of root")
+    with running(Path(tmp_path_factory.mktemp("slurm"))) as found:
+        yield found

@@ -1,0 +1,29 @@
+"""The Slurm that the other tests of this folder use: jobs run on its nodes, and are told before they are killed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.slurm.running import Slurm
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_a_job_that_is_cancelled_is_told_before_it_is_killed(slurm: Slurm, tmp_path: Path) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text(
+        f"#!/bin/bash\ntrap 'echo told > {tmp_path}/told; exit' TERM\ntouch {tmp_path}/on\nsleep 60 & wait\n"
+    )
+    job = slurm.run("sbatch", "--parsable", "--output=/dev/null", str(script))
+    wait_for((tmp_path / "on").exists)
+    assert slurm.state(job) == "RUNNING"
+    slurm.run("scancel", "--full", job)
+    wait_for(lambda: slurm.state(job) == "CANCELLED")
+    wait_for((tmp_path / "told").exists)
