@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from daskevo.cluster.configuration import warn_of_unknown
 from daskevo.cluster.configured import seconds
 from daskevo.cluster.connection import ClientConnection, WorkerConnection, provider_plugin, worker_here
 from daskevo.cluster.deploying import deploy
@@ -83,6 +84,7 @@ def open_repository(
     InvalidInput
         If an argument can't be.
     """
+    warn_of_unknown()
     check_scope(scope)
     timeout_s = _timeout(timeout_s)
     wanted = None if objective is None else Objective.parse(objective)
