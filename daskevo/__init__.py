@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any
 from daskevo import errors
 
 if TYPE_CHECKING:
+    from daskevo.cluster.batch.launching import batch_cluster
     from daskevo.cluster.local import local_cluster
     from daskevo.repository import Repository, get_repository
     from daskevo.repository import open_repository as open
 
-__all__ = ["Repository", "errors", "get_repository", "local_cluster", "open"]
+__all__ = ["Repository", "batch_cluster", "errors", "get_repository", "local_cluster", "open"]
 
 _LAZY = {
     "Repository": ("daskevo.repository", "Repository"),
+    "batch_cluster": ("daskevo.cluster.batch.launching", "batch_cluster"),
     "get_repository": ("daskevo.repository", "get_repository"),
     "local_cluster": ("daskevo.cluster.local", "local_cluster"),
     "open": ("daskevo.repository", "open_repository"),

@@ -33,6 +33,7 @@
     │       └── ShardDamaged                a shard's records can't be read: restore its folder, others are served
     ├── ClusterError                        the Dask cluster can't do what was asked
     │   ├── SchedulerUnreachable
+    │   ├── BatchSystemError                the batch system is missing, refuses a job, or doesn't start it
     │   ├── NotDeployed                     no daskevo plugins on this cluster or worker
     │   ├── NoProvider                      no worker with the resource `provider`
     │   ├── NoTrainer                       no worker with the resource `evaluation`
@@ -220,6 +221,10 @@ class ClusterError(DaskevoError):
 
 class SchedulerUnreachable(ClusterError):
     """No Dask scheduler answers at that address."""
+
+
+class BatchSystemError(ClusterError):
+    """There is no such batch system here, it refuses a job, a job doesn't start, or what it starts doesn't come."""
 
 
 class NotDeployed(ClusterError):

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 PUBLIC = {
-    "daskevo": ["Repository", "errors", "get_repository", "local_cluster", "open"],
+    "daskevo": ["Repository", "batch_cluster", "errors", "get_repository", "local_cluster", "open"],
     "daskevo.repository": [
         *("EarlyReservation", "Inheritance", "InheritanceReport", "Matches", "ModelSummary", "Repository", "Snapshot"),
         *("SnapshotSummary", "StoredSnapshot", "get_repository", "open_repository"),

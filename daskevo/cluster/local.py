@@ -27,9 +27,9 @@ from distributed.system import MEMORY_LIMIT
 from distributed.utils import NoOpAwaitable
 
 from daskevo.cluster.adapting import AdaptiveTrainers
-from daskevo.cluster.environment import provider_environment, trainer_environment, visible_gpus
-from daskevo.cluster.leaving import LeaveAtOnce
-from daskevo.cluster.roles import EVALUATION, PROVIDER
+from daskevo.cluster.environment import visible_gpus
+from daskevo.cluster.role_options import provider_options, trainer_options
+from daskevo.cluster.roles import EVALUATION
 from daskevo.errors import InvalidInput
 
 _CLOSING = (Status.closing, Status.closed)
@@ -221,29 +221,15 @@ def local_cluster(
     workers: dict[str, dict[str, Any]] = {
         f"provider-{number}": {
             "cls": Nanny,
-            "options": {
-                **common,
-                "nthreads": provider_threads,
-                "resources": {PROVIDER: 1},
-                "env": {**provider_environment(), **(env or {})},
-            },
+            "options": _with_env({**common, **provider_options(provider_threads)}, env),
         }
         for number in range(providers)
     }
-    combined = providers == 0
 
     def trainer(number: int) -> dict[str, Any]:
         gpu = devices[number % len(devices)] if devices else None
-        return {
-            "cls": Nanny,
-            "options": {
-                **common,
-                "nthreads": 2 if combined else 1,
-                "plugins": (LeaveAtOnce(),),
-                "resources": {EVALUATION: 1, PROVIDER: 1} if combined else {EVALUATION: 1},
-                "env": {**trainer_environment(threads, gpu), **(env or {})},
-            },
-        }
+        options = {**common, **trainer_options(threads, gpu, provides=providers == 0)}
+        return {"cls": Nanny, "options": _with_env(options, env)}
 
     workers.update((f"trainer-{number}", trainer(number)) for number in range(trainers))
     scheduler = {
@@ -267,6 +253,10 @@ def local_cluster(
         # Clusters of one name are equal to Dask: `get_client` of a second one would return the first one's client.
         name=f"daskevo-{uuid.uuid4().hex[:8]}",
     )
+
+
+def _with_env(options: dict[str, Any], env: Mapping[str, str] | None) -> dict[str, Any]:
+    return {**options, "env": {**options["env"], **(env or {})}}
 
 
 def _security(asked: Security | bool | None) -> Any:

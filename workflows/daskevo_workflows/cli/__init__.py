@@ -12,6 +12,7 @@ from daskevo_workflows.cli.chaos import chaos
 from daskevo_workflows.cli.group import Commands
 from daskevo_workflows.cli.models import models
 from daskevo_workflows.cli.nas import nas
+from daskevo_workflows.cli.node import node
 from daskevo_workflows.cli.report import report
 from daskevo_workflows.cli.retiring import retire
 from daskevo_workflows.cli.tune import tune
@@ -35,5 +36,5 @@ def main() -> None:
 
 
 models.add_command(retire)
-for _command in (nas, tune, models, verify, report, bench, chaos):
+for _command in (nas, tune, models, verify, report, bench, chaos, node):
     main.add_command(_command)

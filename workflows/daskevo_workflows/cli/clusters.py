@@ -1,4 +1,4 @@
-"""The cluster of a command: a local one of its own, or one that runs already."""
+"""The cluster of a command: a local one of its own, one on a batch system, or one that runs already."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from daskevo_workflows.cli.batch_jobs import Batch, a_batch_cluster
 from daskevo_workflows.cli.interrupts import put_off
 
 if TYPE_CHECKING:
@@ -28,8 +29,10 @@ TLS = (
 
 
 @contextlib.contextmanager
-def a_cluster(scheduler: str | None, workers: int | None, providers: int = 1) -> Iterator[Client]:
-    """Yield a client of the scheduler at this address, or of a new local cluster.
+def a_cluster(
+    scheduler: str | None, workers: int | None, providers: int = 1, batch: Batch | None = None
+) -> Iterator[Client]:
+    """Yield a client of the scheduler at this address, or of a new cluster: a local one, or one on a batch system.
 
     Parameters
     ----------
@@ -40,11 +43,17 @@ def a_cluster(scheduler: str | None, workers: int | None, providers: int = 1) ->
     ------
     SchedulerUnreachable
         If nobody answers there.
+    BatchSystemError
+        If jobs can't be had.
     InvalidInput
         If the number of trainers of somebody else's cluster was given.
     """
     from daskevo.errors import InvalidInput, SchedulerUnreachable
 
+    if batch is not None:
+        with a_batch_cluster(batch) as client:
+            yield client
+        return
     if scheduler is None:
         import dask
         from dask.system import CPU_COUNT

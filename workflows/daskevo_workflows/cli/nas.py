@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from daskevo.errors import ClusterError
+from daskevo_workflows.cli.batch_jobs import batch_of, batch_options
 from daskevo_workflows.cli.clusters import a_cluster
 from daskevo_workflows.cli.going_on import how_to_go_on, kept
 from daskevo_workflows.cli.group import INTERRUPTED, Refused
@@ -104,7 +105,7 @@ def _limit(value: Any) -> Any:
     help="Give an evaluation up after so many seconds. auto: 20 times the median of those finished, at least 600 s "
     "(6 hours before 3 have finished); none: never.",
 )
-@click.option("--scheduler", metavar="ADDRESS", help="Use this Dask scheduler's cluster instead of a local one.")
+@batch_options
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON for programs.")
 def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> None:
     """Search architectures for PROBLEM: one that comes with daskevo, or the path of a Python file.
@@ -173,6 +174,7 @@ def _search(
     reference = refer(problem)
     info = read_info(folder)
     root = root_for_run(folder, options["root"])
+    batch = batch_of(options, folder)
     settings = settle(folder, info, reference, options, given)
     stop = None if info is None else why_ended(folder, options["evaluations"])
     if stop is not None:
@@ -186,7 +188,7 @@ def _search(
         interrupts.check()
         line(now)
 
-    with run_folder(folder), a_cluster(options["scheduler"], options["workers"]) as client:
+    with run_folder(folder), a_cluster(options["scheduler"], options["workers"], batch=batch) as client:
         click.echo(f"run: {folder}   dashboard: {client.dashboard_link}", err=True)
         repository = daskevo.open(root, settings.scope, client=client, objective=str(goals[0]), quota=options["quota"])
         with contextlib.closing(line):

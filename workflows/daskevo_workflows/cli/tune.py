@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from daskevo.errors import ClusterError
+from daskevo_workflows.cli.batch_jobs import batch_of, batch_options
 from daskevo_workflows.cli.clusters import a_cluster
 from daskevo_workflows.cli.going_on import how_to_go_on, kept
 from daskevo_workflows.cli.group import INTERRUPTED, Refused
@@ -92,7 +93,7 @@ STRATEGY_WORDS = ("grid", "random", "halving", "hyperband", "asha", "median", "p
     metavar="S",
     help="Stop after so many seconds; the same command goes on.",
 )
-@click.option("--scheduler", metavar="ADDRESS", help="Use this Dask scheduler's cluster instead of a local one.")
+@batch_options
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON for programs.")
 def tune(problem: str, folder: Path | None, as_json: bool, **options: Any) -> None:
     """Tune hyper-parameters over time for PROBLEM: the path of a Python file whose space() is one of daskevo.tuning,
@@ -150,13 +151,14 @@ def _study(problem: str, folder: Path, as_json: bool, options: dict[str, Any], i
     strategy = strategy_of(options["strategy"], space, steps=steps, **settings)
     goal = Objective.parse(options["objective"] or loaded.objective)
     root = root_for_run(folder, options["root"])
+    batch = batch_of(options, folder)
     line = ProgressLine(goal.metric, say=say_study)
 
     def progress(now: StudyProgress) -> None:
         interrupts.check()
         line(now)
 
-    with run_folder(folder), a_cluster(options["scheduler"], options["workers"]) as client:
+    with run_folder(folder), a_cluster(options["scheduler"], options["workers"], batch=batch) as client:
         click.echo(f"run: {folder}   dashboard: {client.dashboard_link}", err=True)
         scope = options["scope"] or loaded.name
         repository = daskevo.open(root, scope, client=client, objective=str(goal), quota=options["quota"])

@@ -1,0 +1,243 @@
+"""A dask-jobqueue cluster whose jobs are nodes of trainers and providers: scaled by trainers, drained, replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import shlex
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import dask
+from dask.utils import parse_bytes, parse_timedelta
+from distributed.core import Status
+from distributed.deploy.cluster import Cluster
+from distributed.utils import NoOpAwaitable
+
+from daskevo.cluster.adapting import AdaptiveTrainers
+from daskevo.cluster.roles import EVALUATION
+from daskevo.errors import BatchSystemError
+
+logger = logging.getLogger(__name__)
+
+RETIRE_S = 60.0
+"""Longest wait for workers to leave in order before their job is cancelled all the same."""
+SHORT_S = 60.0
+SHORT_LIVES = 3
+"""A job whose workers were there for less than SHORT_S so many times in a row is not submitted again."""
+
+
+class NodeJob:
+    """What is mixed into dask-jobqueue's class of a job: what goes wrong with it is said plainly."""
+
+    submit_command: Any
+    job_id: Any
+    status: Any
+
+    async def start(self) -> None:
+        command = shlex.split(str(self.submit_command))[0]
+        try:
+            await super().start()  # type: ignore[misc]
+        except FileNotFoundError as error:
+            raise BatchSystemError(
+                f"there is no {command!r} here ({error}): give the command on a node from which jobs are submitted, or "
+                "leave the batch system out for a cluster on this machine",
+                command=command,
+            ) from error
+        except (RuntimeError, ValueError) as error:
+            raise BatchSystemError(
+                f"{command} took no job: {_said(str(error))}. Change what was asked for (queue, account, walltime, "
+                "cores, memory: dask-jobqueue's YAML file, or options of batch_cluster); `job_script()` of the cluster "
+                "shows the script",
+                command=command,
+            ) from error
+
+    async def close(self) -> None:
+        await super().close()  # type: ignore[misc]
+        self.status = Status.closed
+
+
+def _said(text: str) -> str:
+    """Return what the batch system said, out of dask-jobqueue's message."""
+    for part in ("stderr:", "stdout:"):
+        words = " ".join(text.partition(part)[2].partition("stdout:")[0].split())
+        if words:
+            return repr(words[:500])
+    return repr(" ".join(text.split())[:500])
+
+
+class BatchCluster:
+    """What is mixed into dask-jobqueue's class of a cluster; made by :func:`daskevo.batch_cluster`.
+
+    `scale(n)` counts trainers, `scale(jobs=n)` jobs, without those of providers only. Jobs that wait in the queue go
+    first, then those that have nothing to do. Workers leave in order, providers after they have handed their shards
+    over, before their job is cancelled. A job that ends by itself, at its lifetime or because it was killed, is
+    submitted again.
+    """
+
+    kind: str
+    """The batch system."""
+    trainers_per_job: int
+    failures: list[BatchSystemError]
+    """What went wrong with jobs since the cluster was made."""
+
+    worker_spec: dict[Any, Any]
+    workers: dict[Any, Any]
+    scheduler: Any
+    scheduler_comm: Any
+    scheduler_info: Mapping[str, Any]
+    status: Any
+    loop: Any
+    asynchronous: bool
+    new_worker_spec: Callable[[], dict[Any, Any]]
+
+    def __init__(
+        self, *, kind: str, trainers: int, provider_jobs: int, provider_options: Mapping[str, Any], **options: Any
+    ) -> None:
+        self.kind = kind
+        self.trainers_per_job = trainers
+        self.failures = []
+        self._arrivals: Counter[Any] = Counter()
+        self._since: dict[Any, float] = {}
+        self._short: Counter[Any] = Counter()
+        self._provider_jobs: set[str] = set()
+        try:
+            super().__init__(**options)
+        except Exception:
+            self.status = Status.closed  # a cluster that was never made is not to be closed, nor missed
+            raise
+        of_providers = {**self._job_kwargs, **provider_options}  # type: ignore[attr-defined]
+        for number in range(provider_jobs):
+            name = f"{self._name}-providers-{number}"  # type: ignore[attr-defined]
+            self._provider_jobs.add(name)
+            self.worker_spec[name] = {"cls": self.job_cls, "options": of_providers}  # type: ignore[attr-defined]
+        if provider_jobs:
+            self.loop.add_callback(self._correct_state)  # type: ignore[attr-defined]
+
+    # How many
+
+    def scale(self, n: int | None = None, jobs: int | None = None, memory: Any = None, cores: int | None = None) -> Any:
+        """Have `n` trainers in whole jobs, or so many jobs, or as many as have so much memory (bytes), or cores."""
+        options = self._job_kwargs  # type: ignore[attr-defined]
+        if self.status in (Status.closing, Status.closed):
+            self.worker_spec.clear()
+        else:
+            wanted = [0 if jobs is None else jobs]
+            wanted.append(0 if n is None else math.ceil(n / max(1, self.trainers_per_job)))
+            wanted.append(0 if memory is None else math.ceil(parse_bytes(memory) / parse_bytes(options["memory"])))
+            wanted.append(0 if cores is None else math.ceil(cores / options["cores"]))
+            there = [name for name in self.worker_spec if name not in self._provider_jobs]
+            there_since = {name: number for number, name in enumerate(there)}
+            spare = len(there) - max(wanted)
+            there.sort(key=lambda name: (self._worth(name), -there_since[name]))
+            for name in there[: max(0, spare)]:
+                del self.worker_spec[name]
+            for _ in range(-spare):
+                self.worker_spec.update(self.new_worker_spec())
+        self.loop.add_callback(self._correct_state)  # type: ignore[attr-defined]
+        return NoOpAwaitable() if self.asynchronous else None
+
+    def adapt(self, Adaptive: Any = AdaptiveTrainers, *, minimum_jobs: int | None = None, **options: Any) -> Any:
+        """Have as many trainers as searches could use, from ``minimum`` to ``maximum`` of them, or ``minimum_jobs`` to
+        ``maximum_jobs``.
+
+        Where providers run beside trainers, one job stays at least: without it nobody would keep the models.
+        """
+        if not self._provider_jobs and not minimum_jobs and not options.get("minimum"):
+            minimum_jobs = 1
+        return super().adapt(Adaptive=Adaptive, minimum_jobs=minimum_jobs, **options)  # type: ignore[misc]
+
+    def _worth(self, job: Any) -> int:
+        """Return 0 for a job that waits in the queue, 1 for one that has nothing to do, 2 for others."""
+        present = [worker for worker in self._live().values() if self._job_of(worker.name) == job]
+        if not present:
+            return 0
+        return 1 + any(worker.processing for worker in present if worker.resources.get(EVALUATION))
+
+    def _live(self) -> Mapping[str, Any]:
+        return dict(self.scheduler.workers) if self.scheduler is not None else {}
+
+    def _job_of(self, worker: Any) -> Any:
+        """Return the job that a worker of this name belongs to."""
+        parts = str(worker).split("-")
+        prefixes = ("-".join(parts[:count]) for count in range(len(parts), 0, -1))
+        return next((name for name in prefixes if name in self.worker_spec or name in self.workers), None)
+
+    @property
+    def plan(self) -> set[Any]:
+        """Names of the trainers that should exist."""
+        return self._without_providers(super().plan)  # type: ignore[misc]
+
+    @property
+    def requested(self) -> set[Any]:
+        """Names of the trainers that were asked for."""
+        return self._without_providers(super().requested)  # type: ignore[misc]
+
+    def _without_providers(self, names: Iterable[Any]) -> set[Any]:
+        return {name for name in names if name not in self._provider_jobs}
+
+    # Coming and going
+
+    async def _correct_state_internal(self) -> None:
+        leaving = set(self.workers) - set(self.worker_spec)
+        if leaving and self.status is Status.running:
+            await self._drain(leaving)
+        try:
+            await super()._correct_state_internal()  # type: ignore[misc]
+        except BatchSystemError as error:
+            self.failures.append(error)
+            logger.warning("%s", error)
+            for name, job in list(self.workers.items()):
+                if job.job_id is None:
+                    job.status = Status.failed
+                    del self.workers[name]
+                    self.worker_spec.pop(name, None)
+
+    async def _drain(self, jobs: set[Any]) -> None:
+        """Have the workers of these jobs leave: trainers first, then providers, which hand their shards over."""
+        present = [worker for worker in self._live().values() if self._job_of(worker.name) in jobs]
+        for trains in (True, False):
+            names = [worker.name for worker in present if bool(worker.resources.get(EVALUATION)) is trains]
+            if not names:
+                continue
+            try:
+                async with asyncio.timeout(RETIRE_S):
+                    await self.scheduler_comm.retire_workers(names=names, close_workers=True, remove=True)
+            except (OSError, TimeoutError) as error:
+                logger.warning("%d workers did not leave in order: %s", len(names), error)
+
+    def _update_worker_status(self, op: str, msg: Any) -> None:
+        """Replace a job whose workers have all gone, and are still gone a while later."""
+        if op == "add":
+            for worker in msg["workers"].values():
+                job = self._job_of(worker["name"])
+                self._arrivals[job] += 1
+                self._since.setdefault(job, time.monotonic())
+        elif op == "remove":
+            job = self._job_of(self.scheduler_info["workers"][msg]["name"])
+            delay = parse_timedelta(dask.config.get("distributed.deploy.lost-worker-timeout"))
+            if job is not None:
+                asyncio.get_running_loop().call_later(delay, self._replace, job, self._arrivals[job], time.monotonic())
+        Cluster._update_worker_status(self, op, msg)
+
+    def _replace(self, job: Any, arrivals: int, lost: float) -> None:
+        present = any(self._job_of(worker["name"]) == job for worker in self.scheduler_info["workers"].values())
+        if job not in self.workers or present or self._arrivals[job] != arrivals or self.status is not Status.running:
+            return
+        self._short[job] = self._short[job] + 1 if lost - self._since.pop(job, lost) < SHORT_S else 0
+        closing = asyncio.ensure_future(self.workers.pop(job).close())
+        self._futures.add(closing)  # type: ignore[attr-defined]
+        if self._short[job] >= SHORT_LIVES:
+            self.failures.append(
+                BatchSystemError(
+                    f"the workers of job {job} left within {SHORT_S:g} s {SHORT_LIVES} times in a row: it is not "
+                    "submitted again; its log says why",
+                    job=job,
+                )
+            )
+            logger.warning("%s", self.failures[-1])
+            self.worker_spec.pop(job, None)
+        self._correct_state()  # type: ignore[attr-defined]

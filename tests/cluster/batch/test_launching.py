@@ -1,0 +1,115 @@
+"""The scripts of jobs as they are submitted, and what can be refused before anything is."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask_jobqueue
+import pytest
+import yaml
+
+import daskevo
+from daskevo.cluster.batch.launching import CLASSES, batch_cluster
+from daskevo.errors import BatchSystemError, InvalidInput
+
+SCRIPTS = Path(__file__).parent / "scripts"
+POLARIS = {
+    "queue": "prod",
+    "account": "PROJECT",
+    "resource_spec": "select=1:system=polaris",
+    "walltime": "06:00:00",
+    "job_extra_directives": ["-l filesystems=home:eagle", "-l place=scatter"],
+    "job_script_prologue": ["module use /soft/modulefiles", "module load conda"],
+}
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing that this machine's users have configured counts."""
+    monkeypatch.chdir(tmp_path)
+    defaults = yaml.safe_load((Path(dask_jobqueue.__file__).parent / "jobqueue.yaml").read_text())
+    with dask.config.set(jobqueue=defaults["jobqueue"]):
+        yield
+
+
+def script(kind: str, **options: Any) -> str:
+    common = {"cores": 8, "memory": "64GiB", "walltime": "02:00:00", "python": "python", "log_directory": "logs"}
+    given = {**common, **options, "scheduler_options": {"host": "127.0.0.1"}}
+    with batch_cluster(kind, **given) as cluster:
+        text = str(cluster.job_script())
+    return re.sub(r"tcp://127\.0\.0\.1:\d+", "tcp://SCHEDULER", text).replace(str(Path.cwd()), "WHERE")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("slurm", {"trainers_per_job": 4, "gpus_per_trainer": 1, "job_extra_directives": ["--gres=gpu:4"]}),
+        ("pbs", {"trainers_per_job": 4, "provider_threads": 8, **POLARIS}),
+        ("lsf", {"trainers_per_job": 2, "walltime": "02:00", "use_stdin": True}),
+    ],
+)
+def test_scripts(kind: str, options: dict[str, Any]) -> None:
+    assert script(kind, **options) == (SCRIPTS / f"{kind}.sh").read_text()
+
+
+def test_workers_leave_before_the_walltime() -> None:
+    for walltime, lifetime, stagger in (("02:00:00", 6900, 300), ("00:30:00", 1620, 180), ("00:01:00", 45, 11)):
+        words = script("slurm", walltime=walltime).split()
+        assert words[words.index("--lifetime") + 1] == f"{lifetime}s"
+        assert words[words.index("--lifetime-stagger") + 1] == f"{stagger}s"
+    assert "--lifetime 7140s" in script("slurm", lifetime_margin="1 minute")
+    assert script("slurm", worker_extra_args=["--lifetime", "5m"]).count("--lifetime") == 1
+    with dask.config.set({"daskevo.batch.lifetime-margin": "10 minutes"}):
+        assert "--lifetime 6600s" in script("slurm")
+
+
+def test_what_is_configured() -> None:
+    batch = {"trainers-per-job": 3, "providers-per-job": 2, "provider-threads": 5, "gpus-per-trainer": 2}
+    with dask.config.set({"daskevo.batch": batch, "jobqueue.slurm.processes": 7}):
+        words = script("slurm")
+        assert "--provider-threads 5 --trainers 3 --providers 2 --gpus-per-trainer 2" in words
+        assert "--trainers 1 --providers 0" in script("slurm", trainers_per_job=1, providers_per_job=0, provider_jobs=1)
+    with dask.config.set({"jobqueue.slurm.processes": 7}):
+        assert "--trainers 7 --providers 1" in script("slurm")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"trainers_per_job": 0}, "at least one trainer"),
+        ({"providers_per_job": 0}, "there would be no provider"),
+        ({"provider_jobs": -1}, "none of these is negative"),
+        ({"walltime": "two hours"}, "hours:minutes:seconds"),
+        ({"lifetime_margin": "3 hours"}, "leaves nothing of a walltime"),
+        ({"processors": 8}, "processors"),
+        ({"cores": None}, "how much cores and memory"),
+    ],
+)
+def test_options_that_cannot_be(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        script("slurm", **options)
+
+
+def test_a_network_that_is_not_there() -> None:
+    with pytest.raises(BatchSystemError, match="'nowhere0' is not a valid network interface"):
+        batch_cluster("slurm", cores=1, memory="1GiB", interface="nowhere0")
+
+
+def test_batch_systems_that_are_none() -> None:
+    with pytest.raises(InvalidInput, match="'cron': use one of slurm, pbs"):
+        batch_cluster("cron")
+
+
+def test_without_dask_jobqueue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
+    with pytest.raises(BatchSystemError, match="pip install dask-jobqueue"):
+        daskevo.batch_cluster("slurm")
+
+
+def test_all_classes_are_there() -> None:
+    assert all(hasattr(dask_jobqueue, name) for name in CLASSES.values())

@@ -1,0 +1,74 @@
+"""What a batch system refuses or doesn't start is said plainly, within a time limit, with the next step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask_jobqueue  # noqa: F401 - its defaults are there from now on
+import pytest
+
+import daskevo
+from daskevo.cluster.batch.waiting import wait_for_workers
+from daskevo.errors import BatchSystemError
+from tests.slurm.command import BATCH
+from tests.slurm.running import Slurm
+
+
+@pytest.fixture(autouse=True)
+def configured(slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+    options = {**BATCH, "local-directory": str(tmp_path / "scratch"), "log-directory": str(tmp_path / "logs")}
+    with dask.config.set({"jobqueue.slurm": {**dask.config.get("jobqueue.slurm", {}), **options}}):
+        yield
+
+
+def refused(**options: Any) -> str:
+    """Return what is said of jobs that don't come."""
+    waiting = {name: options.pop(name) for name in ("start_timeout_s", "arrive_timeout_s") if name in options}
+    with daskevo.batch_cluster("slurm", jobs=1, **options) as cluster:
+        with pytest.raises(BatchSystemError) as caught:
+            wait_for_workers(cluster, **waiting)
+        return str(caught.value)
+
+
+def test_no_batch_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "there is no 'sbatch' here" in refused()
+
+
+def test_a_queue_that_is_not_there() -> None:
+    words = refused(queue="nowhere")
+    assert "sbatch took no job" in words
+    assert "invalid partition specified: nowhere" in words
+
+
+def test_a_queue_that_takes_nothing() -> None:
+    assert "sbatch took no job" in refused(queue="closed")
+
+
+def test_a_job_that_never_starts() -> None:
+    words = refused(job_extra_directives=["--begin=now+1hour"], start_timeout_s=8)
+    assert "no trainer came within 8 s" in words
+    assert "PENDING (BeginTime)" in words
+    assert "daskevo.batch.start-timeout" in words
+
+
+def test_a_job_whose_workers_never_come() -> None:
+    words = refused(job_script_prologue=["echo a long way to go; sleep 600"], arrive_timeout_s=3)
+    assert "has run for 3 s and no trainer of it has come" in words
+    assert "interface in dask-jobqueue's YAML" in words
+    assert "a long way to go" in words
+
+
+def test_a_job_that_ends_at_once() -> None:
+    words = refused(job_script_prologue=["echo no such module >&2; exit 3"])
+    assert "ended before a trainer of it came: FAILED (NonZeroExitCode), exit code 3:0" in words
+    assert "no such module" in words
+
+
+def test_gpus_that_a_node_does_not_have() -> None:
+    words = refused(gpus_per_trainer=2)
+    assert "need 2, and this node has 0" in words

@@ -1,0 +1,77 @@
+"""Searches whose nodes are jobs of a real Slurm: some are cancelled, one reaches its walltime, the budget is kept."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import daskevo
+from daskevo.runs import RunView
+from tests.slurm.command import daskevo as command
+from tests.slurm.command import environment, summary, write_problem
+from tests.slurm.running import Slurm
+
+
+def wait_for(condition: Callable[[], object], timeout_s: float = 180) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def finished(run: Path) -> int:
+    if not (run / "run.json").exists():
+        return 0
+    with RunView(run) as view:
+        return sum(report.status == "finished" for report in view.reports())
+
+
+def test_a_job_that_is_cancelled_and_one_at_its_walltime(slurm: Slurm, tmp_path: Path) -> None:
+    problem, run = write_problem(tmp_path, 4.0), tmp_path / "run"
+    words = ["nas", problem, "--evaluations", "60", "--cluster", "slurm", "--jobs", "3", "--run", run, "--json"]
+    process = command(*words, env=environment(slurm, tmp_path / "config"))
+    try:
+        wait_for(lambda: finished(run) > 2 or process.poll() is not None)
+        assert process.poll() is None, process.communicate()[1]
+        first, second, third = sorted(slurm.jobs("RUNNING"), key=int)
+        # Slurm looks at limits every half minute.
+        slurm.run("scontrol", "update", f"JobId={first}", "TimeLimit=1")
+        slurm.run("scancel", second)
+        wait_for(lambda: slurm.state(first) == "TIMEOUT")
+        wait_for(lambda: process.poll() is not None, 300)
+        out, err = process.communicate()
+        assert process.returncode == 0, err
+    finally:
+        process.kill()
+        process.communicate()
+    assert summary(out)["evaluations"] == 60
+    assert slurm.state(second) == "CANCELLED"
+    with RunView(run) as view:
+        reports = view.reports()
+        again = view.events("again")
+        places = Counter(unit.worker for unit in view.units() if unit.worker is not None)
+    assert Counter(report.status for report in reports)["finished"] == 60
+    assert len({report.number for report in reports}) == len(reports)
+    assert again
+    # All three were there, and those that went were replaced.
+    assert len(places) == 3
+    assert max(int(job) for job in slurm.jobs("ALL")) >= int(third) + 2
+    assert not slurm.jobs("RUNNING", "PENDING")
+    assert daskevo.open(run / "repository", "sleeping").verify().clean
+
+
+def test_the_pbs_class(slurm: Slurm, tmp_path: Path) -> None:
+    problem, run = write_problem(tmp_path, 0.1), tmp_path / "run"
+    process = command(
+        *["nas", problem, "--evaluations", "6", "--cluster", "pbs", "--run", run, "--json"],
+        env=environment(slurm, tmp_path / "config", "pbs"),
+    )
+    try:
+        out, err = process.communicate(timeout=180)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    assert summary(out)["evaluations"] == 6
+    assert daskevo.open(run / "repository", "sleeping").verify().clean
