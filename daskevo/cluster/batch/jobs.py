@@ -27,7 +27,8 @@ RETIRE_S = 60.0
 """Longest wait for workers to leave in order before their job is cancelled all the same."""
 SHORT_S = 60.0
 SHORT_LIVES = 3
-"""A job whose workers were there for less than SHORT_S so many times in a row is not submitted again."""
+"""A job whose workers were there for less than SHORT_S, and a quarter of their lifetime, so many times in a row is not
+submitted again."""
 
 
 class NodeJob:
@@ -95,11 +96,19 @@ class BatchCluster:
     new_worker_spec: Callable[[], dict[Any, Any]]
 
     def __init__(
-        self, *, kind: str, trainers: int, provider_jobs: int, provider_options: Mapping[str, Any], **options: Any
+        self,
+        *,
+        kind: str,
+        trainers: int,
+        provider_jobs: int,
+        provider_options: Mapping[str, Any],
+        lifetime_s: float,
+        **options: Any,
     ) -> None:
         self.kind = kind
         self.trainers_per_job = trainers
         self.failures = []
+        self._short_s = min(SHORT_S, lifetime_s / 4)
         self._arrivals: Counter[Any] = Counter()
         self._since: dict[Any, float] = {}
         self._short: Counter[Any] = Counter()
@@ -227,13 +236,15 @@ class BatchCluster:
         present = any(self._job_of(worker["name"]) == job for worker in self.scheduler_info["workers"].values())
         if job not in self.workers or present or self._arrivals[job] != arrivals or self.status is not Status.running:
             return
-        self._short[job] = self._short[job] + 1 if lost - self._since.pop(job, lost) < SHORT_S else 0
+        self._arrivals[job] += 1  # each of its workers that went has this called: once is enough
+        lived_s = lost - self._since.pop(job, lost)
+        self._short[job] = self._short[job] + 1 if lived_s < self._short_s else 0
         closing = asyncio.ensure_future(self.workers.pop(job).close())
         self._futures.add(closing)  # type: ignore[attr-defined]
         if self._short[job] >= SHORT_LIVES:
             self.failures.append(
                 BatchSystemError(
-                    f"the workers of job {job} left within {SHORT_S:g} s {SHORT_LIVES} times in a row: it is not "
+                    f"the workers of job {job} left within {self._short_s:g} s {SHORT_LIVES} times in a row: it is not "
                     "submitted again; its log says why",
                     job=job,
                 )

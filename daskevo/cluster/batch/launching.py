@@ -108,7 +108,10 @@ def batch_cluster(
     if gpus_per_trainer is None:
         gpus_per_trainer = dask.config.get("daskevo.batch.gpus-per-trainer", None)
     threads = provider_threads or dask.config.get("daskevo.batch.provider-threads", None) or 4
-    shared = [*extra, *_lifetime(kind, config, options, lifetime_margin, extra), "--provider-threads", str(threads)]
+    lifetime_s, stagger_s = _lifetime(kind, config, options, lifetime_margin, extra)
+    shared = [*extra, "--provider-threads", str(threads)]
+    if lifetime_s < math.inf:
+        shared += ["--lifetime", f"{lifetime_s:.0f}s", "--lifetime-stagger", f"{stagger_s:.0f}s"]
     own = ["--trainers", str(trainers), "--providers", str(providers)]
     if gpus_per_trainer is not None:
         own += ["--gpus-per-trainer", str(gpus_per_trainer)]
@@ -119,6 +122,7 @@ def batch_cluster(
             kind=kind,
             trainers=trainers,
             provider_jobs=provider_jobs,
+            lifetime_s=lifetime_s,
             provider_options={
                 **(provider_options or {}),
                 "processes": 1,
@@ -183,14 +187,17 @@ def _roles(config: str, trainers: int | None, providers: int | None, provider_jo
 
 def _lifetime(
     kind: str, config: str, options: Mapping[str, Any], margin: str | float | None, extra: list[str]
-) -> list[str]:
-    """Return the node's options for when its workers leave: before the walltime, unless somebody has said it."""
+) -> tuple[float, float]:
+    """Return after how many seconds a node's workers leave, and how many earlier at most; infinite: nothing is said.
+
+    They leave before the walltime, unless somebody has said it otherwise.
+    """
     if any(str(word).startswith("--lifetime") for word in extra):
-        return []
+        return math.inf, 0.0
     found = options.get("walltime") or dask.config.get(f"{config}.walltime", None)
     limit = math.inf if found is None else walltime_s(found, kind=kind)
     if limit == math.inf:
-        return []
+        return math.inf, 0.0
     if margin is None:
         margin = dask.config.get("daskevo.batch.lifetime-margin", None)
     before = margin_s(limit) if margin is None else float(parse_timedelta(margin))
@@ -199,5 +206,4 @@ def _lifetime(
             f"lifetime_margin={margin!r} leaves nothing of a walltime of {found}: use a shorter margin, or a "
             "longer walltime"
         )
-    stagger = min(before, (limit - before) / 4)
-    return ["--lifetime", f"{limit - before:.0f}s", "--lifetime-stagger", f"{stagger:.0f}s"]
+    return limit - before, min(before, (limit - before) / 4)

@@ -8,4 +8,4 @@
 #BSUB -M 68719477
 #BSUB -W 02:00
 
-python -m daskevo_workflows.cli node tcp://SCHEDULER --name dummy-name --nthreads 4 --memory-limit 32.00GiB --death-timeout 60 --lifetime 6900s --lifetime-stagger 300s --provider-threads 4 --trainers 2 --providers 1
+python -m daskevo_workflows.cli node tcp://SCHEDULER --name dummy-name --nthreads 4 --memory-limit 32.00GiB --death-timeout 60 --provider-threads 4 --lifetime 6900s --lifetime-stagger 300s --trainers 2 --providers 1

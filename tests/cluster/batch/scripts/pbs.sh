@@ -11,4 +11,4 @@
 #PBS -l place=scatter
 module use /soft/modulefiles
 module load conda
-python -m daskevo_workflows.cli node tcp://SCHEDULER --name dummy-name --nthreads 2 --memory-limit 16.00GiB --death-timeout 60 --lifetime 21300s --lifetime-stagger 300s --provider-threads 8 --trainers 4 --providers 1
+python -m daskevo_workflows.cli node tcp://SCHEDULER --name dummy-name --nthreads 2 --memory-limit 16.00GiB --death-timeout 60 --provider-threads 8 --lifetime 21300s --lifetime-stagger 300s --trainers 4 --providers 1

@@ -9,4 +9,4 @@
 #SBATCH -t 02:00:00
 #SBATCH --gres=gpu:4
 
-python -m daskevo_workflows.cli node tcp://SCHEDULER --name dummy-name --nthreads 2 --memory-limit 16.00GiB --death-timeout 60 --lifetime 6900s --lifetime-stagger 300s --provider-threads 4 --trainers 4 --providers 1 --gpus-per-trainer 1
+python -m daskevo_workflows.cli node tcp://SCHEDULER --name dummy-name --nthreads 2 --memory-limit 16.00GiB --death-timeout 60 --provider-threads 4 --lifetime 6900s --lifetime-stagger 300s --trainers 4 --providers 1 --gpus-per-trainer 1
