@@ -9,6 +9,8 @@ import click
 
 from daskevo_workflows.cli.bench import bench
 from daskevo_workflows.cli.chaos import chaos
+from daskevo_workflows.cli.completion import completion
+from daskevo_workflows.cli.exit_codes import epilog
 from daskevo_workflows.cli.group import Commands
 from daskevo_workflows.cli.models import models
 from daskevo_workflows.cli.nas import nas
@@ -25,16 +27,24 @@ __all__ = ["main"]
     "evo",  # the name under `dask`, which takes it from here and not from the entry point
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=epilog(),
 )
 @click.version_option(package_name="daskevo", prog_name="daskevo")
 def main() -> None:
     """Neural architecture search with transfer learning on Dask: train no prefix twice.
 
-    Exit codes of every command: 0 it is done; 2 it was refused, and says what to do; 70 an error that nobody foresaw,
-    with its traceback; 130 it was interrupted. What 1 means, the command's own --help says.
+    \b
+    A first search, of a minute or so, and what came of it:
+        daskevo nas digits --evaluations 20
+        daskevo models ls runs/digits-seed0
+    Hyper-parameters, with no training step done twice, half a minute:
+        daskevo tune digits-lr
+
+    A search or a study is a folder (--run). The same command, started again, goes on where it stopped; the commands
+    models, report and verify look into the folder, at any time. COMMAND --help has examples of each.
     """
 
 
 models.add_command(retire)
-for _command in (nas, tune, models, verify, report, bench, chaos, node):
+for _command in (nas, tune, models, verify, report, bench, chaos, node, completion):
     main.add_command(_command)

@@ -23,7 +23,7 @@ PER_MINUTE = 20
 """Evaluations of a search in a minute with faults."""
 
 
-@click.command()
+@click.command(short_help="Run a search under random faults, and see whether anything is lost.")
 @click.option(
     "--minutes",
     type=click.FloatRange(min=0, min_open=True, max=10_000),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from daskevo_workflows.cli.completion import FOLDER
 from daskevo_workflows.cli.places import repository_root
 from daskevo_workflows.cli.typed import command
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from daskevo.ownership.model_record import ModelRecord
     from daskevo.repository import ModelSummary, Repository
 
-ROOT = click.argument("root", type=click.Path(path_type=Path))
+ROOT = click.argument("root", type=FOLDER)
 MODEL = click.argument("model_id")
 CLOSE = 3
 """Models that are suggested in place of one that is not there."""

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from daskevo.errors import ClusterError
 from daskevo_workflows.cli.batch_jobs import batch_of, batch_options
 from daskevo_workflows.cli.clusters import a_cluster
+from daskevo_workflows.cli.completion import PROBLEM
 from daskevo_workflows.cli.going_on import how_to_go_on, kept
 from daskevo_workflows.cli.group import INTERRUPTED, Refused
 from daskevo_workflows.cli.interrupts import Interrupts, heard
@@ -54,8 +55,8 @@ def _limit(value: Any) -> Any:
     return value if value in ("auto", "none") else SECONDS.convert(value, None, None)
 
 
-@click.command()
-@click.argument("problem")
+@click.command(short_help="Search architectures for a problem.")
+@click.argument("problem", type=PROBLEM)
 @click.option(
     "--evaluations",
     type=click.IntRange(min=1),

@@ -7,6 +7,8 @@ import click
 
 def _bytes(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
     """Return the bytes of a text such as ``500GB``."""
+    if value is None or context.resilient_parsing:
+        return None
     from daskevo.cluster.settings import quota_bytes
     from daskevo.errors import InvalidInput
 

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import click
 
+from daskevo_workflows.cli.completion import FOLDER
 
-@click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.argument("other", type=click.Path(path_type=Path), required=False)
+
+@click.command(short_help="Write the report of a run, or of two side by side, as one HTML file.")
+@click.argument("run", type=FOLDER)
+@click.argument("other", type=FOLDER, required=False)
 @click.option(
     "--output",
     "-o",

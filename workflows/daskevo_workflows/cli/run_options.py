@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
+
+from daskevo_workflows.cli.completion import FOLDER
 
 COUNT = click.IntRange(min=1)
 
@@ -39,14 +40,14 @@ def run_options(what: str, folder: str, shared: str) -> Callable[[Callable[..., 
             "--run",
             "folder",
             metavar="DIR",
-            type=click.Path(path_type=Path),
+            type=FOLDER,
             help=f"Folder of the {what}; one that is there goes on.  [default: {folder}]",
         ),
         click.option(
             "--repository",
             "root",
             metavar="ROOT",
-            type=click.Path(path_type=Path),
+            type=FOLDER,
             help=f"Root of the repository, to share {shared}.  [default: the run's own; in its folder if the run is "
             "new]",
         ),

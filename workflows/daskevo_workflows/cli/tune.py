@@ -13,6 +13,7 @@ import click
 from daskevo.errors import ClusterError
 from daskevo_workflows.cli.batch_jobs import batch_of, batch_options
 from daskevo_workflows.cli.clusters import a_cluster
+from daskevo_workflows.cli.completion import TUNED
 from daskevo_workflows.cli.going_on import how_to_go_on, kept
 from daskevo_workflows.cli.group import INTERRUPTED, Refused
 from daskevo_workflows.cli.interrupts import Interrupts, heard
@@ -38,8 +39,8 @@ STRATEGY_WORDS = ("grid", "random", "halving", "hyperband", "asha", "median", "p
 """Those of :data:`daskevo_workflows.studies.strategies.WORDS`, which is not imported for a `--help`."""
 
 
-@click.command()
-@click.argument("problem")
+@click.command(short_help="Tune hyper-parameters over time, with no training step done twice.")
+@click.argument("problem", type=TUNED)
 @click.option(
     "--strategy",
     type=click.Choice(STRATEGY_WORDS),

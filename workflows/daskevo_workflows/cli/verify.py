@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from daskevo_workflows.cli.completion import FOLDER
 from daskevo_workflows.cli.lines import VERIFY_KEYS, print_json_line
 from daskevo_workflows.cli.places import repository_root
 from daskevo_workflows.cli.typed import command
@@ -18,8 +19,8 @@ SHOWN = 20
 """Lost models in the command that retires them, at most."""
 
 
-@click.command()
-@click.argument("root", type=click.Path(path_type=Path))
+@click.command(short_help="Check a repository: is everything there, and whole?")
+@click.argument("root", type=FOLDER)
 @click.option("--repair", is_flag=True, help="Mend what can be mended; the repository must not be open elsewhere.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON for programs.")
 def verify(root: Path, repair: bool, as_json: bool) -> None:
