@@ -1,46 +1,31 @@
-"""The same search on Slurm or PBS: each job starts one provider beside its trainers.
+"""A search whose nodes are jobs of Slurm or PBS: in each, one provider beside four trainers.
 
 python examples/04_batch_system.py slurm|pbs /shared/folder [JOBS]      JOBS = 0 prints the job script and stops
+
+Queue, account and what else your site wants belong in a YAML file, such as examples/batch/slurm.yaml: docs/batch.md.
 """
 
 import sys
 from pathlib import Path
 
 import daskevo
+from daskevo.cluster.batch.waiting import wait_for_workers
+from daskevo.errors import BatchSystemError
 from daskevo.search import AgedEvolution
 from daskevo_workflows import nas, problems
 
 
-def make_cluster(kind: str, folder: Path):
-    try:
-        from dask_jobqueue import PBSCluster, SLURMCluster
-    except ModuleNotFoundError:
-        sys.exit(f"this example needs dask-jobqueue: {sys.executable} -m pip install dask-jobqueue")
-    folder.mkdir(parents=True, exist_ok=True)
-    scheduler_file = folder / "scheduler.json"
-    # Workers end, one after the other, before the batch system would kill them: a provider hands its shards over then.
-    lifetime = ["--lifetime", "110m", "--lifetime-stagger", "4m"]
-    provider = f"dask worker --scheduler-file {scheduler_file} --nthreads 4 --memory-limit 32GiB --resources provider=1"
-    provider = " ".join([provider, *lifetime])
-    return {"slurm": SLURMCluster, "pbs": PBSCluster}[kind](
-        cores=4,  # four trainers, each a process with one thread
-        processes=4,
-        memory="128GiB",
-        walltime="02:00:00",
-        worker_extra_args=["--resources", "evaluation=1", *lifetime],
-        job_script_prologue=[f"{provider} --name provider-${{SLURM_JOB_ID:-$PBS_JOBID}} &"],
-        scheduler_options={"scheduler_file": str(scheduler_file)},
-    )
-
-
 def main(kind: str, folder: str, jobs: str = "2") -> None:
-    with make_cluster(kind, Path(folder).absolute()) as cluster:
+    cluster = daskevo.batch_cluster(
+        kind, cores=32, memory="128GiB", walltime="02:00:00", trainers_per_job=4, log_directory=Path(folder) / "jobs"
+    )
+    with cluster:
         if jobs == "0":
             print(cluster.job_script())
             return
         cluster.scale(jobs=int(jobs))
+        wait_for_workers(cluster, on_wait=print)
         with cluster.get_client() as client:
-            client.wait_for_workers(1 + 4)
             problem = problems.load_problem("flights")
             repository = daskevo.open(f"{folder}/evo", scope="flights", client=client, objective=problem.objective)
             strategy = AgedEvolution(population=50, sample=5)
@@ -49,4 +34,7 @@ def main(kind: str, folder: str, jobs: str = "2") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except BatchSystemError as error:
+        sys.exit(str(error))

@@ -21,8 +21,9 @@ class AdaptiveTrainers(Adaptive):  # type: ignore[misc]
     """`distributed.deploy.Adaptive` that counts trainers only, and asks for as many as searches could use.
 
     `minimum` and `maximum` are numbers of trainers; `interval` (seconds) and `wait_count` are Dask's. A trainer with an
-    evaluation is never closed, nor one that shares a batch job with such a trainer, nor any provider. With a minimum of
-    0 a search that has no trainer waits for one, as long as the cluster is adaptive.
+    evaluation is never closed, nor one that shares a batch job with such a trainer. A provider that shares a job with
+    trainers goes with that job, in order where it is one of `daskevo.batch_cluster`; providers of their own stay. With
+    a minimum of 0 a search that has no trainer waits for one, as long as the cluster is adaptive.
 
     The cluster's `scale` must count trainers: true where all of its workers are trainers, and of `local_cluster`.
     """

@@ -1,0 +1,118 @@
+"""What goes wrong before a search has a worker is said plainly, with the next step, within its time limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dask
+import pytest
+
+import daskevo
+from daskevo.cluster.batch import waiting
+from daskevo.cluster.batch.waiting import wait_for_workers
+from daskevo.errors import BatchSystemError
+from tests.cluster.batch.fake import FakeSlurm
+
+
+@contextmanager
+def cluster_of(folder: Path, jobs: int = 1, **options: Any) -> Iterator[Any]:
+    given = {"cores": 4, "memory": "8GiB", "walltime": "01:00:00", "scheduler_options": {"host": "127.0.0.1"}}
+    with daskevo.batch_cluster("slurm", jobs=jobs, log_directory=folder / "logs", **{**given, **options}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    return FakeSlurm(tmp_path / "fake", monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def asked_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "ASK_EVERY_S", 0.01)
+    monkeypatch.setattr(waiting, "LOOK_S", 0.02)
+
+
+def test_without_a_batch_system(fake: FakeSlurm, tmp_path: Path) -> None:
+    fake.remove("sbatch")
+    with cluster_of(tmp_path) as cluster, pytest.raises(BatchSystemError, match="there is no 'sbatch' here"):
+        wait_for_workers(cluster)
+
+
+def test_a_queue_that_refuses_is_quoted(fake: FakeSlurm, tmp_path: Path) -> None:
+    fake.write("sbatch", 'echo "sbatch: error: invalid partition specified: gold" >&2; exit 1')
+    with (
+        cluster_of(tmp_path, queue="gold") as cluster,
+        pytest.raises(BatchSystemError, match="sbatch took no job: 'sbatch: error: invalid partition specified: gold'"),
+    ):
+        wait_for_workers(cluster)
+    assert fake.cancelled() == []
+
+
+def test_an_answer_without_a_job_number_is_quoted(fake: FakeSlurm, tmp_path: Path) -> None:
+    fake.write("sbatch", 'echo "try again tomorrow"')
+    with cluster_of(tmp_path) as cluster, pytest.raises(BatchSystemError, match="try again tomorrow"):
+        wait_for_workers(cluster)
+
+
+def test_jobs_that_never_start_say_why_and_are_cancelled(fake: FakeSlurm, tmp_path: Path) -> None:
+    said: list[str] = []
+    with (
+        cluster_of(tmp_path, jobs=2) as cluster,
+        pytest.raises(BatchSystemError, match=r"no trainer came within 2 s: job \d: PENDING \(Resources\); job"),
+    ):
+        wait_for_workers(cluster, start_timeout_s=2.0, on_wait=said.append)
+    assert said[0].startswith("job ")
+    assert sorted(fake.cancelled()) == ["1", "2"]
+
+
+def test_the_time_limit_is_configured(fake: FakeSlurm, tmp_path: Path) -> None:
+    with (
+        dask.config.set({"daskevo.batch.start-timeout": "1s"}),
+        cluster_of(tmp_path) as cluster,
+        pytest.raises(BatchSystemError, match="no trainer came within 1 s"),
+    ):
+        wait_for_workers(cluster)
+
+
+def test_a_job_that_ended_at_once_shows_its_log(fake: FakeSlurm, tmp_path: Path) -> None:
+    fake.say("JobState=FAILED Reason=NonZeroExitCode ExitCode=127:0")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "daskevo-1.err").write_text("python3: No module named daskevo\n")
+    with cluster_of(tmp_path) as cluster, pytest.raises(BatchSystemError) as caught:
+        wait_for_workers(cluster)
+    message = str(caught.value)
+    assert "job 1 ended before a trainer of it came: FAILED (NonZeroExitCode), exit code 127:0" in message
+    assert "No module named daskevo" in message
+
+
+def test_a_job_that_runs_and_can_not_reach_the_scheduler(fake: FakeSlurm, tmp_path: Path) -> None:
+    fake.say("JobState=RUNNING Reason=None")
+    with cluster_of(tmp_path) as cluster, pytest.raises(BatchSystemError) as caught:
+        wait_for_workers(cluster, arrive_timeout_s=1.0)
+    message = str(caught.value)
+    assert (
+        f"job 1 has run for 1 s and no trainer of it has come to the scheduler at {cluster.scheduler_address}"
+        in message
+    )
+    assert "interface in dask-jobqueue's YAML" in message
+    assert f"It has written nothing yet into {tmp_path / 'logs'}" in message
+
+
+def test_jobs_of_providers_have_options_of_their_own(fake: FakeSlurm, tmp_path: Path) -> None:
+    apart = {"provider_jobs": 2, "provider_options": {"queue": "cpu", "cores": 2, "memory": "64GiB"}}
+    with (
+        cluster_of(tmp_path, trainers_per_job=4, queue="gpu", **apart) as cluster,
+        pytest.raises(BatchSystemError, match="no trainer came within 2 s"),
+    ):
+        wait_for_workers(cluster, start_timeout_s=2.0)
+    scripts = [path.read_text() for path in fake.folder.glob("job-*/script")]
+    of_providers = [text for text in scripts if "--trainers 0 --providers 1" in text]
+    (of_trainers,) = (text for text in scripts if "--trainers 4 --providers 0" in text)
+    assert len(of_providers) == 2
+    assert "#SBATCH -p gpu" in of_trainers
+    for text in of_providers:
+        assert "#SBATCH -p cpu" in text
+        assert "--memory-limit 64.00GiB" in text
