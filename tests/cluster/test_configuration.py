@@ -58,7 +58,7 @@ def _times_in_code() -> Iterator[tuple[str, float]]:
         for node in ast.walk(tree):
             if (
                 isinstance(node, ast.Call)
-                and ast.unparse(node.func).split(".")[-1] == "seconds"
+                and ast.unparse(node.func) in ("seconds", "configured.seconds")
                 and len(node.args) == 2
             ):
                 there = vars(importlib.import_module(name))
