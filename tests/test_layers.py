@@ -65,6 +65,7 @@ RESTRICTED = {
     "optuna": {"daskevo.search.optuna_search", "daskevo_workflows.bench"},
     "deephyper": {"daskevo_plugins.deephyper", "daskevo_workflows.bench"},
     "ConfigSpace": {"daskevo.space.configurations", "daskevo_plugins.deephyper"},
+    "dask_cuda": {"daskevo.cluster.dask_cuda_gpus"},
     "click": {"daskevo_workflows.cli"},
     "matplotlib": {"daskevo_workflows.reports", "daskevo_workflows.bench"},
     "pickle": set(),

@@ -12,7 +12,7 @@ import logging
 import math
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from distributed.system import MEMORY_LIMIT
 from distributed.utils import NoOpAwaitable
 
 from daskevo.cluster.adapting import AdaptiveTrainers
-from daskevo.cluster.environment import visible_gpus
+from daskevo.cluster.environment import find_gpus, next_gpu
 from daskevo.cluster.role_options import provider_options, trainer_options
 from daskevo.cluster.roles import EVALUATION
 from daskevo.errors import InvalidInput
@@ -41,18 +41,20 @@ class LocalEvoCluster(SpecCluster):  # type: ignore[misc]
     Parameters
     ----------
     trainer:
-        Makes the specification of trainer number 0, 1, 2, ...
+        Makes the specification of one more trainer, given those of the workers that there are.
     workers, **options:
         As `SpecCluster` takes them.
     """
 
     _closing: asyncio.Task[None] | None = None
 
-    def __init__(self, workers: dict[str, Any], trainer: Callable[[int], dict[str, Any]], **options: Any) -> None:
+    def __init__(
+        self, workers: dict[str, Any], trainer: Callable[[Iterable[Any]], dict[str, Any]], **options: Any
+    ) -> None:
         self._trainer = trainer
         # Names are not used twice: the scheduler refuses a name whose worker is still leaving.
         self._next = sum(_is_trainer(spec) for spec in workers.values())
-        super().__init__(workers=workers, worker=trainer(self._next), **options)
+        super().__init__(workers=workers, worker=trainer(workers.values()), **options)
 
     def scale(self, n: int = 0, memory: int | str | None = None, cores: int | None = None) -> Any:
         """Have `n` trainers, or as many as have so much memory (bytes) or so many threads; providers stay.
@@ -129,7 +131,7 @@ class LocalEvoCluster(SpecCluster):  # type: ignore[misc]
     def new_worker_spec(self) -> dict[str, Any]:
         """Return the name and the specification of one more trainer."""
         number, self._next = self._next, self._next + 1
-        return {f"trainer-{number}": self._trainer(number)}
+        return {f"trainer-{number}": self._trainer(self.worker_spec.values())}
 
 
 def _is_trainer(spec: Mapping[str, Any]) -> bool:
@@ -137,12 +139,13 @@ def _is_trainer(spec: Mapping[str, Any]) -> bool:
 
 
 def local_cluster(
-    trainers: int = 2,
+    trainers: int | None = None,
     providers: int = 1,
     *,
     provider_threads: int = 4,
     threads_per_trainer: int | None = None,
     gpus: list[str] | None = None,
+    cuda: bool = False,
     memory_limit: int | str | None = "auto",
     local_directory: str | os.PathLike[str] | None = None,
     host: str = "127.0.0.1",
@@ -158,7 +161,8 @@ def local_cluster(
     Parameters
     ----------
     trainers:
-        Workers that evaluate candidates, named ``trainer-0``, ``trainer-1``, ...; one evaluation at a time each.
+        Workers that evaluate candidates, named ``trainer-0``, ``trainer-1``, ...; one evaluation at a time each. None:
+        2, or with `cuda` one per GPU.
     providers:
         Workers that hold shards of the repository, named ``provider-0``, ...  With 0 every trainer is a provider too:
         cheaper in processes, but the tensors then live in processes that train, and go with them.
@@ -168,6 +172,9 @@ def local_cluster(
         Threads that TensorFlow may use in one trainer; an equal share of the cores when None.
     gpus:
         Ids for ``CUDA_VISIBLE_DEVICES``, dealt out to the trainers in turn; those of this machine when None.
+    cuda:
+        Ask dask-cuda (``pip install 'daskevo[cuda]'``) which GPUs there are, MIG instances too, and keep each trainer
+        on the cores near its own. Without it trainers get GPUs all the same, where there are any.
     memory_limit:
         Bytes per worker, as Dask understands it; ``"auto"`` is an equal share of the machine's memory.
     local_directory:
@@ -189,13 +196,18 @@ def local_cluster(
     Raises
     ------
     InvalidInput
-        If there would be no trainer, a number is negative, or `security` is something else.
+        If there would be no trainer, a number is negative, `security` is something else, or dask-cuda is missing.
+    ClusterError
+        If there is no GPU for `cuda`.
 
     Examples
     --------
     >>> with daskevo.local_cluster(trainers=2) as cluster, cluster.get_client() as client:  # doctest: +SKIP
     ...     repository = daskevo.open("evo", client=client)
     """
+    devices = find_gpus(cuda) if gpus is None else list(gpus)
+    if trainers is None:
+        trainers = len(devices) if cuda else 2
     if trainers < 1 or providers < 0 or provider_threads < 1:
         raise InvalidInput(
             f"a local cluster of {trainers} trainers and {providers} providers with {provider_threads} threads was "
@@ -205,7 +217,6 @@ def local_cluster(
         )
     secured = _security(security)
     encryption = {"security": secured, "protocol": "tls://" if secured.require_encryption else "tcp://"}
-    devices = visible_gpus() if gpus is None else list(gpus)
     threads = threads_per_trainer or max(1, CPU_COUNT // trainers)
     if memory_limit == "auto":
         memory_limit = MEMORY_LIMIT // (trainers + providers)
@@ -226,12 +237,14 @@ def local_cluster(
         for number in range(providers)
     }
 
-    def trainer(number: int) -> dict[str, Any]:
-        gpu = devices[number % len(devices)] if devices else None
-        options = {**common, **trainer_options(threads, gpu, provides=providers == 0)}
-        return {"cls": Nanny, "options": _with_env(options, env)}
+    def trainer(others: Iterable[Any]) -> dict[str, Any]:
+        gpu = next_gpu(devices, (other["gpu"] for other in others if _is_trainer(other)))
+        own = trainer_options(threads, gpu, provides=providers == 0, cuda=cuda)
+        given = {**common, **own, "config": {**own["config"], **common.get("config", {})}}
+        return {"cls": Nanny, "options": _with_env(given, env), "gpu": gpu}
 
-    workers.update((f"trainer-{number}", trainer(number)) for number in range(trainers))
+    for number in range(trainers):
+        workers[f"trainer-{number}"] = trainer(workers.values())
     scheduler = {
         "cls": Scheduler,
         "options": {

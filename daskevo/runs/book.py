@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from daskevo.runs.leaders import Leaders
 from daskevo.search import Report, Request
@@ -59,6 +60,9 @@ class Book:
         self.counts = {"finished": 0, "failed": 0, "duplicate": 0}
         self.rejected = self.stopped = 0
         self.in_vain = 0
+        # Looked at for each request that is asked: never by going through all that there were.
+        self._pending: dict[int, Request] = {}
+        self._next_number = 0
         self._leaders = Leaders(self.objectives, keep_best)
 
     def ask(self, requests: Iterable[Request]) -> None:
@@ -66,6 +70,9 @@ class Book:
         for request in requests:
             self.requests[request.number] = request
             self.asked.add(request.candidate)
+            self._next_number = max(self._next_number, request.number + 1)
+            if request.number not in self.reports:
+                self._pending[request.number] = request
 
     def identify(self, number: int, identity: str) -> None:
         """Take in what a request computes."""
@@ -74,11 +81,11 @@ class Book:
     @property
     def pending(self) -> list[Request]:
         """Requests without a report, in the order in which they were asked."""
-        return [request for number, request in sorted(self.requests.items()) if number not in self.reports]
+        return [request for _, request in sorted(self._pending.items())]
 
     @property
     def next_number(self) -> int:
-        return max(self.requests, default=-1) + 1
+        return self._next_number
 
     @property
     def wanted(self) -> int:
@@ -127,6 +134,7 @@ class Book:
         if report.number not in self.requests or report.number in self.reports:
             return []
         self.reports[report.number] = report
+        self._pending.pop(report.number, None)
         self.counts[report.status] += 1
         rejected = _is_rejected(report)
         self.rejected += rejected
@@ -174,7 +182,7 @@ class Book:
         """Return the seconds that the last `count` finished evaluations took on their trainers, of recent reports."""
         return [
             report.ended - report.started
-            for report in list(self.reports.values())[-2 * count :]
+            for report in reversed(list(islice(reversed(self.reports.values()), 2 * count)))
             if report.status == "finished" and report.started is not None and report.ended is not None
         ][-count:]
 

@@ -5,6 +5,7 @@ Pure. Which of them stay in the repository is decided here, too.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -51,8 +52,7 @@ class Leaders:
             return Moves()
         self._ranks[report.number] = ranks
         # Of equal qualities the earlier one leads, so that an order is one order.
-        self._ordered.append((ranks[0], -report.number))
-        self._ordered.sort(reverse=True)
+        insort(self._ordered, (-ranks[0], report.number))
         before = self.kept
         if len(self._objectives) == 1:
             self.kept = self.best(self._keep)
@@ -80,7 +80,7 @@ class Leaders:
 
     def best(self, k: int | None = None) -> list[int]:
         """Return the numbers of the best by the first objective, best first."""
-        return [-number for _, number in self._ordered[:k]]
+        return [number for _, number in self._ordered[:k]]
 
     def front(self) -> list[int]:
         """Return the numbers of those that no other dominates, best first by the first objective."""

@@ -17,8 +17,9 @@ import pytest
 from distributed import Client
 
 import daskevo
-from daskevo.cluster.environment import provider_environment, trainer_environment, visible_gpus
+from daskevo.cluster.environment import provider_environment, trainer_environment
 from daskevo.cluster.local import local_cluster
+from daskevo.cluster.role_options import trainer_options
 from daskevo.errors import InvalidInput
 from daskevo.types import ModelId
 from tests.cluster.helpers import chain, put_in_task, values
@@ -176,6 +177,22 @@ def die_once(repository: Any, graph: Any, model_id: str, flag: str) -> str:
     return put_plain(repository, graph, model_id)
 
 
+def settled(dask_worker: Any) -> tuple[Any, float]:
+    return dask.config.get("distributed.worker.profile.interval"), dask_worker.periodic_callbacks["tick"].callback_time
+
+
+@pytest.mark.processes
+def test_a_trainer_is_interrupted_less_often_than_a_provider(client: Client) -> None:
+    workers = client.scheduler_info(n_workers=-1)["workers"].items()
+    found = {worker["name"]: client.run(settled, workers=[address])[address] for address, worker in workers}
+    assert found == {"provider-0": ("10ms", 20), "trainer-0": ("100ms", 100)}
+
+
+def test_intervals_that_somebody_chose_stay() -> None:
+    with dask.config.set({"distributed.worker.profile.interval": "50ms"}):
+        assert trainer_options(1, None)["config"] == {"distributed.admin.tick.interval": "100ms"}
+
+
 @pytest.mark.processes
 def test_restarting_the_workers_keeps_what_is_stored(client: Client, tmp_path: Path) -> None:
     repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=8)
@@ -192,22 +209,6 @@ def test_environments() -> None:
     assert trainer_environment(3, "1")["CUDA_VISIBLE_DEVICES"] == "1"
     assert trainer_environment(3, None)["CUDA_VISIBLE_DEVICES"] == "-1"
     assert provider_environment()["CUDA_VISIBLE_DEVICES"] == "-1"
-
-
-@pytest.mark.parametrize(
-    ("chosen", "found"), [("0,3", ["0", "3"]), ("", []), ("-1", []), ("1,-1,2", ["1"]), ("GPU-8a", ["GPU-8a"])]
-)
-def test_gpus_that_were_chosen(chosen: str, found: list[str], monkeypatch: Any) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
-    assert visible_gpus() == found
-
-
-def test_gpus_of_the_driver(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert visible_gpus(tmp_path / "none") == []
-    for name in ("0000:3b:00.0", "0000:5e:00.0"):
-        (tmp_path / name).mkdir()
-    assert visible_gpus(tmp_path) == ["0", "1"]
 
 
 @pytest.mark.parametrize("options", [{"trainers": 0}, {"providers": -1}, {"provider_threads": 0}])

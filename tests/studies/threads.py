@@ -110,6 +110,10 @@ class ThreadCrew:
     def watch(self) -> None:
         pass
 
+    def copy(self, work: str) -> bool:
+        self._working[work][0].copy()
+        return True
+
     def room(self, work: str, made: bool) -> None:
         self.rooms.append((work, made))
 

@@ -16,6 +16,7 @@ from daskevo.errors import InvalidProblem, RepositoryFull, ShardUnavailable
 from daskevo.runs import Book, RunRecord
 from daskevo.search import Report, Request, Strategy
 from daskevo_workflows.candidates import Candidates
+from daskevo_workflows.closing import Closing
 from daskevo_workflows.demand import Demand
 from daskevo_workflows.evaluation_report import other_candidate, report_of_record
 from daskevo_workflows.flight import Landed, failed
@@ -77,6 +78,7 @@ class Executor:
         self.book = book
         self.settings = settings
         self.on_progress = on_progress
+        self.closing = Closing(settings.deadline, book.finished_seconds)
         self.demand = Demand(client, record.info.label)
         self.flights = Flights(
             client,
@@ -86,6 +88,7 @@ class Executor:
             settings.recycle_after,
             freed=self._freed,
             grows=self.demand.is_met_later,
+            expected_s=self.closing.expected_s,
         )
         self.holdings = Holdings(repository, record, lambda: self.flights.choosing)
         self.candidates = Candidates(
@@ -141,6 +144,8 @@ class Executor:
 
     def _useful(self) -> int:
         """Return how many evaluations could be under way if there were trainers for all."""
+        if self.closing.is_closing():
+            return len(self.flights)
         left = self.book.evaluations - self.book.counts["finished"]
         # A strategy that waits for reports, or has no more to ask, needs no more trainers than it has candidates.
         return min(left, len(self.flights) + len(self.candidates)) if self.candidates.all_asked else left
@@ -149,7 +154,7 @@ class Executor:
         limit = self.settings.time_limit_s
         if limit is not None and time.monotonic() - self._started > limit:
             return "time limit", f"the search's time limit of {limit:g} s is over"
-        stop = self.book.stop_reason()
+        stop = self.book.stop_reason() or self.closing.why_over(len(self.flights))
         exhausted = self.candidates.exhausted
         if stop is None and exhausted is not None and not self.flights and not self.candidates:
             stop = ("exhausted", exhausted)
@@ -220,6 +225,8 @@ class Executor:
 
     def _fill(self) -> None:
         """Give free trainers something to do, and have evaluations ready for those that will be free."""
+        if self.closing.is_closing():
+            return
         trainers = self.flights.trainers
         self._prepare(len(trainers.free()))
         self.submission.submit()
@@ -229,7 +236,7 @@ class Executor:
 
     def _freed(self) -> None:
         """Submit what is ready before anything else is done for the evaluation that has just ended."""
-        if self._stop_reason() is None:
+        if self._stop_reason() is None and not self.closing.is_closing():
             self.holdings.go_on()
             self.submission.submit(ended=1)
 

@@ -57,6 +57,8 @@ class Flights:
         Longest that an evaluation may take once its trainer is ready.
     recycle_after, grows:
         See :class:`daskevo_workflows.upkeep.Upkeep`.
+    expected_s:
+        See :class:`daskevo_workflows.trainers.Trainers`.
     freed:
         Called as soon as an evaluation has ended and its trainer may take another, before its report is fetched.
     """
@@ -70,6 +72,7 @@ class Flights:
         recycle_after: int | None,
         freed: Callable[[], None] = lambda: None,
         grows: Callable[[], bool] = lambda: False,
+        expected_s: Callable[[], float | None] = lambda: None,
     ) -> None:
         self.client = client
         self.repository = repository
@@ -81,7 +84,7 @@ class Flights:
         self._deaths: Counter[int] = Counter()
         self._losses: Counter[int] = Counter()
         self._watched = 0.0
-        self.trainers = Trainers(client, lambda name, error: self._inbox.put(("restarted", (name, error))))
+        self.trainers = Trainers(client, lambda name, error: self._inbox.put(("restarted", (name, error))), expected_s)
         self.upkeep = Upkeep(self.trainers, record, recycle_after, grows)
         self.unmatched: set[int] = set()
         client.subscribe_topic(EVENTS, lambda event: self._inbox.put(("said", event[1])))

@@ -23,6 +23,7 @@ from daskevo.search import (
 from daskevo.search.continuing import continues
 from daskevo.types import Objective
 from daskevo_workflows.about import about_run
+from daskevo_workflows.deadline import At, moment_of
 from daskevo_workflows.executor import Executor
 from daskevo_workflows.identity import identity_of
 from daskevo_workflows.limits import Limit, check_limit
@@ -69,6 +70,7 @@ def search(
     freeze: Any = None,
     control_share: float = 0.0,
     time_limit_s: float | None = None,
+    deadline: At = None,
     evaluation_limit_s: Limit = "auto",
     recycle_after: int | None = 50,
     callbacks: Callbacks = (),
@@ -115,7 +117,12 @@ def search(
     control_share:
         Share of the candidates, drawn by their number, that inherit nothing: a control arm within the run.
     time_limit_s:
-        Limit of this call, in seconds.
+        Limit of this call, in seconds: what is on its way then is cancelled, and done by the next call.
+    deadline:
+        When this process must be done, such as the end of its batch job: seconds since the epoch, or a function that
+        returns them (or None) and is asked again and again. What would not be done in time, by 95 % of the run's
+        evaluations, is not begun; what is on its way is waited for until 20 s before (``daskevo.batch.grace`` in
+        Dask's configuration). Then the run ends as "walltime", and the same call goes on.
     evaluation_limit_s:
         Limit of one evaluation, in seconds, once its trainer has imported Keras and prepared the data (180 s more
         until then). ``"auto"``: 20 times the median of what the run has finished, and at least 10 minutes; 6 hours
@@ -161,6 +168,7 @@ def search(
 
     _check(evaluations, control_share, recycle_after, keep_best, epochs, seed)
     check_limit(evaluation_limit_s)
+    ends = moment_of(deadline)
     policy = _policy(transfer, freeze)
     check_policy(policy.freeze)
     reference = refer(problem)  # type: ignore[arg-type]
@@ -199,6 +207,7 @@ def search(
             transfer=policy,
             control_share=control_share,
             time_limit_s=time_limit_s,
+            deadline=deadline,
             evaluation_limit_s=evaluation_limit_s,
             recycle_after=recycle_after,
             callbacks=callbacks,
@@ -210,6 +219,7 @@ def search(
             "",
             evaluations=evaluations,
             time_limit_s=time_limit_s,
+            deadline=ends,
             evaluation_limit_s=evaluation_limit_s,
             recycle_after=recycle_after,
         )

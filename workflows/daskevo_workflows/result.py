@@ -76,7 +76,8 @@ class Result:
     repository:
         Where its models are.
     stop:
-        Why the run ended: a word (``finished``, ``exhausted``, ``failures``, ``time limit``) and a sentence.
+        Why the run ended: a word (``finished``, ``exhausted``, ``failures``, ``time limit``, ``walltime``) and a
+        sentence.
     """
 
     def __init__(self, folder: str | Path, repository: Repository, stop: tuple[str, str] = ("", "")) -> None:
@@ -109,7 +110,7 @@ class Result:
         ------
         RunFailed
         """
-        if not self._book.counts["finished"] and self.stop[0] != "time limit":
+        if not self._book.counts["finished"] and self.stop[0] not in ("time limit", "walltime"):
             raise RunFailed(
                 f"the run in {self.folder} ended with nothing finished: {self.stop[1]}",
                 path=str(self.folder),

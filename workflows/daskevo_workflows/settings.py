@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from daskevo_workflows.deadline import At
 from daskevo_workflows.limits import Limit
 from daskevo_workflows.size_limits import SizeLimits
 from daskevo_workflows.training import Callbacks
@@ -18,6 +19,7 @@ class Settings:
     transfer: Transfer = USUAL
     control_share: float = 0.0
     time_limit_s: float | None = None
+    deadline: At = None
     evaluation_limit_s: Limit = "auto"
     recycle_after: int | None = 50
     callbacks: Callbacks = ()

@@ -15,7 +15,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from daskevo.cluster.roles import EVALUATION, PROVIDER
+from daskevo.cluster.roles import ENDS, EVALUATION, PROVIDER
+from daskevo_workflows.deadline import may_take
 from daskevo_workflows.scheduler_gone import NO_ANSWER, scheduler_gone
 
 LEAVING = ("closing_gracefully", "closing", "closed")
@@ -50,6 +51,8 @@ class Trainer:
         When the scheduler last heard of it, by the scheduler's clock.
     memory_bytes:
         That it may take; 0 if nobody set it.
+    ends:
+        When it leaves, in seconds since the epoch; None: it says nothing of it.
     """
 
     name: Any
@@ -61,6 +64,7 @@ class Trainer:
     provider: bool = False
     heard: float = 0.0
     memory_bytes: int = 0
+    ends: float | None = None
 
 
 class Trainers:
@@ -72,11 +76,25 @@ class Trainers:
         A synchronous Dask client.
     restarted:
         Called from another thread when a restart has ended, with the name, and an error or None.
+    expected_s:
+        Returns the seconds that nearly all evaluations stay below; None: nobody knows.
+    clock:
+        Seconds since the epoch.
     """
 
-    def __init__(self, client: Any, restarted: Callable[[str, Exception | None], None]) -> None:
+    def __init__(
+        self,
+        client: Any,
+        restarted: Callable[[str, Exception | None], None],
+        expected_s: Callable[[], float | None] = lambda: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._client = client
         self._restarted = restarted
+        self._expected_s = expected_s
+        self._clock = clock
+        self._whole_s: dict[str, float] = {}
+        """Seconds that a trainer had before it when it was first seen, by address."""
         self.present: dict[str, Trainer] = {}
         self.used: dict[str, set[str]] = {}
         self.evaluations: dict[str, int] = {}
@@ -114,8 +132,9 @@ class Trainers:
                 running, paused = status == "running", status == "paused"
                 provider = PROVIDER in resources
                 heard, memory = worker.get("last_seen", 0.0), int(worker.get("memory_limit") or 0)
+                ends = _moment((worker.get("metrics") or {}).get(ENDS))
                 found[str(worker["name"])] = Trainer(
-                    worker["name"], address, slots, nanny, running, paused, provider, heard, memory
+                    worker["name"], address, slots, nanny, running, paused, provider, heard, memory, ends
                 )
         self._compare(found)
         self.present = found
@@ -133,6 +152,8 @@ class Trainers:
             before = self.present.get(name)
             if before is None or before.address != trainer.address:
                 self.evaluations[name] = 0
+            if trainer.ends is not None:
+                self._whole_s.setdefault(trainer.address, trainer.ends - self._clock())
             quiet = before is not None and (before.address, before.heard) == (trainer.address, trainer.heard)
             silent_s[name] = self.silent_s.get(name, 0.0) + elapsed if quiet else 0.0
         self.silent_s = silent_s
@@ -144,11 +165,20 @@ class Trainers:
     def free(self) -> list[Trainer]:
         """Return trainers with a free slot, once per slot, the idlest first, then in the order of their names."""
         slots: list[tuple[int, str]] = []
+        seconds = self._expected_s() if any(trainer.ends is not None for trainer in self.present.values()) else None
         for name, trainer in self.present.items():
-            if trainer.running and name not in self.restarting and not self.is_silent(name):
+            usable = trainer.running and name not in self.restarting and not self.is_silent(name)
+            if usable and self._has_time(trainer, seconds):
                 used = len(self.used.get(name, ()))
                 slots += [(taken, name) for taken in range(used, trainer.slots)]
         return [self.present[name] for _, name in sorted(slots)]
+
+    def _has_time(self, trainer: Trainer, seconds: float | None) -> bool:
+        """Tell whether a trainer stays long enough for another evaluation."""
+        if trainer.ends is None:
+            return True
+        left_s = trainer.ends - self._clock()
+        return may_take(left_s, self._whole_s.get(trainer.address, left_s), seconds)
 
     @property
     def slots(self) -> int:
@@ -225,6 +255,11 @@ class Trainers:
         self.restarting.discard(name)
         self.evaluations[name] = 0
         self.refresh()
+
+
+def _moment(value: Any) -> float | None:
+    """Return what a worker says of its end, if it is a moment: metrics are anybody's."""
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 else None
 
 
 def kill_process(dask_worker: Any) -> None:

@@ -45,6 +45,7 @@ def batch_cluster(
     provider_jobs: int = 0,
     provider_threads: int | None = None,
     gpus_per_trainer: int | None = None,
+    cuda: bool | None = None,
     lifetime_margin: str | float | None = None,
     provider_options: Mapping[str, Any] | None = None,
     log_directory: str | os.PathLike[str] | None = None,
@@ -73,6 +74,9 @@ def batch_cluster(
         Of each provider, for queries made of futures; 4 if None.
     gpus_per_trainer:
         None: one each while the job has any. The job has those that its script asks the batch system for.
+    cuda:
+        Whether dask-cuda finds them on each node, MIG instances too, and keeps trainers on the cores near theirs; no if
+        None.
     lifetime_margin:
         How long before the walltime the workers of a job have left, in order, at the latest (seconds, or a time such as
         ``"5 minutes"``); None: a tenth of the walltime, at most 5 minutes. They leave up to as long earlier, at random,
@@ -115,6 +119,8 @@ def batch_cluster(
     own = ["--trainers", str(trainers), "--providers", str(providers)]
     if gpus_per_trainer is not None:
         own += ["--gpus-per-trainer", str(gpus_per_trainer)]
+    if dask.config.get("daskevo.batch.cuda", None) if cuda is None else cuda:
+        own.append("--cuda")
     options.setdefault("scheduler_options", dask.config.get(f"{config}.scheduler-options", None) or {})
     options["scheduler_options"] = {"dashboard_address": ":0", **options["scheduler_options"]}
     try:

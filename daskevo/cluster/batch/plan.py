@@ -39,6 +39,7 @@ def plan_node(
     memory_bytes: int | None,
     gpus: Sequence[str],
     gpus_per_trainer: int | None,
+    cuda: bool = False,
 ) -> list[NodeWorker]:
     """Return the workers of a node, trainers first.
 
@@ -57,6 +58,8 @@ def plan_node(
         Ids of the node's GPUs.
     gpus_per_trainer:
         None: one each while there are any, dealt out in turn where there are more trainers.
+    cuda:
+        Whether dask-cuda keeps each trainer on the cores near its GPUs.
 
     Raises
     ------
@@ -86,7 +89,7 @@ def plan_node(
         NodeWorker(
             names[0] if names else f"{name}-{number}",
             True,
-            {**trainer_options(each, gpu), "memory_limit": share},
+            {**trainer_options(each, gpu, cuda=cuda), "memory_limit": share},
         )
         for number, gpu in enumerate(dealt)
     ]

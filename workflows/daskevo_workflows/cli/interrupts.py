@@ -6,6 +6,7 @@ import contextlib
 import logging
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from multiprocessing import resource_tracker
 from types import FrameType
@@ -19,17 +20,40 @@ class Interrupts:
 
     From then on only what is critical is logged: calls of Dask that are broken off on purpose leave tracebacks of its
     event loop, which say nothing to whoever pressed Ctrl-C.
+
+    Attributes
+    ----------
+    number:
+        Of the signal that came last.
+    ends:
+        When a batch system that has said its first word will kill this process, in seconds since the epoch.
     """
 
     def __init__(self) -> None:
         self.came = False
+        self.number: int | None = None
+        self.ends: float | None = None
+        self._grace_s: float | None = None
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if a signal came."""
         if self.came:
             raise KeyboardInterrupt
 
+    @contextlib.contextmanager
+    def gently(self, grace_s: float | None) -> Iterator[None]:
+        """Take a first SIGTERM for the word that there are so many seconds left, and go on; None: for the end."""
+        self._grace_s = grace_s
+        try:
+            yield
+        finally:
+            self._grace_s = None
+
     def _take(self, number: int, frame: FrameType | None) -> None:
+        self.number = number
+        if number == signal.SIGTERM and self._grace_s is not None and self.ends is None:
+            self.ends = time.time() + self._grace_s
+            return
         self.came = True
         logging.disable(logging.ERROR)
         raise KeyboardInterrupt

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,8 @@ from daskevo.errors import ClusterError
 from daskevo_workflows.cli.batch_jobs import batch_of, batch_options
 from daskevo_workflows.cli.clusters import a_cluster
 from daskevo_workflows.cli.completion import PROBLEM
-from daskevo_workflows.cli.going_on import how_to_go_on, kept
-from daskevo_workflows.cli.group import INTERRUPTED, Refused
+from daskevo_workflows.cli.going_on import kept
+from daskevo_workflows.cli.group import Refused
 from daskevo_workflows.cli.interrupts import Interrupts, heard
 from daskevo_workflows.cli.lines import NAS_KEYS, print_json_line
 from daskevo_workflows.cli.places import RUN, default_run_folder, root_for_run, run_folder
@@ -27,6 +28,8 @@ from daskevo_workflows.cli.run_options import run_options
 from daskevo_workflows.cli.size_options import size_options
 from daskevo_workflows.cli.transfer_options import transfer_options, typed_transfer
 from daskevo_workflows.cli.typed import command, same_command
+from daskevo_workflows.cli.walltime import Walltime, end_out_of_time, end_stopped, walltime_option
+from daskevo_workflows.deadline import WALLTIME
 
 if TYPE_CHECKING:
     from daskevo_workflows.progress import Progress
@@ -97,6 +100,7 @@ def _limit(value: Any) -> Any:
 @transfer_options
 @size_options
 @click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after so many seconds; the same command goes on.")
+@walltime_option
 @click.option(
     "--evaluation-limit",
     type=_limit,
@@ -131,18 +135,19 @@ def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> Non
 
     Exit codes: 0 it has ended; 1 too many evaluations failed; 2 it could not begin or go on, and says what to do (if
     the scheduler has died, the same command goes on); 70 an error that nobody foresaw, with its traceback (what was
-    finished is kept); 130 it was interrupted (the same command goes on).
+    finished is kept); 75 its walltime was over, or its batch job was ended (the same command goes on); 130 it was
+    interrupted (the same command goes on).
     """
     context = click.get_current_context()
     given = {name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
     if folder is None:
         folder = default_run_folder(problem, options["seed"], typed_transfer(options))
     with heard(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as interrupts:
+        walltime = Walltime(options["walltime"], interrupts)
         try:
-            word = _search(problem, folder, as_json, options, given, interrupts)
+            word = _search(problem, folder, as_json, options, given, interrupts, walltime)
         except KeyboardInterrupt:
-            click.echo(how_to_go_on(folder, KEPT), err=True)
-            sys.exit(INTERRUPTED)
+            end_stopped(interrupts, folder, KEPT)
         except ClusterError as error:
             if not (folder / RUN).exists():
                 raise
@@ -158,6 +163,7 @@ def _search(
     options: dict[str, Any],
     given: Collection[str],
     interrupts: Interrupts,
+    walltime: Walltime,
 ) -> str:
     """Search, say and keep what was found; return the word for why it ended."""
     import daskevo
@@ -184,6 +190,8 @@ def _search(
     check_objectives(goals)
     settings.strategy.start(space_to_search(reference.load()), goals, settings.seed)
     line = ProgressLine(goals[0].metric)
+    began = time.time()
+    walltime.say()
 
     def progress(now: Progress) -> None:
         interrupts.check()
@@ -192,7 +200,7 @@ def _search(
     with run_folder(folder), a_cluster(options["scheduler"], options["workers"], batch=batch) as client:
         click.echo(f"run: {folder}   dashboard: {client.dashboard_link}", err=True)
         repository = daskevo.open(root, settings.scope, client=client, objective=str(goals[0]), quota=options["quota"])
-        with contextlib.closing(line):
+        with contextlib.closing(line), walltime.gently():
             import_keras()
             result = search(
                 reference,
@@ -202,13 +210,17 @@ def _search(
                 evaluations=options["evaluations"],
                 run=folder,
                 time_limit_s=options["time_limit"],
+                deadline=walltime.deadline,
                 evaluation_limit_s=None if options["evaluation_limit"] == "none" else options["evaluation_limit"],
                 on_progress=progress,
                 **settings.search_options(),
             )
-        _say_result(result, err=as_json)
+        _say_result(result, err=as_json, save=result.stop[0] != WALLTIME)
     if as_json:
         _print_summary(result)
+    if result.stop[0] == WALLTIME:
+        done = walltime.is_told or result.last_report > began
+        end_out_of_time(folder, KEPT, done=done, why=result.stop[1])
     return result.stop[0]
 
 
@@ -240,13 +252,15 @@ def _say_nothing_left(problem: str, result: Result, as_json: bool, options: dict
     return result.stop[0]
 
 
-def _say_result(result: Result, *, err: bool, since: float | None = None) -> None:
+def _say_result(result: Result, *, err: bool, since: float | None = None, save: bool = True) -> None:
     """Say what was found, and keep it: the report, and the best model as a `.keras` file.
 
     Parameters
     ----------
     since:
         What was written after this moment, in seconds since the epoch, is not written again; None: it is.
+    save:
+        Whether there is the time to write anything.
     """
     from daskevo.errors import DaskevoError
     from daskevo_workflows.quiet import import_keras
@@ -275,6 +289,9 @@ def _say_result(result: Result, *, err: bool, since: float | None = None) -> Non
         click.echo(
             f"  … and {len(result.front()) - FRONT_SHOWN} more, best first by {result.objective.metric}", err=err
         )
+    if not save:
+        click.echo("best model and report: written when the search has ended", err=err)
+        return
     best, report = result.folder / "best.keras", result.folder / "report.html"
     try:
         if not _is_newer(best, since):

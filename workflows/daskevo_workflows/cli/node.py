@@ -38,6 +38,7 @@ COUNT = click.IntRange(min=0)
     "limits.",
 )
 @click.option("--gpus-per-trainer", type=COUNT, metavar="N", help="0: none.  [default: one each while there are any]")
+@click.option("--cuda", is_flag=True, help="Let dask-cuda find the GPUs, and keep trainers on the cores near theirs.")
 @click.option("--lifetime", metavar="TIME", help="When the workers leave, one after the other, such as 110m.")
 @click.option(
     "--lifetime-stagger",
@@ -78,11 +79,11 @@ def _run(scheduler: str | None, scheduler_file: Path | None, asked: dict[str, An
 
     from daskevo.cluster.batch.node import run_node
     from daskevo.cluster.batch.plan import plan_node
-    from daskevo.cluster.environment import visible_gpus
+    from daskevo.cluster.environment import find_gpus
     from daskevo.errors import InvalidInput
 
     began = time.time()
-    trainers, providers = asked["trainers"], asked["providers"]
+    trainers, providers, cuda = asked["trainers"], asked["providers"], asked["cuda"]
     threads = CPU_COUNT if asked["nthreads"] is None else asked["nthreads"] * max(trainers, 1)
     workers = plan_node(
         asked["name"] or socket.gethostname().partition(".")[0],
@@ -91,8 +92,9 @@ def _run(scheduler: str | None, scheduler_file: Path | None, asked: dict[str, An
         provider_threads=asked["provider_threads"],
         threads=threads,
         memory_bytes=_memory(asked["memory_limit"], max(trainers, 1)),
-        gpus=visible_gpus(),
+        gpus=find_gpus(cuda) if trainers else [],
         gpus_per_trainer=asked["gpus_per_trainer"],
+        cuda=cuda,
     )
     tls = {
         "tls_ca_file": asked["tls_ca_file"],

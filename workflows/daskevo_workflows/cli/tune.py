@@ -14,14 +14,16 @@ from daskevo.errors import ClusterError
 from daskevo_workflows.cli.batch_jobs import batch_of, batch_options
 from daskevo_workflows.cli.clusters import a_cluster
 from daskevo_workflows.cli.completion import TUNED
-from daskevo_workflows.cli.going_on import how_to_go_on, kept
-from daskevo_workflows.cli.group import INTERRUPTED, Refused
+from daskevo_workflows.cli.going_on import kept
+from daskevo_workflows.cli.group import Refused
 from daskevo_workflows.cli.interrupts import Interrupts, heard
 from daskevo_workflows.cli.lines import TUNE_KEYS, print_json_line
 from daskevo_workflows.cli.places import RUN, root_for_run, run_folder
 from daskevo_workflows.cli.quota_option import quota_option
 from daskevo_workflows.cli.run_options import COUNT, run_options
 from daskevo_workflows.cli.typed import same_command
+from daskevo_workflows.cli.walltime import Walltime, end_out_of_time, end_stopped, walltime_option
+from daskevo_workflows.deadline import WALLTIME
 
 if TYPE_CHECKING:
     from daskevo_workflows.studies.leading import StudyProgress
@@ -94,6 +96,7 @@ STRATEGY_WORDS = ("grid", "random", "halving", "hyperband", "asha", "median", "p
     metavar="S",
     help="Stop after so many seconds; the same command goes on.",
 )
+@walltime_option
 @batch_options
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON for programs.")
 def tune(problem: str, folder: Path | None, as_json: bool, **options: Any) -> None:
@@ -111,15 +114,16 @@ def tune(problem: str, folder: Path | None, as_json: bool, **options: Any) -> No
     another study of the same problem, data and seed has stored in the repository is not trained again.
 
     Exit codes: 0 it has ended; 1 too many trials failed; 2 it could not begin or go on, and says what to do; 70 an
-    error that nobody foresaw, with its traceback; 130 it was interrupted (the same command goes on).
+    error that nobody foresaw, with its traceback; 75 its walltime was over, or its batch job was ended (the same
+    command goes on); 130 it was interrupted (the same command goes on).
     """
     folder = folder or _default_folder(problem, options["seed"])
     with heard(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as interrupts:
+        walltime = Walltime(options["walltime"], interrupts)
         try:
-            word = _study(problem, folder, as_json, options, interrupts)
+            word = _study(problem, folder, as_json, options, interrupts, walltime)
         except KeyboardInterrupt:
-            click.echo(how_to_go_on(folder, KEPT), err=True)
-            sys.exit(INTERRUPTED)
+            end_stopped(interrupts, folder, KEPT)
         except ClusterError as error:
             if not (folder / RUN).exists():
                 raise
@@ -132,7 +136,14 @@ def _default_folder(problem: str, seed: int) -> Path:
     return Path("runs") / f"{Path(problem).name.removesuffix('.py') or 'run'}-tune-seed{seed}"
 
 
-def _study(problem: str, folder: Path, as_json: bool, options: dict[str, Any], interrupts: Interrupts) -> str:
+def _study(
+    problem: str,
+    folder: Path,
+    as_json: bool,
+    options: dict[str, Any],
+    interrupts: Interrupts,
+    walltime: Walltime,
+) -> str:
     """Tune, say and keep what was found; return the word for why it ended."""
     import daskevo
     from daskevo.types import Objective
@@ -154,6 +165,7 @@ def _study(problem: str, folder: Path, as_json: bool, options: dict[str, Any], i
     root = root_for_run(folder, options["root"])
     batch = batch_of(options, folder)
     line = ProgressLine(goal.metric, say=say_study)
+    walltime.say()
 
     def progress(now: StudyProgress) -> None:
         interrupts.check()
@@ -174,24 +186,31 @@ def _study(problem: str, folder: Path, as_json: bool, options: dict[str, Any], i
         ) as study:
             if (link := page_link(client)) is not None:
                 click.echo(f"stage tree: {link}", err=True)
-            with contextlib.closing(line):
+            before = study.figures().trained_steps
+            with contextlib.closing(line), walltime.gently():
                 result = study.run(
                     strategy,
                     evaluations=options["evaluations"],
                     at_once=options["at_once"] or AT_ONCE,
                     time_limit_s=options["time_limit"],
+                    deadline=walltime.deadline,
                     on_progress=progress,
                 )
-            _say_result(result, err=as_json)
+            in_time = result.stop[0] != WALLTIME
+            _say_result(result, err=as_json, save=in_time)
             summary = result.summary()
-        _say_report(result, err=as_json)
+            done = walltime.is_told or result.figures.trained_steps > before
+        if in_time:
+            _say_report(result, err=as_json)
     if as_json:
         print_json_line(TUNE_KEYS, summary)
+    if not in_time:
+        end_out_of_time(folder, KEPT, done=done, why=result.stop[1])
     return result.stop[0]
 
 
-def _say_result(result: StudyResult, *, err: bool) -> None:
-    """Say what was found, and keep the best model as a `.keras` file."""
+def _say_result(result: StudyResult, *, err: bool, save: bool) -> None:
+    """Say what was found, and keep the best model as a `.keras` file, if there is the time (`save`)."""
     from daskevo.errors import DaskevoError
     from daskevo_workflows.quiet import import_keras
     from daskevo_workflows.saving import save_model
@@ -209,6 +228,9 @@ def _say_result(result: StudyResult, *, err: bool) -> None:
     for place, found in enumerate(result.best(SHOWN), start=1):
         words = f"{metric} {say_quality(found.quality)}  step {found.step}  {_say_choices(found)}"
         click.echo(f"  {place}. {words}", err=err)
+    if not save:
+        click.echo("best model and report: written when the study has ended", err=err)
+        return
     path = result.study.folder / "best.keras"
     try:
         import_keras()

@@ -268,6 +268,11 @@ class Controller:
                     if (future := self._futures.pop(told.waiter, None)) is not None:
                         _settle(future, TrialFailed(told.why, step=told.step))
 
+    def works_of(self, origin: str) -> list[str]:
+        """Return the works under way on trajectories of an origin."""
+        works = self.scheduler.under_way.works
+        return [work for work, run in self._runs.items() if run.trajectory.origin == origin and work in works]
+
     # Events
 
     def came(self, trainer: str, memory_bytes: int = 0) -> None:

@@ -10,7 +10,7 @@ import logging
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ from daskevo_workflows.demand import Demand
 from daskevo_workflows.scheduler_gone import FETCH_S, NO_ANSWER, told_if_scheduler_gone
 from daskevo_workflows.studies.assignment import Setting, StageAssignment
 from daskevo_workflows.studies.controller import TICK_S, Controller
-from daskevo_workflows.studies.mailbox import answer_room, deliver
+from daskevo_workflows.studies.mailbox import answer_room, copy_now, deliver
 from daskevo_workflows.studies.showing import Showing
 from daskevo_workflows.studies.task import train_stages
 from daskevo_workflows.trainers import SILENT_S, Trainer, Trainers
@@ -144,17 +144,25 @@ class DaskCrew:
         if isinstance(told, Save):
             self.controller.post(lambda: self.controller.replied(told.work, told.step, replies[address]))
 
+    def copy(self, work: str) -> bool:
+        there = self._works.get(work)
+        if there is None or not there.begun:
+            return False
+        asyncio.run_coroutine_threadsafe(self._tell(there, copy_now, there.key), self.client.loop.asyncio_loop)
+        return True
+
     def room(self, work: str, made: bool) -> None:
         if (there := self._works.get(work)) is not None:
-            asyncio.run_coroutine_threadsafe(self._answer(there, made), self.client.loop.asyncio_loop)
+            told = self._tell(there, answer_room, there.key, made)
+            asyncio.run_coroutine_threadsafe(told, self.client.loop.asyncio_loop)
 
-    async def _answer(self, there: OnItsWay, made: bool) -> None:
+    async def _tell(self, there: OnItsWay, function: Callable[..., object], *arguments: object) -> None:
         address = there.trainer.address
         try:
             async with self._locks[address]:
-                await self.client.run(answer_room, there.key, made, workers=[address])
+                await self.client.run(function, *arguments, workers=[address])
         except (*NO_ANSWER, ClusterError) as error:
-            logger.info("an answer did not reach trainer %s: %s", there.run.trainer, error)
+            logger.info("a word did not reach trainer %s: %s", there.run.trainer, error)
 
     def close(self) -> None:
         works, self._works = list(self._works.values()), {}

@@ -13,7 +13,10 @@ from daskevo.errors import InvalidInput
 from daskevo.search import Report, Request, Stop, Strategy, View
 from daskevo.space import ModelSpace
 from daskevo.types import ModelId
+from daskevo_workflows.closing import grace_s
+from daskevo_workflows.deadline import WALLTIME, At, Deadline, moment_of
 from daskevo_workflows.studies.accounts import Figures
+from daskevo_workflows.studies.copying import copy_all, time_to_copy
 
 if TYPE_CHECKING:
     from daskevo_workflows.studies.ledger import Ledger
@@ -106,7 +109,12 @@ class Leading:
         self._say_who_left()
         self._left = list(by_number.values())
 
-    def go(self, time_limit_s: float | None, on_progress: Callable[[StudyProgress], None] | None) -> tuple[str, str]:
+    def go(
+        self,
+        time_limit_s: float | None,
+        on_progress: Callable[[StudyProgress], None] | None,
+        deadline: At = None,
+    ) -> tuple[str, str]:
         """Go on until it ends; return why, as a word and a sentence."""
         began = time.monotonic()
         self._submit(self._left)
@@ -119,10 +127,25 @@ class Leading:
                     return stop
                 if time_limit_s is not None and time.monotonic() - began > time_limit_s:
                     return "time limit", f"the time limit of {time_limit_s:g} s is over"
+                if (stop := self._out_of_time(deadline)) is not None:
+                    return stop
                 self._take()
         finally:
             for number in self._futures:
                 self._study.withdraw(number)
+
+    def _out_of_time(self, deadline: At) -> tuple[str, str] | None:
+        """Return why it is time to end, once what is being trained has been kept; None: it is not."""
+        at = moment_of(deadline)
+        if at is None:
+            return None
+        ends, now = Deadline(at, grace_s()), time.time()
+        controller, origin = self._study.controller, self._study.origin
+        if not time_to_copy(controller, origin, ends, now):
+            return None
+        works, kept = copy_all(controller, origin, ends, now)
+        left_s = max(0.0, at - now)
+        return WALLTIME, f"its time is nearly over: {left_s:.0f} s were left; of {works} trainings {kept} were kept"
 
     def progress(self) -> StudyProgress:
         best = self._study.controller.call(lambda: self._ledger.book.best(1))

@@ -36,6 +36,12 @@ def deliver(key: str, order: str, step: int | None, evaluate: bool) -> Reply:
     return orders.save(step, evaluate=evaluate)
 
 
+def copy_now(key: str) -> int | None:
+    """Have a work keep a copy after its next step; return the last step it trained, or None if it is over."""
+    orders = _orders.get(key)
+    return None if orders is None else orders.copy()
+
+
 def answer_room(key: str, made: bool) -> None:
     """Tell a work whether there is room now for what it could not store; called on the worker's event loop."""
     if (room := _rooms.get(key)) is not None:

@@ -43,6 +43,7 @@ class Orders:
         self._reached = start
         self._at_mark = False
         self._halted = False
+        self._copy = False
         self._pause_s = pause_s
         self._clock = clock
         self._paused = clock()
@@ -63,6 +64,12 @@ class Orders:
         with self._lock:
             self._marks = {} if after is None else {step: mark for step, mark in self._marks.items() if step <= after}
             self._halted = not self._marks
+
+    def copy(self) -> int:
+        """Have a copy against failures kept after the next step, and training go on; return the last step trained."""
+        with self._lock:
+            self._copy = True
+            return self._reached
 
     # The thread that trains
 
@@ -89,7 +96,7 @@ class Orders:
             return not (self._halted or step in self._marks or self._is_due())
 
     def _is_due(self) -> bool:
-        return self._pause_s is not None and self._clock() - self._paused > self._pause_s
+        return self._copy or (self._pause_s is not None and self._clock() - self._paused > self._pause_s)
 
     def stop_at(self, step: int) -> bool:
         """Begin what is to be done at a step; tell whether it is a mark, and not only a copy against failures."""
@@ -97,6 +104,7 @@ class Orders:
             self._reached = step
             self._at_mark = step in self._marks and not self._halted
             self._paused = self._clock()
+            self._copy = False
             return self._at_mark
 
     def evaluates(self, step: int) -> bool:

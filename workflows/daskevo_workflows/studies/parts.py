@@ -24,6 +24,9 @@ class Crew(Protocol):
     def order(self, told: Save | Halt) -> None:
         """Change a running work; a mark is answered by :meth:`Controller.replied`."""
 
+    def copy(self, work: str) -> bool:
+        """Have a work keep a copy against failures after its next step, and go on; False: it has not begun."""
+
     def room(self, work: str, made: bool) -> None:
         """Tell a work whether there is room now for what it could not store (:meth:`Controller.full`)."""
 

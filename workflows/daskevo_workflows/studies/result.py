@@ -89,7 +89,7 @@ class StudyResult:
     prefix:
         What the model ids of its requests begin with.
     stop:
-        Why it ended: a word (``finished``, ``exhausted``, ``failures``, ``time limit``) and a sentence.
+        Why it ended: a word (``finished``, ``exhausted``, ``failures``, ``time limit``, ``walltime``) and a sentence.
 
     Attributes
     ----------

@@ -15,6 +15,7 @@ from daskevo.errors import InvalidInput
 from daskevo.search import Report, Request, Strategy, model_id
 from daskevo.space import Candidate
 from daskevo.tuning import Configuration, ConfigurationSpace, StepSequence, Trajectory
+from daskevo_workflows.deadline import WALLTIME, At, moment_of
 from daskevo_workflows.studies.accounts import Figures
 from daskevo_workflows.studies.controller import Controller, Wish
 from daskevo_workflows.studies.forecast import Forecast, forecast
@@ -23,12 +24,15 @@ from daskevo_workflows.studies.leading import AT_ONCE, Leading
 from daskevo_workflows.studies.ledger import Ledger
 from daskevo_workflows.studies.lines import Line
 from daskevo_workflows.studies.result import Found, StudyResult
-from daskevo_workflows.studies.waiting import until_stored
+from daskevo_workflows.studies.waiting import STORED_S, until_stored
 
 Point = Candidate | Mapping[str, Any] | Found
 """A candidate of the space; its options by name, sequences or constants; or what was found, to go on with it."""
 
 Metrics = Mapping[str, float]
+
+HURRIED_S = 5.0
+"""How long the end of a study waits for what is stored, when its time is over."""
 
 Done = Callable[[Request, Report | BaseException], None]
 """Called with each report, or with what ended all."""
@@ -81,6 +85,7 @@ class Study:
         self.folder = self._ledger.record.folder
         self._points |= {request.candidate: request for request in controller.call(self._ledger.by_hand)}
         self._open = True
+        self._stored_s = STORED_S
         self._futures: dict[int, Future[Metrics]] = {}
         self._keeper = None if repository is None else controller.call(partial(self._keep, stored))
         controller.join(origin, setting(self._ledger.info.label), self._ledger, self._keeper)
@@ -110,7 +115,7 @@ class Study:
 
         try:
             if ended == "closed":
-                until_stored(self.controller)
+                until_stored(self.controller, limit_s=self._stored_s)
             if self.controller.failure is None:
                 if self._keeper is not None:
                     self._keeper.close()
@@ -169,6 +174,7 @@ class Study:
         steps: int | None = None,
         at_once: int = AT_ONCE,
         time_limit_s: float | None = None,
+        deadline: At = None,
         on_progress: Callable[[Any], None] | None = None,
     ) -> StudyResult:
         """Have a strategy lead until it stops.
@@ -185,7 +191,12 @@ class Study:
         at_once:
             Requests that it may have under way. More of them share more; it learns from fewer before it asks again.
         time_limit_s:
-            Limit of this call, in seconds.
+            Limit of this call, in seconds: what is trained then is trained again from its last snapshot.
+        deadline:
+            When this process must be done, such as the end of its batch job: seconds since the epoch, or a function
+            that returns them (or None) and is asked again and again. Some 20 s before (``daskevo.batch.grace`` in
+            Dask's configuration), and the time of a step, what is being trained is stored as it is; then this ends as
+            "walltime", and the same call goes on from there.
         on_progress:
             Called about once a second with :class:`daskevo_workflows.studies.leading.StudyProgress`.
 
@@ -194,8 +205,11 @@ class Study:
         InvalidInput
             If the strategy can't explore the space, or nobody says how far trials are trained.
         """
+        moment_of(deadline)  # refuses what is none before anything is trained
         leading = Leading(self, self._ledger, strategy, evaluations, steps or self._steps, at_once)
-        stop = leading.go(time_limit_s, on_progress)
+        stop = leading.go(time_limit_s, on_progress, deadline)
+        if stop[0] == WALLTIME:
+            self._stored_s = HURRIED_S
         return StudyResult(self, leading.prefix, stop)
 
     def result(self) -> StudyResult:

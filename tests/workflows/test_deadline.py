@@ -1,0 +1,132 @@
+"""Searches whose process must be done at some moment: what they begin, wait for, and leave to the next one."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dask
+import pytest
+
+from daskevo.cluster.roles import ENDS
+from daskevo.errors import InvalidInput
+from daskevo.runs import RunView
+from daskevo.search import AgedEvolution
+from daskevo_workflows import nas
+from daskevo_workflows.closing import Closing
+from daskevo_workflows.progress import Progress
+
+pytestmark = pytest.mark.processes
+
+SLOW = {"FIRST": (4, 8, 12, 16, 20), "SECOND": (3, 6), "FAULTS": {3: "slow", 6: "slow"}}
+
+
+def search(problem: Path, repository: Any, folder: Path, evaluations: int, **options: Any) -> nas.Result:
+    strategy = AgedEvolution(4, 2)
+    return nas.search(problem, strategy, repository=repository, evaluations=evaluations, run=folder / "run", **options)
+
+
+class After:
+    """Deadlines that hold once so many evaluations have finished."""
+
+    def __init__(self, finished: int, left_s: float) -> None:
+        self.finished, self.left_s = finished, left_s
+        self.at: float | None = None
+
+    def see(self, progress: Progress) -> None:
+        if progress.finished >= self.finished and self.at is None:
+            self.at = time.time() + self.left_s
+
+    def __call__(self) -> float | None:
+        return self.at
+
+
+def test_what_runs_is_waited_for_and_nothing_more_is_begun(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Closing, "expected_s", lambda self: 3600.0)
+    problem, after = tiny(**SLOW), After(3, 1800.0)
+    result = search(problem, repository, tmp_path, 12, deadline=after, on_progress=after.see)
+    assert result.stop[0] == "walltime"
+    with RunView(result.folder) as view:
+        submitted = [unit for unit in view.units() if unit.kind == "evaluate" and unit.worker is not None]
+        assert {unit.state for unit in submitted} == {"done"}
+        begun = len(submitted)
+        assert view.sessions()[-1].ended == "walltime"
+    # Two trainers: what was on its way when the third was reported, and its trainer's next.
+    assert begun == result.summary()["evaluations"]
+    assert 3 <= begun <= 5
+
+    monkeypatch.undo()
+    again = search(problem, repository, tmp_path, 12, deadline=time.time() + 3600)
+    assert again.stop == ("finished", "12 evaluations finished")
+    assert Counter(report.status for report in again.reports)["finished"] == 12
+    assert repository.verify().clean
+
+
+def test_when_time_is_over_the_rest_is_pending(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    problem, after = tiny(**SLOW), After(2, 5.0)
+    with dask.config.set({"daskevo.batch.grace": "5s"}):
+        result = search(problem, repository, tmp_path, 12, deadline=after, on_progress=after.see)
+    assert result.stop[0] == "walltime"
+    assert "on their way" in result.stop[1]
+    finished = result.summary()["evaluations"]
+    assert 2 <= finished < 12
+    with RunView(result.folder) as view:
+        assert len(view.requests()) > len(view.reports())
+        assert "to be taken up again" in result.report().read_text()
+
+    again = search(problem, repository, tmp_path, 12)
+    assert again.stop == ("finished", "12 evaluations finished")
+    assert repository.verify().clean
+
+
+def test_a_deadline_that_is_past_begins_nothing(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    result = search(tiny(), repository, tmp_path, 4, deadline=time.time() - 1)
+    assert result.stop[0] == "walltime"
+    assert not result.summary()["evaluations"]
+    with RunView(result.folder) as view:
+        assert not [unit for unit in view.units() if unit.worker is not None]
+
+
+def test_a_deadline_that_is_none(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="seconds since the epoch"):
+        search(tiny(), repository, tmp_path, 4, deadline="08:00")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_trainer_that_leaves_soon_is_given_nothing(
+    client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    leaving, staying = "trainer-0", "trainer-1"
+
+    def say(ends: float | None) -> None:
+        client.run(set_end, ends, workers=[address_of(client, leaving)])
+        deadline = time.monotonic() + 60
+        while ends_of(client, leaving) != ends:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    say(time.time() + 4)
+    try:
+        result = search(tiny(), repository, tmp_path, 4)
+    finally:
+        say(None)
+    assert {report.worker for report in result.reports if report.worker} == {staying}
+
+
+def set_end(ends: float | None, dask_worker: Any) -> None:
+    dask_worker.metrics[ENDS] = lambda worker: ends
+
+
+def address_of(client: Any, name: str) -> str:
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    return next(address for address, worker in workers.items() if worker["name"] == name)
+
+
+def ends_of(client: Any, name: str) -> Any:
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    return next(worker["metrics"].get(ENDS) for worker in workers if worker["name"] == name)

@@ -1,0 +1,133 @@
+"""The time that a command has: its batch job's, what was asked for, or what is left after the batch system's word."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from daskevo_workflows.cli.exit_codes import STOPPED_FOR_TIME
+from daskevo_workflows.cli.going_on import how_to_go_on, kept
+from daskevo_workflows.cli.group import INTERRUPTED
+from daskevo_workflows.cli.interrupts import Interrupts
+
+TOO_SHORT = 2
+"""Exit code of a command whose whole time was too short for anything: the same command would do no better."""
+
+ASK_EVERY_S = 300.0
+"""How often the batch system is asked again: limits of running jobs are changed."""
+
+
+class WalltimeType(click.ParamType[Any]):
+    """``auto``, ``none``, or seconds as ``[D-]HH:MM:SS``."""
+
+    name = "walltime"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from daskevo_workflows.batch_limits import seconds_of
+
+        if value in ("auto", "none") or isinstance(value, float):
+            return value
+        seconds = seconds_of(str(value))
+        if not seconds:
+            self.fail(f"{value!r} is neither auto, none, nor a time such as 12:00:00 or 1-00:00:00", param, ctx)
+        return seconds
+
+
+walltime_option = click.option(
+    "--walltime",
+    type=WalltimeType(),
+    metavar="auto|none|[D-]HH:MM:SS",
+    default="auto",
+    show_default=True,
+    help="Be done within this time: begin nothing that would not end in it, keep what was done, and end with exit code "
+    "75; the same command goes on. auto: the time limit of the Slurm or PBS job that the command runs in; none: "
+    "whatever comes.",
+)
+"""Adds `walltime` to a command."""
+
+
+class Walltime:
+    """The time of one command, which starts now.
+
+    Parameters
+    ----------
+    asked:
+        The option.
+    interrupts:
+        Where signals come in.
+    """
+
+    def __init__(self, asked: str | float, interrupts: Interrupts) -> None:
+        from daskevo_workflows.batch_limits import this_job
+
+        self._interrupts = interrupts
+        self._job = this_job()
+        self._at = time.time() + asked if isinstance(asked, float) else None
+        self._asks = asked == "auto" and self._job is not None
+        self._asked_at = 0.0
+
+    def gently(self) -> AbstractContextManager[None]:
+        """Have a first SIGTERM of a batch system leave the work the seconds that it leaves; elsewhere it ends it."""
+        from daskevo_workflows.closing import grace_s
+
+        return self._interrupts.gently(None if self._job is None else grace_s())
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the batch system has said that this process is to end."""
+        return self._interrupts.ends is not None
+
+    def say(self) -> None:
+        """Say on stderr what was found."""
+        from daskevo_workflows.batch_limits import limit_of, say_limit
+
+        if self._job is None or not self._asks:
+            return
+        limit, now = limit_of(self._job), time.time()
+        self._at, self._asked_at = limit.at, time.monotonic()
+        click.echo(say_limit(self._job, limit, now), err=True)
+
+    def deadline(self) -> float | None:
+        """Return the moment at which all must be done, as of now."""
+        if (told := self._interrupts.ends) is not None:
+            return told
+        if self._asks and self._job is not None and time.monotonic() - self._asked_at > ASK_EVERY_S:
+            from daskevo_workflows.batch_limits import limit_of
+
+            self._asked_at = time.monotonic()
+            self._at = limit_of(self._job).at or self._at
+        return self._at
+
+
+def end_stopped(interrupts: Interrupts, folder: Path, what: str) -> None:
+    """End a command that was interrupted: by the batch system's word, whose next job goes on, or by somebody's."""
+    from daskevo_workflows.batch_limits import this_job
+
+    click.echo(how_to_go_on(folder, what), err=True)
+    sys.exit(STOPPED_FOR_TIME if interrupts.number == signal.SIGTERM and this_job() is not None else INTERRUPTED)
+
+
+def end_out_of_time(folder: Path, what: str, *, done: bool, why: str) -> None:
+    """End a command whose time was over.
+
+    Parameters
+    ----------
+    what:
+        What is kept, such as ``Every finished evaluation is kept``.
+    done:
+        Whether anything was done in its time.
+    why:
+        Why it ended, as a sentence.
+    """
+    if done:
+        click.echo(f"Stopped for its walltime. {kept(folder, what)}", err=True)
+        sys.exit(STOPPED_FOR_TIME)
+    more = "with a longer walltime (--walltime, and the job's own limit), the same command gets further"
+    click.echo(f"Nothing was finished within this walltime: {why}. {kept(folder, what, more)}", err=True)
+    sys.exit(TOO_SHORT)

@@ -1,0 +1,250 @@
+"""The simulated repository: the real state machines of its shards and its coordinator, and what they cost.
+
+Each message is decided by the shard that it goes to, at the moment at which it gets there; what it costs is charged to
+the provider that serves the shard. Best matches are those of the real index: one over all models instead of one for
+each provider, which gives the same answers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from daskevo.catalogue import PrefixIndex
+from daskevo.graph import ArchitectureGraph, longest_common_prefix
+from daskevo.ownership import replies as say
+from daskevo.ownership.coordinator import Coordinator
+from daskevo.ownership.hashing import shard_of
+from daskevo.ownership.holders import TaskHolder
+from daskevo.ownership.messages import Drop, FinishRetirement, Hold, Message, Put, Refer, Release
+from daskevo.ownership.model_record import ModelRecord
+from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
+from daskevo.ownership.shard import Shard
+from daskevo.ownership.state import Retirement
+from daskevo.runs import LabelChange
+from daskevo.search import Request
+from daskevo.types import Attempt, ModelId
+from daskevo_workflows.simulate.clock import Clock, Server
+from daskevo_workflows.simulate.costs import Costs
+from daskevo_workflows.simulate.storing import DIGEST, SCOPE, Inherited, Steps, Stored
+
+TRIES = 3
+"""Ancestors that are tried, one after the other, before nothing is inherited."""
+
+
+class Evo:
+    """A repository of ours.
+
+    Parameters
+    ----------
+    providers:
+        A server for each.
+    scheduler:
+        Where the coordinator is.
+    shards:
+        Of the repository.
+    retire:
+        False: models that leave the population stay, for comparison.
+    """
+
+    def __init__(
+        self, clock: Clock, costs: Costs, providers: list[Server], scheduler: Server, shards: int, retire: bool
+    ) -> None:
+        self.messages: Counter[str] = Counter()
+        self.by_shard: Counter[int] = Counter()
+        self.gone = 0
+        """Matches that could not be reserved any more."""
+        self._clock, self._costs, self._providers, self._scheduler = clock, costs, providers, scheduler
+        self._retires = retire
+        self.shards = shards
+        self._shards = [Shard(number, 1) for number in range(shards)]
+        self._coordinator = Coordinator(1, shards)
+        names = {f"provider-{number}": server for number, server in enumerate(providers)}
+        for name in names:
+            self._coordinator.provider_joined(name, name)
+        for opening in self._coordinator.assign():
+            for shard in opening.shards:
+                self._coordinator.opened(shard, opening.place.name)
+        places = self._coordinator.table().places
+        self._serving = [names[place.name] for _, place in sorted(places.items()) if place is not None]
+        self._index = PrefixIndex()
+        self._records: dict[ModelId, ModelRecord] = {}
+        self._graphs: dict[ModelId, ArchitectureGraph] = {}
+        self._sizes: dict[ModelId, dict[int, int]] = {}
+        self._bytes = self._full = 0
+
+    # Messages
+
+    def _send(self, to: ModelId, message: Message, seconds: float) -> Steps:
+        """Send a message to a model's shard, and return the answer, `latency_s` later each way."""
+        number = shard_of(to, len(self._shards))
+        self.messages[type(message).__name__] += 1
+        self.by_shard[number] += 1
+        yield self._clock.now + self._costs.latency_s
+        yield self._serving[number].take(self._clock.now, seconds)
+        reply, flushes = self._decide(number, message)
+        # The journal's flush keeps the answer, not the provider.
+        yield self._clock.now + self._costs.latency_s + (self._costs.flush_s if flushes else 0.0)
+        return reply
+
+    def _decide(self, number: int, message: Message) -> tuple[say.Reply, bool]:
+        shard = self._shards[number]
+        decision = shard.decide(message)
+        for record in decision.records:
+            effects = shard.apply(record)
+            for (owner, _), numbers in effects.freed.items():
+                sizes = self._sizes[owner]
+                self._bytes -= sum(sizes.pop(tensor) for tensor in numbers)
+                if not sizes:
+                    del self._sizes[owner]
+            for model_id in effects.unpublished:
+                self._full -= self._graphs.pop(model_id).nbytes
+                del self._records[model_id]
+                self._index.remove(model_id)
+            for retirement in effects.retire:
+                self._clock.start(self._retire(retirement))
+        return decision.reply, decision.flush and bool(decision.records)
+
+    def _retire(self, retirement: Retirement) -> Steps:
+        for owner in retirement.uses:
+            yield from self._send(owner, Drop(owner, retirement.model, retirement.attempt), self._costs.message_s)
+        yield from self._send(
+            retirement.model, FinishRetirement(retirement.model, retirement.attempt), self._costs.message_s
+        )
+
+    def _ask_coordinator(self) -> Steps:
+        self.messages["coordinator"] += 1
+        yield self._clock.now + self._costs.latency_s
+        yield self._scheduler.take(self._clock.now, self._costs.coordinator_s)
+        yield self._clock.now + self._costs.latency_s
+
+    def ask_all(self, asker: Server, seconds: float, times: int = 1) -> Steps:
+        """Ask every provider something that takes each so long, and wait for the last answer."""
+        self.messages["match"] += len(self._providers)
+        yield asker.take(self._clock.now, self._costs.ask_provider_s * len(self._providers))
+        yield self._clock.now + self._costs.latency_s
+        yield max(provider.take(self._clock.now, seconds * times) for provider in self._providers)
+        yield self._clock.now + self._costs.latency_s
+
+    # What an evaluation asks for
+
+    def inherit(self, request: Request, graph: ArchitectureGraph, key: str, trainer: Server, transfers: bool) -> Steps:
+        """Begin an attempt, find the best match, reserve its prefix at the owners, and read."""
+        got = Inherited(graph)
+        yield from self._ask_coordinator()
+        got.attempt = self._begin(request, key)
+        tried: frozenset[ModelId] = frozenset()
+        while transfers and len(tried) < TRIES:
+            yield from self.ask_all(trainer, self._costs.query_s)
+            match = self._index.best(SCOPE, graph.ids, exclude=tried)
+            if match is None:
+                break
+            if (yield from self._reserve(got, request, match.model_id)):
+                break
+            self.gone += 1
+            tried |= {match.model_id}
+            # Under an attempt of its own, as the protocol wants it.
+            self._coordinator.end(got.attempt)
+            yield from self._ask_coordinator()
+            got.attempt = self._begin(request, key)
+        return got
+
+    def _begin(self, request: Request, key: str) -> Attempt:
+        attempt = self._coordinator.begin(TaskHolder(key, 1, "trainer"), request.model_id, live=True)
+        assert attempt is not None
+        return attempt
+
+    def _reserve(self, got: Inherited, request: Request, ancestor: ModelId) -> Steps:
+        record, other = self._records.get(ancestor), self._graphs.get(ancestor)
+        if record is None or other is None:
+            return False
+        prefix = longest_common_prefix(got.graph, other)
+        entries = {mine: record.owner_map.entries[theirs] for mine, theirs in prefix.tensors(got.graph, other)}
+        wanted: dict[ModelId, set[int]] = {}
+        for entry in entries.values():
+            wanted.setdefault(entry.owner, set()).add(entry.number)
+        assert got.attempt is not None
+        ends: list[float] = []
+        # All owners are asked at once: each message is decided when it gets there, and the last answer is waited for.
+        for owner in wanted:
+            number = shard_of(owner, len(self._shards))
+            self.messages["Refer"] += 1
+            self.by_shard[number] += 1
+            sent = self._clock.now + self._costs.latency_s
+            ends.append(self._serving[number].take(sent, self._costs.message_s) + self._costs.flush_s)
+        yield max(ends, default=self._clock.now) + self._costs.latency_s
+        for owner, numbers in wanted.items():
+            message = Refer(owner, request.model_id, got.attempt, frozenset(numbers))
+            reply, _ = self._decide(shard_of(owner, len(self._shards)), message)
+            if isinstance(reply, say.Refused):
+                for asked in wanted:
+                    yield from self._send(asked, Drop(asked, request.model_id, got.attempt), self._costs.message_s)
+                return False
+        read = sum(got.graph.tensors[number].spec.nbytes for number in entries)
+        yield self._clock.now + read / self._costs.bytes_per_s
+        got.ancestor, got.prefix, got.entries = (ancestor if entries else None), prefix, entries
+        return True
+
+    def put(
+        self, request: Request, got: Inherited, kept: frozenset[int], quality: float, steps: int, label: str
+    ) -> Steps:
+        """Store what changed with its home; what is not used of what was reserved is given back by and by."""
+        assert got.attempt is not None
+        name, graph = request.model_id, got.graph
+        own = {key: tensor.spec for key, tensor in enumerate(graph.tensors) if key not in kept}
+        entries = tuple(
+            got.entries[number]
+            if number in kept
+            else OwnerEntry(name, number, DIGEST, steps + (got.entries[number].steps if number in got.entries else 0))
+            for number in range(len(graph.tensors))
+        )
+        yield from self._ask_coordinator()
+        created = self._coordinator.tick()
+        # The graph's text is kept beside the record: the state machines never look at it.
+        record = ModelRecord(
+            name,
+            got.attempt,
+            SCOPE,
+            None,
+            OwnerMap(entries),
+            own,
+            created,
+            quality=quality,
+            step=steps,
+            parent=request.parent,
+            ancestor=got.ancestor,
+        )
+        nbytes = record.own_bytes
+        yield self._clock.now + nbytes / self._costs.bytes_per_s
+        yield from self._send(name, Put(record, {label: created}), self._costs.put_message_s)
+        self._records[name], self._graphs[name] = record, graph
+        self._index.insert(SCOPE, name, graph.ids, quality, created)
+        if own:
+            self._sizes[name] = {number: spec.nbytes for number, spec in own.items()}
+        self._bytes += nbytes
+        self._full += graph.nbytes
+        self._clock.start(self._finish(record, got))
+        return nbytes
+
+    def _finish(self, record: ModelRecord, got: Inherited) -> Steps:
+        used = record.owner_map.owners
+        reserved: dict[ModelId, set[int]] = {}
+        for entry in got.entries.values():
+            reserved.setdefault(entry.owner, set()).add(entry.number)
+        for owner, numbers in reserved.items():
+            if unused := frozenset(numbers) - used.get(owner, frozenset()):
+                message = Drop(owner, record.model_id, record.attempt, unused)
+                yield from self._send(owner, message, self._costs.message_s)
+        yield from self._ask_coordinator()
+        self._coordinator.end(record.attempt)
+
+    def change(self, change: LabelChange) -> Steps:
+        """Ask the coordinator for a tick, and home to change the label."""
+        if change.action == "release" and not self._retires:
+            return
+        yield from self._ask_coordinator()
+        kind = Hold if change.action == "hold" else Release
+        message = kind(change.model_id, change.label, self._coordinator.tick())
+        yield from self._send(change.model_id, message, self._costs.message_s)
+
+    def stored(self) -> Stored:
+        return Stored(self._bytes, self._full, len(self._records))
