@@ -11,6 +11,7 @@ from daskevo_workflows.cli.bench import bench
 from daskevo_workflows.cli.chaos import chaos
 from daskevo_workflows.cli.completion import completion
 from daskevo_workflows.cli.exit_codes import epilog
+from daskevo_workflows.cli.forecast import forecast
 from daskevo_workflows.cli.group import Commands
 from daskevo_workflows.cli.models import models
 from daskevo_workflows.cli.nas import nas
@@ -46,5 +47,5 @@ def main() -> None:
 
 
 models.add_command(retire)
-for _command in (nas, tune, models, verify, report, bench, chaos, node, completion):
+for _command in (nas, tune, models, verify, report, forecast, bench, chaos, node, completion):
     main.add_command(_command)

@@ -48,6 +48,23 @@ were trained; ``merge_rate`` and ``saving``: how many times the total is of the 
 latter null if none was trained; ``best``: ``{"quality", "step", "hyperparameters", "snapshot"}``, or null.
 """
 
+FORECAST_KEYS = (
+    "evaluations",
+    "trainers",
+    "seconds",
+    "jobs",
+    "evaluations_per_job",
+    "living_bytes",
+    "all_bytes",
+    "full_bytes",
+    "assumptions",
+)
+"""What ``daskevo forecast --json`` ends with.
+
+``seconds`` and ``jobs``: ``{"value", "low", "high"}``; the latter, and ``evaluations_per_job``, null without a
+walltime.
+"""
+
 VERIFY_KEYS = (
     "clean",
     "differences",

@@ -1,0 +1,114 @@
+"""`daskevo forecast`: hours, jobs and bytes of a search before it is queued, from a few measured evaluations."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from daskevo_workflows.cli.completion import PROBLEM
+from daskevo_workflows.cli.lines import FORECAST_KEYS, print_json_line
+from daskevo_workflows.cli.nas import nas
+from daskevo_workflows.cli.places import RUN
+from daskevo_workflows.cli.run_options import COUNT
+from daskevo_workflows.cli.typed import command
+from daskevo_workflows.cli.walltime import WalltimeType
+
+if TYPE_CHECKING:
+    from daskevo_workflows.forecasting import Forecast, Range
+
+
+@click.command()
+@click.argument("problem", metavar="PROBLEM|RUN", type=PROBLEM)
+@click.option("--evaluations", type=COUNT, required=True, metavar="N", help="Finished evaluations of the whole search.")
+@click.option("--trainers", type=COUNT, required=True, metavar="N", help="Trainers that it will have, of all nodes.")
+@click.option(
+    "--walltime", type=WalltimeType(), metavar="[D-]HH:MM:SS", help="Time limit of each of the jobs that carry it on."
+)
+@click.option(
+    "--measure",
+    type=click.IntRange(min=3),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Evaluations that are measured first, on this machine with one trainer, where PROBLEM is no run's folder.",
+)
+@click.option(
+    "--first",
+    type=click.IntRange(min=3),
+    metavar="N",
+    help="Of a run, look at its first finished evaluations only, to compare with what became of it.  [default: all]",
+)
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON for programs.")
+def forecast(
+    problem: str,
+    evaluations: int,
+    trainers: int,
+    walltime: Any,
+    measure: int,
+    first: int | None,
+    as_json: bool,
+) -> None:
+    """Foretell what a search takes, with what that rests on: hours, jobs of a walltime, bytes on the disk.
+
+    PROBLEM is one that daskevo nas takes, of which a few evaluations are run here first, with its defaults; RUN is the
+    folder of a run that was begun already, on the machine and with the settings that matter.
+
+    \b
+    Ten evaluations on this machine, then what 2000 would take on 4 nodes of 4 GPUs:
+        daskevo forecast flights --evaluations 2000 --trainers 16 --walltime 02:00:00
+    From a run that there is:
+        daskevo forecast runs/flights --evaluations 2000 --trainers 16
+    """
+    from daskevo_workflows.closing import grace_s
+    from daskevo_workflows.forecasting import forecast as foretell
+    from daskevo_workflows.measuring import measure as read
+
+    folder = Path(problem)
+    if not (folder / RUN).exists():
+        folder = Path("runs") / f"{folder.name.removesuffix('.py')}-forecast"
+        _run_some(problem, folder, measure)
+    seconds = walltime if isinstance(walltime, float) else None
+    found = foretell(read(folder, first), evaluations, trainers, seconds, grace_s())
+    _say(found, folder, err=as_json)
+    if as_json:
+        print_json_line(FORECAST_KEYS, asdict(found))
+
+
+def _run_some(problem: str, folder: Path, evaluations: int) -> None:
+    """Search a little, in a folder that a later forecast finds again."""
+    click.echo(f"Measuring {evaluations} evaluations on this machine, with one trainer:", err=True)
+    context = click.get_current_context()
+    try:
+        context.invoke(nas, problem=problem, evaluations=evaluations, folder=folder, workers=1, as_json=False)
+    except SystemExit as ending:
+        if ending.code:
+            raise
+
+
+def _say(found: Forecast, folder: Path, *, err: bool) -> None:
+    from daskevo_workflows.words import say_bytes, say_count, say_seconds
+
+    seconds = found.seconds
+    click.echo(
+        f"{say_count(found.evaluations, 'evaluation')} on {say_count(found.trainers, 'trainer')}: "
+        f"{say_seconds(seconds.value)} ({say_seconds(seconds.low)} to {say_seconds(seconds.high)})",
+        err=err,
+    )
+    if found.jobs is not None:
+        click.echo(f"jobs: {_whole(found.jobs)}, of some {found.evaluations_per_job} evaluations each", err=err)
+    click.echo(
+        f"on the disk: {say_bytes(found.living_bytes)} of the living models at the end; {say_bytes(found.all_bytes)} "
+        f"if none were retired; {say_bytes(found.full_bytes)} as full copies",
+        err=err,
+    )
+    click.echo(f"measured in {folder}. It rests on this:", err=err)
+    for line in found.assumptions:
+        click.echo(f"  - {line}", err=err)
+    click.echo(f"More evaluations there make it better: {command('nas', '...', '--run', folder)}", err=err)
+
+
+def _whole(jobs: Range) -> str:
+    return f"{jobs.value:.0f}" if jobs.low == jobs.high else f"{jobs.value:.0f} ({jobs.low:.0f} to {jobs.high:.0f})"
