@@ -72,7 +72,8 @@ def test_what_is_configured() -> None:
     batch = {"trainers-per-job": 3, "providers-per-job": 2, "provider-threads": 5, "gpus-per-trainer": 2}
     with dask.config.set({"daskevo.batch": batch, "jobqueue.slurm.processes": 7}):
         words = script("slurm")
-        assert "--provider-threads 5 --trainers 3 --providers 2 --gpus-per-trainer 2" in words
+        assert "--trainers 3 --providers 2 --gpus-per-trainer 2" in words
+        assert "--provider-threads 5 " in words
         assert "--trainers 1 --providers 0" in script("slurm", trainers_per_job=1, providers_per_job=0, provider_jobs=1)
     with dask.config.set({"jobqueue.slurm.processes": 7}):
         assert "--trainers 7 --providers 1" in script("slurm")
