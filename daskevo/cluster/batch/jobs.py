@@ -18,6 +18,7 @@ from distributed.deploy.cluster import Cluster
 from distributed.utils import NoOpAwaitable
 
 from daskevo.cluster.adapting import AdaptiveTrainers
+from daskevo.cluster.batch.notice import let_go
 from daskevo.cluster.roles import EVALUATION
 from daskevo.errors import BatchSystemError
 
@@ -209,14 +210,13 @@ class BatchCluster:
         """Have the workers of these jobs leave: trainers first, then providers, which hand their shards over."""
         present = [worker for worker in self._live().values() if self._job_of(worker.name) in jobs]
         for trains in (True, False):
-            names = [worker.name for worker in present if bool(worker.resources.get(EVALUATION)) is trains]
-            if not names:
+            addresses = [worker.address for worker in present if bool(worker.resources.get(EVALUATION)) is trains]
+            if not addresses:
                 continue
             try:
-                async with asyncio.timeout(RETIRE_S):
-                    await self.scheduler_comm.retire_workers(names=names, close_workers=True, remove=True)
+                await let_go(self.scheduler_comm, addresses, RETIRE_S)
             except (OSError, TimeoutError) as error:
-                logger.warning("%d workers did not leave in order: %s", len(names), error)
+                logger.warning("%d workers did not leave in order: %s", len(addresses), error)
 
     def _update_worker_status(self, op: str, msg: Any) -> None:
         """Replace a job whose workers have all gone, and are still gone a while later."""

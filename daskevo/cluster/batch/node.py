@@ -13,6 +13,7 @@ from typing import Any
 from distributed import Nanny, WorkerPlugin
 from distributed.core import rpc
 
+from daskevo.cluster.batch.notice import announce, let_go
 from daskevo.cluster.batch.plan import NodeWorker
 from daskevo.cluster.roles import ENDS
 
@@ -20,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 RETIRE_S = 30.0
 """Longest wait for the scheduler to let workers go."""
+NOTICE_S = 4.0
+"""Longest wait for it to know that they are leaving, where the batch system gives them seconds."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,11 @@ async def run_node(
     if len(nannies) < len(workers):
         logger.error("%d of %d workers could be started: %s", len(nannies), len(workers), ", ".join(nannies))
     await _until(told, nannies, ends)
-    if not told.is_set():
-        await _retire(scheduler, [worker for worker in workers if worker.name in nannies], nannies, connection, told)
+    there = [worker for worker in workers if worker.name in nannies]
+    if told.is_set():
+        await _give_notice(scheduler, there, nannies, connection)
+    else:
+        await _retire(scheduler, there, nannies, connection, told)
     await asyncio.gather(*(nanny.close(timeout=10) for nanny in nannies.values()))
     return 0
 
@@ -125,12 +131,29 @@ async def _retire(
 ) -> None:
     """Have the scheduler let the workers go: trainers, then providers."""
     for trains in (True, False):
-        addresses = [nannies[worker.name].worker_address for worker in workers if worker.trains is trains]
-        addresses = [address for address in addresses if address is not None]
+        addresses = _addresses([worker for worker in workers if worker.trains is trains], nannies)
         if not addresses or told.is_set():
             continue
         try:
-            async with asyncio.timeout(RETIRE_S), rpc(scheduler, connection_args=connection) as remote:
-                await remote.retire_workers(workers=addresses, close_workers=True, remove=True)
+            async with rpc(scheduler, connection_args=connection) as remote:
+                await let_go(remote, addresses, RETIRE_S)
         except (OSError, TimeoutError) as error:
             logger.warning("the scheduler did not let workers go (%s): they are closed all the same", error)
+
+
+async def _give_notice(
+    scheduler: str, workers: Sequence[NodeWorker], nannies: dict[str, Any], connection: dict[str, Any]
+) -> None:
+    """Have the scheduler know that the workers are leaving, if it answers at once."""
+    if not (addresses := _addresses(workers, nannies)):
+        return
+    try:
+        async with asyncio.timeout(NOTICE_S), rpc(scheduler, connection_args=connection) as remote:
+            await announce(remote, addresses)
+    except (OSError, TimeoutError) as error:
+        logger.info("workers leave without notice: %s", error)
+
+
+def _addresses(workers: Sequence[NodeWorker], nannies: dict[str, Any]) -> list[str]:
+    found = [nannies[worker.name].worker_address for worker in workers]
+    return [address for address in found if address is not None]
