@@ -329,6 +329,7 @@ class Executor:
                 f"{failure.message}\nNo candidate would fare better, so the run in {self.record.folder} has "
                 "been ended: mend the problem, and use another folder for the new run",
                 path=str(self.record.folder),
+                reason=failure.message,
             )
 
     def _tell_progress(self) -> None:

@@ -109,17 +109,9 @@ def study(
     tuned = space_to_tune(loaded, space)
     goal = Objective.parse(objective or loaded.objective)
     unit = _unit(tuned)
-    data = _data(reference, loaded)
-    digest = content_digest(data) if own_loop(loaded) else data_digest(data)
+    data, digest = data_to_tune(reference, loaded)
     origin = origin_of(reference, seed, digest)
-    identity = {
-        "problem": {**reference.to_json(), "data": digest},
-        "space": tuned.to_json(),  # type: ignore[attr-defined]
-        "objective": str(goal),
-        "seed": seed,
-        "strategy": {"name": "a study", "settings": {}},
-        "policy": {"unit": unit},
-    }
+    identity = identity_of(reference, tuned, goal, seed, digest)
     with told_if_scheduler_gone():
         about = about_run(repository)
         stored = repository.snapshots()
@@ -221,6 +213,32 @@ def steps_of(problem: Problem, space: ConfigurationSpace, steps: int | None = No
     if (unit := _unit(space)) != "epoch":
         raise InvalidInput(f"the unit of the space is the {unit}, and nobody says how many a training has: give steps")
     return problem.epochs
+
+
+def identity_of(
+    reference: ProblemReference, space: ConfigurationSpace, objective: Objective, seed: int, digest: str
+) -> dict[str, Any]:
+    """Return what tells a study from others; `digest` is that of its data."""
+    return {
+        "problem": {**reference.to_json(), "data": digest},
+        "space": space.to_json(),  # type: ignore[attr-defined]
+        "objective": str(objective),
+        "seed": seed,
+        "strategy": {"name": "a study", "settings": {}},
+        "policy": {"unit": _unit(space)},
+    }
+
+
+def data_to_tune(reference: ProblemReference, problem: Problem) -> tuple[Any, str]:
+    """Return a problem's data, prepared once per process, and their digest.
+
+    Raises
+    ------
+    InvalidProblem
+        If it has none.
+    """
+    data = _data(reference, problem)
+    return data, content_digest(data) if own_loop(problem) else data_digest(data)
 
 
 def _data(reference: ProblemReference, problem: Problem) -> Any:

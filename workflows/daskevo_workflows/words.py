@@ -112,6 +112,22 @@ def say_times(ratio: float | None) -> str:
     return "–" if ratio is None or not math.isfinite(ratio) else f"{ratio:.2g}×" if ratio < 10 else f"{ratio:.0f}×"
 
 
+def say_saved(asked: int, trained: int) -> str:
+    """Return what training equal steps once has saved of those that were asked for.
+
+    Examples
+    --------
+    >>> say_saved(320, 140), say_saved(320, 320), say_saved(320, 0), say_saved(320, 330)
+    ('56 % saved', 'none saved', 'all saved', '3.1 % more than were asked for')
+    """
+    if not asked or not trained:
+        return "all saved" if asked else "none saved"
+    share = 1 - trained / asked
+    if abs(share) < 0.0005:
+        return "none saved"
+    return f"{say_share(share)} saved" if share > 0 else f"{say_share(-share)} more than were asked for"
+
+
 def plain(text: object, limit: int = 500) -> str:
     """Return text without control or direction-changing characters, shortened: what came from users or exceptions.
 

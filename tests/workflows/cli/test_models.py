@@ -201,3 +201,16 @@ def test_verify_of_no_repository_is_said(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert result.stdout == ""
     assert "RootUnusable" in result.stderr
+
+
+def test_a_list_of_nothing_says_where_to_look(root: Path) -> None:
+    """A study's folder has snapshots and no models."""
+    found = run("models", "ls", root, "--scope", "digits.snapshots")
+    assert (found.exit_code, found.stdout) == (0, "")
+    again = f"models ls {root} --scope digits.snapshots --snapshots"
+    assert found.stderr.startswith(f"There is no published model of scope digits.snapshots in {root}.")
+    assert "It has 1 snapshot of trainings" in found.stderr
+    assert again in found.stderr
+    assert run("models", "ls", root, "--scope", "digits.snapshots", "--snapshots").stdout.count("state") == 1
+    nothing = run("models", "ls", root, "--scope", "nowhere", "--snapshots")
+    assert nothing.stderr == f"There is no published model of scope nowhere in {root}.\n"

@@ -108,3 +108,13 @@ def test_a_study_that_is_interrupted_goes_on_with_the_same_command(tmp_path: Pat
     assert line["best"]["quality"] > 0.9
     assert set(line["best"]["hyperparameters"]) == {"learning_rate", "batch_size"}
     assert (folder / "best.keras").exists()
+    again = subprocess.run(command, capture_output=True, text=True, timeout=700, check=False)
+    assert again.returncode == 0, again.stderr
+    assert again.stderr.startswith("Nothing left to do: 20 evaluations finished.\n")
+    assert "dashboard" not in again.stderr
+    told = json.loads(again.stdout.splitlines()[-1])
+    assert {**told, "runtime_s": None} == {**line, "runtime_s": None}
+    other = subprocess.run([*command, "--seed", "1"], capture_output=True, text=True, timeout=700, check=False)
+    assert other.returncode == 2
+    assert "dashboard" not in other.stderr
+    assert "RunMismatch" in other.stderr

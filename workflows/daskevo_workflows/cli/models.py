@@ -46,7 +46,7 @@ def models() -> None:
 @AS_JSON
 def ls(root: Path, scope: str | None, limit: int | None, snapshots: bool, as_json: bool) -> None:
     """List the published models, the best of each scope first."""
-    from daskevo_workflows.words import say_bytes, say_quality
+    from daskevo_workflows.words import say_bytes, say_count, say_quality
 
     repository = opened(root)
     found = repository.models(scope, snapshots=snapshots)
@@ -70,7 +70,15 @@ def ls(root: Path, scope: str | None, limit: int | None, snapshots: bool, as_jso
         )
         for summary in found
     ]
-    _print_columns(rows, right={2, 3, 4})
+    if found:
+        _print_columns(rows, right={2, 3, 4})
+        return
+    hidden = 0 if snapshots else len(repository.models(scope, snapshots=True))
+    where = "" if scope is None else f" of scope {scope}"
+    click.echo(f"There is no published model{where} in {root}.", err=True)
+    if hidden:
+        again = command("models", "ls", root, *(() if scope is None else ("--scope", scope)), "--snapshots")
+        click.echo(f"It has {say_count(hidden, 'snapshot')} of trainings, such as a study's:\n    {again}", err=True)
 
 
 @models.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,9 @@ REPOSITORY = "repository"
 
 RUN = "run.json"
 """The file that makes a folder the folder of a run."""
+
+OWN = (RUN, "run.sqlite", "run.sqlite-journal", "run.lock", REPOSITORY)
+"""What a new run makes in its folder before its first evaluation ends."""
 
 SHOWN = 8
 """Repositories that are named where one was asked for, at most."""
@@ -136,21 +140,52 @@ def _repository_id(root: Path) -> str | None:
 def run_folder(folder: Path) -> Iterator[None]:
     """Make a run's folder, and take it away again if nothing has come into it.
 
+    So is a run that this command has begun, if its problem or objective turns out to be one that no candidate can
+    finish: it would only be in the way of the same command, mended.
+
     Raises
     ------
     RunFolderUnusable
         If it can't be written.
+    InvalidProblem
+        As it came, with what became of the run.
     """
+    from daskevo.errors import InvalidProblem
     from daskevo.runs.folder import prepare_folder
 
+    new = [name for name in OWN if not (folder / name).exists()]
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         prepare_folder(folder)
         yield
+    except InvalidProblem as error:
+        if RUN not in new or not (folder / RUN).exists() or _has_finished(folder):
+            raise
+        for name in new:
+            _remove(folder / name)
+        raise InvalidProblem(
+            f"{error.facts.get('reason', error.message)}\nNo candidate would fare better. Nothing was trained to its "
+            f"end, and the new run in {folder} was taken away again: mend this, and the same folder can be used",
+            **error.facts,
+        ) from error
     finally:
         with contextlib.suppress(OSError):  # the first that something lies in
             for path in made:
                 path.rmdir()
+
+
+def _has_finished(folder: Path) -> bool:
+    from daskevo.runs import RunView
+
+    with RunView(folder) as view:
+        return any(report.status == "finished" for report in view.reports())
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def default_run_folder(problem: str, seed: int, transfer: Transfer) -> Path:

@@ -26,6 +26,8 @@ from daskevo_workflows.cli.walltime import Walltime, end_out_of_time, end_stoppe
 from daskevo_workflows.deadline import WALLTIME
 
 if TYPE_CHECKING:
+    from daskevo.types import Objective
+    from daskevo_workflows.problems import ProblemReference
     from daskevo_workflows.studies.leading import StudyProgress
     from daskevo_workflows.studies.result import Found, StudyResult
 
@@ -33,6 +35,9 @@ FAILED = 1
 """Exit code when the study ended because too many trials failed."""
 
 KEPT = "Every answer and every snapshot is kept"
+
+BEST = "best.keras"
+"""Name of the best model's file in a study's folder."""
 
 SHOWN = 5
 """Best trials that are printed at the end."""
@@ -163,6 +168,8 @@ def _study(
     strategy = strategy_of(options["strategy"], space, steps=steps, **settings)
     goal = Objective.parse(options["objective"] or loaded.objective)
     root = root_for_run(folder, options["root"])
+    if (found := _ended(folder, root, reference, goal, steps, options)) is not None:
+        return _say_nothing_left(found, as_json)
     batch = batch_of(options, folder)
     line = ProgressLine(goal.metric, say=say_study)
     walltime.say()
@@ -209,29 +216,77 @@ def _study(
     return result.stop[0]
 
 
+def _ended(
+    folder: Path, root: Path, reference: ProblemReference, goal: Objective, steps: int, options: dict[str, Any]
+) -> StudyResult | None:
+    """Return what the study in a folder has found, if this command has nothing left to do in it.
+
+    Raises
+    ------
+    RunMismatch
+        If the folder holds another study, or a search.
+    """
+    import daskevo
+    from daskevo.runs.folder import read_info
+    from daskevo.runs.mismatch import check_identity
+    from daskevo_workflows import tune as tuning
+    from daskevo_workflows.studies.ended import ended
+    from daskevo_workflows.studies.leading import AT_ONCE
+    from daskevo_workflows.studies.strategies import strategy_of
+
+    info = read_info(folder)
+    if info is None:
+        return None
+    loaded = reference.load()
+    space = tuning.space_to_tune(loaded)
+    _, digest = tuning.data_to_tune(reference, loaded)
+    check_identity(folder, info.identity, tuning.identity_of(reference, space, goal, options["seed"], digest))
+    if not (folder / BEST).exists():
+        return None  # what makes it is what trains
+    settings = {name: options[name] for name in ("first", "eta", "population", "candidates")}
+    return ended(
+        folder,
+        strategy_of(options["strategy"], space, steps=steps, **settings),
+        space,
+        daskevo.open(root, options["scope"] or loaded.name),
+        seed=options["seed"],
+        steps=steps,
+        evaluations=options["evaluations"],
+        at_once=options["at_once"] or AT_ONCE,
+    )
+
+
+def _say_nothing_left(result: StudyResult, as_json: bool) -> str:
+    """Say of a study that has ended what it found; nothing is trained, and nothing written but a report that lacks."""
+    from daskevo_workflows.words import say_count
+
+    count = sum(report.status == "finished" for report in result.reports)
+    click.echo(f"Nothing left to do: {say_count(count, 'evaluation')} finished.", err=as_json)
+    _say_found(result, err=as_json)
+    folder = result.study.folder
+    click.echo(f"best model: {folder / BEST}", err=as_json)
+    if (page := folder / "report.html").exists():
+        click.echo(f"report:     {page}", err=as_json)
+    else:
+        _say_report(result, err=as_json)
+    if as_json:
+        print_json_line(TUNE_KEYS, result.summary())
+    return result.stop[0]
+
+
 def _say_result(result: StudyResult, *, err: bool, save: bool) -> None:
     """Say what was found, and keep the best model as a `.keras` file, if there is the time (`save`)."""
     from daskevo.errors import DaskevoError
     from daskevo_workflows.quiet import import_keras
     from daskevo_workflows.saving import save_model
-    from daskevo_workflows.words import plain, say_count, say_quality, say_seconds, say_times
 
-    figures, metric = result.figures, result.study.objective.metric
-    click.echo(
-        f"{say_count(figures.trials, 'trial')} in {say_seconds(result.runtime_s)}: {figures.total_steps:,} steps, of "
-        f"which {figures.unique_steps:,} differ, and {figures.trained_steps:,} were trained "
-        f"({say_times(figures.saving)} saved). It ended because: {plain(result.stop[1])}.",
-        err=err,
-    )
-    if not figures.trials:
+    _say_found(result, err=err)
+    if not result.figures.trials:
         return
-    for place, found in enumerate(result.best(SHOWN), start=1):
-        words = f"{metric} {say_quality(found.quality)}  step {found.step}  {_say_choices(found)}"
-        click.echo(f"  {place}. {words}", err=err)
     if not save:
         click.echo("best model and report: written when the study has ended", err=err)
         return
-    path = result.study.folder / "best.keras"
+    path = result.study.folder / BEST
     try:
         import_keras()
         save_model(result.best(1)[0].model, path)
@@ -239,6 +294,24 @@ def _say_result(result: StudyResult, *, err: bool, save: bool) -> None:
     except (DaskevoError, OSError) as error:
         again = same_command(result.study.folder)
         click.echo(f"The best model was not written: {error}\nThe same command tries again: {again}", err=True)
+
+
+def _say_found(result: StudyResult, *, err: bool) -> None:
+    """Say the figures, why it ended, and the best trials."""
+    from daskevo_workflows.words import plain, say_count, say_quality, say_saved, say_seconds
+
+    figures, metric = result.figures, result.study.objective.metric
+    click.echo(
+        f"{say_count(figures.trials, 'trial')} in {say_seconds(result.runtime_s)}: {figures.total_steps:,} steps, of "
+        f"which {figures.unique_steps:,} differ, and {figures.trained_steps:,} were trained "
+        f"({say_saved(figures.total_steps, figures.trained_steps)}). It ended because: {plain(result.stop[1])}.",
+        err=err,
+    )
+    if not figures.trials:
+        return
+    for place, found in enumerate(result.best(SHOWN), start=1):
+        words = f"{metric} {say_quality(found.quality)}  {found.trial}  step {found.step}  {_say_choices(found)}"
+        click.echo(f"  {place}. {words}", err=err)
 
 
 def _say_report(result: StudyResult, *, err: bool) -> None:

@@ -173,7 +173,7 @@ def _choices(chosen: Chosen, request: Request | None) -> dict[str, str]:
     if request is None:
         return {}
     try:
-        return {name: _say(value) for name, value in chosen.of(request).items()}
+        return {name: say_json(value) for name, value in chosen.of(request).items()}
     except DaskevoError:
         return {}  # a candidate of another space, or of an older record: the report shows the rest
 
@@ -214,7 +214,7 @@ def _arm(policy: JSON) -> str:
             more = [f"{name} {policy[name]}" for name in ("source", *STRETCHED) if policy.get(name)]
             return ", ".join(["inherit", f"freeze {what}", *(word.replace("_", " ") for word in more)])
         case _:
-            return _say(policy)
+            return say_json(policy)
 
 
 def _asked(events: Sequence[Event]) -> int | None:
@@ -253,10 +253,10 @@ def facts_of(view: RunView, space: Space | None, sessions: Sequence[Session]) ->
         elif name == "problem" and isinstance(value, dict) and "name" in value:
             facts["problem"] = str(value["name"])
             if rest := {key: part for key, part in value.items() if key != "name"}:
-                facts["problem's settings"] = _say(rest)
+                facts["problem's settings"] = say_json(rest)
         else:
-            facts[name] = _say(value)
-    facts |= {name: _say(value) for name, value in info.about.items()}
+            facts[name] = say_json(value)
+    facts |= {name: say_json(value) for name, value in info.about.items()}
     facts["started"] = datetime.fromtimestamp(info.created, UTC).strftime("%Y-%m-%d %H:%M UTC")
     facts["sessions"] = str(len(sessions))
     facts["run"] = info.id
@@ -264,16 +264,16 @@ def facts_of(view: RunView, space: Space | None, sessions: Sequence[Session]) ->
 
 
 def _say_part(name: str, value: JSON) -> str:
-    return say_bytes(value) if name.endswith("_bytes") and type(value) is int else _say(value)
+    return say_bytes(value) if name.endswith("_bytes") and type(value) is int else say_json(value)
 
 
-def _say(value: JSON) -> str:
+def say_json(value: JSON) -> str:
     """Say a JSON value in a line for people: ``freeze = prefix, transfer = yes``."""
     match value:
         case dict():
             return ", ".join(f"{name} = {_say_part(name, part)}" for name, part in value.items()) or "none"
         case list():
-            return ", ".join(_say(part) for part in value) or "none"
+            return ", ".join(say_json(part) for part in value) or "none"
         case bool():
             return "yes" if value else "no"
         case None:

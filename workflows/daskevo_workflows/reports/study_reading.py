@@ -13,10 +13,10 @@ from daskevo.search import Report, Request
 from daskevo.tuning import Configuration, SearchPlan, State, Trajectory
 from daskevo.tuning.progress_tree import Asked, ProgressTree, progress_tree
 from daskevo.types import JSON, Objective
-from daskevo_workflows.reports.reading import RunningTime, facts_of, happenings_of, state_of
+from daskevo_workflows.reports.reading import RunningTime, facts_of, happenings_of, say_json, state_of
 from daskevo_workflows.reports.series import Happening
 from daskevo_workflows.studies.accounts import Accounts, Figures
-from daskevo_workflows.studies.ledger import DUPLICATES, LEFT, OVER, SESSION, STAGE, TRIAL, WORK
+from daskevo_workflows.studies.ledger import DUPLICATES, LEFT, OVER, SESSION, STAGE, STRATEGY, TRIAL, WORK
 from daskevo_workflows.studies.picture import came_of
 
 BEST_SHOWN = 10
@@ -114,7 +114,10 @@ def read_study(folder: Path) -> StudySeries:
             tree=_tree(trained, events, best[0] if best else None, is_open=is_open),
             failures=tuple((one.trial, why) for one in trained if (why := _failure(one.report))),
             happenings=tuple(happenings_of(events, clock, UNSHOWN)),
-            facts=facts_of(view, Chosen(info.identity.get("space")).space, sessions),
+            facts={
+                **facts_of(view, Chosen(info.identity.get("space")).space, sessions),
+                "strategy": _say_strategies(events),
+            },
         )
 
 
@@ -231,6 +234,17 @@ class _States:
             states = [State(node.number, step) for node in self._plan.nodes if node.start < step]
             self._by_key[step] = {self._plan.key(state): state for state in states}
         return self._by_key[step].get(key)
+
+
+def _say_strategies(events: Iterable[Event]) -> str:
+    """Say which strategies have led the study, with their settings, in the order in which they were begun."""
+    said = []
+    for event in events:
+        if event.kind == STRATEGY:
+            settings, steps = event.facts["settings"]["settings"], event.facts["settings"]["steps"]
+            words = say_json({**settings, **({} if steps is None else {"steps": steps})})
+            said.append(f"{event.facts['name']}: {words}")
+    return "; ".join(said) or "none: points were asked for one by one"
 
 
 def _failure(report: Report | None) -> str:

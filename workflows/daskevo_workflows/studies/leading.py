@@ -31,6 +31,30 @@ FAILURES = 20
 """So many failures, and no more than that finished: the problem is to blame, not the trials."""
 
 
+def why_budget_is_over(finished: int, failures: int, evaluations: int | None) -> tuple[str, str] | None:
+    """Return why a strategy is not asked any more, as a word and a sentence; None if it is.
+
+    Parameters
+    ----------
+    finished, failures:
+        Of its requests.
+    evaluations:
+        How many may finish; None: as many as it asks.
+    """
+    if evaluations is not None and finished >= evaluations:
+        return "finished", f"{finished} evaluations finished"
+    if failures >= max(FAILURES, finished):
+        return "failures", f"{failures} trials failed, {finished} finished"
+    return None
+
+
+def nothing_left(strategy: Strategy, answer: Stop | None = None) -> tuple[str, str]:
+    """Return why a strategy asks for nothing more, by what it answered, or because it asked for nothing."""
+    if answer is None:
+        return "exhausted", f"the strategy {strategy.name!r} has nothing more to ask"
+    return "exhausted" if answer.reason == "exhausted" else "finished", answer.message
+
+
 @dataclass(frozen=True, slots=True)
 class StudyProgress:
     """A study at one moment.
@@ -160,10 +184,9 @@ class Leading:
 
     def _ask(self) -> tuple[str, str] | None:
         """Ask for more, if there is room; return why no more is asked."""
-        if self._evaluations is not None and self._finished >= self._evaluations:
-            return "finished", f"{self._finished} evaluations finished"
-        if self._failures >= max(FAILURES, self._finished):
-            return "failures", f"{self._failures} trials failed, {self._finished} finished"
+        over = why_budget_is_over(self._finished, self._failures, self._evaluations)
+        if over is not None:
+            return over
         budget = self._at_once if self._evaluations is None else self._evaluations - self._finished
         wanted = min(self._at_once, budget) - len(self._pending)
         with self._study.asking:
@@ -171,12 +194,12 @@ class Leading:
             view = View(max(0, wanted), number, self.prefix, self._asked, list(self._pending.values()))
             answer = self._strategy.ask(view)
             if isinstance(answer, Stop):
-                return "exhausted" if answer.reason == "exhausted" else "finished", answer.message
+                return nothing_left(self._strategy, answer)
             requests = [self._until(request) for request in answer[: max(0, wanted)]]
             self._asked.update(request.candidate for request in requests)
             self._submit(requests)
         if not requests and not self._pending:
-            return "exhausted", f"the strategy {self._strategy.name!r} has nothing more to ask"
+            return nothing_left(self._strategy)
         return None
 
     def _until(self, request: Request) -> Request:

@@ -15,9 +15,9 @@ from daskevo.space import Candidate
 from daskevo.tuning import Configuration, Trajectory
 from daskevo.types import JSON
 from daskevo_workflows.studies.accounts import Figures, summary
-from daskevo_workflows.studies.waiting import until_stored
 
 if TYPE_CHECKING:
+    from daskevo_workflows.studies.ended import RecordedStudy
     from daskevo_workflows.studies.study import Study
 
 
@@ -35,6 +35,8 @@ class Found:
         What was asked for.
     study:
         Of which study.
+    trial:
+        The name of its trial, as in the report and in `StudyResult.frame`.
     """
 
     quality: float
@@ -44,20 +46,13 @@ class Found:
     configuration: Configuration
     choices: Mapping[str, JSON]
     request: Request
-    study: Study
+    study: Study | RecordedStudy
+    trial: str
 
     @property
     def snapshot(self) -> str | None:
         """The name of its snapshot, once it is stored; None if the repository has none any more."""
-        plan = self.study.controller.plan
-        trajectory = Trajectory(self.study.origin, self.configuration)
-
-        def find() -> str | None:
-            state = plan.find(trajectory, self.step)
-            return None if state is None else plan.nodes[state.node].snapshots.get(state.step)
-
-        until_stored(self.study.controller, lambda state: state == plan.find(trajectory, self.step))
-        return self.study.controller.look(find)
+        return self.study.snapshot(Trajectory(self.study.origin, self.configuration), self.step)
 
     @cached_property
     def model(self) -> Any:
@@ -97,7 +92,7 @@ class StudyResult:
         Of the whole study, when this was made.
     """
 
-    def __init__(self, study: Study, prefix: str, stop: tuple[str, str]) -> None:
+    def __init__(self, study: Study | RecordedStudy, prefix: str, stop: tuple[str, str]) -> None:
         self.study = study
         self.stop = stop
         self.requests: list[Request]
@@ -127,15 +122,17 @@ class StudyResult:
     def _found(self, report: Report) -> Found:
         request = self._book.requests[report.number]
         assert report.quality is not None
+        trial = self.study.line(request).trial
         return Found(
             report.quality,
             report.metrics,
             report.step,
             request.candidate,
-            self.study.line(request).trial.configuration,
+            trial.configuration,
             self.study.space.values(request.candidate),  # type: ignore[attr-defined]
             request,
             self.study,
+            trial.name,
         )
 
     def frame(self) -> Any:

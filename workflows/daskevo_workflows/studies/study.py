@@ -320,6 +320,17 @@ class Study:
 
         self.controller.call(read)
 
+    def snapshot(self, trajectory: Trajectory, step: int) -> str | None:
+        """Return the name of the snapshot at a step, once it is stored; None if the repository has none."""
+        plan = self.controller.plan
+
+        def find() -> str | None:
+            state = plan.find(trajectory, step)
+            return None if state is None else plan.nodes[state.node].snapshots.get(state.step)
+
+        until_stored(self.controller, lambda state: state == plan.find(trajectory, step))
+        return self.controller.look(find)
+
     def line(self, request: Request) -> Line:
         """Return the trial of a request."""
         return self._ledger.lines[request.model_id]
