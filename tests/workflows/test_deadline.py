@@ -11,11 +11,13 @@ from typing import Any
 import dask
 import pytest
 
+import daskevo
 from daskevo.cluster.roles import ENDS
 from daskevo.errors import InvalidInput
 from daskevo.runs import RunView
-from daskevo.search import AgedEvolution
-from daskevo_workflows import nas
+from daskevo.search import AgedEvolution, Grid
+from daskevo.tuning import Constant, grid
+from daskevo_workflows import nas, tune
 from daskevo_workflows.closing import Closing
 from daskevo_workflows.progress import Progress
 
@@ -130,3 +132,39 @@ def address_of(client: Any, name: str) -> str:
 def ends_of(client: Any, name: str) -> Any:
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     return next(worker["metrics"].get(ENDS) for worker in workers if worker["name"] == name)
+
+
+def test_what_a_study_trains_is_kept_and_gone_on_with(client: Any, tuned: Callable[..., Path], tmp_path: Path) -> None:
+    repository = daskevo.open(tmp_path / "root", "looped", client=client, objective="min loss", shards=8)
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    problem = tuned("looped.py", SLEEP_S=1.0, MARKS=str(marks))
+    # Two trials that never part: nothing is stored before their ends, but copies.
+    space = grid(learning_rate=[Constant(0.1), Constant(0.05)], unit="epoch")
+    steps = marks / "steps"
+
+    def deadline() -> float | None:
+        return time.time() + 10 if steps.exists() and len(steps.read_text().splitlines()) > 2 else None
+
+    with dask.config.set({"daskevo.batch.grace": "10s"}):
+        with tune.study(problem, space, repository=repository, run=tmp_path / "run", seed=3) as study:
+            result = study.run(Grid(), deadline=deadline)
+        assert result.stop[0] == "walltime"
+        assert not result.reports
+    kept = {snapshot.step for snapshot in repository.snapshots()}
+    assert kept
+    assert max(kept) < 8
+
+    with tune.study(problem, space, repository=repository, run=tmp_path / "run", seed=3) as study:
+        result = study.run(Grid())
+    assert result.stop[0] == "exhausted"
+    assert len(result.reports) == 2
+    with RunView(tmp_path / "run") as view:
+        first, second = view.sessions()
+        copies = view.events("copy")
+        starts = [event.facts["start"] for event in view.events("stage") if event.time > second.opened]  # type: ignore[index,call-overload]
+    assert (first.ended, second.ended) == ("closed", "closed")
+    assert {event.facts["step"] for event in copies if event.time < second.opened} == kept  # type: ignore[index,call-overload]
+    # None began at its first step.
+    assert min(starts) == min(kept)
+    assert repository.verify().clean
