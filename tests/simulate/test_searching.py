@@ -138,7 +138,8 @@ def test_impossible_clusters_are_refused(wrong: dict[str, int]) -> None:
     [
         (lambda: queries(1, costs(query_s=1e-3), count=100), 1000.0),
         (lambda: queries(64, costs(query_s=1e-3), count=640), 1000.0),
-        (lambda: queries(64, costs(query_s=1e-3), count=640, batch=10), 1000.0),
+        (lambda: queries(64, costs(query_s=1e-3, question_s=1e-3), count=640, batch=10), 1000.0),
+        (lambda: queries(64, costs(query_s=1e-3), count=640, batch=10), 10_000.0),
         (lambda: queries(4, costs(scan_s=1e-6), count=100, central=1000), 1000.0),
     ],
 )

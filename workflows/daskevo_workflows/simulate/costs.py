@@ -67,8 +67,11 @@ class Costs:
         Of the scheduler's process: a message to the coordinator.
     ask_provider_s:
         Of who asks: one message to one provider.
-    query_s, message_s, put_message_s:
-        Of a provider: a best match among its models, another message, and the one that brings a model.
+    ask_question_s:
+        Of who asks: each further question in that message.
+    query_s, question_s, message_s, put_message_s:
+        Of a provider: a message with one question for the best match among its models, each further question in it,
+        another message, and the one that brings a model.
     flush_s:
         Until a provider's journal is on the disk as safely as the repository's setting wants it.
     latency_s:
@@ -102,7 +105,9 @@ class Costs:
     look_s: float
     coordinator_s: float
     ask_provider_s: float
+    ask_question_s: float
     query_s: float
+    question_s: float
     message_s: float
     put_message_s: float
     flush_s: float

@@ -31,6 +31,7 @@ REDIS_S, REDIS_MODELS = 1.15, 60_000
 H5_BYTES, H5_PUT_S, H5_READ_S = 419.8e6, 0.505, 0.640
 BENCHMARKS = "docs/benchmarks.md: {}"
 TIMES, TASKS, QUERIES, LABELS, IDLE_S = 20, 150, 200, 60, 4.0
+BATCH, MORE = 50, 6
 FILE_BYTES = 1 << 26
 
 
@@ -71,6 +72,9 @@ def measure(
             folder / "repository", "simulation", client=client, objective=str(nas_objective(problem))
         )
         say(f"a search of {evaluations} evaluations")
+        # Processes load and compile at first what they need: not what an evaluation costs.
+        nas.search(problem, repository=repository, evaluations=2 * trainers, run=folder / "before", seed=2)
+        repository.best_match([graph_of(problem, space_of(problem).sample(np.random.default_rng(0)))])
         provider_s = _cpu(client)
         result = nas.search(
             problem,
@@ -82,7 +86,10 @@ def measure(
         )
         provider_s = (_cpu(client) - provider_s) / evaluations
         say("tasks, heartbeats, queries, labels")
-        found |= _on_the_cluster(client, repository, problem, [report.model_id for report in result.reports], trainers)
+        found["heartbeat_s"], idle = _heartbeat_s(client, cluster, trainers)
+        found |= _on_the_cluster(
+            client, repository, problem, [report.model_id for report in result.reports], trainers, idle
+        )
     # Of the provider's work for an evaluation, what is neither its query nor one of three other messages.
     found["put_message_s"] = max(found["message_s"], provider_s - found["query_s"] - 3 * found["message_s"])
     found |= {
@@ -167,13 +174,29 @@ def _cpu(client: Any) -> float:
     return float(client.run(time.process_time, workers=[address])[address])
 
 
-def _on_the_cluster(client: Any, repository: Any, problem: Problem, models: Any, trainers: int) -> dict[str, float]:
+def _heartbeat_s(client: Any, cluster: Any, trainers: int) -> tuple[float, float]:
+    """Return what a heartbeat takes of this process, by what more idle workers add, and its idle share."""
+
+    def idle() -> float:
+        since = time.process_time()
+        time.sleep(IDLE_S)
+        return (time.process_time() - since) / IDLE_S
+
+    few = idle()
+    cluster.scale(trainers + MORE)
+    client.wait_for_workers(trainers + 1 + MORE)
+    time.sleep(IDLE_S)
+    many = idle()
+    cluster.scale(trainers)
+    added = heartbeats_per_s(trainers + 1 + MORE) - heartbeats_per_s(trainers + 1)
+    return max(0.0, many - few) / added, few
+
+
+def _on_the_cluster(
+    client: Any, repository: Any, problem: Problem, models: Any, trainers: int, idle: float
+) -> dict[str, float]:
     found: dict[str, float] = {}
     workers = trainers + 1
-    since = time.process_time()
-    time.sleep(IDLE_S)
-    idle = (time.process_time() - since) / IDLE_S
-    found["heartbeat_s"] = idle / heartbeats_per_s(workers)
 
     submitting, fetching = [], []
     wall, all_s, own_s = time.perf_counter(), time.process_time(), time.thread_time()
@@ -197,9 +220,14 @@ def _on_the_cluster(client: Any, repository: Any, problem: Problem, models: Any,
     space, rng = space_of(problem), np.random.default_rng(3)
     graphs = [graph_of(problem, space.sample(rng)) for _ in range(10)]
     provider_s = _cpu(client)
-    query_s, asker_s = client.submit(_ask, repository, graphs, resources={"evaluation": 1}, pure=False).result()
+    query_s, asker_s = client.submit(_ask, repository, graphs, 1, resources={"evaluation": 1}, pure=False).result()
     found["query_s"] = (_cpu(client) - provider_s) / QUERIES
     found["ask_provider_s"] = asker_s
+    provider_s = _cpu(client)
+    _, batched_s = client.submit(_ask, repository, graphs, BATCH, resources={"evaluation": 1}, pure=False).result()
+    batch_s = (_cpu(client) - provider_s) / QUERIES
+    found["question_s"] = max(0.0, batch_s - found["query_s"]) / (BATCH - 1)
+    found["ask_question_s"] = max(0.0, batched_s - asker_s) / (BATCH - 1)
     found["latency_s"] = max(1e-5, query_s - found["query_s"] - asker_s) / 2
     found["fetch_s"] = max(0.0, _low(fetching) - 2 * found["latency_s"])
 
@@ -226,13 +254,13 @@ def _nothing(number: int) -> int:
     return number
 
 
-def _ask(repository: Any, graphs: Any) -> tuple[float, float]:
-    """In a task: ask for best matches; return the seconds of one, and this process's own work for it."""
+def _ask(repository: Any, graphs: Any, batch: int) -> tuple[float, float]:
+    """In a task: ask for best matches; return the seconds of one message, and this process's own work for it."""
     repository.best_match(graphs[:1])
     own_s, seconds = time.process_time(), []
     for number in range(QUERIES):
         since = time.perf_counter()
-        repository.best_match([graphs[number % len(graphs)]])
+        repository.best_match([graphs[(number + place) % len(graphs)] for place in range(batch)])
         seconds.append(time.perf_counter() - since)
     return _low(seconds), (time.process_time() - own_s) / QUERIES
 
@@ -243,13 +271,15 @@ _SOURCES = {
     "strategy_s": "processor time of AgedEvolution, asked and told 300 times without a cluster",
     "commit_s": f"first decile of {TIMES} transactions of a run's record",
     "bytes_per_s": "a file of 64 MiB written (first decile of 5) to the folder of the repository",
-    "heartbeat_s": "processor time of the idle scheduler's process, over the heartbeats that it gets",
+    "heartbeat_s": f"what {MORE} more idle workers add to the scheduler's processor time, by heartbeat",
     "task_s": f"processor time of the scheduler's process over {TASKS} empty tasks, one at a time, idle time taken off",
     "submit_s": f"processor time of the main thread over {TASKS} calls of Client.submit",
     "fetch_s": f"first decile of {TASKS} calls of Future.result of tasks that had ended, without two latencies",
     "look_s": "Scheduler.identity with all workers, less that with none, by worker",
     "query_s": f"processor time of the provider over {QUERIES} queries, few models in its index",
     "ask_provider_s": f"processor time of the trainer over {QUERIES} queries of one provider",
+    "question_s": f"processor time of the provider over {QUERIES} messages of {BATCH}, by further question",
+    "ask_question_s": f"processor time of the trainer over {QUERIES} messages of {BATCH}, by further question",
     "latency_s": "half of what is left of a query's first decile without both, between processes of this machine",
     "label_s": "processor time of the main thread over label changes",
     "message_s": "processor time of the provider over label changes",

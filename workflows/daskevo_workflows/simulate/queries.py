@@ -69,16 +69,18 @@ def queries(
     host = None if shared_cores is None else Host(shared_cores)
     answering = 1 if central is not None else -(-workers // TRAINERS_PER_PROVIDER) if providers is None else providers
     servers = [Server(host) for _ in range(answering)]
-    question_s = costs.scan_s * central if central is not None else costs.query_s
+    more = batch - 1
+    ask_s = costs.ask_provider_s * answering + costs.ask_question_s * more
+    answer_s = costs.scan_s * central * batch if central is not None else costs.query_s + costs.question_s * more
     waited: list[float] = []
 
     def asking(number: int) -> Process:
         own = Server(host)
         for _ in range(count // workers + (number < count % workers)):
             since = clock.now
-            yield own.take(clock.now, costs.ask_provider_s * answering)
+            yield own.take(clock.now, ask_s)
             yield clock.now + costs.latency_s
-            yield max(server.take(clock.now, question_s * batch) for server in servers)
+            yield max(server.take(clock.now, answer_s) for server in servers)
             yield clock.now + costs.latency_s
             waited.append(clock.now - since)
 

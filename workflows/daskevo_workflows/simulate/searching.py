@@ -272,8 +272,9 @@ class _Search:
     def _match(self, questions: int) -> float:
         """Submit the query of a batch, a task for each provider and one that compares; return when it is answered."""
         costs, providers = self.costs, self.cluster.providers
+        answer_s = costs.query_s + costs.question_s * (questions - 1)
         sent = self.cluster.scheduler.take(self.clock.now, costs.task_s * (len(providers) + 1)) + costs.latency_s
-        return max(provider.take(sent, costs.query_s * questions) for provider in providers) + 3 * costs.latency_s
+        return max(provider.take(sent, answer_s) for provider in providers) + 3 * costs.latency_s
 
     def _report(self, report: Report) -> Steps:
         changes = self.book.report(report)
