@@ -142,16 +142,23 @@ def _pbs(number: str, environment: Mapping[str, str], ask: Ask) -> Limit:
 
 
 def facts_of_qstat(text: str) -> dict[str, str]:
-    """Return what ``qstat -f`` says of one job, by attribute; long values go on after a line break and a tab.
+    """Return what ``qstat -f`` says of one job, by attribute; long values go on in lines without a name.
 
     Examples
     --------
     >>> facts_of_qstat("Job Id: 7.x\\n    Resource_List.walltime = 00:10:00\\n    Output_Path = a/\\n\\tb\\n")
     {'Resource_List.walltime': '00:10:00', 'Output_Path': 'a/b'}
     """
-    lines = text.replace("\n\t", "").splitlines()
-    pairs = (line.partition(" = ") for line in lines)
-    return {name.strip(): value.strip() for name, separator, value in pairs if separator}
+    facts: dict[str, str] = {}
+    last = None
+    for line in text.splitlines():
+        name, separator, value = line.partition(" = ")
+        if separator:
+            last = name.strip()
+            facts[last] = value.strip()
+        elif last is not None:
+            facts[last] += line.strip()
+    return facts
 
 
 def _session_began(ask: Ask) -> float | None:
