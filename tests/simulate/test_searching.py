@@ -152,5 +152,10 @@ def test_who_asks_many_providers_takes_longer_to_ask() -> None:
     assert queries(4, made, count=400, providers=1).per_s > 7 * queries(4, made, count=400, providers=8).per_s
 
 
+def test_queries_that_cost_nothing_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="measure"):
+        queries(4, costs())
+
+
 def test_heartbeats_come_less_often_the_more_there_are() -> None:
     assert [heartbeats_per_s(workers) for workers in (4, 20, 100, 600)] == [8.0, 20.0, 50.0, pytest.approx(85.7, 0.01)]

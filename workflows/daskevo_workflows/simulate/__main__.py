@@ -60,7 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     search_.add_argument("--freeze", default=FREEZE)
     search_.add_argument("--no-transfer", action="store_true")
     search_.add_argument("--keep", choices=("evo", "files"), default="evo")
-    search_.add_argument("--set", action="append", default=[], metavar="NAME=SECONDS", help="another cost, to try")
+    search_.add_argument(
+        "--set", action="append", type=_changed, default=[], metavar="NAME=SECONDS", help="another cost, to try"
+    )
     search_.set_defaults(run=_search)
 
     asked = commands.add_parser("queries", help="simulate many that ask for best matches")
@@ -69,6 +71,14 @@ def _parser() -> argparse.ArgumentParser:
     asked.add_argument("--batch", type=int, default=1)
     asked.set_defaults(run=_queries)
     return parser
+
+
+def _changed(word: str) -> tuple[str, float]:
+    name, _, value = word.partition("=")
+    try:
+        return name, float(value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{word!r} is no NAME=SECONDS") from error
 
 
 def _measure(given: argparse.Namespace) -> None:
@@ -97,9 +107,8 @@ def _fit(given: argparse.Namespace) -> None:
 
 def _search(given: argparse.Namespace) -> None:
     costs = Costs.load(given.costs)
-    changes = dict(word.split("=", 1) for word in given.set)
-    if changes:
-        costs = costs.but("said on the command line", **{name: float(value) for name, value in changes.items()})
+    if given.set:
+        costs = costs.but("said on the command line", **dict(given.set))
     if given.problem is None:
         space = layered_space()
         graphs = layered(space)

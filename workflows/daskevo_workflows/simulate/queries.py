@@ -61,7 +61,7 @@ def queries(
     Raises
     ------
     InvalidInput
-        If there is nobody to ask or answer.
+        If there is nobody to ask or answer, or nothing of it costs anything.
     """
     if workers < 1 or count < 1 or batch < 1 or (providers is not None and providers < 1):
         raise InvalidInput(f"workers={workers}, count={count}, batch={batch}: use 1 or more")
@@ -88,5 +88,7 @@ def queries(
         clock.start(asking(number))
     while clock.step():
         pass
+    if not clock.now:
+        raise InvalidInput("by these costs queries take no time at all: measure them")
     busy = max(server.busy_s for server in servers) / clock.now
     return Answered(workers, answering, clock.now, batch * count / clock.now, sum(waited) / len(waited), busy)
