@@ -25,7 +25,7 @@ from daskevo.runs.folder import (
 from daskevo.runs.mismatch import check_identity
 from daskevo.runs.planner import Unit
 from daskevo.runs.schema import FILE, TABLES, VERSION
-from daskevo.runs.view import RunView, checked
+from daskevo.runs.view import RESTORE, RunView, checked
 from daskevo.search import Report, Request
 from daskevo.types import JSON, ModelId
 
@@ -197,6 +197,37 @@ class RunRecord(RunView):
             )
 
 
+def check_record(folder: Path) -> None:
+    """See, without changing anything, that a folder has no run, or one whose description and record are both there.
+
+    A new :class:`RunRecord` finds this out, too; here it is said before a cluster is started for it.
+
+    Raises
+    ------
+    RunFolderUnusable
+        If one is missing, or can't be read.
+    """
+    if read_info(folder) is not None:
+        RunView(folder).close()
+        return
+    path, sessions = folder / FILE, 0
+    if path.exists():
+        with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(_read_only(path)) as connection:
+            (sessions,) = connection.execute("SELECT count(*) FROM sessions").fetchone()
+    if sessions:
+        raise _without_description(folder)
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=30)
+
+
+def _without_description(folder: Path) -> RunFolderUnusable:
+    return RunFolderUnusable(
+        f"{folder / 'run.json'} is missing: {folder / FILE} is the record of a run; {RESTORE}", path=str(folder)
+    )
+
+
 def _prepare_tables(folder: Path, *, resumed: bool) -> None:
     """Make the tables of a new run, or see that those of a run that goes on are there and whole.
 
@@ -221,11 +252,7 @@ def _prepare_tables(folder: Path, *, resumed: bool) -> None:
                 _check_whole(connection, path)
             connection.executescript(TABLES)
             if not resumed and connection.execute("SELECT count(*) FROM sessions").fetchone()[0]:
-                raise RunFolderUnusable(
-                    f"{folder / 'run.json'} is missing: {path} is the record of a run; restore it from a copy, or use "
-                    "another folder for a new run",
-                    path=str(folder),
-                )
+                raise _without_description(folder)
             connection.execute(f"PRAGMA user_version = {VERSION}")
     except sqlite3.DatabaseError as error:
         raise RunFolderUnusable(

@@ -18,6 +18,9 @@ from daskevo.runs.schema import FILE
 from daskevo.search import Report, Request
 from daskevo.types import JSON, ModelId, check_name
 
+RESTORE = "restore it from a copy, or use another folder for a new run"
+"""What to do about a run's record that is missing, cut or damaged."""
+
 
 class Event(NamedTuple):
     """Something that happened in a run. `time` in seconds since the epoch; `number` of the request, if one is meant."""
@@ -88,7 +91,7 @@ class RunView:
         except sqlite3.OperationalError:
             return self._connect_to_copy(path)
         except sqlite3.DatabaseError as error:
-            raise RunFolderUnusable(f"{path} can't be read: {error}", path=str(path)) from error
+            raise RunFolderUnusable(f"{path} can't be read: {error}; {RESTORE}", path=str(path)) from error
 
     def _connect_to_copy(self, path: Path) -> sqlite3.Connection:
         """Open a copy of the record: the folder may only be read, and a journal there couldn't be rolled back."""
@@ -101,7 +104,7 @@ class RunView:
             return checked(sqlite3.connect(copy), "SELECT count(*) FROM requests")
         except (OSError, sqlite3.DatabaseError) as error:
             self._scratch.cleanup()
-            raise RunFolderUnusable(f"{path} can't be read: {error}", path=str(path)) from error
+            raise RunFolderUnusable(f"{path} can't be read: {error}; {RESTORE}", path=str(path)) from error
 
     def close(self) -> None:
         """Close the record."""

@@ -146,13 +146,15 @@ def run_folder(folder: Path) -> Iterator[None]:
     Raises
     ------
     RunFolderUnusable
-        If it can't be written.
+        If it can't be written, or is half a run.
     InvalidProblem
         As it came, with what became of the run.
     """
     from daskevo.errors import InvalidProblem
     from daskevo.runs.folder import prepare_folder
+    from daskevo.runs.record import check_record
 
+    check_record(folder)
     new = [name for name in OWN if not (folder / name).exists()]
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
