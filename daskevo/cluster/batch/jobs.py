@@ -8,7 +8,7 @@ import math
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import dask
@@ -94,7 +94,7 @@ class BatchCluster:
     status: Any
     loop: Any
     asynchronous: bool
-    new_worker_spec: Callable[[], dict[Any, Any]]
+    _i: int
 
     def __init__(
         self,
@@ -190,6 +190,22 @@ class BatchCluster:
         return {name for name in names if name not in self._provider_jobs}
 
     # Coming and going
+
+    def new_worker_spec(self) -> dict[Any, Any]:
+        """Return the name and the specification of one more job.
+
+        No name is used twice: workers of a job that is leaving may still have it.
+        """
+        spec: dict[Any, Any] = super().new_worker_spec()  # type: ignore[misc]
+        self._i += 1
+        return spec
+
+    async def _close(self) -> None:
+        await super()._close()  # type: ignore[misc]
+        # Certificates that dask-jobqueue has written for the jobs: files that are removed when they are closed.
+        for name in ("ca_file", "cert", "key"):
+            if (file := getattr(self, f"_job_{name}", None)) is not None:
+                file.close()
 
     async def _correct_state_internal(self) -> None:
         leaving = set(self.workers) - set(self.worker_spec)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import signal
 import sys
@@ -22,7 +23,7 @@ COUNT = click.IntRange(min=0)
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.argument("scheduler", required=False)
 @click.option("--scheduler-file", type=click.Path(path_type=Path), metavar="FILE", help="Instead of SCHEDULER.")
-@click.option("--name", metavar="NAME", help="Of the workers, numbered.  [default: the host's name]")
+@click.option("--name", metavar="NAME", help="Of the workers, numbered.  [default: the host's and the process's]")
 @click.option("--trainers", type=COUNT, default=1, show_default=True, metavar="N", help="Workers that train.")
 @click.option("--providers", type=COUNT, default=1, show_default=True, metavar="N", help="Workers that keep tensors.")
 @click.option("--provider-threads", type=click.IntRange(min=1), default=4, show_default=True, metavar="N")
@@ -86,7 +87,8 @@ def _run(scheduler: str | None, scheduler_file: Path | None, asked: dict[str, An
     trainers, providers, cuda = asked["trainers"], asked["providers"], asked["cuda"]
     threads = CPU_COUNT if asked["nthreads"] is None else asked["nthreads"] * max(trainers, 1)
     workers = plan_node(
-        asked["name"] or socket.gethostname().partition(".")[0],
+        # Two nodes may lie on one host, and a scheduler takes no name twice.
+        asked["name"] or f"{socket.gethostname().partition('.')[0]}-{os.getpid()}",
         trainers=trainers,
         providers=providers,
         provider_threads=asked["provider_threads"],

@@ -1,0 +1,126 @@
+"""Clusters of jobs become smaller in order, on a real Slurm: providers hand their shards over before their job ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask_jobqueue  # noqa: F401 - its defaults are there from now on
+import pytest
+from distributed import Event
+from distributed.security import Security
+
+import daskevo
+from daskevo.cluster.batch.jobs import NodeJob
+from daskevo.cluster.batch.waiting import wait_for_workers
+from daskevo.cluster.demand import TrainerDemand
+from daskevo.cluster.roles import EVALUATION, PROVIDER
+from tests.cluster.helpers import chain
+from tests.cluster.test_processes import put_plain
+from tests.slurm.command import BATCH
+from tests.slurm.running import Slurm
+
+
+@pytest.fixture(autouse=True)
+def configured(slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+    options = {**BATCH, "local-directory": str(tmp_path / "scratch"), "log-directory": str(tmp_path / "logs")}
+    with dask.config.set({"jobqueue.slurm": {**dask.config.get("jobqueue.slurm", {}), **options}}):
+        yield
+
+
+@contextmanager
+def cluster_of(**options: Any) -> Iterator[Any]:
+    with daskevo.batch_cluster("slurm", **options) as cluster:
+        wait_for_workers(cluster)
+        yield cluster
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def names(cluster: Any, resource: str) -> set[str]:
+    workers = dict(cluster.scheduler_info["workers"]).values()
+    return {worker["name"] for worker in workers if resource in worker["resources"]}
+
+
+@pytest.fixture
+def cancelled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, set[str]]]:
+    """Jobs that a cluster ends, and who of them was still there at that moment."""
+    found: list[tuple[str, set[str]]] = []
+    close = NodeJob.close
+
+    async def closing(job: Any) -> None:
+        present = {worker.name for worker in clusters[0].scheduler.workers.values()}
+        found.append((job.name, {name for name in present if name.startswith(job.name)}))
+        await close(job)
+
+    monkeypatch.setattr(NodeJob, "close", closing)
+    return found
+
+
+clusters: list[Any] = []
+
+
+def test_an_adaptive_cluster_keeps_the_job_that_works_and_moves_the_shards_of_the_other(
+    slurm: Slurm, tmp_path: Path, cancelled: list[tuple[str, set[str]]]
+) -> None:
+    with cluster_of(jobs=2) as cluster, cluster.get_client() as client:
+        clusters[:] = [cluster]
+        wait_for(lambda: len(names(cluster, PROVIDER)) == len(names(cluster, EVALUATION)) == 2)
+        repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=8)
+        stored = [put_plain(repository, chain(8, 6, width), f"m{width}") for width in range(3, 7)]
+        busy, idle = sorted(names(cluster, EVALUATION))
+        client.register_plugin(TrainerDemand())
+        event = Event("go on", client=client)
+        task = client.submit(lambda: Event("go on").wait(), workers=[busy], resources={EVALUATION: 1}, pure=False)
+        client.sync(client.scheduler.daskevo_want_trainers, client=client.id, search="run", evaluations=1)
+        wait_for(lambda: any(worker.processing for worker in cluster.scheduler.workers.values()))
+        cluster.adapt(minimum_jobs=1, maximum_jobs=2, interval="100ms", wait_count=2)
+        wait_for(lambda: cancelled)
+        # Trainer and provider had left, in order, before the job was ended.
+        assert cancelled == [(idle, set())]
+        wait_for(lambda: len(slurm.jobs()) == 1)
+        event.set()
+        assert task.result(60)
+        assert names(cluster, EVALUATION) == {busy}
+        assert {model.model_id for model in repository.models()} == set(stored)
+        assert repository.verify().clean
+
+
+def test_jobs_of_providers_stay_when_those_of_trainers_go(slurm: Slurm, tmp_path: Path) -> None:
+    with cluster_of(jobs=1, provider_jobs=1) as cluster, cluster.get_client() as client:
+        (provider,) = names(cluster, PROVIDER)
+        (trainer,) = names(cluster, EVALUATION)
+        assert provider not in trainer
+        repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=8)
+        stored = put_plain(repository, chain(8, 6, 3), "one")
+        cluster.scale(0)
+        wait_for(lambda: len(slurm.jobs()) == 1 and not names(cluster, EVALUATION))
+        assert names(cluster, PROVIDER) == {provider}
+        assert [model.model_id for model in repository.models()] == [stored]
+        cluster.scale(1)
+        wait_for_workers(cluster)
+        assert names(cluster, EVALUATION) - {trainer}
+        assert repository.verify().clean
+
+
+def test_jobs_of_a_cluster_with_tls(slurm: Slurm, tmp_path: Path) -> None:
+    security = Security.temporary()
+    with cluster_of(jobs=1, security=security, shared_temp_directory=str(tmp_path)) as cluster:
+        assert cluster.scheduler_address.startswith("tls://")
+        assert all(address.startswith("tls://") for address in cluster.scheduler_info["workers"])
+        with cluster.get_client() as client:
+            assert client.submit(lambda: 3, resources={EVALUATION: 1}, pure=False).result(60) == 3
+            repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=8)
+            put_plain(repository, chain(8, 6, 3), "one")
+            assert repository.verify().clean
+    wait_for(lambda: not slurm.jobs())
