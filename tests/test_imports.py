@@ -59,7 +59,21 @@ def test_the_packages_load_no_large_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["", "nas", "tune", "models", "models ls", "models retire", "verify", "report", "bench", "chaos"]
+    "words",
+    [
+        "",
+        "nas",
+        "tune",
+        "models",
+        "models ls",
+        "models retire",
+        "verify",
+        "report",
+        "bench",
+        "chaos",
+        "node",
+        "forecast",
+    ],
 )
 def test_a_help_loads_no_large_package(words: str) -> None:
     code = STARTED.format(words=[*words.split(), "--help"])

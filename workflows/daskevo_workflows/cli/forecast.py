@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from daskevo_workflows.forecasting import Forecast, Range
 
 
-@click.command()
+@click.command(short_help="Hours, jobs and bytes of a search before it is queued.")
 @click.argument("problem", metavar="PROBLEM|RUN", type=PROBLEM)
 @click.option("--evaluations", type=COUNT, required=True, metavar="N", help="Finished evaluations of the whole search.")
 @click.option("--trainers", type=COUNT, required=True, metavar="N", help="Trainers that it will have, of all nodes.")

@@ -35,6 +35,12 @@ def models() -> None:
 
     ROOT is the repository, or the folder of a run that has it inside. It may be in use: nothing is changed, but by
     `retire`.
+
+    \b
+    The best models of a search, where one comes from, and a file that keras.models.load_model reads:
+        daskevo models ls runs/digits-seed0 --limit 5
+        daskevo models lineage runs/digits-seed0 MODEL_ID
+        daskevo models export runs/digits-seed0 MODEL_ID best.keras
     """
 
 

@@ -20,7 +20,10 @@ import click
 COUNT = click.IntRange(min=0)
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command(
+    short_help="Start the providers and trainers of one node of a cluster.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.argument("scheduler", required=False)
 @click.option("--scheduler-file", type=click.Path(path_type=Path), metavar="FILE", help="Instead of SCHEDULER.")
 @click.option("--name", metavar="NAME", help="Of the workers, numbered.  [default: the host's and the process's]")

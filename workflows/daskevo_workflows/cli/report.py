@@ -21,7 +21,12 @@ from daskevo_workflows.cli.completion import FOLDER
 def report(run: Path, other: Path | None, output: Path | None) -> None:
     """Write the report of the run in folder RUN; with OTHER, of both side by side.
 
-    The page is one HTML file that loads nothing. The run may still be going on.
+    \b
+    A search while it goes on, and beside another one:
+        daskevo report runs/digits-seed0
+        daskevo report runs/digits-seed0 runs/digits-seed0-no-transfer
+
+    The page is one HTML file that loads nothing.
     """
     from daskevo_workflows.reports import write_report
 

@@ -26,6 +26,12 @@ SHOWN = 20
 def verify(root: Path, repair: bool, as_json: bool) -> None:
     """Check the repository at ROOT, or in a run's folder, without a cluster.
 
+    \b
+    After a crash, a full disk or a copy:
+        daskevo verify runs/digits-seed0
+    What it finds is mended, as far as it can be, once no job has the repository open:
+        daskevo verify runs/digits-seed0 --repair
+
     A repair says what it mended, and which models are lost: their tensors are gone, so retire them (`models retire`).
     Files that aren't daskevo's are named and left alone.
 
