@@ -15,7 +15,7 @@ from daskevo_workflows.progress import Progress
 pytestmark = pytest.mark.processes
 
 PROVIDERS = ("provider-0", "provider-1")
-TURNOVERS = 3
+TURNOVERS = 4  # each of them twice
 
 
 def end_of_life(dask_worker: Any) -> None:
