@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -203,14 +204,18 @@ def test_verify_of_no_repository_is_said(tmp_path: Path) -> None:
     assert "RootUnusable" in result.stderr
 
 
-def test_a_list_of_nothing_says_where_to_look(root: Path) -> None:
+def test_a_list_of_nothing_says_where_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """A study's folder has snapshots and no models."""
-    found = run("models", "ls", root, "--scope", "digits.snapshots")
+    summary = SimpleNamespace(model_id="snap-1", scope="digits.snapshots")
+    look = SimpleNamespace(models=lambda scope, snapshots=False: [summary] if snapshots and scope != "nowhere" else [])
+    monkeypatch.setattr(sys.modules["daskevo_workflows.cli.models"], "opened", lambda root: look)
+    found = run("models", "ls", "there")
     assert (found.exit_code, found.stdout) == (0, "")
-    again = f"models ls {root} --scope digits.snapshots --snapshots"
-    assert found.stderr.startswith(f"There is no published model of scope digits.snapshots in {root}.")
-    assert "It has 1 snapshot of trainings" in found.stderr
-    assert again in found.stderr
-    assert run("models", "ls", root, "--scope", "digits.snapshots", "--snapshots").stdout.count("state") == 1
-    nothing = run("models", "ls", root, "--scope", "nowhere", "--snapshots")
-    assert nothing.stderr == f"There is no published model of scope nowhere in {root}.\n"
+    assert found.stderr == (
+        "There is no published model in there.\nIt has 1 snapshot of trainings, such as a study's:\n"
+        "    evo models ls there --snapshots\n"
+    )
+    nothing = run("models", "ls", "there", "--scope", "nowhere", "--snapshots")
+    assert (nothing.exit_code, nothing.stdout) == (0, "")
+    assert nothing.stderr == "There is no published model of scope nowhere in there.\n"
+    assert run("models", "ls", "there", "--json").stdout == "[]\n"
