@@ -67,6 +67,7 @@ def test_the_pbs_class(slurm: Slurm, tmp_path: Path) -> None:
     process = command(
         *["nas", problem, "--evaluations", "6", "--cluster", "pbs", "--run", run, "--json"],
         env=environment(slurm, tmp_path / "config", "pbs"),
+        cwd=tmp_path,  # where jobs of PBS write
     )
     try:
         out, err = process.communicate(timeout=180)
