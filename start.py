@@ -4,7 +4,7 @@
     python3 start.py                    set up, then run the main job: a search on flight delays on this machine
     python3 start.py nas digits ...     set up, then run `daskevo nas digits ...` (any command of daskevo)
     python3 start.py test [ARG ...]     set up, then lint, type-check and test; ARGs go to pytest, and without any
-                                        all is tested, two files at a time
+                                        all is tested, three files at a time
     python3 start.py setup              set up only
 
 The environment lies in .venv beside this file (or in the folder that DASKEVO_VENV names) and is made again only when
@@ -38,8 +38,8 @@ CHECKS = [
     ["lint-imports"],
 ]
 # Much of the tests' time is spent waiting: for processes to start, to end, to be missed. Whole files, whose tests
-# may share a cluster, go to whichever of two processes is free.
-TWO_AT_A_TIME = ["--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
+# may share a cluster, go to whichever of three processes is free.
+THREE_AT_A_TIME = ["--numprocesses", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
 def fail(message):
@@ -147,7 +147,7 @@ def main(arguments):
     if arguments and arguments[0] == "test":
         set_up("test")
         failed = [" ".join(check) for check in CHECKS if run(check)]
-        failed += ["pytest"] if run(["pytest", *(arguments[1:] or TWO_AT_A_TIME)]) else []
+        failed += ["pytest"] if run(["pytest", *(arguments[1:] or THREE_AT_A_TIME)]) else []
         if failed:
             print("start.py: failed: " + ", ".join(failed), file=sys.stderr)
         return 1 if failed else 0

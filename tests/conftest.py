@@ -11,6 +11,9 @@ from hypothesis import HealthCheck, settings
 
 from daskevo.catalogue import PrefixIndex
 
+# A package that tests put in the place of another: nothing in it is a test.
+collect_ignore = ["cluster/dask_cuda_of_two"]
+
 # A busy machine must not fail a test: no time limits per example, and slow generation is no error.
 settings.register_profile("daskevo", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("daskevo")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from daskevo.errors import CorruptRecord
 from daskevo.store.files import corrupt
 from daskevo.store.mounts import may_be_mapped
 from daskevo.store.pack import Array
-from daskevo.store.segment import Segment
+from daskevo.store.segment import Replaced, Segment
 from daskevo.store.segment_writer import write_segment
 from daskevo.types import JSON, Attempt, ModelId
 
@@ -24,6 +25,9 @@ TensorKey = tuple[ModelId, Attempt, int]
 """Owner model, the attempt that stored it, tensor number in the owner's enumeration."""
 
 _HEADERS = 512
+
+LATE_READERS = 8
+"""So many readers of an old header may get in the way of one that looks again."""
 
 WASTE_BYTES = 1 << 20
 """Fewer dead bytes than this are not worth another file."""
@@ -107,8 +111,13 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
         try:
             return read(self._segment(model_id, attempt))
         except (CorruptRecord, KeyError):
-            # A file written anew has another header: look again, while nobody writes.
+            # A file written anew has another header: look again, while nobody writes. Readers that have read the old
+            # one before may still keep it meanwhile.
             with self._writing(model_id, attempt):
+                for _ in range(LATE_READERS):
+                    self._headers.discard((model_id, attempt))
+                    with contextlib.suppress(Replaced):
+                        return read(self._segment(model_id, attempt))
                 self._headers.discard((model_id, attempt))
                 return read(self._segment(model_id, attempt))
 

@@ -130,7 +130,6 @@ def test_a_node_keeps_its_trainers_near_their_gpus(of_two: Any) -> None:
 
 
 def test_scripts_of_jobs_ask_nodes_for_it(tmp_path: Path) -> None:
-    pytest.importorskip("dask_jobqueue")
     common = {"cores": 8, "memory": "64GiB", "scheduler_options": {"host": "127.0.0.1"}, "log_directory": tmp_path}
 
     def script(**options: Any) -> str:

@@ -17,11 +17,10 @@ BATCH = Path(__file__).parents[2] / "examples" / "batch"
 @pytest.mark.parametrize("kind", ["slurm", "pbs"])
 def test_settings_are_those_that_are_read(kind: str) -> None:
     """Each of them is a key of dask-jobqueue's own file, or of daskevo's."""
-    import dask_jobqueue
-
     import daskevo
+    from daskevo.cluster.batch.jobqueue import jobqueue
 
-    theirs = yaml.safe_load((Path(dask_jobqueue.__file__).parent / "jobqueue.yaml").read_text())
+    theirs = yaml.safe_load((Path(jobqueue().__file__).parent / "jobqueue.yaml").read_text())
     ours = yaml.safe_load((Path(daskevo.__file__).parent / "daskevo.yaml").read_text())
     found = yaml.safe_load((BATCH / f"{kind}.yaml").read_text())
     assert found["jobqueue"][kind].keys() <= theirs["jobqueue"][kind].keys()

@@ -1,4 +1,5 @@
-"""A Slurm of its own, for as long as the tests of this folder run."""
+"""A Slurm of its own for each file of tests: in-process clusters of Dask's own tests, in other files, end all processes
+that they find."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from tests.rights import not_allowed
 from tests.slurm.running import PROGRAMS, Slurm, running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def slurm(tmp_path_factory: Any) -> Iterator[Slurm]:
     """A Slurm with nothing in its queue."""
     missing = [program for program in PROGRAMS if shutil.which(program) is None]

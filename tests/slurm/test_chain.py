@@ -19,7 +19,7 @@ from tests.slurm.running import Slurm
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(1200)]
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "batch"
-EVALUATIONS = 8
+EVALUATIONS = 16
 
 
 def wait_for(condition: Callable[[], object], timeout_s: float = 600) -> None:
@@ -54,7 +54,7 @@ def write_chain(folder: Path, problem: Path) -> Path:
 
 
 def test_the_second_job_of_a_chain_ends_the_search(slurm: Slurm, tmp_path: Path) -> None:
-    chain = write_chain(tmp_path, write_problem(tmp_path, 1.5))
+    chain = write_chain(tmp_path, write_problem(tmp_path, 5.0))
     environment = {
         **slurm.environment,
         "PATH": f"{tmp_path / 'bin'}:{slurm.environment['PATH']}",

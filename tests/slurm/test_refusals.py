@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import dask
-import dask_jobqueue  # noqa: F401 - its defaults are there from now on
 import pytest
 
 import daskevo

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import math
 import os
 import uuid
@@ -14,6 +13,7 @@ from typing import Any
 import dask
 from dask.utils import parse_timedelta
 
+from daskevo.cluster.batch.jobqueue import jobqueue
 from daskevo.cluster.batch.jobs import BatchCluster, NodeJob
 from daskevo.cluster.batch.walltime import margin_s, walltime_s
 from daskevo.errors import BatchSystemError, InvalidInput
@@ -154,12 +154,7 @@ def batch_cluster(
 def _class_of(kind: str) -> Any:
     if kind not in CLASSES:
         raise InvalidInput(f"there is no batch system {kind!r:.60}: use one of {', '.join(CLASSES)}")
-    try:
-        return getattr(importlib.import_module("dask_jobqueue"), CLASSES[kind])
-    except ModuleNotFoundError as error:
-        raise BatchSystemError(
-            "clusters on a batch system need dask-jobqueue, which is not installed here: pip install dask-jobqueue"
-        ) from error
+    return getattr(jobqueue(), CLASSES[kind])
 
 
 @functools.cache

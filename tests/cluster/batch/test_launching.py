@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import dask
-import dask_jobqueue
 import pytest
 import yaml
 
 import daskevo
+from daskevo.cluster.batch.jobqueue import jobqueue
 from daskevo.cluster.batch.launching import CLASSES, batch_cluster
 from daskevo.errors import BatchSystemError, InvalidInput
 
@@ -32,7 +33,7 @@ POLARIS = {
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing that this machine's users have configured counts."""
     monkeypatch.chdir(tmp_path)
-    defaults = yaml.safe_load((Path(dask_jobqueue.__file__).parent / "jobqueue.yaml").read_text())
+    defaults = yaml.safe_load((Path(jobqueue().__file__).parent / "jobqueue.yaml").read_text())
     with dask.config.set(jobqueue=defaults["jobqueue"]):
         yield
 
@@ -113,4 +114,38 @@ def test_without_dask_jobqueue(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_all_classes_are_there() -> None:
-    assert all(hasattr(dask_jobqueue, name) for name in CLASSES.values())
+    assert all(hasattr(jobqueue(), name) for name in CLASSES.values())
+
+
+@pytest.mark.parametrize("interrupt", ["signal.SIG_DFL", "signal.default_int_handler"])
+def test_ctrl_c_stays_what_it_was(interrupt: str) -> None:
+    code = f"""
+import signal
+signal.signal(signal.SIGINT, {interrupt})
+from daskevo.cluster.batch.jobqueue import jobqueue
+import dask
+jobqueue()
+assert signal.getsignal(signal.SIGINT) is {interrupt}
+del dask.config.config["jobqueue"]
+jobqueue()
+assert dask.config.get("jobqueue.slurm.walltime") == "00:30:00"
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_another_thread_cannot_import_it() -> None:
+    code = """
+import threading
+from daskevo.cluster.batch.jobqueue import jobqueue
+from daskevo.errors import BatchSystemError
+def work():
+    try:
+        jobqueue()
+    except BatchSystemError as error:
+        print(error)
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, timeout=120, capture_output=True, text=True)
+    assert "import dask_jobqueue there first" in done.stdout

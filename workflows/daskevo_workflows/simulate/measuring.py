@@ -161,7 +161,7 @@ def _bytes_per_s(path: Path) -> float:
     data = np.ones(FILE_BYTES, np.uint8)
 
     def write() -> None:
-        path.write_bytes(data)
+        path.write_bytes(data.data)
         path.unlink()
 
     return FILE_BYTES / _seconds(write, 5)
