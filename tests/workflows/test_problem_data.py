@@ -128,7 +128,11 @@ def test_fashion_mnist_files(tmp_path: Path) -> None:
     assert arrays["y"][0] == drawn % 10
 
 
-@pytest.mark.parametrize("content", [b"", b"not gzip", gzip.compress(b""), gzip.compress(b"\0\0\x09\x01\0\0\0\1x")])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"not gzip", gzip.compress(b""), gzip.compress(b"\0\0\x09\x01\0\0\0\1x")],
+    ids=["empty", "not gzip", "of nothing", "of floats"],  # the time of the day is in the files themselves
+)
 def test_fashion_mnist_damaged(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(content)
     with pytest.raises(InvalidProblem, match="can't be read"):
