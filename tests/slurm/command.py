@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from daskevo.runs import RunView
 from tests.slurm.running import Slurm
 
 BATCH: Mapping[str, Any] = {
@@ -58,3 +60,19 @@ def summary(stdout: str) -> dict[str, Any]:
     """Return the last line, of JSON."""
     found: dict[str, Any] = json.loads(stdout.strip().splitlines()[-1])
     return found
+
+
+def wait_for(condition: Callable[[], object], timeout_s: float = 600) -> None:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def finished(run: Path) -> int:
+    """Return how many evaluations a run has finished."""
+    if not (run / "run.json").exists():
+        return 0
+    with RunView(run) as view:
+        return sum(report.status == "finished" for report in view.reports())

@@ -4,36 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import daskevo
 from daskevo.runs import RunView
-from tests.slurm.command import write_problem
+from tests.slurm.command import finished, wait_for, write_problem
 from tests.slurm.running import Slurm
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(1200)]
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "batch"
 EVALUATIONS = 16
-
-
-def wait_for(condition: Callable[[], object], timeout_s: float = 600) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-
-
-def finished(run: Path) -> int:
-    if not (run / "run.json").exists():
-        return 0
-    with RunView(run) as view:
-        return sum(report.status == "finished" for report in view.reports())
 
 
 def write_chain(folder: Path, problem: Path) -> Path:

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import daskevo
 from daskevo.runs import RunView
 from tests.slurm.command import daskevo as command
-from tests.slurm.command import environment, summary, write_problem
+from tests.slurm.command import environment, finished, summary, wait_for, write_problem
 from tests.slurm.running import Slurm
-
-
-def wait_for(condition: Callable[[], object], timeout_s: float = 180) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-
-
-def finished(run: Path) -> int:
-    if not (run / "run.json").exists():
-        return 0
-    with RunView(run) as view:
-        return sum(report.status == "finished" for report in view.reports())
 
 
 def test_a_job_that_is_cancelled_and_one_at_its_walltime(slurm: Slurm, tmp_path: Path) -> None:
@@ -33,13 +17,13 @@ def test_a_job_that_is_cancelled_and_one_at_its_walltime(slurm: Slurm, tmp_path:
     words = ["nas", problem, "--evaluations", "60", "--cluster", "slurm", "--jobs", "3", "--run", run, "--json"]
     process = command(*words, env=environment(slurm, tmp_path / "config"))
     try:
-        wait_for(lambda: finished(run) > 2 or process.poll() is not None)
+        wait_for(lambda: finished(run) > 2 or process.poll() is not None, 180)
         assert process.poll() is None, process.communicate()[1]
         first, second, third = sorted(slurm.jobs("RUNNING"), key=int)
         # Slurm looks at limits every half minute.
         slurm.run("scontrol", "update", f"JobId={first}", "TimeLimit=1")
         slurm.run("scancel", second)
-        wait_for(lambda: slurm.state(first) == "TIMEOUT")
+        wait_for(lambda: slurm.state(first) == "TIMEOUT", 180)
         wait_for(lambda: process.poll() is not None, 300)
         out, err = process.communicate()
         assert process.returncode == 0, err
