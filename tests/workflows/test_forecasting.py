@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,19 @@ def test_jobs_of_a_walltime_hold_what_was_foretold() -> None:
     assert any("2 min 0 s of walltime" in line for line in found.assumptions)
     with pytest.raises(InvalidInput, match=r"no trainer ends an evaluation.*take longer jobs"):
         forecast(measured([13.0, 3.0, 3.0, 3.0]), 100, 2, walltime_s=30.0)
+
+
+def test_processes_that_are_started_again() -> None:
+    """Each restart costs what a first evaluation does, and the time that the process takes."""
+    found = forecast(measured([13.0, 3.0, 3.0, 3.0], recycle_after=20, restart_s=2.5), 100, 1)
+    assert found.seconds.value == 5 + 10 + 100 * 3.5 + 4 * (10 + 2)
+    assert any("after 20 evaluations (that takes 2.5 s)" in line for line in found.assumptions)
+    found = forecast(measured([13.0, 3.0, 3.0, 3.0], recycle_after=20), 20, 1)
+    assert found.seconds.value == 5 + 10 + 20 * 3.5
+    assert any("none has been measured yet" in line for line in found.assumptions)
+    # 120 s less 20, 15 and 1.5: 83.5 s, of which 20 turns take 70, and each restart 10.
+    found = forecast(measured([13.0, 3.0, 3.0, 3.0], recycle_after=20), 100, 2, walltime_s=120.0, grace_s=20.0)
+    assert found.evaluations_per_job == 2 * 21
 
 
 def test_bytes_of_those_that_live() -> None:
@@ -133,6 +147,28 @@ def test_what_a_record_says(folder: Path) -> None:
     first = measure(folder, first=4)
     assert len(first.samples) == 4
     assert first.living_share is None
+
+
+def test_what_a_record_says_of_restarts(tmp_path: Path) -> None:
+    """What follows a restart is a first evaluation, and the time until it no ordinary gap."""
+    record = RunRecord(tmp_path / "run", IDENTITY, {})
+    try:
+        requests = [Request(number, f"run-{number:05}", Candidate((number,))) for number in range(4)]
+        record.asked(requests)
+        record.event("session", "", recycle_after=2)
+        record.event("recycled", "a after 2 evaluations", worker="a")
+        with RunView(tmp_path / "run") as view:
+            now = view.events("recycled")[0].time
+        for request, begun in zip(requests, (now - 5.5, now - 2, now + 7, now + 10.5), strict=True):
+            report = Report(request.number, request.model_id, "finished", quality=0.5, worker="a")
+            record.reported(replace(report, started=begun, ended=begun + 2), [], [])
+    finally:
+        record.close("finished")
+    found = measure(tmp_path / "run")
+    assert [sample.first for sample in found.samples] == [True, False, True, False]
+    assert found.recycle_after == 2
+    assert found.restart_s == pytest.approx(7.0)
+    assert found.gap_s == pytest.approx(1.5)
 
 
 def test_a_study_has_a_forecast_of_its_own(tmp_path: Path) -> None:

@@ -58,6 +58,10 @@ class Measured:
         Models that are alive at most, beside those on their way: the population, and the best; None: all.
     living_share:
         Of what the living models' full copies would take, the share that is stored for them; None: not sampled yet.
+    recycle_after:
+        Evaluations after which a trainer's process is started again; None: it is not.
+    restart_s:
+        From an evaluation to the next where the process was started again between them, as a mean; 0: none was yet.
     """
 
     samples: Sequence[Sample]
@@ -66,6 +70,8 @@ class Measured:
     gap_s: float
     kept: int | None = None
     living_share: float | None = None
+    recycle_after: int | None = None
+    restart_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,15 +151,20 @@ def forecast(
     )
     turns = evaluations / trainers
     begin_s = measured.start_s + first_s
+    again_s = first_s + max(0.0, measured.restart_s - measured.gap_s)
+    restarts_s = _restarts(turns, measured.recycle_after) * again_s
     # The last evaluations of the trainers end one after the other, and most wait for one of the longest.
     last_s = max((expected_s(warm) or mean_s) - mean_s / 2, mean_s / 2)
     tail_s = last_s * (1 - 1 / trainers)
-    seconds = Range(*(begin_s + turns * one + tail_s for one in (each.value, each.low, each.high)))
+    seconds = Range(*(begin_s + turns * one + restarts_s + tail_s for one in (each.value, each.low, each.high)))
     jobs, per_job = None, None
     if walltime_s is not None:
         # A trainer gets nothing more once nearly all evaluations take longer than what is left.
         usable_s = walltime_s - grace_s - begin_s - last_s
-        counts = [_in_job(usable_s, one, trainers) for one in (each.value, each.high, each.low)]
+        counts = [
+            trainers * _turns_in(usable_s, one, again_s, measured.recycle_after)
+            for one in (each.value, each.high, each.low)
+        ]
         per_job = counts[0]
         if not per_job:
             raise InvalidInput(
@@ -182,8 +193,19 @@ def _mean(values: Sequence[float]) -> tuple[float, float]:
     return statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
 
 
-def _in_job(usable_s: float, each_s: float, trainers: int) -> int:
-    return trainers * max(0, math.floor(usable_s / each_s)) if each_s > 0 else 0
+def _restarts(turns: float, recycle_after: int | None) -> int:
+    """Return how often a trainer's process is started again in so many evaluations; after the last it need not be."""
+    return 0 if recycle_after is None else max(0, math.ceil(turns / recycle_after) - 1)
+
+
+def _turns_in(usable_s: float, each_s: float, again_s: float, recycle_after: int | None) -> int:
+    """Return how many evaluations a trainer ends in some seconds."""
+    if each_s <= 0 or usable_s <= 0:
+        return 0
+    if recycle_after is None:
+        return math.floor(usable_s / each_s)
+    whole, rest_s = divmod(usable_s, recycle_after * each_s + again_s)
+    return int(whole) * recycle_after + min(recycle_after, math.floor(rest_s / each_s))
 
 
 def _assumptions(
@@ -209,6 +231,12 @@ def _assumptions(
         "start of the cluster comes",
         "none fails, and no trainer is lost or waits in a queue",
     ]
+    if measured.recycle_after is not None:
+        took = f"that takes {say_seconds(measured.restart_s)}" if measured.restart_s else "none has been measured yet"
+        lines.append(
+            f"a trainer's process is started again after {say_count(measured.recycle_after, 'evaluation')} ({took}), "
+            "and the next is a first one"
+        )
     if walltime_s is not None:
         lines.append(
             f"each job has all {found.trainers} trainers from its beginning, {say_seconds(walltime_s)} of walltime, of "

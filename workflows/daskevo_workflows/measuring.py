@@ -17,7 +17,7 @@ from daskevo_workflows.forecasting import Measured, Sample
 KEEP_BEST = 5
 """Of the best that a search keeps, unless it is told another number."""
 
-STORAGE = "storage"
+STORAGE, RECYCLED, SESSION = "storage", "recycled", "session"
 
 
 def measure(folder: Path, first: int | None = None) -> Measured:
@@ -40,7 +40,7 @@ def measure(folder: Path, first: int | None = None) -> Measured:
     with RunView(folder) as view:
         identity, sessions, times = view.info.identity, view.sessions(), view.report_times()
         reports = [report for report in view.reports() if report.status == "finished"]
-        storage = view.events(STORAGE)
+        storage, recycled, begun = view.events(STORAGE), view.events(RECYCLED), view.events(SESSION)
     strategy = identity.get("strategy")
     if isinstance(strategy, Mapping) and strategy.get("name") == "a study":
         raise InvalidInput(
@@ -51,16 +51,18 @@ def measure(folder: Path, first: int | None = None) -> Measured:
     until = max((times.get(report.number, 0.0) for report in timed), default=0.0)
     lasts = [event for event in storage if first is None or event.time <= until]
     workers = _by_worker(timed)
-    firsts = {group[0].number for group in workers.values()}
+    firsts, gaps, restarts = _between(workers, sessions, recycled)
     return Measured(
         samples=[
             Sample(_seconds(report), report.number in firsts, report.own_bytes, report.full_bytes) for report in timed
         ],
         trainers=max(1, len(workers)),
         start_s=_start_s(sessions, timed),
-        gap_s=_gap_s(workers, sessions),
+        gap_s=statistics.fmean(gaps) if gaps else 0.0,
         kept=_kept(strategy),
         living_share=_share(lasts[-1:] if lasts else ()),
+        recycle_after=_recycle_after(begun),
+        restart_s=statistics.fmean(restarts) if restarts else 0.0,
     )
 
 
@@ -78,22 +80,41 @@ def _by_worker(reports: Sequence[Report]) -> dict[str, list[Report]]:
     return found
 
 
-def _gap_s(workers: Mapping[str, Sequence[Report]], sessions: Sequence[Session]) -> float:
-    """Return the mean time between two evaluations of a trainer within a session; the clock is the trainer's own."""
-    gaps = []
-    for group in workers.values():
+def _between(
+    workers: Mapping[str, Sequence[Report]], sessions: Sequence[Session], recycled: Sequence[Event]
+) -> tuple[set[int], list[float], list[float]]:
+    """Return the numbers of each process' first evaluations, the seconds between two of a process, and of two in a row.
+
+    A session begins with processes of its own; the clock of evaluations is their trainer's.
+    """
+    begun = [session.opened for session in sessions]
+    firsts, gaps, restarts = {group[0].number for group in workers.values()}, [], []
+    for name, group in workers.items():
+        ends = [event.time for event in recycled if _fact(event, "worker") == name]
         for before, after in pairwise(group):
             assert before.ended is not None
             assert after.started is not None
-            if not any(before.ended < session.opened <= after.started for session in sessions):
-                gaps.append(max(0.0, after.started - before.ended))
-    return statistics.fmean(gaps) if gaps else 0.0
+            seconds = max(0.0, after.started - before.ended)
+            if any(before.ended < time <= after.started for time in begun):
+                firsts.add(after.number)
+            elif any(before.ended <= time <= after.started for time in ends):
+                firsts.add(after.number)
+                restarts.append(seconds)
+            else:
+                gaps.append(seconds)
+    return firsts, gaps, restarts
 
 
 def _start_s(sessions: Sequence[Session], reports: Sequence[Report]) -> float:
     if not sessions or not reports:
         return 0.0
     return max(0.0, min(report.started or 0.0 for report in reports) - sessions[0].opened)
+
+
+def _recycle_after(begun: Sequence[Event]) -> int | None:
+    """Return after how many evaluations the last session restarts a trainer; None: never, or an older record."""
+    value = _fact(begun[-1], "recycle_after") if begun else None
+    return value if type(value) is int and value > 0 else None
 
 
 def _kept(strategy: JSON) -> int | None:
@@ -105,8 +126,11 @@ def _kept(strategy: JSON) -> int | None:
 
 def _share(samples: Sequence[Event]) -> float | None:
     for sample in samples:
-        facts = sample.facts if isinstance(sample.facts, Mapping) else {}
-        stored, full = facts.get("stored_bytes"), facts.get("full_copy_bytes")
+        stored, full = _fact(sample, "stored_bytes"), _fact(sample, "full_copy_bytes")
         if isinstance(stored, (int, float)) and isinstance(full, (int, float)) and full > 0:
             return float(stored) / float(full)
     return None
+
+
+def _fact(event: Event, name: str) -> JSON:
+    return event.facts.get(name) if isinstance(event.facts, Mapping) else None

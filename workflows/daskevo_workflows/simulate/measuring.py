@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import daskevo
+from daskevo.errors import InvalidInput
 from daskevo.runs import RunRecord
 from daskevo.search import AgedEvolution, Report, Request
 from daskevo.types import Objective, VertexId
@@ -53,9 +54,20 @@ def measure(
         Of the search from which evaluations are fitted.
     say:
         Takes one line about what is measured now.
+
+    Raises
+    ------
+    InvalidInput
+        If the folder is there, or can't be made.
     """
     folder = Path(folder)
-    folder.mkdir(parents=True)
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise InvalidInput(
+            f"{folder} can't be made for the run that is measured ({error.strerror}): name a folder that is new",
+            path=str(folder),
+        ) from error
     say("candidates, strategy, record, files")
     found: dict[str, float] = {
         "graph_s": _graph_s(problem),
@@ -84,9 +96,10 @@ def measure(
             run=folder / "run",
             seed=1,
         )
-        provider_s = (_cpu(client) - provider_s) / evaluations
+        provider_s = _cpu(client) - provider_s
         say("tasks, heartbeats, queries, labels")
-        found["heartbeat_s"], idle = _heartbeat_s(client, cluster, trainers)
+        found["heartbeat_s"], idle, provider_idle = _heartbeat_s(client, cluster, trainers)
+        provider_s = max(0.0, provider_s - provider_idle * result.runtime_s) / evaluations
         found |= _on_the_cluster(
             client, repository, problem, [report.model_id for report in result.reports], trainers, idle
         )
@@ -174,22 +187,24 @@ def _cpu(client: Any) -> float:
     return float(client.run(time.process_time, workers=[address])[address])
 
 
-def _heartbeat_s(client: Any, cluster: Any, trainers: int) -> tuple[float, float]:
-    """Return what a heartbeat takes of this process, by what more idle workers add, and its idle share."""
+def _heartbeat_s(client: Any, cluster: Any, trainers: int) -> tuple[float, float, float]:
+    """Return what a heartbeat takes of this process, by what idle workers add; idle shares of it and a provider."""
 
     def idle() -> float:
         since = time.process_time()
         time.sleep(IDLE_S)
         return (time.process_time() - since) / IDLE_S
 
+    provider_s = _cpu(client)
     few = idle()
+    provider_idle = (_cpu(client) - provider_s) / IDLE_S
     cluster.scale(trainers + MORE)
     client.wait_for_workers(trainers + 1 + MORE)
     time.sleep(IDLE_S)
     many = idle()
     cluster.scale(trainers)
     added = heartbeats_per_s(trainers + 1 + MORE) - heartbeats_per_s(trainers + 1)
-    return max(0.0, many - few) / added, few
+    return max(0.0, many - few) / added, few, provider_idle
 
 
 def _on_the_cluster(
@@ -285,7 +300,7 @@ _SOURCES = {
     "message_s": "processor time of the provider over label changes",
     "coordinator_s": "processor time of the scheduler's process over label changes: a tick, and the client's messages",
     "flush_s": "what is left of a label change's first decile",
-    "put_message_s": "processor time of the provider over the search's evaluations, without query and three messages",
+    "put_message_s": "processor time of the provider over a search, by evaluation: less query, 3 messages, idle time",
     "scan_s": BENCHMARKS.format("Redis, values iterated, 1.15 s over 60,000 models"),
     "copy_bytes_per_s": BENCHMARKS.format(".weights.h5 of 419.8 MB put in 505 ms, on disk, one at a time"),
     "load_bytes_per_s": BENCHMARKS.format(".weights.h5 of 419.8 MB read in 640 ms, on disk, one at a time"),
