@@ -20,6 +20,7 @@ BASE = {"errors", "types"}
 ROOMS = {
     "errors": set(),
     "types": {"errors"},
+    "batch_formats": set(),
     "graph": BASE,
     "ownership": BASE | {"graph"},
     "catalogue": BASE | {"graph", "ownership"},
@@ -29,7 +30,7 @@ ROOMS = {
     "tuning": BASE | {"space"},
     "runs": BASE | {"graph", "space", "search", "store"},
     "models": BASE | {"graph", "ownership", "space"},
-    "cluster": BASE | {"graph", "ownership", "catalogue", "store"},
+    "cluster": BASE | {"graph", "ownership", "catalogue", "store", "batch_formats"},
     "repository": BASE | {"graph", "ownership", "catalogue", "store", "models", "cluster"},
     "testing": BASE | {"graph", "ownership", "catalogue", "store", "space", "search", "cluster"},
     "__init__": BASE | {"cluster", "repository"},

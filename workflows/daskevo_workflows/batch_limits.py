@@ -6,12 +6,13 @@ import contextlib
 import logging
 import math
 import os
-import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
+
+from daskevo.batch_formats import qstat_facts, seconds_of
 
 logger = logging.getLogger(__name__)
 
@@ -87,27 +88,6 @@ def limit_of(job: BatchJob, environment: Mapping[str, str] = os.environ, ask: As
     return Limit(None, f"how {job.system} says when a job ends is not known here")
 
 
-def seconds_of(text: str) -> float | None:
-    """Return the seconds of ``[D-]HH:MM:SS``, ``MM:SS`` or seconds alone; None: it is none of them.
-
-    Examples
-    --------
-    >>> seconds_of("1-02:00:00"), seconds_of("90:00"), seconds_of("45"), seconds_of("soon")
-    (93600.0, 5400.0, 45.0, None)
-    """
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text.strip())
-    if found is None:
-        return None
-    days, *parts = found.groups()
-    numbers = [int(part) for part in parts if part is not None]
-    if days is not None:  # from hours downwards
-        numbers = [*numbers, 0, 0][:3]
-    total = 0
-    for number in numbers:
-        total = total * 60 + number
-    return float(total + 86_400 * int(days or 0))
-
-
 def _slurm(number: str, environment: Mapping[str, str], ask: Ask) -> Limit:
     # The environment's is that of the job's start: limits are changed (`scontrol update`), so whoever decides is asked.
     command = ("squeue", "--noheader", f"--jobs={number}", "--format=%e")
@@ -126,39 +106,21 @@ def _slurm(number: str, environment: Mapping[str, str], ask: Ask) -> Limit:
 def _pbs(number: str, environment: Mapping[str, str], ask: Ask) -> Limit:
     facts: dict[str, str] = {}
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        facts = facts_of_qstat(ask(("qstat", "-f", number), {}))
+        facts = qstat_facts(ask(("qstat", "-f", number), {}))
     remaining = seconds_of(facts.get("Walltime.Remaining", ""))
-    if remaining is not None:  # Torque's
+    if remaining is not None and math.isfinite(remaining):  # Torque's
         return Limit(time.time() + remaining, "qstat, Walltime.Remaining")
     walltime = seconds_of(facts.get("Resource_List.walltime", environment.get("PBS_WALLTIME", "")))
     if walltime is None:
         return Limit(None, "qstat did not say its walltime, nor does PBS_WALLTIME")
+    if not math.isfinite(walltime):
+        return Limit(None, "it has no limit, qstat says")
     for name in ("stime", "start_time"):
         with contextlib.suppress(ValueError):
             stated = datetime.strptime(facts.get(name, ""), "%a %b %d %H:%M:%S %Y").timestamp()
             return Limit(stated + walltime, f"qstat, {name} and walltime")
     begun = _session_began(ask)
     return Limit(None if begun is None else begun + walltime, "its walltime, since the job's script began")
-
-
-def facts_of_qstat(text: str) -> dict[str, str]:
-    """Return what ``qstat -f`` says of one job, by attribute; long values go on in lines without a name.
-
-    Examples
-    --------
-    >>> facts_of_qstat("Job Id: 7.x\\n    Resource_List.walltime = 00:10:00\\n    Output_Path = a/\\n\\tb\\n")
-    {'Resource_List.walltime': '00:10:00', 'Output_Path': 'a/b'}
-    """
-    facts: dict[str, str] = {}
-    last = None
-    for line in text.splitlines():
-        name, separator, value = line.partition(" = ")
-        if separator:
-            last = name.strip()
-            facts[last] = value.strip()
-        elif last is not None:
-            facts[last] += line.strip()
-    return facts
 
 
 def _session_began(ask: Ask) -> float | None:
@@ -195,6 +157,6 @@ def say_limit(job: BatchJob, limit: Limit, now: float) -> str:
     """
     from daskevo_workflows.words import say_seconds
 
-    if limit.at is None or not math.isfinite(limit.at):
+    if limit.at is None:
         return f"{job}: {limit.source}; --walltime HH:MM:SS says when to end"
     return f"{job} ends in {say_seconds(max(0.0, limit.at - now))} ({limit.source})"

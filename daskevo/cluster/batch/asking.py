@@ -7,6 +7,8 @@ import subprocess
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
+from daskevo.batch_formats import qstat_facts
+
 State = Literal["waiting", "running", "over", "unknown"]
 
 ASK_S = 20.0
@@ -77,8 +79,7 @@ def read_qstat(said: str) -> JobReport:
     >>> read_qstat("Job Id: 7.pbs\\n    job_state = Q\\n    comment = Not Running: no free nodes\\n\\tat the moment\\n")
     JobReport(state='waiting', why='Q (Not Running: no free nodes at the moment)')
     """
-    joined = re.sub(r"\n\t", " ", said)  # qstat breaks long lines
-    fields = {name: value.strip() for name, value in re.findall(r"^\s*(\w+) = (.*)$", joined, re.MULTILINE)}
+    fields = qstat_facts(said)
     letter = fields.get("job_state", "")
     state = PBS_STATES.get(letter, "unknown")
     words = f"{letter} ({fields['comment']})" if fields.get("comment") else letter

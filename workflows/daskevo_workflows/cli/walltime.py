@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import time
@@ -29,12 +30,12 @@ class WalltimeType(click.ParamType[Any]):
     name = "walltime"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from daskevo_workflows.batch_limits import seconds_of
+        from daskevo.batch_formats import seconds_of
 
         if value in ("auto", "none") or isinstance(value, float):
             return value
         seconds = seconds_of(str(value))
-        if not seconds:
+        if not seconds or not math.isfinite(seconds):
             self.fail(f"{value!r} is neither auto, none, nor a time such as 12:00:00 or 1-00:00:00", param, ctx)
         return seconds
 
