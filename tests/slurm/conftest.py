@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import pytest
 
 from tests.rights import not_allowed
+from tests.slurm.command import BATCH
 from tests.slurm.running import PROGRAMS, Slurm, running
 
 
@@ -25,3 +27,12 @@ def slurm(tmp_path_factory: Any) -> Iterator[Slurm]:
         not_allowed("a Slurm of its own needs the rights of root")
     with running(Path(tmp_path_factory.mktemp("slurm"))) as found:
         yield found
+
+
+@pytest.fixture
+def configured(slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Clusters of this process are made on that Slurm."""
+    monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+    options = {**BATCH, "local-directory": str(tmp_path / "scratch"), "log-directory": str(tmp_path / "logs")}
+    with dask.config.set({"jobqueue.slurm": {**dask.config.get("jobqueue.slurm", {}), **options}}):
+        yield

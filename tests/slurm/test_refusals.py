@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import dask
 import pytest
 
 import daskevo
 from daskevo.cluster.batch.waiting import wait_for_workers
 from daskevo.errors import BatchSystemError
-from tests.slurm.command import BATCH
-from tests.slurm.running import Slurm
 
-
-@pytest.fixture(autouse=True)
-def configured(slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
-    options = {**BATCH, "local-directory": str(tmp_path / "scratch"), "log-directory": str(tmp_path / "logs")}
-    with dask.config.set({"jobqueue.slurm": {**dask.config.get("jobqueue.slurm", {}), **options}}):
-        yield
+pytestmark = pytest.mark.usefixtures("configured")
 
 
 def refused(**options: Any) -> str:

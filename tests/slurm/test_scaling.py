@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,16 +19,9 @@ from daskevo.cluster.demand import TrainerDemand
 from daskevo.cluster.roles import EVALUATION, PROVIDER
 from tests.cluster.helpers import chain
 from tests.cluster.test_processes import put_plain
-from tests.slurm.command import BATCH
-from tests.slurm.running import Slurm
+from tests.slurm.running import Slurm, wait_for
 
-
-@pytest.fixture(autouse=True)
-def configured(slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
-    options = {**BATCH, "local-directory": str(tmp_path / "scratch"), "log-directory": str(tmp_path / "logs")}
-    with dask.config.set({"jobqueue.slurm": {**dask.config.get("jobqueue.slurm", {}), **options}}):
-        yield
+pytestmark = pytest.mark.usefixtures("configured")
 
 
 @contextmanager
@@ -37,13 +29,6 @@ def cluster_of(**options: Any) -> Iterator[Any]:
     with daskevo.batch_cluster("slurm", **options) as cluster:
         wait_for_workers(cluster)
         yield cluster
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def names(cluster: Any, resource: str) -> set[str]:
@@ -123,3 +108,24 @@ def test_jobs_of_a_cluster_with_tls(slurm: Slurm, tmp_path: Path) -> None:
             put_plain(repository, chain(8, 6, 3), "one")
             assert repository.verify().clean
     wait_for(lambda: not slurm.jobs())
+
+
+def test_a_job_of_which_fewer_workers_come_than_it_starts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The cluster works with those that came, and says who they are and what the job has written of the others."""
+    preload = tmp_path / "refuses.py"
+    preload.write_text(
+        "import os\n"
+        "def dask_setup(worker):\n"
+        "    if worker.name.endswith('-1'):\n"
+        "        os._exit(3)\n"
+    )
+    options = {"worker_extra_args": ["--preload", str(preload)]}
+    with (
+        dask.config.set({"daskevo.batch.arrive-timeout": "6s"}),
+        daskevo.batch_cluster("slurm", jobs=1, trainers_per_job=2, **options) as cluster,
+    ):
+        wait_for_workers(cluster, arrive_timeout_s=60)
+        wait_for(lambda: "workers have come" in caplog.text)
+        said = next(record.getMessage() for record in caplog.records if "workers have come" in record.getMessage())
+    assert "2 of 3 workers have come in 6 s" in said
+    assert "-0-1 could not be started" in said

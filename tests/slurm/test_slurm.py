@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-from tests.slurm.running import Slurm
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+from tests.slurm.running import Slurm, wait_for
 
 
 def test_a_job_that_is_cancelled_is_told_before_it_is_killed(slurm: Slurm, tmp_path: Path) -> None:

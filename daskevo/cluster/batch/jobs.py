@@ -19,6 +19,8 @@ from distributed.utils import NoOpAwaitable
 
 from daskevo.cluster.adapting import AdaptiveTrainers
 from daskevo.cluster.batch.notice import let_go
+from daskevo.cluster.batch.waiting import ARRIVE_S, last_words
+from daskevo.cluster.configured import seconds
 from daskevo.cluster.roles import EVALUATION
 from daskevo.errors import BatchSystemError
 
@@ -101,6 +103,7 @@ class BatchCluster:
         *,
         kind: str,
         trainers: int,
+        providers: int,
         provider_jobs: int,
         provider_options: Mapping[str, Any],
         lifetime_s: float,
@@ -108,10 +111,12 @@ class BatchCluster:
     ) -> None:
         self.kind = kind
         self.trainers_per_job = trainers
+        self._workers_per_job = trainers + providers
         self.failures = []
         self._short_s = min(SHORT_S, lifetime_s / 4)
         self._arrivals: Counter[Any] = Counter()
         self._since: dict[Any, float] = {}
+        self._came: dict[Any, set[str]] = {}
         self._short: Counter[Any] = Counter()
         self._provider_jobs: set[str] = set()
         try:
@@ -240,7 +245,13 @@ class BatchCluster:
             for worker in msg["workers"].values():
                 job = self._job_of(worker["name"])
                 self._arrivals[job] += 1
-                self._since.setdefault(job, time.monotonic())
+                if job is None:
+                    continue
+                self._came.setdefault(job, set()).add(str(worker["name"]))
+                if job not in self._since:
+                    self._since[job] = time.monotonic()
+                    wait_s = seconds("daskevo.batch.arrive-timeout", ARRIVE_S)
+                    asyncio.get_running_loop().call_later(wait_s, self._count, job, self._since[job], wait_s)
         elif op == "remove":
             job = self._job_of(self.scheduler_info["workers"][msg]["name"])
             delay = parse_timedelta(dask.config.get("distributed.deploy.lost-worker-timeout"))
@@ -248,12 +259,26 @@ class BatchCluster:
                 asyncio.get_running_loop().call_later(delay, self._replace, job, self._arrivals[job], time.monotonic())
         Cluster._update_worker_status(self, op, msg)
 
+    def _count(self, job: Any, since: float, waited_s: float) -> None:
+        """Say of a job, a while after its first worker came, that it has fewer than it should."""
+        if self._since.get(job) != since or job not in self.worker_spec or self.status is not Status.running:
+            return
+        expected = 1 if job in self._provider_jobs else self._workers_per_job
+        came = sorted(self._came[job])
+        if len(came) < expected:
+            number = str(self.workers[job].job_id)
+            logger.warning(
+                "of job %s %d of %d workers have come in %g s (%s), and it is used with those. %s",
+                *(number, len(came), expected, waited_s, ", ".join(came), last_words(self, number)),
+            )
+
     def _replace(self, job: Any, arrivals: int, lost: float) -> None:
         present = any(self._job_of(worker["name"]) == job for worker in self.scheduler_info["workers"].values())
         if job not in self.workers or present or self._arrivals[job] != arrivals or self.status is not Status.running:
             return
         self._arrivals[job] += 1  # each of its workers that went has this called: once is enough
         lived_s = lost - self._since.pop(job, lost)
+        self._came.pop(job, None)
         self._short[job] = self._short[job] + 1 if lived_s < self._short_s else 0
         closing = asyncio.ensure_future(self.workers.pop(job).close())
         self._futures.add(closing)  # type: ignore[attr-defined]

@@ -127,6 +127,7 @@ def batch_cluster(
         cluster = _classes(base)(
             kind=kind,
             trainers=trainers,
+            providers=providers,
             provider_jobs=provider_jobs,
             lifetime_s=lifetime_s,
             provider_options={

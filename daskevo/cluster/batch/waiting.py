@@ -101,7 +101,8 @@ def _check(
     if all(report.state == "over" for report in reports.values()):
         job_id, report = list(reports.items())[-1]
         raise BatchSystemError(
-            f"job {job_id} ended before a {missing} of it came: {report.why}. {_log(cluster, job_id)}", jobs=[job_id]
+            f"job {job_id} ended before a {missing} of it came: {report.why}. {last_words(cluster, job_id)}",
+            jobs=[job_id],
         )
     late = [job_id for job_id, since in running.items() if job_id in reports and now - since > arrive_s]
     late = [job_id for job_id in late if reports[job_id].state in ("running", "unknown")]
@@ -110,7 +111,7 @@ def _check(
         raise BatchSystemError(
             f"job {late[0]} has run for {arrive_s:g} s and no {missing} of it has come to the scheduler at {address}. "
             "Can a node reach that address? If it is one that only this host knows, name the network that both are on: "
-            f"interface in dask-jobqueue's YAML, such as ib0. {_log(cluster, late[0])}",
+            f"interface in dask-jobqueue's YAML, such as ib0. {last_words(cluster, late[0])}",
             jobs=late,
             address=address,
         )
@@ -127,7 +128,7 @@ def say_jobs(reports: Mapping[str, JobReport]) -> str:
     return "; ".join(f"job {job_id}: {report.why or report.state}" for job_id, report in reports.items())
 
 
-def _log(cluster: Any, job_id: str) -> str:
+def last_words(cluster: Any, job_id: str) -> str:
     """Say what a job has written, or where it would have."""
     folder = Path(cluster.log_directory)
     number = job_id.partition(".")[0]
