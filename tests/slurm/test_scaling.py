@@ -113,12 +113,7 @@ def test_jobs_of_a_cluster_with_tls(slurm: Slurm, tmp_path: Path) -> None:
 def test_a_job_of_which_fewer_workers_come_than_it_starts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The cluster works with those that came, and says who they are and what the job has written of the others."""
     preload = tmp_path / "refuses.py"
-    preload.write_text(
-        "import os\n"
-        "def dask_setup(worker):\n"
-        "    if worker.name.endswith('-1'):\n"
-        "        os._exit(3)\n"
-    )
+    preload.write_text("import os\ndef dask_setup(worker):\n    if worker.name.endswith('-1'):\n        os._exit(3)\n")
     options = {"worker_extra_args": ["--preload", str(preload)]}
     with (
         dask.config.set({"daskevo.batch.arrive-timeout": "6s"}),
