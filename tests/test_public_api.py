@@ -79,7 +79,9 @@ PUBLIC = {
         *("CBO", "AgedEvolution", "DaskEvaluator", "DaskStorage", "RandomSearch", "RegularizedEvolution"),
         *("TransferRunFunction", "follow", "options_of", "space_of", "to_hp_problem", "transfer_run_function"),
     ],
-    "daskevo_workflows.nas": ["STRATEGIES", "Found", "Progress", "Result", "Transfer", "refine", "search"],
+    "daskevo_workflows.nas": [
+        *("STRATEGIES", "Found", "Progress", "Result", "Transfer", "figures", "frames", "look", "refine", "search"),
+    ],
     "daskevo_workflows.tune": ["Found", "Study", "StudyResult", "controller", "study"],
     "daskevo_workflows.stage_training": [
         *("Training", "TrainingLoop", "begin", "check", "check_exact", "data_digest", "deterministic", "resume"),

@@ -101,7 +101,7 @@ def read_info(folder: Path) -> RunInfo | None:
             dict(value["identity"]),
             dict(value["about"]),
         )
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise RunFolderUnusable(f"{path} can't be read: {error.strerror}", path=str(path)) from error

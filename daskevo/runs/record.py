@@ -23,9 +23,10 @@ from daskevo.runs.folder import (
     write_info,
 )
 from daskevo.runs.mismatch import check_identity
+from daskevo.runs.missing import without_description
 from daskevo.runs.planner import Unit
 from daskevo.runs.schema import FILE, TABLES, VERSION
-from daskevo.runs.view import RESTORE, RunView, checked
+from daskevo.runs.view import RunView, checked
 from daskevo.search import Report, Request
 from daskevo.types import JSON, ModelId
 
@@ -215,17 +216,11 @@ def check_record(folder: Path) -> None:
         with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(_read_only(path)) as connection:
             (sessions,) = connection.execute("SELECT count(*) FROM sessions").fetchone()
     if sessions:
-        raise _without_description(folder)
+        raise without_description(folder)
 
 
 def _read_only(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=30)
-
-
-def _without_description(folder: Path) -> RunFolderUnusable:
-    return RunFolderUnusable(
-        f"{folder / 'run.json'} is missing: {folder / FILE} is the record of a run; {RESTORE}", path=str(folder)
-    )
 
 
 def _prepare_tables(folder: Path, *, resumed: bool) -> None:
@@ -252,7 +247,7 @@ def _prepare_tables(folder: Path, *, resumed: bool) -> None:
                 _check_whole(connection, path)
             connection.executescript(TABLES)
             if not resumed and connection.execute("SELECT count(*) FROM sessions").fetchone()[0]:
-                raise _without_description(folder)
+                raise without_description(folder)
             connection.execute(f"PRAGMA user_version = {VERSION}")
     except sqlite3.DatabaseError as error:
         raise RunFolderUnusable(

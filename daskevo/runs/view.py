@@ -14,12 +14,10 @@ from typing import NamedTuple
 from daskevo.errors import CorruptRecord, InvalidInput, RunFolderUnusable
 from daskevo.runs.book import LabelChange
 from daskevo.runs.folder import RunInfo, read_info
-from daskevo.runs.schema import FILE
+from daskevo.runs.missing import RESTORE, no_run
+from daskevo.runs.schema import FILE, VERSION
 from daskevo.search import Report, Request
 from daskevo.types import JSON, ModelId, check_name
-
-RESTORE = "restore it from a copy, or use another folder for a new run"
-"""What to do about a run's record that is missing, cut or damaged."""
 
 
 class Event(NamedTuple):
@@ -73,7 +71,7 @@ class RunView:
         self.folder = Path(folder)
         info = read_info(self.folder)
         if info is None:
-            raise RunFolderUnusable(f"{self.folder} holds no run: it has no run.json", path=str(self.folder))
+            raise no_run(self.folder)
         self.info: RunInfo = info
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._connection = self._connect()
@@ -106,6 +104,19 @@ class RunView:
             self._scratch.cleanup()
             raise RunFolderUnusable(f"{path} can't be read: {error}; {RESTORE}", path=str(path)) from error
 
+    @contextlib.contextmanager
+    def still(self) -> Iterator[None]:
+        """Read all of one moment: what a process that carries the run on writes meanwhile waits until this ends.
+
+        So a request whose report was read is there, and so on. A writer waits for up to 30 s: read, and leave.
+        """
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+
     def close(self) -> None:
         """Close the record."""
         self._connection.close()
@@ -122,7 +133,17 @@ class RunView:
         try:
             yield from self._connection.execute(query, values).fetchall()
         except sqlite3.DatabaseError as error:
-            raise CorruptRecord(f"the record of the run in {self.folder} can't be read: {error}") from error
+            raise CorruptRecord(
+                f"the record of the run in {self.folder} can't be read: {error}{self._other_version()}"
+            ) from error
+
+    def _other_version(self) -> str:
+        """Say what to do if it is another daskevo's record, which may have other tables; most of them can be read."""
+        with contextlib.suppress(sqlite3.DatabaseError):
+            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+            if version != VERSION:
+                return f"; it is of version {version}, this daskevo reads {VERSION}: use the daskevo that wrote it"
+        return ""
 
     def requests(self) -> list[Request]:
         """Return all requests, in the order in which they were asked."""

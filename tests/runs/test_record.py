@@ -245,7 +245,7 @@ def test_a_folder_that_can_not_be_written() -> None:
 
 
 def test_no_run_there(tmp_path: Path) -> None:
-    with pytest.raises(RunFolderUnusable, match=r"no run\.json"):
+    with pytest.raises(RunFolderUnusable, match="holds no run: it is empty"):
         RunView(tmp_path)
 
 

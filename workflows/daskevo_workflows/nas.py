@@ -1,4 +1,4 @@
-"""Neural architecture search with transfer learning: search, and refine what was found."""
+"""Neural architecture search with transfer learning: search, look at what was found, and refine it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ from daskevo.types import Objective
 from daskevo_workflows.about import about_run
 from daskevo_workflows.deadline import At, moment_of
 from daskevo_workflows.executor import Executor
+from daskevo_workflows.frames import frames
 from daskevo_workflows.identity import identity_of
 from daskevo_workflows.limits import Limit, check_limit
+from daskevo_workflows.looking import look
 from daskevo_workflows.offered import check_objectives
 from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.problems.building import space_to_search
 from daskevo_workflows.progress import Progress
 from daskevo_workflows.refining import refine
+from daskevo_workflows.reports import write_figures as figures
 from daskevo_workflows.result import Found, Result
 from daskevo_workflows.scheduler_gone import told_if_scheduler_gone
 from daskevo_workflows.settings import Settings
@@ -42,7 +45,7 @@ from daskevo_workflows.transfer import FREEZE, Transfer
 if TYPE_CHECKING:
     from daskevo.repository import Repository
 
-__all__ = ["STRATEGIES", "Found", "Progress", "Result", "Transfer", "refine", "search"]
+__all__ = ["STRATEGIES", "Found", "Progress", "Result", "Transfer", "figures", "frames", "look", "refine", "search"]
 
 STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
     "random": Random,

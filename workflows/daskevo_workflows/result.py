@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from daskevo.errors import RunError, RunFailed
+from daskevo.errors import DaskevoError, RunError, RunFailed
 from daskevo.runs import Book, Chosen, RunView
-from daskevo.search import Report, TransferReport
+from daskevo.search import Report, Request, TransferReport
 from daskevo.space import Candidate
 from daskevo.types import JSON, ModelId, Objective
+from daskevo_workflows.reports.reading import STORAGE, series_of
 
 if TYPE_CHECKING:
     from daskevo.repository import Repository
@@ -74,25 +75,45 @@ class Result:
     folder:
         The run's folder.
     repository:
-        Where its models are.
+        Where its models are, or a function that opens it when it is asked for.
     stop:
         Why the run ended: a word (``finished``, ``exhausted``, ``failures``, ``time limit``, ``walltime``) and a
         sentence.
     """
 
-    def __init__(self, folder: str | Path, repository: Repository, stop: tuple[str, str] = ("", "")) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        repository: Repository | Callable[[], Repository],
+        stop: tuple[str, str] = ("", ""),
+    ) -> None:
         self.folder = Path(folder)
-        self.repository = repository
+        self._repository = repository
         self.stop = stop
         self._read()
 
+    @cached_property
+    def repository(self) -> Repository:
+        """Where the run's models are.
+
+        Raises
+        ------
+        RootUnusable
+            If it was in memory, or is no longer where the run had it.
+        """
+        return self._repository() if callable(self._repository) else self._repository
+
     def _read(self) -> None:
-        with RunView(self.folder) as view:
+        with RunView(self.folder) as view, view.still():
             self.info = view.info
+            self.series = series_of(view)
+            self.units = view.units()
+            self.events = view.events()
+            self.sessions = view.sessions()
             self.requests = view.requests()
             self.reports = view.reports()
             self.runtime_s = view.runtime_s
-            self.storage = view.events("storage")
+            self.storage = [event for event in self.events if event.kind == STORAGE]
             self._times = view.report_times()
             self._population = view.population()
         self.objectives = Objective.parse_all(self.info.identity["objective"])
@@ -151,6 +172,13 @@ class Result:
         """
         return [self._found(report) for report in self._book.front()]
 
+    def choices(self, request: Request) -> Mapping[str, JSON]:
+        """Return choice name -> option of a request's candidate; nothing where an older record doesn't have them."""
+        try:
+            return self._chosen.of(request)
+        except DaskevoError:
+            return {}
+
     def _found(self, report: Report) -> Found:
         request = self._book.requests[report.number]
         assert report.quality is not None
@@ -160,52 +188,47 @@ class Result:
             report.metrics,
             report.step,
             request.candidate,
-            self._chosen.of(request),
+            self.choices(request),
             self,
             report.transfer,
         )
 
-    def frame(self) -> Any:
-        """Return a pandas DataFrame with one row per request: candidate, outcome, lineage, seconds by phase, bytes."""
-        import pandas as pd
+    def frame(self, of: str = "evaluations") -> Any:
+        """Return a pandas DataFrame of the run, with the columns that docs/results.md names.
 
-        reports = self._book.reports
-        rows: list[dict[str, Any]] = []
-        for request in self.requests:
-            report = reports.get(request.number)
-            row: dict[str, Any] = {
-                "number": request.number,
-                "model_id": request.model_id,
-                "status": "pending" if report is None else report.status,
-                "parent": request.parent,
-                "transfer": request.transfer,
-            }
-            if report is not None:
-                row |= {
-                    "quality": report.quality,
-                    "step": report.step,
-                    "ancestor": report.ancestor,
-                    "prefix": report.prefix,
-                    "vertices": report.vertices,
-                    "frozen_share": report.frozen_share,
-                    **_transfer_columns(report.transfer),
-                    "parameters": report.parameters,
-                    "own_bytes": report.own_bytes,
-                    "full_bytes": report.full_bytes,
-                    "worker": report.worker,
-                    "started": report.started,
-                    "ended": report.ended,
-                    "duplicate_of": report.duplicate_of,
-                    "failure": None if report.failure is None else report.failure.kind,
-                    "reason": None if report.failure is None else report.failure.message,
-                    **{f"{phase}_s": seconds for phase, seconds in report.seconds.items()},
-                    **{f"metric:{name}": value for name, value in report.metrics.items()},
-                }
-            row |= {f"choice:{name}": option for name, option in self._chosen.of(request).items()}
-            rows.append(row)
-        return pd.DataFrame(rows)
+        Parameters
+        ----------
+        of:
+            ``evaluations``: a row per request: candidate, outcome, lineage, seconds by phase, bytes; ``units``: a row
+            per piece of work: when, where, how long it waited, seconds by phase; ``models``: a row per model: lineage,
+            bytes, and what has become of it in the repository; ``events``: what happened beside.
 
-    def report(self, path: str | Path | None = None, *, compare: str | Path | None = None) -> Path:
+        Raises
+        ------
+        InvalidInput
+            If pandas is not installed, or there is no such frame.
+        """
+        from daskevo_workflows.frames import as_frame, rows_of
+
+        return as_frame(rows_of(self, of))
+
+    def figures(self, folder: str | Path | None = None, *, formats: Sequence[str] = ("svg", "png")) -> list[Path]:
+        """Write the figures of paper 000 for this run; return the files (:func:`daskevo_workflows.nas.figures`).
+
+        Parameters
+        ----------
+        folder:
+            ``figures`` in the run's folder if None.
+        """
+        from daskevo_workflows.reports import write_figures
+
+        return write_figures(
+            [self.folder], self.folder / "figures" if folder is None else Path(folder), formats=formats
+        )
+
+    def report(
+        self, path: str | Path | None = None, *, compare: str | Path | Sequence[str | Path] | None = None
+    ) -> Path:
         """Write the run's report, one HTML file readable offline; return its path.
 
         Parameters
@@ -213,12 +236,12 @@ class Result:
         path:
             In the run's folder if None.
         compare:
-            Folder of another run to show beside this one.
+            Folders of other runs to show beside this one: the control arm, other seeds.
         """
         from daskevo_workflows.reports import write_report
 
-        other = None if compare is None else Path(compare)
-        return write_report(self.folder, other, None if path is None else Path(path))
+        others = () if compare is None else [compare] if isinstance(compare, (str, Path)) else compare
+        return write_report(self.folder, *map(Path, others), output=None if path is None else Path(path))
 
     def population(self) -> list[ModelId]:
         """Return the models of the strategy's population as last recorded."""
@@ -250,15 +273,3 @@ class Result:
             "live_models": storage.get("live_models"),
             "population": len(self.population()),
         }
-
-
-def _transfer_columns(transfer: TransferReport | None) -> dict[str, Any]:
-    if transfer is None:
-        return {}
-    return {
-        "inherited_layers": transfer.inherited,
-        "layers": transfer.layers,
-        "inherited_bytes": transfer.nbytes,
-        "no_more": transfer.reason,
-        "no_more_words": transfer.words,
-    }

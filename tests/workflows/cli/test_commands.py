@@ -139,7 +139,7 @@ def test_report_without_a_run_is_said(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["report", str(tmp_path)])
     assert result.exit_code == 2
     assert "RunFolderUnusable" in result.stderr
-    assert "no run.json" in result.stderr
+    assert "holds no run: it is empty" in result.stderr
 
 
 def test_a_repository_is_found_in_a_runs_folder(tmp_path: Path) -> None:

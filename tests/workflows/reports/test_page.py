@@ -94,7 +94,7 @@ def test_any_run_makes_a_well_formed_page_that_loads_nothing(case: str, make_run
 @pytest.mark.parametrize("case", ["one evaluation", "a hundred", "two"])
 def test_every_figure_has_title_description_units_and_marks(case: str, make_run: Any) -> None:
     figures = drawings(render(CASES[case](make_run), version="1"))
-    assert len(figures) == (6 if case == "two" else 5)
+    assert len(figures) == (9 if case == "two" else 5)
     for figure in figures:
         space = "{http://www.w3.org/2000/svg}"
         assert figure.get("role") == "img"
@@ -104,7 +104,7 @@ def test_every_figure_has_title_description_units_and_marks(case: str, make_run:
         assert description is not None
         assert len(description.text or "") > 60
         words = " ".join("".join(text.itertext()) for text in figure.iter(f"{space}text"))
-        assert re.search(r"\((s|min|h|finished)\)", words), words
+        assert re.search(r"\((s|min|h|finished|MB)\)", words), words
         assert sum(element.tag.removeprefix(space) in SHAPES for element in figure.iter()) > 5
 
 
@@ -211,11 +211,11 @@ def test_the_same_runs_give_the_same_page(make_run: Any) -> None:
     assert render([make_run(20)], version="1") == render([make_run(20)], version="1")
 
 
-def test_more_than_two_runs_or_two_objectives_are_refused(make_run: Any) -> None:
-    with pytest.raises(InvalidInput, match="3 were given"):
-        render([make_run(1)] * 3, version="1")
+def test_two_objectives_or_more_arms_than_colours_are_refused(make_run: Any) -> None:
     with pytest.raises(InvalidInput, match="different objectives"):
         render([make_run(1), make_run(1, objective="min val_loss")], version="1")
+    with pytest.raises(InvalidInput, match="7 kinds"):
+        render([make_run(1, label=f"run {number}") for number in range(7)], version="1")
 
 
 def test_a_place_that_cannot_be_written_is_said(tmp_path: Path, make_run: Any) -> None:

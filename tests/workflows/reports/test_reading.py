@@ -208,7 +208,7 @@ def test_two_runs_are_told_apart_by_what_differs(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_run_is_said(tmp_path: Path) -> None:
-    with pytest.raises(RunFolderUnusable, match=r"no run\.json"):
+    with pytest.raises(RunFolderUnusable, match="holds no run: it is empty"):
         write_report(tmp_path)
 
 

@@ -11,6 +11,7 @@ from daskevo_workflows.cli.bench import bench
 from daskevo_workflows.cli.chaos import chaos
 from daskevo_workflows.cli.completion import completion
 from daskevo_workflows.cli.exit_codes import epilog
+from daskevo_workflows.cli.figures import figures, frame
 from daskevo_workflows.cli.forecast import forecast
 from daskevo_workflows.cli.group import Commands
 from daskevo_workflows.cli.models import models
@@ -18,6 +19,7 @@ from daskevo_workflows.cli.nas import nas
 from daskevo_workflows.cli.node import node
 from daskevo_workflows.cli.report import report
 from daskevo_workflows.cli.retiring import retire
+from daskevo_workflows.cli.status import status
 from daskevo_workflows.cli.tune import tune
 from daskevo_workflows.cli.verify import verify
 
@@ -42,10 +44,12 @@ def main() -> None:
         daskevo tune digits-lr
 
     A search or a study is a folder (--run). The same command, started again, goes on where it stopped; the commands
-    models, report and verify look into the folder, at any time. COMMAND --help has examples of each.
+    status, models, report, figures, frame and verify look into the folder, at any time. COMMAND --help has examples.
     """
 
 
 models.add_command(retire)
-for _command in (nas, tune, models, verify, report, forecast, bench, chaos, node, completion):
+for _command in (nas, tune, status, models, report, figures, frame, verify):
+    main.add_command(_command)
+for _command in (forecast, bench, chaos, node, completion):
     main.add_command(_command)

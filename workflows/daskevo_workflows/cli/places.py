@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from daskevo_workflows.roots import DESCRIPTION, REPOSITORY, recorded_root, repository_id
+
 if TYPE_CHECKING:
     from daskevo_workflows.transfer import Transfer
-
-REPOSITORY = "repository"
-"""Name of the repository's root in a run's folder, where no other root is named."""
 
 RUN = "run.json"
 """The file that makes a folder the folder of a run."""
@@ -23,9 +22,6 @@ OWN = (RUN, "run.sqlite", "run.sqlite-journal", "run.lock", REPOSITORY)
 
 SHOWN = 8
 """Repositories that are named where one was asked for, at most."""
-
-DESCRIPTION = "repository.json"
-"""The file that makes a folder the root of a repository."""
 
 
 def repository_root(place: Path) -> Path:
@@ -75,26 +71,6 @@ def _say_no_root(place: Path) -> str:
     return f"{place} is no repository and no run: it {found}"
 
 
-def recorded_root(folder: Path) -> Path | None:
-    """Return the root that the run in a folder belongs to; None if there is no run, or it says none.
-
-    A run's folder that was moved or copied with its repository inside has it inside still.
-
-    Raises
-    ------
-    RunFolderUnusable
-        If the run's description can't be read.
-    """
-    from daskevo.runs.folder import read_info
-
-    info = read_info(folder)
-    root = None if info is None else info.about.get("repository")
-    if info is None or not isinstance(root, str):
-        return None
-    inside, name = folder / REPOSITORY, info.about.get("repository_id")
-    return inside if name is not None and _repository_id(inside) == name else Path(root)
-
-
 def root_for_run(folder: Path, named: Path | None) -> Path:
     """Return the root that a run goes on with, or begins with: the recorded one, the named one, the one inside.
 
@@ -117,7 +93,7 @@ def root_for_run(folder: Path, named: Path | None) -> Path:
 
     info, recorded = read_info(folder), recorded_root(folder)
     if info is not None and named is not None:
-        asked = {"repository": str(named.absolute()), "repository_id": _repository_id(named)}
+        asked = {"repository": str(named.absolute()), "repository_id": repository_id(named)}
         check_repository(folder, info.about, asked)
     if named is not None or recorded is None:
         return named or folder / REPOSITORY
@@ -128,12 +104,6 @@ def root_for_run(folder: Path, named: Path | None) -> Path:
             path=str(recorded),
         )
     return recorded
-
-
-def _repository_id(root: Path) -> str | None:
-    from daskevo.store.root import Root
-
-    return Root.open(root).repository_id if (root / DESCRIPTION).exists() else None
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""`daskevo report`: the HTML report of one run, or of two side by side."""
+"""`daskevo report`: the HTML report of one run, or of several side by side."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ import click
 from daskevo_workflows.cli.completion import FOLDER
 
 
-@click.command(short_help="Write the report of a run, or of two side by side, as one HTML file.")
+@click.command(short_help="Write the report of a run, or of several side by side, as one HTML file.")
 @click.argument("run", type=FOLDER)
-@click.argument("other", type=FOLDER, required=False)
+@click.argument("others", type=FOLDER, nargs=-1)
 @click.option(
     "--output",
     "-o",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Where to write the page.  [default: RUN/report.html, or RUN/report-with-OTHER.html]",
 )
-def report(run: Path, other: Path | None, output: Path | None) -> None:
-    """Write the report of the run in folder RUN; with OTHER, of both side by side.
+def report(run: Path, others: tuple[Path, ...], output: Path | None) -> None:
+    """Write the report of the run in folder RUN; with OTHERS, of all of them side by side.
 
     \b
-    A search while it goes on, and beside another one:
+    A search while it goes on, beside its control arm, and three seeds of both:
         daskevo report runs/digits-seed0
         daskevo report runs/digits-seed0 runs/digits-seed0-no-transfer
+        daskevo report runs/digits-seed[012] runs/digits-seed[012]-no-transfer
 
-    The page is one HTML file that loads nothing.
+    Of more than two, runs that differ by their seed only are drawn as their median with the range. The page is one
+    HTML file that loads nothing; `daskevo figures` writes its figures one by one, for a paper.
     """
     from daskevo_workflows.reports import write_report
 
-    click.echo(str(write_report(run, other, output)))
+    click.echo(str(write_report(run, *others, output=output)))

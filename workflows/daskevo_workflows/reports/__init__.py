@@ -1,21 +1,28 @@
-"""Reports: one HTML file per run, or per pair of runs, readable offline."""
+"""Reports: one HTML file per run, or of several runs side by side, readable offline; and their figures for a paper."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 from daskevo.errors import InvalidInput
 
-__all__ = ["write_report"]
+__all__ = ["write_figures", "write_report"]
+
+FORMATS = ("svg", "png", "pdf")
+"""What figures can be written as."""
 
 
-def write_report(run: Path, other: Path | None = None, output: Path | None = None) -> Path:
-    """Write the report of a run, or of two side by side, or of a study, and return where it lies.
+def write_report(run: str | Path, *others: str | Path, output: Path | None = None) -> Path:
+    """Write the report of a run, or of several side by side, or of a study, and return where it lies.
+
+    Two runs stand beside each other, each by itself. More are grouped into arms: runs that differ by their seed only
+    are drawn as their median with the range.
 
     Parameters
     ----------
-    run, other:
+    run, others:
         Folders of runs; they may still be going on.
     output:
         The HTML file; in `run` by default.
@@ -25,23 +32,77 @@ def write_report(run: Path, other: Path | None = None, output: Path | None = Non
     RunFolderUnusable
         If a folder holds no run, or the page can't be written.
     InvalidInput
-        If the two runs have different objectives, one of two is a study, or matplotlib is not installed.
+        If the runs have different objectives, one of several is a study, or matplotlib is not installed.
     """
     try:
         from daskevo_workflows.reports.page import save, write
         from daskevo_workflows.reports.study_page import render_study
     except ImportError as error:
-        raise InvalidInput(
-            f"a report needs {error.name}, which is not installed: pip install 'daskevo[dashboard]'"
-        ) from error
+        raise _without(error, "a report needs") from error
     from daskevo_workflows.reports.reading import read_runs
     from daskevo_workflows.reports.study_reading import is_study, read_study
 
-    run = Path(run)
+    folders = [Path(folder) for folder in (run, *others)]
     if output is None:
-        output = run / ("report.html" if other is None else f"report-with-{Path(other).resolve().name}.html")
-    if any(is_study(folder) for folder in (run, other) if folder is not None):
-        if other is not None:
+        names = "".join(f"-with-{folder.resolve().name}" for folder in folders[1:2])
+        rest = f"-and-{len(folders) - 2}-more" if len(folders) > 2 else ""
+        output = folders[0] / f"report{names}{rest}.html"
+    if any(is_study(folder) for folder in folders):
+        if others:
             raise InvalidInput("a study can't be shown beside another run: make a report of each")
-        return save(render_study(read_study(run), version=version("daskevo")), Path(output))
-    return write(read_runs([run] if other is None else [run, Path(other)]), Path(output), version=version("daskevo"))
+        return save(render_study(read_study(folders[0]), version=version("daskevo")), output)
+    return write(read_runs(folders), output, version=version("daskevo"))
+
+
+def write_figures(
+    runs: Sequence[str | Path],
+    folder: str | Path,
+    *,
+    formats: Sequence[str] = ("svg", "png"),
+    targets: Sequence[float] | None = None,
+) -> list[Path]:
+    """Write the figures of paper 000 (6 to 10) for runs, one column wide: ``quality``, ``time-to-target``, ``runtime``,
+    ``tasks`` and ``storage``, with their captions in ``captions.md``; return the files.
+
+    Runs that differ by their seed only make an arm, drawn as the median with the range; runs that inherit nothing are
+    named "no transfer". The same runs give the same bytes.
+
+    Parameters
+    ----------
+    runs:
+        Folders of runs; they may still be going on.
+    folder:
+        Where to write; made if it isn't there.
+    formats:
+        Of ``svg``, ``png`` (300 dpi) and ``pdf``.
+    targets:
+        Qualities for the time to reach them; some round ones if None.
+
+    Raises
+    ------
+    RunFolderUnusable
+        If a folder holds no run, or a file can't be written.
+    InvalidInput
+        If the runs have different objectives or are too many to be told apart, one is a study, nothing has finished,
+        or matplotlib is not installed.
+    """
+    try:
+        from daskevo_workflows.reports.writing import write_all
+    except ImportError as error:
+        raise _without(error, "figures need") from error
+    from daskevo_workflows.reports.arms import arms_of
+    from daskevo_workflows.reports.reading import read_run
+    from daskevo_workflows.reports.study_reading import is_study
+
+    folders = [Path(run) for run in runs]
+    if (study := next((one for one in folders if is_study(one)), None)) is not None:
+        raise InvalidInput(
+            f"{study} holds a study of hyper-parameters, and these figures are of searches: daskevo report {study} "
+            "draws its stage tree",
+            path=str(study),
+        )
+    return write_all(arms_of([read_run(one) for one in folders]), Path(folder), formats, targets)
+
+
+def _without(error: ImportError, needs: str) -> InvalidInput:
+    return InvalidInput(f"{needs} {error.name}, which is not installed: pip install 'daskevo[dashboard]'")

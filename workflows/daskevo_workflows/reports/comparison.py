@@ -1,66 +1,70 @@
-"""Two runs compared: what paper 000 reports of a search with and without transfer, side by side."""
+"""Arms compared: what paper 000 reports of searches with and without transfer, side by side."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 
-from daskevo_workflows.reports.series import RunSeries, cumulative_bytes, first_reaching, high_quality, late, mean
-from daskevo_workflows.reports.tables import Table, name_of, ratio
-from daskevo_workflows.words import say_bytes, say_quality, say_seconds, say_share
+from daskevo_workflows.reports.arms import Arm, Spread, spread
+from daskevo_workflows.reports.series import (
+    RunSeries,
+    cumulative_bytes,
+    first_reaching,
+    high_quality,
+    late,
+    mean,
+    median,
+)
+from daskevo_workflows.reports.tables import Table, ratio
+from daskevo_workflows.words import plain, say_bytes, say_quality, say_seconds, say_share
+
+Figure = Callable[[RunSeries], float | None]
 
 
-def comparison(runs: Sequence[RunSeries]) -> Table | None:
-    """Compare two runs as paper 000 does in section 5; the targets are those of the run that inherited less."""
-    if len(runs) < 2:
+def comparison(arms: Sequence[Arm]) -> Table | None:
+    """Compare arms as paper 000 does in section 5; the targets are those of the arm that inherited least.
+
+    Of several runs in an arm each figure is the median, with the least and the most in brackets.
+    """
+    if len(arms) < 2:
         return None
-    first, second = runs[0], runs[1]
-    baseline = min((first, second), key=lambda run: len(run.transferred))
-    best = baseline.best(1)
-    target, top = high_quality(baseline), best[0].quality if best else None
-
-    def reach(goal: float | None) -> list[tuple[int, float] | None]:
-        return [first_reaching(run, goal) if goal is not None else None for run in (first, second)]
-
+    baseline = min(arms, key=lambda arm: sum(len(run.transferred) for run in arm.runs) / len(arm.runs))
+    name = plain(baseline.label, 60)
+    target = median([goal for run in baseline.runs if (goal := high_quality(run)) is not None])
+    top = median([best[0].quality or 0.0 for run in baseline.runs if (best := run.best(1))])
     rows: list[tuple[str, ...]] = [
-        _row("evaluations", [len(r.finished) for r in runs], lambda x: f"{x:.0f}", ratios=False),
-        _row("running time", [r.runtime_s for r in runs], say_seconds),
+        _row(arms, "evaluations", lambda run: len(run.finished), _say_count, ratios=False),
+        _row(arms, "running time", lambda run: run.runtime_s, say_seconds),
+        _row(arms, "mean seconds of an evaluation", lambda run: mean(_costs(run)), say_seconds),
         _row(
-            "mean seconds of an evaluation",
-            [mean([e.cost_s for e in r.finished if e.seconds]) for r in runs],
+            arms,
+            "… of the last quarter",
+            lambda run: mean([e.cost_s for e in late(run) if e.seconds]),
             say_seconds,
         ),
-        _row("… of the last quarter", [mean([e.cost_s for e in late(r) if e.seconds]) for r in runs], say_seconds),
-        _row(
-            "deviation of evaluation seconds",
-            [deviation([e.cost_s for e in r.finished if e.seconds]) for r in runs],
-            say_seconds,
-        ),
-        _row("best quality", [b[0].quality if (b := r.best(1)) else None for r in runs], say_quality, ratios=False),
-        _row("mean quality", [mean([e.quality or 0.0 for e in r.scored]) for r in runs], say_quality, ratios=False),
+        _row(arms, "deviation of evaluation seconds", lambda run: deviation(_costs(run)), say_seconds),
+        _row(arms, "best quality", _best, say_quality, ratios=False),
+        _row(arms, "mean quality", lambda run: mean([e.quality or 0.0 for e in run.scored]), say_quality, ratios=False),
     ]
-    for name, goal in ((f"{name_of(baseline)}'s high quality", target), (f"{name_of(baseline)}'s best", top)):
-        hits = reach(goal)
-        words = f"{name} ({say_quality(goal)})"
-        rows.append(
-            _row(f"evaluations to {words}", [hit[0] if hit else None for hit in hits], lambda x: f"{x:.0f}", never=True)
-        )
-        rows.append(_row(f"time to {words}", [hit[1] if hit else None for hit in hits], say_seconds, never=True))
+    for words, goal in ((f"{name}'s high quality", target), (f"{name}'s best", top)):
+        said = f"{words} ({say_quality(goal)})"
+        rows.append(_row(arms, f"evaluations to {said}", _reach(goal, 0), _say_count, never=True))
+        rows.append(_row(arms, f"time to {said}", _reach(goal, 1), say_seconds, never=True))
     rows += [
-        _row("mean share of frozen vertices", [r.mean_frozen_share for r in runs], say_share, ratios=False),
+        _row(arms, "mean share of frozen vertices", lambda run: run.mean_frozen_share, say_share, ratios=False),
+        _row(arms, "stored bytes, nothing retired", _all_bytes, say_bytes),
+        _row(arms, "stored bytes", lambda run: run.storage[-1].stored_bytes if run.storage else None, say_bytes),
         _row(
-            "stored bytes, nothing retired", [c[-1][1] if (c := cumulative_bytes(r)) else None for r in runs], say_bytes
-        ),
-        _row("stored bytes", [r.storage[-1].stored_bytes if r.storage else None for r in runs], say_bytes),
-        _row(
+            arms,
             "repository / evaluation time",
-            [ratio(r.repository_s, r.evaluation_s) for r in runs],
+            lambda run: ratio(run.repository_s, run.evaluation_s),
             say_share,
             ratios=False,
         ),
     ]
-    heads = ("", *(name_of(run) for run in runs), f"{name_of(second)} / {name_of(first)}")
-    return Table(heads, tuple(rows), frozenset({1, 2, 3}))
+    names = [plain(arm.label, 60) for arm in arms]
+    last = (f"{names[1]} / {names[0]}",) if len(arms) == 2 else ()
+    return Table(("", *names, *last), tuple(rows), frozenset(range(1, len(arms) + 2)))
 
 
 def deviation(values: Sequence[float]) -> float | None:
@@ -71,14 +75,69 @@ def deviation(values: Sequence[float]) -> float | None:
     return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
 
 
+def _costs(run: RunSeries) -> list[float]:
+    return [e.cost_s for e in run.finished if e.seconds]
+
+
+def _best(run: RunSeries) -> float | None:
+    best = run.best(1)
+    return best[0].quality if best else None
+
+
+def _all_bytes(run: RunSeries) -> float | None:
+    rows = cumulative_bytes(run)
+    return rows[-1][1] if rows else None
+
+
+def _reach(goal: float | None, part: int) -> Figure:
+    def find(run: RunSeries) -> float | None:
+        hit = None if goal is None else first_reaching(run, goal)
+        return None if hit is None else hit[part]
+
+    return find
+
+
+def _say_count(count: float) -> str:
+    return f"{count:.0f}" if count == int(count) else f"{count:.1f}"
+
+
 def _row(
+    arms: Sequence[Arm],
     name: str,
-    values: Sequence[float | None],
+    figure: Figure,
     say: Callable[[float], str],
     *,
     ratios: bool = True,
     never: bool = False,
 ) -> tuple[str, ...]:
-    words = [say(value) if value is not None else ("never" if never else "–") for value in values]
-    quotient = ratio(values[1], values[0]) if ratios else None
-    return name, *words, "" if quotient is None else f"{quotient:.2f}" if quotient < 10 else f"{quotient:.0f}"
+    """Return a row of the table.
+
+    Parameters
+    ----------
+    never:
+        Whether no figure means that it never came to that: it counts as more than any, then.
+    """
+    found = [spread(figure(run) for run in arm.runs) for arm in arms]
+    words = [_say(one, say, never=never) for one in found]
+    if len(arms) != 2:
+        return name, *words
+    middles = [_middle(one, never=never) for one in found]
+    quotient = ratio(middles[1], middles[0]) if ratios and None not in middles else None
+    said = "" if quotient is None else f"{quotient:.2f}" if quotient < 10 else f"{quotient:.0f}"
+    return name, *words, said
+
+
+def _middle(found: Spread | None, *, never: bool) -> float | None:
+    if found is None or (never and not math.isfinite(found.middle)):
+        return None
+    return found.middle if math.isfinite(found.middle) else found.high
+
+
+def _say(found: Spread | None, say: Callable[[float], str], *, never: bool) -> str:
+    middle = _middle(found, never=never)
+    if found is None or middle is None:
+        return "never" if never and (found is None or found.runs == 1) else "never, in most runs" if never else "–"
+    if found.runs == 1:
+        return say(middle)
+    missing = f", {found.reached} of {found.runs} runs" if never and found.reached < found.runs else ""
+    return f"{say(middle)} ({say(found.low)} to {say(found.high)}{missing})"

@@ -26,8 +26,6 @@ _SETTINGS: Mapping[str, Any] = {
     "svg.fonttype": "none",  # text stays text: searched, read aloud, in the page's own font
     "text.parse_math": False,  # a worker or metric may have a dollar sign in its name
     "axes.unicode_minus": True,
-    "font.size": 10.0,
-    "axes.titlesize": 10.5,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.edgecolor": FAINT,
@@ -44,7 +42,6 @@ _SETTINGS: Mapping[str, Any] = {
     "xtick.color": INK,
     "ytick.color": INK,
     "legend.frameon": False,
-    "legend.fontsize": 9.0,
     "hatch.linewidth": 0.8,
     "savefig.facecolor": "none",
 }
@@ -53,9 +50,16 @@ RASTER_FROM = 4000
 """Marks in one figure from which they are drawn as pixels: a page of 100,000 circles does not scroll."""
 
 
-def settings() -> Any:
-    """Return the context in which figures are made and saved, so that a user's own matplotlibrc changes nothing."""
-    return matplotlib.rc_context({**matplotlib.rcParamsDefault, **_SETTINGS, "backend": "svg"})
+def settings(font: float = 10.0) -> Any:
+    """Return the context in which figures are made and saved, so that a user's own matplotlibrc changes nothing.
+
+    Parameters
+    ----------
+    font:
+        Size of text, in points.
+    """
+    sizes = {"font.size": font, "axes.titlesize": 1.05 * font, "legend.fontsize": 0.9 * font}
+    return matplotlib.rc_context({**matplotlib.rcParamsDefault, **_SETTINGS, **sizes, "backend": "svg"})
 
 
 def logarithmic(axis: Axis, words: Callable[[float], str] = "{:g}".format) -> None:

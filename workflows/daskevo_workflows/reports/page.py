@@ -1,4 +1,4 @@
-"""The report's page: one HTML file that loads nothing, from the figures and tables of one or two runs."""
+"""The report's page: one HTML file that loads nothing, from the figures and tables of one run or of several."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 import daskevo_workflows.reports
-from daskevo.errors import InvalidInput, RunFolderUnusable
+from daskevo.errors import RunFolderUnusable
 from daskevo_plugins.dashboard.colours import style_variables
 from daskevo_workflows.reports import figures, tables
+from daskevo_workflows.reports.arms import arms_of, each_an_arm
 from daskevo_workflows.reports.comparison import comparison
 from daskevo_workflows.reports.series import RunSeries
 from daskevo_workflows.words import plain
@@ -28,25 +29,22 @@ def render(runs: Sequence[RunSeries], *, version: str) -> str:
     Raises
     ------
     InvalidInput
-        For no run, more than two, or two of different objectives: they can't share an axis.
+        For no run, runs of different objectives, which can't share an axis, or more than six arms.
     """
-    if not 1 <= len(runs) <= 2:
-        raise InvalidInput(f"a report shows one run, or two side by side; {len(runs)} were given", runs=len(runs))
-    if len({str(run.objective) for run in runs}) > 1:
-        raise InvalidInput(
-            f"runs of different objectives ({runs[0].objective}, {runs[1].objective}) can't be compared: "
-            "make a report of each"
-        )
+    arms = each_an_arm(runs) if len(runs) <= 2 else arms_of(runs)
     return fill(
         "page.html.j2",
         title=_title(runs),
         subtitle=_subtitle(runs),
         version=version,
         colours=style_variables(),
-        runs=[_run_parts(run) for run in runs],
-        comparison=comparison(runs),
-        figures=figures.all_figures(runs),
-        facts=tables.facts(runs),
+        # Of many runs each has a row, and a report of its own; on this page they would be lost in each other.
+        runs=[_run_parts(run) for run in runs] if len(runs) <= 2 else [],
+        many=tables.run_rows(arms) if len(runs) > 2 else None,
+        comparison=comparison(arms),
+        last_arm=plain(arms[1].label, 60) if len(arms) == 2 else "",
+        figures=figures.all_figures(arms),
+        facts=tables.facts(runs) if len(runs) <= 2 else tables.facts([arm.typical for arm in arms]),
     )
 
 
@@ -117,10 +115,16 @@ def _title(runs: Sequence[RunSeries]) -> str:
     problem = plain(runs[0].facts.get("problem", runs[0].label), 80)
     if len(runs) == 2:
         return f"{problem}: {plain(runs[0].label, 60)} and {plain(runs[1].label, 60)}"
+    if len(runs) > 2:
+        return f"{problem}: {len(runs)} runs"
     label = plain(runs[0].label, 60)
     # A run is often named after its problem, which need not be said twice.
     return label if label.startswith(problem) else f"{problem}: {label}"
 
 
 def _subtitle(runs: Sequence[RunSeries]) -> str:
+    if len(runs) > 2:
+        return (
+            "Runs that differ by their seed only are drawn as their median, with the range from the least to the most."
+        )
     return " · ".join(plain(f"{run.run_id}{', ' + run.state if run.state else ''}", 200) for run in runs)

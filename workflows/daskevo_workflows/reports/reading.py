@@ -35,55 +35,66 @@ def read_runs(folders: Sequence[Path]) -> list[RunSeries]:
         If a row of a record is not what was written.
     """
     runs = [read_run(folder) for folder in folders]
+    return [replace(run, label=label) for run, label in zip(runs, told_apart(runs), strict=True)]
+
+
+def told_apart(runs: Sequence[RunSeries], *, by_arm: bool = True) -> list[str]:
+    """Return a label for each run that tells it from the others: its arm, its name, or its name and id."""
+    names = [run.label for run in runs]
     if len(runs) < 2:
-        return runs
-    arms, names = [run.arm for run in runs], [run.label for run in runs]
-    labels = next(
-        (words for words in (arms, names) if len(set(words)) == len(runs)),
+        return names
+    arms = [run.arm for run in runs]
+    return next(
+        (words for words in ((arms, names) if by_arm else (names,)) if len(set(words)) == len(runs)),
         [f"{run.label} {run.run_id[:8]}" for run in runs],
     )
-    return [replace(run, label=label) for run, label in zip(runs, labels, strict=True)]
 
 
 def read_run(folder: Path) -> RunSeries:
-    """Read one run; see :func:`read_runs` for what may be raised."""
-    with RunView(folder) as view:
-        sessions, requests, reports = view.sessions(), view.requests(), view.reports()
-        clock = RunningTime(sessions)
-        times = view.report_times()
-        identity = view.info.identity
-        goals = _objectives(identity.get("objective"))
-        chosen = Chosen(identity.get("space"))
-        by_number = {request.number: request for request in requests}
-        skews = _skews(reports, times)
-        places = {unit.numbers[0]: unit for unit in view.units() if unit.kind == "evaluate" and unit.numbers}
-        rows = [
-            _evaluation(
-                report,
-                by_number.get(report.number),
-                places.get(report.number),
-                times.get(report.number),
-                clock,
-                chosen,
-                skews,
-                goals[1:],
-            )
-            for report in reports
-        ]
-        return RunSeries(
-            label=view.info.name,
-            arm=_arm(identity.get("policy")),
-            run_id=view.info.id,
-            objective=goals[0],
-            others=goals[1:],
-            evaluations=tuple(sorted(rows, key=lambda row: (row.ended_s or 0.0, row.number))),
-            storage=tuple(_samples(view.events(STORAGE), clock)),
-            happenings=tuple(happenings_of(view.events(), clock, (STORAGE, SESSION))),
-            asked=_asked(view.events(SESSION)),
-            runtime_s=view.runtime_s,
-            state=state_of(sessions, view.events("stopped"), len(requests) - len(reports)),
-            facts=facts_of(view, chosen.space, sessions),
+    """Read one run, all of one moment; see :func:`read_runs` for what may be raised."""
+    with RunView(folder) as view, view.still():
+        return series_of(view)
+
+
+def series_of(view: RunView) -> RunSeries:
+    """Return the series of a run; raises CorruptRecord as :func:`read_runs`."""
+    sessions, requests, reports = view.sessions(), view.requests(), view.reports()
+    clock = RunningTime(sessions)
+    times = view.report_times()
+    identity = view.info.identity
+    goals = _objectives(identity.get("objective"))
+    chosen = Chosen(identity.get("space"))
+    by_number = {request.number: request for request in requests}
+    skews = _skews(reports, times)
+    places = {unit.numbers[0]: unit for unit in view.units() if unit.kind == "evaluate" and unit.numbers}
+    rows = [
+        _evaluation(
+            report,
+            by_number.get(report.number),
+            places.get(report.number),
+            times.get(report.number),
+            clock,
+            chosen,
+            skews,
+            goals[1:],
         )
+        for report in reports
+    ]
+    return RunSeries(
+        label=view.info.name,
+        arm=_arm(identity.get("policy")),
+        run_id=view.info.id,
+        objective=goals[0],
+        others=goals[1:],
+        evaluations=tuple(sorted(rows, key=lambda row: (row.ended_s or 0.0, row.number))),
+        storage=tuple(_samples(view.events(STORAGE), clock)),
+        happenings=tuple(happenings_of(view.events(), clock, (STORAGE, SESSION))),
+        asked=_asked(view.events(SESSION)),
+        runtime_s=view.runtime_s,
+        state=state_of(sessions, view.events("stopped"), len(requests) - len(reports)),
+        facts=facts_of(view, chosen.space, sessions),
+        identity=identity,
+    )
 
 
 class RunningTime:

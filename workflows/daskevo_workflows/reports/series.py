@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Literal
 
 from daskevo.search.pareto import front, ranks_of
-from daskevo.types import Objective
+from daskevo.types import JSON, Objective
 
 Status = Literal["finished", "failed", "duplicate"]
 
@@ -125,6 +125,8 @@ class RunSeries:
         The budget of finished evaluations, None if there is none.
     facts:
         What the run was, in the order in which it is shown: problem, space, strategy, seed, policy, machine, versions.
+    identity:
+        What it was, as its record holds it.
     """
 
     label: str
@@ -139,6 +141,7 @@ class RunSeries:
     runtime_s: float = 0.0
     state: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
+    identity: Mapping[str, JSON] = field(default_factory=dict)
 
     @property
     def finished(self) -> list[Evaluation]:

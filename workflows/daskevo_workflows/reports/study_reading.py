@@ -93,7 +93,7 @@ def read_study(folder: Path) -> StudySeries:
     CorruptRecord
         If a row of its record is not what was written.
     """
-    with RunView(folder) as view:
+    with RunView(folder) as view, view.still():
         info, sessions, events = view.info, view.sessions(), view.events()
         objective = Objective.parse(str(info.identity.get("objective")))
         requests, reports = view.requests(), view.reports()

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from daskevo_workflows.reports.arms import Arm
 from daskevo_workflows.reports.series import (
     Evaluation,
     RunSeries,
@@ -251,6 +252,28 @@ def happenings(run: RunSeries) -> Table | None:
         ),
         frozenset({0, 2}),
     )
+
+
+def run_rows(arms: Sequence[Arm]) -> Table:
+    """Return a row per run, arm by arm: what it came to."""
+    metric = plain(arms[0].runs[0].objective.metric, 40)
+    heads = ("arm", "run", "seed", "trainers", "evaluations", "failed", f"best {metric}", "running time", "state")
+    rows = tuple(
+        (
+            plain(arm.label, 60),
+            name_of(run),
+            plain(run.facts.get("seed", "–"), 20),
+            str(arm.trainers),
+            str(len(run.finished)),
+            str(len(run.failed) - run.rejected),
+            say_quality(best[0].quality) if (best := run.best(1)) else "–",
+            say_seconds(run.runtime_s),
+            plain(run.state, 120),
+        )
+        for arm in arms
+        for run in arm.runs
+    )
+    return Table(heads, rows, frozenset(range(2, 8)))
 
 
 def facts(runs: Sequence[RunSeries]) -> Table:

@@ -1,20 +1,44 @@
-"""The figures of a report: each takes one or two runs and returns a drawing with its title, caption and description."""
+"""The figures of runs: on the report's page, and as those of paper 000 by themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from daskevo_workflows.reports.figures.chart import Drawing
+from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.reports.arms import Arm
+from daskevo_workflows.reports.figures.candidates import candidates
+from daskevo_workflows.reports.figures.chart import PAGE, Drawing, Sheet, Sketch, drawing_of
 from daskevo_workflows.reports.figures.front import front
 from daskevo_workflows.reports.figures.frozen import frozen_share
-from daskevo_workflows.reports.figures.gantt import gantt
+from daskevo_workflows.reports.figures.gantt import gantt, tasks
 from daskevo_workflows.reports.figures.phases import phases
 from daskevo_workflows.reports.figures.quality import best_by_evaluations, quality_over_time
+from daskevo_workflows.reports.figures.runtimes import runtimes
+from daskevo_workflows.reports.figures.space import space
 from daskevo_workflows.reports.figures.storage import bytes_over_time
-from daskevo_workflows.reports.series import RunSeries
+from daskevo_workflows.reports.figures.targets import time_to_target
+
+Maker = Callable[[Sequence[Arm], Sheet], Sketch | None]
+
+PAPER: tuple[tuple[str, int, Maker], ...] = (
+    ("quality", 6, candidates),
+    ("time-to-target", 7, time_to_target),
+    ("runtime", 8, runtimes),
+    ("tasks", 9, lambda arms, sheet: tasks([arm.typical for arm in arms], sheet)),
+    ("storage", 10, space),
+)
+"""Name of each figure's file, the number of the figure in paper 000 that shows the same, and what draws it."""
 
 
-def all_figures(runs: Sequence[RunSeries]) -> dict[str, Drawing]:
-    """Return every figure that these runs have data for, by name."""
-    makers = (front, quality_over_time, best_by_evaluations, gantt, bytes_over_time, frozen_share, phases)
-    return {drawing.name: drawing for make in makers if (drawing := make(runs)) is not None}
+def all_figures(arms: Sequence[Arm]) -> dict[str, Drawing]:
+    """Return every figure of a page that these arms have data for, by name; of several runs of one, the typical one."""
+    runs = [arm.typical for arm in arms]
+    drawings = [make(runs) for make in (front, gantt, bytes_over_time, frozen_share, phases)]
+    if len(arms) == 1 and len(arms[0].runs) == 1:
+        drawings.append(quality_over_time(runs))
+    else:
+        with d.settings(PAGE.font):
+            sketches = [make(arms, PAGE) for make in (candidates, time_to_target, runtimes, space)]
+            drawings += [drawing_of(sketch) for sketch in sketches if sketch is not None]
+        drawings.append(best_by_evaluations(arms))
+    return {drawing.name: drawing for drawing in drawings if drawing is not None}

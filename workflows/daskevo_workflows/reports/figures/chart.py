@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import matplotlib
 from matplotlib.figure import Figure
 
 from daskevo_workflows.reports import drawing as d
@@ -18,8 +19,58 @@ WIDTH_IN = 9.0
 WINDOW = 20
 """Evaluations that a moving mean looks back on."""
 
-RUN_COLOURS = ((d.BLUE, "-", "o"), (d.VERMILION, (0, (5, 1.5)), "s"))
-"""Colour, line and mark of the first and the second run: told apart without colour too."""
+RUN_COLOURS = (
+    (d.BLUE, "-", "o"),
+    (d.VERMILION, (0, (5, 1.5)), "s"),
+    (d.GREEN, "-.", "^"),
+    (d.PURPLE, ":", "D"),
+    (d.ORANGE, (0, (7, 1.5, 1, 1.5)), "v"),
+    (d.SKY, (0, (2, 1)), "P"),
+)
+"""Colour, line and mark of each run or arm: told apart without colour too."""
+
+HATCHES = ("", "////", "\\\\\\\\", "xxxx", "....", "--")
+"""Hatch of the bars of each arm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """What a figure is drawn for.
+
+    Parameters
+    ----------
+    width_in:
+        In inches.
+    font:
+        Size of text, in points.
+    """
+
+    width_in: float
+    font: float
+
+
+PAGE = Sheet(WIDTH_IN, 10.0)
+COLUMN = Sheet(3.4, 8.0)
+"""One column of a paper."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """A figure that is not yet written in any format.
+
+    Parameters
+    ----------
+    name:
+        Of its file, and prefix of its ids on a page.
+    caption, words:
+        What is drawn how, and what it comes to.
+    """
+
+    name: str
+    title: str
+    caption: str
+    words: str
+    figure: Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +88,11 @@ def finish(figure: Figure, name: str, title: str, caption: str, words: str, *, s
     return Drawing(name, title, f"{caption} {words}" if say else caption, svg)
 
 
+def drawing_of(sketch: Sketch) -> Drawing:
+    """Return a sketch as it stands in a page."""
+    return finish(sketch.figure, sketch.name, sketch.title, sketch.caption, sketch.words)
+
+
 def panels_of(runs: Sequence[RunSeries], *, height_in: float, shared: bool = False) -> tuple[Figure, list[Any]]:
     figure = Figure(figsize=(WIDTH_IN, height_in + 0.4), layout="constrained")
     return figure, list(figure.subplots(1, len(runs), squeeze=False, sharex=shared, sharey=shared)[0])
@@ -48,8 +104,9 @@ def legend_below(figure: Figure, panels: Sequence[Any]) -> None:
     for panel in panels:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    widest = max(len(label) for label in handles)
-    columns = max(1, min(len(handles), 108 // (widest + 6)))
+    widest = max((len(label) for label in handles), default=0)
+    room = 12 * figure.get_figwidth() * 9.0 / matplotlib.rcParams["legend.fontsize"]
+    columns = max(1, min(len(handles), int(room) // (widest + 6)))
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
 
 
@@ -63,6 +120,18 @@ def from_zero(panels: Sequence[Any]) -> None:
     end = max(panel.dataLim.x1 for panel in panels)
     for panel in panels:
         panel.set_xlim(0, end * 1.03 if 0 < end < float("inf") else 1.0)
+
+
+def limit_to_most(panel: Any, qualities: Sequence[float]) -> None:
+    """Limit the y axis where a few bad evaluations would press the interesting ones into a line."""
+    ordered = sorted(qualities)
+    if len(ordered) < 20:
+        return
+    low, high = ordered[len(ordered) // 20], ordered[-1 - len(ordered) // 20]
+    span = (high - low) or abs(high) or 1.0
+    bottom, top = max(ordered[0], low - 1.5 * span), min(ordered[-1], high + 1.5 * span)
+    room = 0.05 * (top - bottom) or 0.05
+    panel.set_ylim(bottom - room, top + room)
 
 
 def mark_size(count: int) -> float:

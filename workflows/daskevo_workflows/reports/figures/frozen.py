@@ -37,7 +37,7 @@ def frozen_share(runs: Sequence[RunSeries]) -> Drawing | None:
     with d.settings():
         figure, (panel,) = panels_of(chosen[:1], height_in=3.0)
         for run in chosen:
-            colour, line, mark = RUN_COLOURS[list(runs).index(run) % 2]
+            colour, line, mark = RUN_COLOURS[list(runs).index(run) % len(RUN_COLOURS)]
             known = [e for e in run.finished if e.frozen_share is not None and e.ended_s is not None]
             times = [(e.ended_s or 0.0) / scale for e in known]
             shares = [e.frozen_share or 0.0 for e in known]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from daskevo_workflows.reports import drawing as d
 from daskevo_workflows.reports.figures.chart import (
-    WIDTH_IN,
+    PAGE,
     Drawing,
-    finish,
+    Sheet,
+    Sketch,
+    drawing_of,
     label_of,
     legend_below,
     title_panel,
@@ -23,64 +26,78 @@ from daskevo_workflows.reports.series import (
 )
 from daskevo_workflows.words import plain, say_count, say_share, time_unit
 
+KINDS: tuple[tuple[str, Callable[[Evaluation], bool], str, str | None], ...] = (
+    ("prefix inherited", lambda e: e.transferred, d.BLUE, None),
+    ("from scratch", lambda e: e.status != "failed" and not e.transferred, d.ORANGE, "//"),
+    ("failed", lambda e: e.status == "failed", d.VERMILION, "xxx"),
+)
+"""What a bar may be, and how it is drawn."""
+
+MOST_NAMED = 24
+"""Trainers that are named at the axis of one panel, at most."""
+
 
 def gantt(runs: Sequence[RunSeries]) -> Drawing | None:
     """Draw which trainer evaluated what, when: a bar per evaluation, a row per worker."""
+    with d.settings(PAGE.font):
+        sketch = tasks(runs, PAGE)
+        return None if sketch is None else drawing_of(sketch)
+
+
+def tasks(runs: Sequence[RunSeries], sheet: Sheet) -> Sketch | None:
+    """Draw start and end of each evaluation on each trainer, a panel per run, as Figure 9 of paper 000."""
     shown = [run for run in runs if _bars(run)]
     if not shown:
         return None
     scale, unit = time_unit(max(e.ended_s or 0.0 for run in shown for e in _bars(run)))
     rows = [sorted({e.worker or "?" for e in _bars(run)}, key=_natural) for run in shown]
-    heights = [min(max(len(names) * 0.3, 0.6), 6.0) for names in rows]
-    kinds: tuple[tuple[str, Callable[[Evaluation], bool], str, str | None], ...] = (
-        ("prefix inherited", lambda e: e.transferred, d.BLUE, None),
-        ("from scratch", lambda e: e.status != "failed" and not e.transferred, d.ORANGE, "//"),
-        ("failed", lambda e: e.status == "failed", d.VERMILION, "xxx"),
+    narrow = sheet.width_in < PAGE.width_in
+    heights = [min(max(len(names) * 0.3, 0.6), 2.0 if narrow else 6.0) for names in rows]
+    figure = Figure(figsize=(sheet.width_in, sum(heights) + 0.75 * len(shown) + 0.5), layout="constrained")
+    panels = list(figure.subplots(len(shown), 1, squeeze=False, sharex=True, height_ratios=heights)[:, 0])
+    for panel, run, names in zip(panels, shown, rows, strict=True):
+        _draw(panel, _bars(run), {name: i for i, name in enumerate(names)}, scale)
+        every = math.ceil(len(names) / MOST_NAMED)
+        # Names of a large cluster would take half of a column.
+        numbered = narrow and max(map(len, names)) > 10
+        ticks = range(0, len(names), every)
+        panel.set_yticks(ticks, [str(i + 1) if numbered else plain(names[i], 24) for i in ticks])
+        panel.set_ylim(len(names) - 0.4, -0.6)
+        panel.grid(visible=False, axis="y")
+        panel.set_ylabel("trainer")
+        title_panel(panel, run, shown)
+    panels[0].set_xlim(0, 1.01 * max(e.ended_s or 0.0 for run in shown for e in _bars(run)) / scale)  # shared by all
+    panels[-1].set_xlabel(f"running time ({unit})")
+    legend_below(figure, panels)
+    return Sketch(
+        "gantt",
+        "Evaluations per worker",
+        "Each bar is one evaluation on a trainer, from its start to its report.",
+        " ".join(_words(run, len(names)) for run, names in zip(shown, rows, strict=True)),
+        figure,
     )
-    with d.settings():
-        figure = Figure(figsize=(WIDTH_IN, sum(heights) + 0.75 * len(shown) + 0.5), layout="constrained")
-        panels = list(figure.subplots(len(shown), 1, squeeze=False, sharex=True, height_ratios=heights)[:, 0])
-        for panel, run, names in zip(panels, shown, rows, strict=True):
-            place = {name: i for i, name in enumerate(names)}
-            bars = _bars(run)
-            for kind, belongs, colour, hatch in kinds:
-                chosen = [e for e in bars if belongs(e)]
-                for name in names:
-                    spans = [
-                        ((e.started_s or 0.0) / scale, ((e.ended_s or 0.0) - (e.started_s or 0.0)) / scale)
-                        for e in chosen
-                        if (e.worker or "?") == name
-                    ]
-                    panel.broken_barh(
-                        spans,
-                        (place[name] - 0.38, 0.76),
-                        facecolors=colour,
-                        edgecolors=d.PAPER,
-                        linewidth=0.5 if len(bars) < 400 else 0.1,
-                        hatch=hatch,
-                        rasterized=len(bars) >= d.RASTER_FROM,
-                    )
-                if chosen:
-                    panel.add_patch(
-                        Rectangle((0, -9), 0, 0, facecolor=colour, edgecolor=d.PAPER, hatch=hatch, label=kind)
-                    )
-            every = math.ceil(len(names) / 24)
-            panel.set_yticks(range(0, len(names), every), [plain(name, 24) for name in names[::every]])
-            panel.set_ylim(len(names) - 0.4, -0.6)
-            panel.set_xlim(left=0)
-            panel.grid(visible=False, axis="y")
-            panel.set_ylabel("trainer")
-            title_panel(panel, run, shown)
-        panels[-1].set_xlabel(f"running time ({unit})")
-        legend_below(figure, panels)
-        words = " ".join(_words(run, len(names)) for run, names in zip(shown, rows, strict=True))
-        return finish(
-            figure,
-            "gantt",
-            "Evaluations per worker",
-            "Each bar is one evaluation on a trainer, from its start to its report.",
-            words,
-        )
+
+
+def _draw(panel: Any, bars: Sequence[Evaluation], place: Mapping[str, int], scale: float) -> None:
+    for kind, belongs, colour, hatch in KINDS:
+        chosen = [e for e in bars if belongs(e)]
+        for name, row in place.items():
+            spans = [
+                ((e.started_s or 0.0) / scale, ((e.ended_s or 0.0) - (e.started_s or 0.0)) / scale)
+                for e in chosen
+                if (e.worker or "?") == name
+            ]
+            panel.broken_barh(
+                spans,
+                (row - 0.38, 0.76),
+                facecolors=colour,
+                edgecolors=d.PAPER,
+                linewidth=0.5 if len(bars) < 400 else 0.1,
+                hatch=hatch,
+                rasterized=len(bars) >= d.RASTER_FROM,
+            )
+        if chosen:
+            panel.add_patch(Rectangle((0, -9), 0, 0, facecolor=colour, edgecolor=d.PAPER, hatch=hatch, label=kind))
 
 
 def _words(run: RunSeries, trainers: int) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from matplotlib.ticker import MaxNLocator
 
 from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.reports.arms import Arm, Moment, over_time, say_range
 from daskevo_workflows.reports.figures.chart import (
     RUN_COLOURS,
     WINDOW,
@@ -16,6 +16,7 @@ from daskevo_workflows.reports.figures.chart import (
     from_zero,
     label_of,
     legend_below,
+    limit_to_most,
     mark_size,
     panels_of,
     title_panel,
@@ -86,7 +87,7 @@ def quality_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
             title_panel(panel, run, runs)
         from_zero(panels)
         panels[0].set_ylabel(f"{metric} ({'larger' if runs[0].objective.direction == 'max' else 'smaller'} is better)")
-        _clip_outliers(panels[0], [e.quality or 0.0 for run in runs for e in run.scored])
+        limit_to_most(panels[0], [e.quality or 0.0 for run in runs for e in run.scored])
         legend_below(figure, panels)
         words = " ".join(_quality_words(run) for run in runs)
         return finish(
@@ -98,25 +99,30 @@ def quality_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
         )
 
 
-def best_by_evaluations(runs: Sequence[RunSeries]) -> Drawing | None:
-    """Draw the best so far over the number of evaluations, both runs in one panel: free of how fast machines were."""
-    if len(runs) < 2 or not any(run.scored for run in runs):
+def best_by_evaluations(arms: Sequence[Arm]) -> Drawing | None:
+    """Draw the best so far over the number of evaluations, all arms in one panel: free of how fast machines were."""
+    runs = [run for arm in arms for run in arm.runs]
+    if len(arms) < 2 or not any(run.scored for run in runs):
         return None
     with d.settings():
         figure, (panel,) = panels_of(runs[:1], height_in=3.0)
-        for run, (colour, line, _) in zip(runs, RUN_COLOURS, strict=False):
-            qualities = [e.quality or 0.0 for e in run.scored]
-            counts = list(range(1, len(qualities) + 1))
-            best = running_best(qualities, run.objective)
-            panel.step(counts, best, where="post", color=colour, ls=line, lw=2, label=f"best so far, {label_of(run)}")
+        for arm, (colour, line, _) in zip(arms, RUN_COLOURS, strict=False):
+            best = _by_count(arm, lambda qualities: running_best(qualities, runs[0].objective))
+            mean_so_far = _by_count(arm, lambda qualities: moving_mean(qualities, WINDOW))
+            name, counts = plain(arm.label, 60), [moment.at_s for moment in best]
+            middle = [moment.middle for moment in best]
+            panel.step(counts, middle, where="post", color=colour, ls=line, lw=2, label=f"best so far, {name}")
+            if len(arm.runs) > 1:
+                low, high = [moment.low for moment in best], [moment.high for moment in best]
+                panel.fill_between(counts, low, high, step="post", color=colour, alpha=0.18, lw=0)
             panel.plot(
-                counts,
-                moving_mean(qualities, WINDOW),
+                [moment.at_s for moment in mean_so_far],
+                [moment.middle for moment in mean_so_far],
                 color=colour,
                 ls=line,
                 lw=1,
                 alpha=0.6,
-                label=f"mean of the last {WINDOW}, {label_of(run)}",
+                label=f"mean of the last {WINDOW}, {name}",
             )
         panel.set_xlabel("evaluations (finished)")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -126,21 +132,17 @@ def best_by_evaluations(runs: Sequence[RunSeries]) -> Drawing | None:
             figure,
             "by-evaluations",
             "Quality by number of evaluations",
-            "The same search counted in evaluations instead of time.",
-            " ".join(_quality_words(run) for run in runs),
+            f"The same counted in evaluations instead of time{say_range(arms, 'lines')}.",
+            " ".join(_quality_words(arm.typical) for arm in arms),
         )
 
 
-def _clip_outliers(panel: Any, qualities: Sequence[float]) -> None:
-    """Limit the y axis where a few bad evaluations would press the interesting ones into a line."""
-    ordered = sorted(qualities)
-    if len(ordered) < 20:
-        return
-    low, high = ordered[len(ordered) // 20], ordered[-1 - len(ordered) // 20]
-    span = (high - low) or abs(high) or 1.0
-    bottom, top = max(ordered[0], low - 1.5 * span), min(ordered[-1], high + 1.5 * span)
-    room = 0.05 * (top - bottom) or 0.05
-    panel.set_ylim(bottom - room, top + room)
+def _by_count(arm: Arm, make: Callable[[list[float]], list[float]]) -> list[Moment]:
+    curves = [
+        [(float(i), value) for i, value in enumerate(make([e.quality or 0.0 for e in run.scored]), start=1)]
+        for run in arm.runs
+    ]
+    return over_time(curves, max((float(len(curve)) for curve in curves), default=0.0))
 
 
 def _quality_words(run: RunSeries) -> str:

@@ -1,0 +1,47 @@
+"""Why a folder can't be read as a run: what it is instead, and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from daskevo.errors import RunFolderUnusable
+from daskevo.runs.schema import FILE
+
+RESTORE = "restore it from a copy, or use another folder for a new run"
+"""What to do about a run's record that is missing, cut or damaged."""
+
+DESCRIPTION = "run.json"
+REPOSITORY = "repository.json"
+"""The file that makes a folder the root of a repository."""
+SHOWN = 5
+"""Runs that are named where a folder of several was given, at most."""
+
+
+def no_run(folder: Path) -> RunFolderUnusable:
+    """Return the error that says what a folder without a run is, and which one to name."""
+    return RunFolderUnusable(_say(folder), path=str(folder))
+
+
+def without_description(folder: Path) -> RunFolderUnusable:
+    """Return the error of a record whose description has been lost."""
+    return RunFolderUnusable(
+        f"{folder / DESCRIPTION} is missing: {folder / FILE} is the record of a run; {RESTORE}", path=str(folder)
+    )
+
+
+def _say(folder: Path) -> str:
+    if not folder.exists():
+        return f"there is no folder {folder}: name the folder of a run, as --run or run= did when it was begun"
+    if not folder.is_dir():
+        return f"{folder} is a file: name the folder of a run"
+    if (folder / FILE).exists():
+        return without_description(folder).message
+    start = f"{folder} holds no run: it"
+    if (folder / REPOSITORY).exists():
+        return f"{start} is a repository. Its models: daskevo models ls {folder}. A run has a folder of its own"
+    below = [entry for entry in sorted(folder.iterdir()) if (entry / DESCRIPTION).exists()]
+    if below:
+        shown = ", ".join(map(str, below[:SHOWN])) + (", …" if len(below) > SHOWN else "")
+        return f"{start} has {len(below)} below it; name one: {shown}"
+    found = f"has no {DESCRIPTION}" if any(folder.iterdir()) else "is empty"
+    return f"{start} {found}. Name the folder of a run, as --run or run= did when it was begun"

@@ -1,0 +1,255 @@
+"""A run is looked at without a cluster and without a change, whatever its folder holds; and as frames."""
+
+from __future__ import annotations
+
+import builtins
+import csv
+import io
+import json
+import shutil
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from daskevo.errors import CorruptRecord, InvalidInput, RootUnusable, RunFolderUnusable
+from daskevo.ownership.scopes import check_scope
+from daskevo.runs import RunRecord, RunView, Unit
+from daskevo.store.root import Root
+from daskevo_workflows import nas
+from daskevo_workflows.cli import main
+from daskevo_workflows.cli.lines import NAS_KEYS
+from daskevo_workflows.frames import rows_of, rows_of_runs, write_csv
+from tests.workflows.reports.test_reading import finished, identity, request, written
+
+GOLDEN = Path(__file__).parents[2] / "corpus" / "golden" / "v1"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_stopped_run_is_looked_at_as_its_search_returned_it(tmp_path: Path) -> None:
+    folder = written(tmp_path / "flights")
+    before = contents(folder)
+    result = nas.look(folder)
+    assert [found.quality for found in result.best(5)] == [0.61, 0.6]
+    assert result.stop == ("time limit", "the time limit is over")
+    assert result.summary()["evaluations"] == 2
+    assert result.choices(result.requests[1]) == {"width": 32, "activation": None}
+    assert contents(folder) == before
+    with pytest.raises(RootUnusable, match="had its repository in memory"):
+        _ = result.best()[0].model
+
+
+def test_its_repository_is_opened_when_it_is_asked_for(tmp_path: Path) -> None:
+    check_scope("test")
+    shutil.copytree(GOLDEN / "root", tmp_path / "root")
+    about = {"repository": str(tmp_path / "root"), "scope": "test"}
+    record = RunRecord(tmp_path / "run", identity(), about)
+    record.asked([request(0)])
+    record.close()
+    moved = tmp_path / "moved"
+    assert [model.model_id for model in nas.look(tmp_path / "run").repository.models("test")] == ["Second", "third"]
+    (tmp_path / "root").rename(moved)
+    with pytest.raises(RootUnusable, match=r"say where it is now, look\(run, repository="):
+        _ = nas.look(tmp_path / "run").repository
+    assert nas.look(tmp_path / "run", repository=moved).repository.scope == "test"
+
+
+def test_a_run_that_another_process_writes_is_read_as_of_one_moment(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path, identity())
+    record.asked([request(0)])
+    record.close()
+
+    def go_on() -> None:
+        record = RunRecord(tmp_path, identity())
+        record.asked([request(1)])
+        record.reported(finished(1, 1.0), [request(1).model_id], [])
+        record.close()
+
+    writer = threading.Thread(target=go_on)
+    with RunView(tmp_path) as view:
+        with view.still():
+            assert len(view.requests()) == 1
+            writer.start()
+            writer.join(0.5)
+            assert (view.reports(), view.population(), len(view.sessions())) == ([], [], 1)
+        writer.join()
+        assert len(view.reports()) == len(view.population()) == 1
+    assert nas.look(tmp_path).series.finished[0].number == 1
+
+
+def test_a_run_that_goes_on_has_no_end_yet(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path, identity())
+    record.asked([request(0), request(1)])
+    record.reported(finished(0, 1.0), [], [])
+    result = nas.look(tmp_path)
+    assert result.stop == ("", "")
+    assert [row["status"] for row in rows_of(result)] == ["finished", "pending"]
+    said = CliRunner().invoke(main, ["status", str(tmp_path)]).stdout
+    assert "running, or killed; 1 evaluation without a report; last heard of" in said
+    record.close()
+
+
+def half(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+
+
+def version(folder: Path, number: int) -> None:
+    text = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(text | {"version": number}))
+
+
+def tables(folder: Path) -> None:
+    with sqlite3.connect(folder / "run.sqlite") as connection:
+        connection.execute("PRAGMA user_version = 2")
+        connection.execute("ALTER TABLE reports RENAME COLUMN report TO said")
+    connection.close()
+
+
+def only(folder: Path, made: str) -> None:
+    shutil.rmtree(folder)
+    if made == "empty":
+        folder.mkdir()
+    elif made == "above":
+        written(folder / "mine")
+        written(folder / "yours")
+    elif made == "repository":
+        Root.create(folder, shards=1)
+    elif made == "file":
+        folder.write_text("")
+    elif made == "other":
+        folder.mkdir()
+        (folder / "notes.txt").write_text("")
+
+
+NOT_A_RUN = {
+    "no folder": (lambda folder: only(folder, "none"), "there is no folder .*name the folder of a run"),
+    "a file": (lambda folder: only(folder, "file"), "is a file: name the folder of a run"),
+    "empty": (lambda folder: only(folder, "empty"), "holds no run: it is empty. Name the folder"),
+    "something else": (lambda folder: only(folder, "other"), r"holds no run: it has no run\.json"),
+    "a folder of runs": (lambda folder: only(folder, "above"), "it has 2 below it; name one: .*mine, .*yours"),
+    "a repository": (lambda folder: only(folder, "repository"), "it is a repository.*daskevo models ls"),
+    "without description": (lambda folder: half(folder, "run.json"), r"run\.json is missing.*restore it from a copy"),
+    "without record": (lambda folder: half(folder, "run.sqlite"), r"run\.sqlite can't be read.*restore it from a copy"),
+    "older description": (lambda folder: version(folder, 0), "version 0; this daskevo reads .*the daskevo that wrote"),
+    "later description": (lambda folder: version(folder, 2), "a later version of daskevo.*it has version 2"),
+    "later tables": (tables, "it is of version 2, this daskevo reads 1: use the daskevo that wrote it"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_A_RUN)
+def test_a_folder_that_is_no_run_says_what_it_is(case: str, tmp_path: Path) -> None:
+    make, words = NOT_A_RUN[case]
+    folder = written(tmp_path / "run")
+    make(folder)
+    before = contents(tmp_path)
+    kind = CorruptRecord if case == "later tables" else RunFolderUnusable
+    with pytest.raises(kind, match=words):
+        nas.look(folder)
+    with pytest.raises(kind, match=words):
+        nas.figures([folder], tmp_path / "figures")
+    assert contents(tmp_path) == before
+    for command in (["status", str(folder)], ["frame", str(folder)]):
+        said = CliRunner().invoke(main, command)
+        assert said.exit_code == 2
+        assert not said.stdout
+
+
+def test_a_study_is_not_a_search(tmp_path: Path) -> None:
+    RunRecord(tmp_path, identity(strategy={"name": "a study", "settings": {}})).close()
+    with pytest.raises(InvalidInput, match=r"holds a study.*daskevo status"):
+        nas.look(tmp_path)
+    with pytest.raises(InvalidInput, match=r"holds a study.*draws its stage tree"):
+        nas.figures([tmp_path], tmp_path / "figures")
+
+
+def test_a_run_of_an_older_version_is_read(tmp_path: Path) -> None:
+    """Its candidates can't be told, as its space isn't there, and reports have no reasons: the rest is."""
+    shutil.copytree(GOLDEN / "run", tmp_path / "run")
+    result = nas.look(tmp_path / "run")
+    assert [row["status"] for row in rows_of(result)] == ["finished", "failed"]
+    said = CliRunner().invoke(main, ["status", str(tmp_path / "run")])
+    assert said.exit_code == 0, said.output
+    assert "in memory: gone with its cluster" in said.stdout
+
+
+def test_status_says_why_little_is_frozen_where_much_is_inherited(tmp_path: Path) -> None:
+    policy = {"transfer": True, "freeze": "steps:300"}
+    folder = written(tmp_path / "run", policy=policy)
+    said = CliRunner().invoke(main, ["status", str(folder)])
+    assert "2 of 40 finished, 1 failed, 1 repeated" in said.stdout
+    assert "1 of 2 evaluations inherited a prefix; 20 % of all vertices were frozen (a layer is frozen" in said.stdout
+    line = json.loads(CliRunner().invoke(main, ["status", str(folder), "--json"]).stdout)
+    assert list(line) == [*NAS_KEYS, "state"]
+    assert line["best_quality"] == 0.61
+
+
+def test_frames_of_several_runs_say_which(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    one = written(tmp_path / "mine")
+    other = written(tmp_path / "control", policy={"transfer": False}, seed=8)
+    frame = nas.frames([one, other])
+    assert list(frame.columns[:4]) == ["run", "arm", "seed", "number"]
+    assert dict(frame.groupby("run").size()) == {"mine": 5, "control": 5}
+    assert set(frame[frame["arm"] == "no transfer"]["seed"]) == {8}
+    row = frame[(frame["run"] == "mine") & (frame["number"] == 1)].iloc[0]
+    assert (row["ancestor"], row["inherited_layers"], row["frozen_layers"], row["training_s"]) == (
+        "run-00000",
+        2,
+        2,
+        2.0,
+    )
+    assert (row["choice:width"], row["metric:depth"]) == (32, 3.0)
+    text = io.StringIO()
+    write_csv(rows_of_runs([one, other]), text)
+    text.seek(0)
+    read, had = pd.read_csv(text), frame.astype(object).where(frame.notna(), float("nan"))
+    pd.testing.assert_frame_equal(read, had, check_dtype=False)
+    with pytest.raises(InvalidInput, match="no frame of 'layers'; there are evaluations, units, models, events"):
+        nas.frames([one], of="layers")
+
+
+def test_units_models_and_events(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path, identity())
+    record.asked([request(0), request(1)])
+    units = [Unit("match", "match", (0, 1)), Unit("evaluate-1", "evaluate", (1,), estimated_s=3.0)]
+    record.planned({}, units, {"evaluate-1": "trainer-0"})
+    record.unit_ended("evaluate-1", "done")
+    ancestor = request(0).model_id
+    record.reported(finished(0, 1.0), [], [])
+    record.reported(finished(1, 2.0, ancestor=ancestor, prefix=2), [], [])
+    record.event("storage", "", stored_bytes=1, full_copy_bytes=2, live_models=1)
+    record.close()
+    result = nas.look(tmp_path)
+    rows = rows_of(result, "units")
+    assert [(row["kind"], row["requests"], row["model_id"]) for row in rows] == [
+        ("match", 2, None),
+        ("evaluate", 1, "run-00001"),
+    ]
+    assert (rows[1]["worker"], rows[1]["training_s"], rows[1]["estimated_s"]) == ("trainer-0", 2.0, 3.0)
+    first, second = rows_of(result, "models")
+    assert (first["heirs"], first["founder"], second["depth"], second["lineage"]) == (1, ancestor, 1, [ancestor])
+    assert second["state"] is None  # there is no repository to ask
+    (event,) = rows_of(result, "events")
+    assert (event["kind"], event["fact:stored_bytes"]) == ("storage", 1)
+    said = CliRunner().invoke(main, ["frame", str(tmp_path), "--of", "models"]).stdout
+    assert [row["lineage"] for row in csv.DictReader(io.StringIO(said))] == ["[]", '["run-00000"]']
+
+
+def test_without_pandas_a_frame_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    imported = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name == "pandas":
+            raise ImportError(name)
+        return imported(name, *rest)
+
+    result = nas.look(written(tmp_path / "run"))
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(InvalidInput, match=r"needs pandas.*daskevo frame RUN"):
+        result.frame()

@@ -1,0 +1,111 @@
+"""The figures of paper 000 as files: the same bytes each time, with units, one column wide, nothing of users obeyed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from daskevo.errors import InvalidInput, RunFolderUnusable
+from daskevo.types import Objective
+from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.reports.arms import arms_of
+from daskevo_workflows.reports.figures import PAPER
+from daskevo_workflows.reports.figures.chart import COLUMN
+from daskevo_workflows.reports.figures.space import space
+from daskevo_workflows.reports.series import RunSeries
+from daskevo_workflows.reports.writing import saved, write_all
+
+NAMES = ("quality", "time-to-target", "runtime", "tasks", "storage")
+
+
+@pytest.fixture
+def runs(make_run: Any) -> list[RunSeries]:
+    return [
+        replace(
+            make_run(12, seed=seed, transfer=arm != "no transfer", label=f"{arm}-{seed}"),
+            arm=arm,
+            identity={"seed": seed, "policy": arm},
+        )
+        for seed in range(2)
+        for arm in ("inherit", "no transfer")
+    ]
+
+
+def test_all_are_written_the_same_each_time(runs: list[RunSeries], tmp_path: Path) -> None:
+    one, other = (write_all(arms_of(runs), tmp_path / name, ["svg"]) for name in ("one", "other"))
+    assert [path.name for path in one] == [*(f"{name}.svg" for name in NAMES), "captions.md"]
+    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in other]
+    with d.settings(COLUMN.font):
+        pairs = [[saved(space(arms_of(runs), COLUMN), form) for _ in range(2)] for form in ("png", "pdf")]
+    assert [one == other for one, other in pairs] == [True, True]
+    assert [one[:4] for one, _ in pairs] == [b"\x89PNG", b"%PDF"]
+    assert not list((tmp_path / "one").glob("*.part"))
+    for name in NAMES:
+        picture = ElementTree.parse(tmp_path / "one" / f"{name}.svg").getroot()
+        assert float(picture.get("width", "").removesuffix("pt")) == pytest.approx(3.4 * 72)
+        assert not list(picture.iter("{http://www.w3.org/2000/svg}text"))  # outlines: no font is asked for
+    captions = (tmp_path / "one" / "captions.md").read_text()
+    assert [int(number) for number in re.findall(r"as Figure (\d+)", captions)] == [6, 7, 8, 9, 10]
+    assert "medians of 2 runs" in captions
+    assert "no transfer: nothing retired" in captions
+
+
+@pytest.mark.parametrize(("name", "make"), [(name, make) for name, _, make in PAPER])
+def test_axes_have_units_and_arms_are_told_apart_without_colour(name: str, make: Any, runs: list[RunSeries]) -> None:
+    with d.settings(COLUMN.font):
+        sketch = make(arms_of(runs), COLUMN)
+        panel = sketch.figure.axes[0]
+        labels = panel.get_xlabel() + panel.get_ylabel() + sketch.figure.axes[-1].get_xlabel()
+        assert re.search(r"\((s|min|MB)\)", labels), labels
+        words = {text.get_text() for text in sketch.figure.legends[0].get_texts()}
+        assert words >= (
+            {"full copies"} if name == "storage" else {"from scratch"} if name == "tasks" else {"no transfer"}
+        )
+        if name == "quality":
+            assert len({line.get_linestyle() for line in panel.get_lines() if line.get_label() in words}) == 2
+        else:
+            assert len({patch.get_hatch() for patch in panel.patches}) >= 2
+
+
+def test_a_quality_nobody_reaches_has_a_star(runs: list[RunSeries], tmp_path: Path) -> None:
+    write_all(arms_of(runs), tmp_path, ["svg"], targets=[0.6, 0.99])
+    captions = (tmp_path / "captions.md").read_text()
+    assert captions.count("0.99 never") == 2
+
+
+@pytest.mark.parametrize("case", ["one run", "one evaluation", "failures only"])
+def test_what_there_is_to_draw_is_drawn(case: str, make_run: Any, tmp_path: Path) -> None:
+    run = {
+        "one run": lambda: make_run(20),
+        "one evaluation": lambda: make_run(1, failures=0),
+        "failures only": lambda: make_run(5, failures=1),
+    }[case]()
+    names = {path.stem for path in write_all(arms_of([run]), tmp_path, ["svg"])}
+    # Failed evaluations have been on a trainer.
+    assert names == {"tasks", "captions"} if case == "failures only" else {*NAMES, "captions"}
+
+
+def test_nothing_to_draw_and_a_folder_that_is_none_are_said(make_run: Any, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="nothing to draw yet"):
+        write_all(arms_of([make_run(0)]), tmp_path, ["svg"])
+    with pytest.raises(InvalidInput, match="'gif'; there are svg, png, pdf"):
+        write_all(arms_of([make_run(2)]), tmp_path, ["gif"])
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunFolderUnusable, match="name another folder"):
+        write_all(arms_of([make_run(2)]), tmp_path / "file", ["svg"])
+
+
+def test_words_of_users_stay_words(make_run: Any, tmp_path: Path) -> None:
+    attack = "$\\frac{<script>x</script>\x1b\n# "
+    run = replace(make_run(20, label=attack), objective=Objective("max", attack), run_id=attack)
+    write_all(arms_of([run, replace(run, label=attack + "2")]), tmp_path, ["svg"])
+    captions = (tmp_path / "captions.md").read_text()
+    assert "\x1b" not in captions
+    assert captions.count("\n# ") == 0
+    for name in NAMES:
+        assert "<script" not in (tmp_path / f"{name}.svg").read_text()

@@ -1,0 +1,91 @@
+"""`daskevo figures` and `daskevo frame`: what a paper needs of runs, as pictures and as tables."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from daskevo_workflows.cli.completion import FOLDER
+
+FORMATS = ("svg", "png", "pdf")
+KINDS = ("evaluations", "units", "models", "events")
+"""Those of :mod:`daskevo_workflows.reports` and :mod:`daskevo_workflows.frames`, not imported for a `--help`."""
+
+RUNS = click.argument("runs", type=FOLDER, nargs=-1, required=True, metavar="RUN...")
+
+
+@click.command(short_help="Write figures of runs for a paper, each in a file.")
+@RUNS
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Folder to write to; made if it isn't there.",
+)
+@click.option(
+    "--format",
+    "formats",
+    type=click.Choice(FORMATS),
+    multiple=True,
+    default=("svg", "png"),
+    show_default="svg and png",
+    help="May be given several times. png has 300 dpi.",
+)
+def figures(runs: tuple[Path, ...], output: Path, formats: tuple[str, ...]) -> None:
+    """Write the figures of the runs in folders RUN, each one column wide, and captions.md with what they show.
+
+    \b
+    quality         of all candidates over time          (Figure 6 of the EvoStore paper)
+    time-to-target  until so good a model was found      (7)
+    runtime         by trainers, the repository's share  (8)
+    tasks           what ran when on which trainer       (9)
+    storage         stored bytes and full copies         (10)
+
+    \b
+    A search beside its control arm; three seeds of both, drawn as median and range:
+        daskevo figures runs/digits-seed0 runs/digits-seed0-no-transfer -o figures
+        daskevo figures runs/digits-seed[012] runs/digits-seed[012]-no-transfer -o figures --format pdf
+
+    Runs that differ by their seed only are an arm. The same runs give the same bytes.
+    """
+    from daskevo_workflows.reports import write_figures
+
+    for path in write_figures(runs, output, formats=formats):
+        click.echo(str(path))
+
+
+@click.command(short_help="Write what runs did as CSV, for pandas, R or a spreadsheet.")
+@RUNS
+@click.option("--of", type=click.Choice(KINDS), default="evaluations", show_default=True, help="What has a row each.")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File to write to.  [default: standard output]",
+)
+def frame(runs: tuple[Path, ...], of: str, output: Path | None) -> None:
+    """Write a table of the runs in folders RUN as CSV; `run`, `arm` and `seed` are the first columns.
+
+    \b
+    All evaluations of two runs, and what has become of the models of one:
+        daskevo frame runs/digits-seed0 runs/digits-seed0-no-transfer -o evaluations.csv
+        daskevo frame runs/digits-seed0 --of models | column -s, -t | less -S
+
+    docs/results.md has the columns. `pandas.read_csv` reads it; result.frame() of Python is the same.
+    """
+    from daskevo.errors import InvalidInput
+    from daskevo_workflows.frames import rows_of_runs, write_csv
+
+    rows = rows_of_runs(runs, of)
+    if output is None:
+        write_csv(rows, sys.stdout)
+        return
+    try:
+        with output.open("w", encoding="utf-8", newline="") as file:
+            write_csv(rows, file)
+    except OSError as error:
+        raise InvalidInput(f"{output} can't be written: {error.strerror or error}; name another place") from error
+    click.echo(str(output))

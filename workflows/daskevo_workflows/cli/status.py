@@ -1,0 +1,150 @@
+"""`daskevo status`: how far a run is and what it has found, without a cluster, while it goes on or after."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from daskevo_workflows.cli.completion import FOLDER
+from daskevo_workflows.cli.lines import NAS_KEYS, TUNE_KEYS, print_json_line
+
+if TYPE_CHECKING:
+    from daskevo.runs import Session
+    from daskevo_workflows.result import Result
+
+STATE = "state"
+"""The key that this command's line has beside those of `daskevo nas --json` and `daskevo tune --json`."""
+
+
+@click.command(short_help="Say how far a search or a study is, and what it has found.")
+@click.argument("run", type=FOLDER)
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for programs.")
+def status(run: Path, as_json: bool) -> None:
+    """Say how far the run in folder RUN is, and what it has found: stopped, finished, or still going on.
+
+    \b
+    A search in another terminal, or in a batch job:
+        daskevo status runs/digits-seed0
+
+    No cluster is needed, and nothing is changed. The models: `daskevo models ls RUN`; figures: `daskevo report RUN`.
+    """
+    from daskevo_workflows.reports.study_reading import is_study
+
+    if is_study(run):
+        _study(run, as_json)
+    else:
+        _search(run, as_json)
+
+
+def _search(run: Path, as_json: bool) -> None:
+    from daskevo_workflows.looking import look
+
+    result = look(run)
+    if as_json:
+        print_json_line((*NAS_KEYS, STATE), {**result.summary(), STATE: result.series.state})
+        return
+    _print(_search_lines(result))
+
+
+def _search_lines(result: Result) -> list[tuple[str, str]]:
+    from daskevo_workflows.reports.frozen_words import say_frozen
+    from daskevo_workflows.words import plain, say_bytes, say_count, say_quality, say_seconds
+
+    series, summary, about = result.series, result.summary(), result.info.about
+    apart = [f"{summary['failures']} failed", f"{summary['rejected']} rejected", f"{summary['duplicates']} repeated"]
+    counted = [words for words in apart if not words.startswith("0 ")]
+    of = f" of {series.asked}" if series.asked else ""
+    root = about.get("repository")
+    lines = [
+        (
+            "search",
+            f"{plain(series.facts.get('problem', '?'), 80)}, seed {result.info.identity.get('seed')}; {series.arm}",
+        ),
+        (STATE, _state(series.state, result.sessions)),
+        ("evaluations", ", ".join([f"{summary['evaluations']}{of} finished", *counted])),
+        ("running time", say_seconds(summary["runtime_s"])),
+        ("inherited", say_frozen(series)),
+    ]
+    if (stored := summary["stored_bytes"]) is not None:
+        living = say_count(summary["live_models"] or 0, "living model")
+        lines.append(
+            ("stored", f"{say_bytes(stored)} for {living}; full copies {say_bytes(summary['full_copy_bytes'])}")
+        )
+    where = "in memory: gone with its cluster" if root is None else f"{plain(root, 300)}, scope {about.get('scope')}"
+    lines.append(("repository", where))
+    if summary["evaluations"]:
+        lines += [
+            ("best" if place == 0 else "", f"{result.objective.metric} {say_quality(found.quality)}  {found.model_id}")
+            for place, found in enumerate(result.best(3))
+        ]
+    return lines
+
+
+def _study(run: Path, as_json: bool) -> None:
+    from daskevo.runs import RunView
+    from daskevo_workflows.reports.study_reading import read_study
+    from daskevo_workflows.studies.accounts import summary
+    from daskevo_workflows.words import plain, say_quality, say_saved, say_seconds
+
+    study = read_study(run)
+    if as_json:
+        found = [
+            {
+                "quality": one.quality,
+                "step": one.step,
+                "hyperparameters": {name: repr(value) for name, value in _parts(one.configuration).items()},
+                "snapshot": None,
+            }
+            for one in study.best[:1]
+        ]
+        line = summary(study.figures, study.runtime_s, found[0] if found else None)
+        print_json_line((*TUNE_KEYS, STATE), {**line, STATE: study.state})
+        return
+    with RunView(run) as view:
+        sessions = view.sessions()
+    figures = study.figures
+    lines = [
+        ("study", f"{plain(study.facts.get('problem', '?'), 80)}; {plain(study.facts.get('strategy', '?'), 200)}"),
+        (STATE, _state(study.state, sessions)),
+        ("trials", f"{figures.trials}; {study.asked - study.pending} of {study.asked} requests answered"),
+        (
+            "steps",
+            f"{figures.total_steps:,}, of which {figures.unique_steps:,} differ, and {figures.trained_steps:,} were "
+            f"trained ({say_saved(figures.total_steps, figures.trained_steps)})",
+        ),
+        ("running time", say_seconds(study.runtime_s)),
+    ]
+    lines += [
+        (
+            "best" if place == 0 else "",
+            f"{study.objective.metric} {say_quality(one.quality)}  step {one.step}  "
+            + plain(", ".join(f"{name}={value!r}" for name, value in _parts(one.configuration).items()), 300),
+        )
+        for place, one in enumerate(study.best[:3])
+    ]
+    _print(lines)
+
+
+def _parts(configuration: Any) -> dict[str, Any]:
+    return {**configuration.sequences, **configuration.constants}
+
+
+def _state(state: str, sessions: Sequence[Session]) -> str:
+    """Say of a session without an end when it was last heard of: a record can't tell whether its process lives."""
+    from daskevo_workflows.words import plain, say_seconds
+
+    if not sessions or sessions[-1].ended is not None:
+        return plain(state)
+    last = sessions[-1]
+    ago = say_seconds(max(0.0, time.time() - last.last))
+    return f"{plain(state)}; last heard of {ago} ago, process {plain(last.process, 100)}"
+
+
+def _print(lines: Sequence[tuple[str, str]]) -> None:
+    width = max(len(name) for name, _ in lines) + 1
+    for name, words in lines:
+        click.echo(f"{f'{name}:' if name else '':<{width}}  {words}")

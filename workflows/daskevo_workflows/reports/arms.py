@@ -1,0 +1,287 @@
+"""Arms: runs that differ by nothing but their seed, and what is said of several seeds at once. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from heapq import merge
+from typing import NamedTuple
+
+from daskevo.errors import InvalidInput
+from daskevo_workflows.reports.series import RunSeries, first_reaching, median, quantile
+from daskevo_workflows.words import plain
+
+MOST_ARMS = 6
+"""So many colours with lines and marks can be told apart in one figure."""
+
+SAME_SCALE = 1.1
+"""Runs count as of equally many trainers up to this ratio: one may have come late, or gone."""
+
+CONTROL, TREATED = "no transfer", "with transfer"
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """Runs of equal problem, space, objective, strategy and policy on equally many trainers; they differ by their seed.
+
+    Parameters
+    ----------
+    label:
+        Tells it from the other arms.
+    policy:
+        The same without the number of trainers: what is compared where that varies.
+    trainers:
+        How many evaluated at once, at the most.
+    runs:
+        At least one.
+    """
+
+    label: str
+    policy: str
+    trainers: int
+    runs: tuple[RunSeries, ...]
+
+    @property
+    def typical(self) -> RunSeries:
+        """The run of median running time, with the arm's label: shown where one has to stand for all."""
+        ordered = sorted(self.runs, key=lambda run: run.runtime_s)
+        return replace(ordered[(len(ordered) - 1) // 2], label=self.label)
+
+
+class Spread(NamedTuple):
+    """Median, least and most over the runs of an arm; `reached` of `runs` have a figure at all."""
+
+    low: float
+    middle: float
+    high: float
+    reached: int
+    runs: int
+
+
+class Moment(NamedTuple):
+    """Median, least and most over the runs of an arm at a moment, in seconds of running time."""
+
+    at_s: float
+    low: float
+    middle: float
+    high: float
+
+
+def arms_of(runs: Sequence[RunSeries]) -> list[Arm]:
+    """Group runs into arms, in the order in which each first comes.
+
+    Raises
+    ------
+    InvalidInput
+        For no run, runs of different objectives, which can't share an axis, or more arms than can be told apart.
+    """
+    check_comparable(runs)
+    groups: dict[tuple[str, int], list[RunSeries]] = {}
+    scales: list[int] = []
+    for run in runs:
+        count = trainers(run)
+        scale = next((known for known in scales if max(known, count) <= SAME_SCALE * min(known, count)), count)
+        scales.append(scale)
+        groups.setdefault((_key(run), scale), []).append(run)
+    if len(groups) > MOST_ARMS:
+        raise InvalidInput(
+            f"these {len(runs)} runs are of {len(groups)} kinds (problem, strategy, policy, trainers), and {MOST_ARMS} "
+            "can be told apart in a figure: name fewer",
+            runs=len(runs),
+        )
+    policies = _policies([group[0] for group in groups.values()])
+    several = len({scale for _, scale in groups}) > 1
+    arms = [
+        Arm(f"{policy}, {_say_trainers(scale)}" if several else policy, policy, scale, tuple(group))
+        for policy, ((_, scale), group) in zip(policies, groups.items(), strict=True)
+    ]
+    labels = [arm.label for arm in arms]
+    if len(set(labels)) < len(labels):
+        labels = [plain(f"{arm.label} ({arm.runs[0].label})", 80) for arm in arms]
+    return [replace(arm, label=label) for arm, label in zip(arms, _numbered(labels), strict=True)]
+
+
+def each_an_arm(runs: Sequence[RunSeries]) -> list[Arm]:
+    """Take each run as an arm of its own, by its label; raises as :func:`arms_of`."""
+    check_comparable(runs)
+    labels = _numbered([plain(run.label, 60) for run in runs])
+    return [Arm(label, label, trainers(run), (run,)) for label, run in zip(labels, runs, strict=True)]
+
+
+def check_comparable(runs: Sequence[RunSeries]) -> None:
+    """See that there are runs, and that they share their objectives; raises InvalidInput otherwise."""
+    if not runs:
+        raise InvalidInput("no run was given: name one or several", runs=0)
+    other = next((run for run in runs if str(run.objective) != str(runs[0].objective)), None)
+    if other is not None:
+        raise InvalidInput(
+            f"runs of different objectives ({runs[0].objective}, {other.objective}) can't be compared: "
+            "make a report of each"
+        )
+
+
+def trainers(run: RunSeries) -> int:
+    """Return how many trainers evaluated at once, at the most."""
+    spans = [(e.started_s, e.ended_s) for e in run.evaluations if e.started_s is not None and e.ended_s is not None]
+    begins = sorted((start, 1) for start, end in spans if end > start)
+    ends = sorted((end, -1) for start, end in spans if end > start)
+    most = now = 0
+    for _, change in merge(ends, begins):  # of equal moments what ends comes first
+        now += change
+        most = max(most, now)
+    return most
+
+
+def spread(figures: Iterable[float | None]) -> Spread | None:
+    """Return median, least and most; None, which says never, is more than all: the median may be infinite.
+
+    Examples
+    --------
+    >>> spread([3.0, 1.0, 2.0])
+    Spread(low=1.0, middle=2.0, high=3.0, reached=3, runs=3)
+    >>> spread([1.0, None, None]).middle, spread([None]), spread([1.0, 2.0, None]).high
+    (inf, None, 2.0)
+    """
+    values = list(figures)
+    known = sorted(value for value in values if value is not None)
+    if not known:
+        return None
+    padded = [*known, *[math.inf] * (len(values) - len(known))]
+    middle = median(padded)
+    assert middle is not None
+    return Spread(known[0], middle, known[-1], len(known), len(values))
+
+
+def times_to(arm: Arm, target: float) -> Spread | None:
+    """Return the running time, in seconds, after which its runs reached a quality; None if none did."""
+    return spread(None if (hit := first_reaching(run, target)) is None else hit[1] for run in arm.runs)
+
+
+def over_time(curves: Sequence[Sequence[tuple[float, float]]], until: float, most: int = 2000) -> list[Moment]:
+    """Return the median and the range of several curves of steps, from when half of them have begun.
+
+    Parameters
+    ----------
+    curves:
+        (moment in seconds, value) in order of time; a value holds until the next one, the last one for ever.
+    until:
+        The last moment, in seconds.
+    most:
+        Moments that are returned, at most, but for the last.
+
+    Examples
+    --------
+    >>> over_time([[(1.0, 0.5), (3.0, 0.7)], [(2.0, 0.4)]], 4.0)[1]
+    Moment(at_s=2.0, low=0.4, middle=0.45, high=0.5)
+    """
+    begun = [curve for curve in curves if curve]
+    moments = sorted({at for curve in begun for at, _ in curve if at <= until} | {until})
+    every = max(1, math.ceil(len(moments) / most))
+    places = [-1] * len(begun)
+    found: list[Moment] = []
+    for at in [*moments[:-1][::every], moments[-1]]:
+        for i, curve in enumerate(begun):
+            while places[i] + 1 < len(curve) and curve[places[i] + 1][0] <= at:
+                places[i] += 1
+        values = [curve[place][1] for curve, place in zip(begun, places, strict=True) if place >= 0]
+        if values and 2 * len(values) >= len(begun):
+            middle = median(values)
+            assert middle is not None
+            found.append(Moment(at, min(values), middle, max(values)))
+    return found
+
+
+def curve_of(run: RunSeries, make: Callable[[list[float]], list[float]]) -> list[tuple[float, float]]:
+    """Return (moment, value) of a run's qualities in the order in which they came, made into something."""
+    values = make([e.quality or 0.0 for e in run.scored])
+    return [(e.ended_s or 0.0, value) for e, value in zip(run.scored, values, strict=True)]
+
+
+def targets_of(arms: Sequence[Arm], most: int = 5) -> list[float]:
+    """Return round qualities, easiest first, between what the arm that does worst reaches often and the best of all.
+
+    Paper 000 compares searches by the time to such (Figure 7).
+    """
+    rank = arms[0].runs[0].objective.rank
+    ranks = [[rank(e.quality or 0.0) for run in arm.runs for e in run.scored] for arm in arms]
+    known = [each for each in ranks if each]
+    if not known:
+        return []
+    low = min(quantile(each, 0.75) or 0.0 for each in known)
+    high = max(max(each) for each in known)
+    return [rank(target) for target in round_figures(low, high, most)]
+
+
+def round_figures(low: float, high: float, most: int) -> list[float]:
+    """Return up to `most` round figures from `low` to `high`, at equal distances; `high` where there is none.
+
+    Examples
+    --------
+    >>> round_figures(0.871, 0.934, 5)
+    [0.88, 0.9, 0.92]
+    """
+    if not high > low:
+        return [high]
+    exponent = math.floor(math.log10((high - low) / most))
+    for digits in (10, 20, 25, 50, 100):
+        step = digits * 10.0 ** (exponent - 1)
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        if last - first < most:
+            break
+    places = max(0, 2 - exponent)
+    return [round(place * step, places) for place in range(first, last + 1)] or [high]
+
+
+def say_range(arms: Sequence[Arm], what: str) -> str:
+    """Say how several runs of an arm are drawn, as the end of a sentence; nothing where there is one of each.
+
+    Parameters
+    ----------
+    what:
+        Is drawn: ``lines`` or ``bars``.
+    """
+    counts = sorted({len(arm.runs) for arm in arms})
+    if counts == [1]:
+        return ""
+    runs = f"{counts[0]} runs" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} runs"
+    mark = "the shade is" if what == "lines" else "lines go"
+    return f"; {what} are medians of {runs}, {mark} from the least to the most"
+
+
+def _numbered(labels: Sequence[str]) -> list[str]:
+    """Return labels that are all different: each that has been there before gets a number."""
+    return [
+        label if label not in labels[:place] else f"{label} ({labels[:place].count(label) + 1})"
+        for place, label in enumerate(labels)
+    ]
+
+
+def _key(run: RunSeries) -> str:
+    parts = {name: part for name, part in run.identity.items() if name != "seed"}
+    return json.dumps([run.arm or run.label, parts], sort_keys=True)
+
+
+def _policies(firsts: Sequence[RunSeries]) -> list[str]:
+    """Return words for what each arm's first run does, as short as they can be and still differ between policies."""
+    arms = [plain(run.arm or run.label, 60) for run in firsts]
+    short = {arm: CONTROL if arm == CONTROL else TREATED for arm in arms}
+    if CONTROL in short and len(short) == 2:
+        arms = [short[arm] for arm in arms]
+    rest = [
+        json.dumps(
+            {name: part for name, part in run.identity.items() if name not in ("seed", "policy")}, sort_keys=True
+        )
+        for run in firsts
+    ]
+    if len(set(rest)) > 1:
+        named = [run.facts.get("strategy", "").split(",")[0].removeprefix("name = ") for run in firsts]
+        strategies = [plain(name, 40) for name in named]
+        if len(set(strategies)) > 1:
+            arms = [f"{arm}, {strategy}" for arm, strategy in zip(arms, strategies, strict=True)]
+    return arms
+
+
+def _say_trainers(count: int) -> str:
+    return f"{count} trainer" if count == 1 else f"{count} trainers"

@@ -1,0 +1,101 @@
+"""Quality of all candidates over time, arms in one panel: Figure 6 of paper 000."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.reports.arms import Arm, Moment, curve_of, over_time, say_range
+from daskevo_workflows.reports.figures.chart import (
+    RUN_COLOURS,
+    WINDOW,
+    Sheet,
+    Sketch,
+    from_zero,
+    legend_below,
+    limit_to_most,
+)
+from daskevo_workflows.reports.series import mean, median, moving_mean, running_best
+from daskevo_workflows.words import plain, say_count, say_quality, time_unit
+
+
+def candidates(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
+    """Draw every evaluation's quality over running time, the moving mean and the best so far of each arm.
+
+    Of several runs in an arm the lines are medians, and the range is shaded.
+    """
+    scored = [e for arm in arms for run in arm.runs for e in run.scored]
+    if not scored:
+        return None
+    objective = arms[0].runs[0].objective
+    scale, unit = time_unit(max(e.ended_s or 0.0 for e in scored))
+    figure = Figure(figsize=(sheet.width_in, 0.33 * sheet.width_in + 1.3), layout="constrained")
+    panel = figure.subplots()
+    for arm, (colour, line, mark) in zip(arms, RUN_COLOURS, strict=False):
+        _draw_marks(panel, arm, scale, colour, mark, many=len(scored) >= d.RASTER_FROM)
+        for make, width, style in ((moving, 1.8, line), (lambda run: running_best(run, objective), 0.9, line)):
+            moments = lines(arm, make)
+            if not moments:
+                continue
+            times = [moment.at_s / scale for moment in moments]
+            panel.step(times, [moment.middle for moment in moments], where="post", color=colour, lw=width, ls=style)
+            if len(arm.runs) > 1:
+                low, high = [moment.low for moment in moments], [moment.high for moment in moments]
+                panel.fill_between(times, low, high, step="post", color=colour, alpha=0.18, lw=0)
+        panel.plot([], [], color=colour, ls=line, lw=1.8, marker=mark, ms=3.5, label=arm.label)
+    panel.plot([], [], color=d.INK, lw=1.8, label=f"mean of the last {WINDOW}")
+    panel.plot([], [], color=d.INK, lw=0.9, label="best so far")
+    panel.set_xlabel(f"running time ({unit})")
+    panel.set_ylabel(
+        f"{plain(objective.metric, 60)} ({'larger' if objective.direction == 'max' else 'smaller'} is better)"
+    )
+    limit_to_most(panel, [e.quality or 0.0 for e in scored])
+    from_zero([panel])
+    legend_below(figure, [panel])
+    return Sketch(
+        "quality",
+        "Quality over time",
+        f"Quality ({plain(objective.metric, 60)}) of each evaluation when it ended; thick: the mean of the last "
+        f"{WINDOW}; thin: the best so far{say_range(arms, 'lines')}.",
+        " ".join(_words(arm) for arm in arms),
+        figure,
+    )
+
+
+def moving(qualities: list[float]) -> list[float]:
+    return moving_mean(qualities, WINDOW)
+
+
+def lines(arm: Arm, make: Callable[[list[float]], list[float]]) -> list[Moment]:
+    """Return a curve of each run in one, until the run of median length has ended."""
+    curves = [curve_of(run, make) for run in arm.runs]
+    until = median([curve[-1][0] for curve in curves if curve])
+    return [] if until is None else over_time(curves, until)
+
+
+def _draw_marks(panel: Any, arm: Arm, scale: float, colour: str, mark: str, *, many: bool) -> None:
+    times = [(e.ended_s or 0.0) / scale for run in arm.runs for e in run.scored]
+    qualities = [e.quality for run in arm.runs for e in run.scored]
+    size, alpha = (3.0, 0.45) if len(times) < 150 else (2.0, 0.3)
+    panel.plot(times, qualities, mark, ms=size, mew=0, color=colour, alpha=alpha, rasterized=many)
+
+
+def _words(arm: Arm) -> str:
+    best = [run.best(1)[0].quality or 0.0 for run in arm.runs if run.scored]
+    means = [mean([e.quality or 0.0 for e in run.scored]) or 0.0 for run in arm.runs if run.scored]
+    if not best:
+        return f"{arm.label}: no evaluation has a quality."
+    counts = [len(run.scored) for run in arm.runs]
+    return f"{arm.label}: {_say_counts(counts)}, best {say_quality(median(best))}, mean {say_quality(median(means))}."
+
+
+def _say_counts(counts: Sequence[int]) -> str:
+    each = (
+        say_count(counts[0], "evaluation")
+        if min(counts) == max(counts)
+        else f"{min(counts)} to {max(counts)} evaluations"
+    )
+    return each if len(counts) == 1 else f"{len(counts)} runs of {each}"

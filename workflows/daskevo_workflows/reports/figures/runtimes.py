@@ -1,0 +1,78 @@
+"""End-to-end running time by number of trainers, with the repository's share: Figure 8 of paper 000."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.reports.arms import Arm, Spread, say_range, spread
+from daskevo_workflows.reports.figures.chart import HATCHES, RUN_COLOURS, Sheet, Sketch, legend_below
+from daskevo_workflows.reports.series import RunSeries
+from daskevo_workflows.words import say_seconds, say_share, time_unit
+
+
+def runtimes(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
+    """Draw the running time of each arm, in groups by the number of trainers.
+
+    The top of a bar is what each trainer spent with the repository, on average: below it is what the run would have
+    taken with a repository that answers at once.
+    """
+    shown = [arm for arm in arms if any(run.finished and run.runtime_s for run in arm.runs)]
+    if not shown:
+        return None
+    totals = {arm.label: spread(run.runtime_s for run in arm.runs) for arm in shown}
+    shares = {arm.label: spread(repository_share(run) for run in arm.runs) for arm in shown}
+    scale, unit = time_unit(max(total.high for total in totals.values() if total))
+    scales, policies = sorted({arm.trainers for arm in shown}), list(dict.fromkeys(arm.policy for arm in shown))
+    figure = Figure(figsize=(sheet.width_in, 0.3 * sheet.width_in + 1.2), layout="constrained")
+    panel = figure.subplots()
+    width = 0.8 / len(policies)
+    for arm in shown:
+        place = policies.index(arm.policy)
+        total, share = totals[arm.label], shares[arm.label]
+        assert total is not None
+        at = scales.index(arm.trainers) + (place - (len(policies) - 1) / 2) * width
+        top = total.middle / scale
+        cut = top * (share.middle if share else 0.0)
+        colour, hatch = RUN_COLOURS[place][0], HATCHES[place]
+        is_first = arm is next(one for one in shown if one.policy == arm.policy)
+        label = arm.policy if is_first else "_nolegend_"
+        panel.bar([at], [top - cut], width * 0.9, color=colour, hatch=hatch, edgecolor=d.PAPER, lw=0.5, label=label)
+        panel.bar([at], [cut], width * 0.9, bottom=[top - cut], color=d.INK, edgecolor=d.INK, lw=0.5)
+        if total.runs > 1:
+            panel.vlines(at, total.low / scale, total.high / scale, color=d.FAINT, lw=1.6, zorder=4)
+        words = f"{say_seconds(total.middle)}\n({say_share(share.middle if share else None)})"
+        peak = (at, total.high / scale)
+        panel.annotate(words, peak, (0, 2), textcoords="offset points", ha="center", fontsize=0.8 * sheet.font)
+    panel.bar([0], [0], width, color=d.INK, label="with the repository")
+    panel.set_xticks(range(len(scales)), [str(count) for count in scales])
+    panel.set_xlim(-0.6, len(scales) - 0.4)
+    panel.set_ylim(0, 1.28 * max(total.high for total in totals.values() if total) / scale)
+    panel.grid(visible=False, axis="x")
+    panel.set_xlabel("trainers")
+    panel.set_ylabel(f"running time ({unit})")
+    legend_below(figure, [panel])
+    return Sketch(
+        "runtime",
+        "End-to-end running time",
+        "Running time of the whole search by the number of trainers; black, and in brackets: what each trainer spent "
+        f"with the repository, on average{say_range(shown, 'bars')}.",
+        " ".join(_words(arm, totals[arm.label], shares[arm.label]) for arm in shown),
+        figure,
+    )
+
+
+def repository_share(run: RunSeries) -> float | None:
+    """Return the share of its trainers' time that a run spent with the repository; None if nothing was timed."""
+    return run.repository_s / run.evaluation_s if run.evaluation_s else None
+
+
+def _words(arm: Arm, total: Spread | None, share: Spread | None) -> str:
+    counts = sorted(len(run.finished) for run in arm.runs)
+    each = str(counts[0]) if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
+    return (
+        f"{arm.label}: {say_seconds(total.middle if total else None)} for {each} evaluations, "
+        f"{say_share(share.middle if share else None)} of them with the repository."
+    )

@@ -1,0 +1,92 @@
+"""Time to a target quality, by target and arm: Figure 7 of paper 000."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.reports.arms import Arm, Spread, say_range, targets_of, times_to
+from daskevo_workflows.reports.figures.chart import HATCHES, RUN_COLOURS, Sheet, Sketch, legend_below
+from daskevo_workflows.words import plain, say_quality, say_seconds, time_unit
+
+
+def time_to_target(arms: Sequence[Arm], sheet: Sheet, targets: Sequence[float] | None = None) -> Sketch | None:
+    """Draw the running time until some quality was reached, a group of bars per quality; a star: never reached.
+
+    Of several runs in an arm the bar is the median, and the line from the least to the most; a star stands also where
+    fewer than half of them got there.
+
+    Parameters
+    ----------
+    targets:
+        Qualities; some round ones if None.
+    """
+    goals = list(targets_of(arms) if targets is None else targets)
+    hits = {(arm.label, goal): times_to(arm, goal) for arm in arms for goal in goals}
+    reached = [hit for hit in hits.values() if hit is not None and math.isfinite(hit.middle)]
+    if not reached:
+        return None
+    scale, unit = time_unit(max(hit.high for hit in reached))
+    objective = arms[0].runs[0].objective
+    figure = Figure(figsize=(sheet.width_in, 0.3 * sheet.width_in + 1.2), layout="constrained")
+    panel = figure.subplots()
+    width = 0.8 / len(arms)
+    for place, (arm, (colour, _, _), hatch) in enumerate(zip(arms, RUN_COLOURS, HATCHES, strict=False)):
+        for i, goal in enumerate(goals):
+            at = i + (place - (len(arms) - 1) / 2) * width
+            _draw_bar(panel, at, width, hits[arm.label, goal], scale, colour, hatch, font=sheet.font)
+        panel.bar([0], [0], width, color=colour, hatch=hatch, edgecolor=d.PAPER, lw=0.5, label=arm.label)
+    if any(hit is None or not math.isfinite(hit.middle) for hit in hits.values()):
+        panel.plot(
+            [], [], "*", color=d.INK, ms=6, ls="none", label="never" if _one_each(arms) else "never, in most runs"
+        )
+    panel.set_xticks(range(len(goals)), [say_quality(goal) for goal in goals])
+    panel.set_xlim(-0.6, len(goals) - 0.4)
+    panel.set_ylim(bottom=0)
+    panel.margins(y=0.12)
+    panel.grid(visible=False, axis="x")
+    sign = "≥" if objective.direction == "max" else "≤"
+    panel.set_xlabel(f"{plain(objective.metric, 60)} reached ({sign})")
+    panel.set_ylabel(f"running time ({unit})")
+    legend_below(figure, [panel])
+    return Sketch(
+        "time-to-target",
+        "Time to a quality",
+        f"Running time until an evaluation had so good a quality; a star: never{say_range(arms, 'bars')}.",
+        " ".join(_words(arm, goals, hits) for arm in arms),
+        figure,
+    )
+
+
+def _one_each(arms: Sequence[Arm]) -> bool:
+    return all(len(arm.runs) == 1 for arm in arms)
+
+
+def _draw_bar(
+    panel: Any, at: float, width: float, hit: Spread | None, scale: float, colour: str, hatch: str, *, font: float
+) -> None:
+    if hit is None or not math.isfinite(hit.middle):
+        panel.plot([at], [0], "*", color=colour, ms=0.8 * font, clip_on=False, zorder=5)
+        return
+    panel.bar([at], [hit.middle / scale], width * 0.94, color=colour, hatch=hatch, edgecolor=d.PAPER, lw=0.5)
+    if hit.runs > 1:
+        panel.vlines(at, hit.low / scale, hit.high / scale, color=d.INK, lw=1.0)
+    if hit.reached < hit.runs:
+        words = f"{hit.reached}/{hit.runs}"
+        panel.annotate(
+            words, (at, hit.high / scale), (0, 2), textcoords="offset points", ha="center", fontsize=0.75 * font
+        )
+
+
+def _words(arm: Arm, goals: Sequence[float], hits: dict[tuple[str, float], Spread | None]) -> str:
+    said = []
+    for goal in goals:
+        hit = hits[arm.label, goal]
+        when = "never" if hit is None or not math.isfinite(hit.middle) else say_seconds(hit.middle)
+        share = f" (in {hit.reached} of {hit.runs} runs)" if hit is not None and hit.reached < hit.runs else ""
+        said.append(f"{say_quality(goal)} {when}{share}")
+    return f"{arm.label}: {', '.join(said)}."

@@ -1,0 +1,101 @@
+"""Figures by themselves, for a paper: a file of each in each format, and what they show."""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+from daskevo.errors import InvalidInput, RunFolderUnusable
+from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.reports.arms import Arm
+from daskevo_workflows.reports.figures import PAPER
+from daskevo_workflows.reports.figures.chart import COLUMN, Sketch
+from daskevo_workflows.reports.figures.targets import time_to_target
+from daskevo_workflows.words import plain
+
+# Neither dates nor versions: the same runs give the same bytes.
+UNSAID: Mapping[str, Mapping[str, Any]] = {
+    "svg": {"Date": None, "Creator": None},
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+"""Format -> what its files would say of their making, and don't."""
+
+PNG_DPI = 300
+CAPTIONS = "captions.md"
+
+
+def write_all(
+    arms: Sequence[Arm], folder: Path, formats: Sequence[str], targets: Sequence[float] | None = None
+) -> list[Path]:
+    """Write each figure that these arms have data for, and a file of captions; return the files.
+
+    Parameters
+    ----------
+    folder:
+        Made if it isn't there; files of these names are replaced.
+    targets:
+        Qualities of the figure of the time to them; round ones if None.
+
+    Raises
+    ------
+    InvalidInput
+        For an unknown format, or if there is nothing to draw.
+    RunFolderUnusable
+        If a file can't be written.
+    """
+    if strange := [word for word in formats if word not in UNSAID]:
+        raise InvalidInput(f"figures can't be written as {strange[0]!r:.40}; there are {', '.join(UNSAID)}")
+    found: dict[str, bytes] = {}
+    captions = ["# Figures of " + "; ".join(_say_arm(arm) for arm in arms)]
+    with d.settings(COLUMN.font):
+        for name, number, make in PAPER:
+            draw = partial(time_to_target, targets=targets) if make is time_to_target else make
+            sketch = draw(arms, COLUMN)
+            if sketch is None:
+                continue
+            shown = f"{sketch.title}, as Figure {number} of the EvoStore paper. {sketch.caption} {sketch.words}"
+            captions.append(f"## {name}\n\n{shown}")
+            found |= {f"{name}.{word}": saved(sketch, word) for word in formats}
+    if not found:
+        raise InvalidInput("there is nothing to draw yet: no evaluation of these runs has finished")
+    found[CAPTIONS] = ("\n\n".join(captions) + "\n").encode()
+    return [_write(folder / name, data) for name, data in found.items()]
+
+
+def saved(sketch: Sketch, form: str) -> bytes:
+    """Return a sketch as a file's bytes, the same each time, black on white."""
+    buffer = io.BytesIO()
+    title = {"Title": sketch.title} if form != "png" else {"Title": plain(sketch.title)}
+    # Letters as outlines: a figure looks the same wherever it is shown, with any fonts.
+    settings = {"svg.hashsalt": sketch.name, "svg.fonttype": "path", "pdf.fonttype": 42}
+    with warnings.catch_warnings(), matplotlib.rc_context(settings):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        metadata = {**UNSAID[form], **title}
+        sketch.figure.savefig(buffer, format=form, metadata=metadata, dpi=PNG_DPI, facecolor="white")
+    return buffer.getvalue()
+
+
+def _say_arm(arm: Arm) -> str:
+    names = ", ".join(plain(f"{run.label} ({run.run_id[:8]})", 80) for run in arm.runs)
+    return f"{plain(arm.label, 80)}: {names}"
+
+
+def _write(path: Path, data: bytes) -> Path:
+    part = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(data)
+        os.replace(part, path)
+    except OSError as error:
+        raise RunFolderUnusable(
+            f"can't write {path}: {error.strerror or error}; name another folder", path=str(path)
+        ) from error
+    return path
