@@ -211,6 +211,7 @@ PROVIDER: Mapping[str, Arguments] = {
     "drop_attempts": Arguments({"attempts": _list_of(_row(_or_none(_model), Tick.parse))}),
     "models": Arguments({"scope": _or_none(_scope)}, {"with_snapshots": _flag}),
     "trainings": Arguments({"scope": _scope}),
+    "shown": Arguments({}, {"models": count, "live": _attempts}),
     "mark_lost": Arguments({"shard": count, "lost": _list_of(_row(_model, numbers_of, text))}),
     "lost_of": Arguments({"shard": count, "model": _model}),
     "recount": Arguments({"older_s": _seconds}, {"remove": _flag}),

@@ -22,7 +22,7 @@ from daskevo.cluster.upkeep import audit
 from daskevo.errors import CorruptRecord, ShardFenced
 from daskevo.ownership.messages import DropAttempt, Put, Refer, Status, message_from_wire
 from daskevo.ownership.model_record import ModelRecord
-from daskevo.ownership.replies import Reserved
+from daskevo.ownership.replies import Refused, Reserved
 from daskevo.types import ModelId, Tick
 
 THREADED_BYTES = 1 << 16
@@ -94,10 +94,13 @@ class ProviderHandlers:
             raise CorruptRecord(f"a message 'refer' carries a {type(decoded).__name__}")
 
         async def work(served: ServedShard) -> dict[str, Any]:
-            (reply,) = await served.ask([decoded])
-            answer = {"reply": reply.to_wire()}
-            if isinstance(reply, Reserved):
-                answer |= await hand_out(served, reply.owner, reply.attempt, decoded.numbers, near=near, local=local)
+            with self._host.tally.reservations.timed(0) as timed:
+                (reply,) = await served.ask([decoded])
+                answer = {"reply": reply.to_wire()}
+                if isinstance(reply, Reserved):
+                    timed.items = len(decoded.numbers)
+                    numbers = decoded.numbers
+                    answer |= await hand_out(served, reply.owner, reply.attempt, numbers, near=near, local=local)
             return answer
 
         return await self._host.with_shard(shard, work)  # type: ignore[no-any-return]
@@ -106,7 +109,8 @@ class ProviderHandlers:
         """Read parts of tensors that the caller has reserved."""
 
         async def work(served: ServedShard) -> dict[str, Any]:
-            return await hand_out_parts(served, ModelId(model), Tick.parse(attempt), parts)
+            with self._host.tally.reads.timed(len(parts)):
+                return await hand_out_parts(served, ModelId(model), Tick.parse(attempt), parts)
 
         return await self._host.with_shard(shard, work)  # type: ignore[no-any-return]
 
@@ -163,10 +167,14 @@ class ProviderHandlers:
             raise CorruptRecord(f"a message 'put' carries a {type(decoded).__name__}")
 
         async def work(served: ServedShard) -> dict[str, Any]:
-            try:
-                return {"reply": (await served.put(decoded, Brought(arrays, parts, frames))).to_wire()}
-            except Unseen as error:
-                return {"unseen": str(error)}
+            with self._host.tally.puts.timed(0) as timed:
+                try:
+                    reply = await served.put(decoded, Brought(arrays, parts, frames))
+                except Unseen as error:
+                    return {"unseen": str(error)}
+                if not isinstance(reply, Refused):
+                    timed.items = decoded.record.own_bytes
+            return {"reply": reply.to_wire()}
 
         return await self._host.with_shard(shard, work)  # type: ignore[no-any-return]
 
@@ -182,6 +190,12 @@ class ProviderHandlers:
         status:
             ``[shard, model]``: if I am the model's home, the answer says where it stands.
         """
+        with self._host.tally.queries.timed(len(questions)):
+            return await self._match(scope, questions, records, status)
+
+    async def _match(
+        self, scope: str, questions: Sequence[Any], records: bool, status: Sequence[Any] | None
+    ) -> dict[str, Any]:
         standing = None
         if status is not None and status[0] in self._host.shards:
             # Its check of the epoch waits for the disk, and nothing here for it.

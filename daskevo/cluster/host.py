@@ -18,6 +18,7 @@ from daskevo.cluster.quota import Quota
 from daskevo.cluster.retiring import retire
 from daskevo.cluster.serving import ServedShard, open_shard
 from daskevo.cluster.session import Session
+from daskevo.cluster.tally import Tally
 from daskevo.cluster.under_way import UnderWay
 from daskevo.cluster.upkeep import audit_opened, keep_order
 from daskevo.errors import (
@@ -84,6 +85,7 @@ class ShardHost:
         self.landings = Landings(landing_bytes)
         self.quota = Quota(quota_bytes, shards_in_all, lambda: len(self.shards), lambda: tensors.stored_bytes)
         self.models = PublishedModels()
+        self.tally = Tally()
         self.shards: dict[int, ServedShard] = {}
         self._under_way = UnderWay()
         self._closing: dict[int, asyncio.Future[None]] = {}
@@ -328,6 +330,7 @@ class ShardHost:
         served = self.shards.get(shard)
         if served is None:
             return None
+        served.asked += 1
         try:
             with self._under_way.one(served):
                 return await work(served)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from daskevo.cluster.auditing import take_snapshot
+from daskevo.cluster.shown import shown
 from daskevo.ownership.references import numbers_in
 from daskevo.ownership.scopes import holds_snapshots, snapshot_scope
 from daskevo.ownership.state import Model
@@ -116,5 +117,6 @@ OVERVIEW: Mapping[str, Callable[..., Any]] = {
     "snapshots": snapshots,
     "retirements": retirements,
     "stats": stats,
+    "shown": shown,
 }
 """Name of the operation -> function of the host and its arguments."""

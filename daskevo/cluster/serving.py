@@ -92,6 +92,8 @@ class ServedShard:
         self.landings = landings or Landings()
         self.quota = quota or Quota(None, 1, lambda: 1, lambda: 0)
         self._lock = asyncio.Lock()
+        self.asked = 0
+        """Messages about it, since it is served here."""
 
     @property
     def number(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Annotated, ClassVar
 
 from daskevo.errors import CorruptRecord, InvalidInput
@@ -84,7 +85,7 @@ class ModelRecord(Wire):
         """For each other owner, the numbers (in the owner's enumeration) that this model uses."""
         return {owner: numbers for owner, numbers in self.owner_map.owners.items() if owner != self.model_id}
 
-    @property
+    @cached_property
     def own_bytes(self) -> int:
         """Payload of the tensors that it stored itself, in bytes."""
         return sum(spec.nbytes for spec in self.own.values())

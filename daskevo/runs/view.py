@@ -171,6 +171,13 @@ class RunView:
             for row in self._rows(f"SELECT {columns} FROM units ORDER BY rowid")
         ]
 
+    def unit_counts(self) -> dict[str, dict[str, int]]:
+        """Return how many units there are of each kind, by their state."""
+        found: dict[str, dict[str, int]] = {}
+        for kind, state, units in self._rows("SELECT kind, state, count(*) FROM units GROUP BY kind, state"):
+            found.setdefault(str(kind), {})[str(state)] = int(units)
+        return found
+
     def events(self, kind: str | None = None) -> list[Event]:
         """Return what happened, oldest first; all kinds, or one."""
         where, values = ("", ()) if kind is None else (" WHERE kind = ?", (kind,))

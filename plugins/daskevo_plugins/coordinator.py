@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from distributed import SchedulerPlugin
@@ -34,6 +34,7 @@ from daskevo.ownership.table import ShardTable
 from daskevo.store.lease import Lease
 from daskevo.store.root import Root
 from daskevo.types import JSON, ModelId, Tick
+from daskevo_plugins import metrics
 from daskevo_plugins.background import Background
 from daskevo_plugins.following import Follower
 from daskevo_plugins.leasing import lease_root
@@ -98,6 +99,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             self._follower = Follower(self._core, scheduler, self._transport, self._background, self._table_changed)
             self._background.spawn(self._settler.run())
             self._follower.start()
+            metrics.offer(self)
         finally:
             self._ready.set()
 
@@ -128,6 +130,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._closed = True
         await self._background.end(_CLOSING_S)
         withdraw(self._scheduler.handlers, "coordinator", self.settings.key)
+        metrics.withdraw(self)
         if self._lease is not None:
             try:
                 # A file system that gives no answer must not keep the scheduler from closing.
@@ -366,6 +369,48 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             "lost_shards": sorted(table.lost),
             "scopes": dict(self._scopes.known),
         }
+
+    def metrics(self) -> Iterator[tuple[str, tuple[str, ...], Any]]:
+        """Return what is told at ``/metrics`` (see :mod:`daskevo_plugins.metrics`)."""
+        if not self._started:
+            return
+        labels, stats = (self.settings.root or "memory",), self.stats()
+        for name, value in (
+            ("generation", stats["generation"]),
+            ("providers", len(stats["providers"])),
+            ("shards", stats["shards"]),
+            ("unserved_shards", len(stats["unserved_shards"])),
+            ("lost_shards", len(stats["lost_shards"])),
+            ("live_attempts", stats["live_attempts"]),
+            ("unsettled_attempts", stats["unsettled"]),
+        ):
+            yield f"daskevo_coordinator_{name}", labels, value
+
+    async def shown(self, models: int, timeout_s: float) -> dict[str, Any] | None:
+        """Return what is shown of the repository: what is counted here, and what each provider tells.
+
+        Parameters
+        ----------
+        models:
+            So many are told of in all, about.
+        timeout_s:
+            Longest wait for a provider.
+
+        Returns
+        -------
+        dict
+            ``coordinator`` (as `stats`), ``providers`` (name -> :func:`daskevo.cluster.shown.shown`), ``silent`` (name
+            -> why); None if it does not serve (yet).
+        """
+        if not self._started:
+            return None
+        await self._directory.refresh()
+        here = await self._directory.providers()
+        live = [list(attempt) for attempt in self._core.live()]
+        answers, silent = await self._directory.everywhere(
+            "shown", timeout_s=timeout_s, patient=False, models=max(20, models // max(1, len(here))), live=live
+        )
+        return {"coordinator": self.stats(), "providers": answers, "silent": silent}
 
     def _table_changed(self) -> None:
         self._settler.wake()

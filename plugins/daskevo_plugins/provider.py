@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,14 @@ from daskevo.cluster.host import ShardHost
 from daskevo.cluster.roles import PROVIDER
 from daskevo.cluster.session import Session
 from daskevo.cluster.settings import Settings, check_versions
+from daskevo.cluster.shown import figures
 from daskevo.cluster.transport import Handler, PoolTransport, serve, withdraw
 from daskevo.errors import DaskevoError
 from daskevo.ownership.hashing import shard_of
 from daskevo.store.root import Root
 from daskevo.store.tiers import DurableTensors, SpillingTensors, Tensors
 from daskevo.types import JSON, Attempt, ModelId
+from daskevo_plugins import metrics
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +91,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
             except DaskevoError as error:
                 logger.info("daskevo: %s goes without handing over its shards: %s", worker.name, error)
         withdraw(worker.handlers, "provider", self.settings.key)
+        metrics.withdraw(self)
         if self.host is not None:
             await self.host.close()
             self.host = None
@@ -97,6 +100,13 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
     def is_provider(self) -> bool:
         """Whether this worker has the resource ``provider``."""
         return self._worker.state.total_resources.get(PROVIDER, 0) > 0  # type: ignore[no-any-return]
+
+    def metrics(self) -> Iterable[tuple[str, tuple[str, ...], Any]]:
+        """Return what is told at ``/metrics`` (see :mod:`daskevo_plugins.metrics`)."""
+        if self.host is None:
+            return ()
+        where, counts = self.settings.root or "memory", vars(self.host.tally)
+        return metrics.provider_metrics(where, self.host.name, figures(self.host), counts)
 
     def _local_methods(self, address: str) -> Mapping[str, Handler] | None:
         if self.host is None or address != self._worker.address:
@@ -150,6 +160,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
             )
             serve(self._worker.handlers, "provider", self.settings.key, ProviderHandlers(self.host).methods())
             self.host.start()
+            metrics.offer(self)
         await self.transport.coordinator(
             "join", timeout_s=CALL_TIMEOUT_S, name=str(self._worker.name), address=self._worker.address
         )

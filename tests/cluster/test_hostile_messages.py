@@ -90,6 +90,7 @@ def good_arguments(record: Any) -> dict[str, dict[str, dict[str, Any]]]:
             "drop_attempts": {"attempts": [["none", [0, 0]]]},
             "models": {"scope": "test", "with_snapshots": False},
             "trainings": {"scope": "test"},
+            "shown": {"models": 10, "live": [[1, 1]]},
             "audit": {"give_up_lost": False},
             "recount": {"older_s": 3600.0, "remove": False},
             "lost_of": {"shard": 99, "model": "first"},

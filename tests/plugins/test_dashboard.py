@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
-import re
-import shutil
-from asyncio.subprocess import DEVNULL, PIPE
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,10 +16,10 @@ from daskevo.tuning.progress_tree import Asked, progress_tree
 from daskevo.tuning.tree_layout import tree_layout
 from daskevo_plugins.dashboard.board import MOST_STUDIES, WATCHED_S, Board
 from daskevo_plugins.dashboard.news import LONGEST, MOST_MARKS, CardNews, StudyNews, TrainerNews
-from daskevo_plugins.dashboard.pages import frame
+from daskevo_plugins.dashboard.news_pages import studies_now
+from daskevo_plugins.dashboard.pages import PAGES, frame
 from daskevo_plugins.dashboard.plugin import DashboardPlugin
-from daskevo_plugins.dashboard.studies_page import studies_now
-from daskevo_workflows.studies.showing import ask
+from daskevo_workflows.showing import ask
 from tests.workflows.reports.test_page import ATTACK, Page, drawings
 
 
@@ -104,65 +99,69 @@ def _deep() -> Any:
 @pytest.mark.parametrize("kind", BAD)
 def test_what_can_t_be_shown_is_refused_and_changes_nothing(kind: str) -> None:
     board = Board()
-    board.take(sent(news_of()))
-    before, shown = board.version, studies_now(board)
+    board.take_study(sent(news_of()))
+    before, shown = board.version("studies"), studies_now(board, {})
     with pytest.raises((CorruptRecord, LaterVersion)):
-        board.take(BAD[kind](copy.deepcopy(sent(news_of("s2")))))
-    assert board.version == before
-    assert studies_now(board) == shown
+        board.take_study(BAD[kind](copy.deepcopy(sent(news_of("s2")))))
+    assert board.version("studies") == before
+    assert studies_now(board, {}) == shown
 
 
 def test_the_board_keeps_what_runs_and_is_bounded() -> None:
     now = [0.0]
     board = Board(lambda: now[0])
-    assert not board.is_watched
-    board.look()
-    assert board.is_watched
+    assert not board.is_watched("studies")
+    board.look("studies")
+    assert board.is_watched("studies")
+    assert not board.is_watched("search")
     now[0] = WATCHED_S + 1
-    assert not board.is_watched
+    assert not board.is_watched("studies")
     for number in range(MOST_STUDIES + 5):
         now[0] += 1
-        board.take(sent(news_of(f"s{number}", "ended" if number in (3, 4, 7) else "running")))
-    studies = [shown.news.study for shown in board.studies()]
+        board.take_study(sent(news_of(f"s{number}", "ended" if number in (3, 4, 7) else "running")))
+    studies = [shown.news.study for shown in board.studies.all()]
     assert len(studies) == MOST_STUDIES
     # The three that were over, then those with the oldest news.
     assert studies == [f"s{number}" for number in range(MOST_STUDIES + 4, 1, -1) if number not in (3, 4, 7)]
-    version = board.version
+    version = board.version("studies")
     board.left("somebody else")
-    assert board.version == version
+    assert board.version("studies") == version
     board.left("c1")
-    assert {shown.news.standing for shown in board.studies()} == {"gone"}
-    assert board.version != version
+    assert {shown.news.standing for shown in board.studies.all()} == {"gone"}
+    assert board.version("studies") != version
 
 
 def test_the_page_shows_one_tree_and_lists_all() -> None:
     board = Board()
-    assert "No study has been seen" in studies_now(board)
+    assert "No study has been seen" in studies_now(board, {})
     for name in ("s1", "s2"):
-        board.take(sent(news_of(name, words=f"name of {name}")))
-    board.take(sent(news_of("s3", "ended", words="name of s3")))
+        board.take_study(sent(news_of(name, words=f"name of {name}")))
+    board.take_study(sent(news_of("s3", "ended", words="name of s3")))
     for chosen, shown in (("", "s2"), ("s1", "s1"), ("s3", "s3"), ("none", "s2")):
-        content = studies_now(board, chosen)
-        page = Page(frame("studies", content, board.version))
+        content = studies_now(board, {"study": chosen})
+        page = Page(frame("studies", content, board.version("studies")))
         assert f"<h2>name of {shown}</h2>" in content
         assert all(f"name of {name}" in page.words for name in ("s1", "s2", "s3"))
         (tree,) = drawings(content)
         assert len(tree.findall(".//{http://www.w3.org/2000/svg}rect[@class='waiting']")) == 2  # one in the legend
-    board.take(sent(StudyNews("s4", "c", "n", "m", "running", (), (), None)))
-    assert "too large" in studies_now(board)
+    board.take_study(sent(StudyNews("s4", "c", "n", "m", "running", (), (), None)))
+    assert "too large" in studies_now(board, {})
 
 
 def test_words_of_others_stay_words() -> None:
     board = Board()
     for name in (ATTACK, "other"):
-        board.take(sent(news_of(name, words=ATTACK, client=ATTACK)))
-    page = Page(frame("studies", studies_now(board, ATTACK), board.version))
+        board.take_study(sent(news_of(name, words=ATTACK, client=ATTACK)))
+    check_harmless(Page(frame("studies", studies_now(board, {"study": ATTACK}), board.version("studies"))))
+
+
+def check_harmless(page: Page) -> None:
+    """See that a page has no markup but its own, and loads nothing but its own."""
     assert page.tags["img"] == 0
     assert page.tags["script"] == 1
     assert page.handlers == []
-    assert all(
-        reference.split("?")[0] in ("../status", "studies", "page.css", "page.js", "") for reference in page.references
-    )
+    known = {"../status", "#main", "page.css", "page.js", "", *PAGES}
+    assert {reference.split("?")[0] for reference in page.references} <= known
 
 
 async def get(scheduler: Any, path: str) -> HTTPResponse:
@@ -190,21 +189,23 @@ def test_a_browser_gets_the_page_as_long_as_something_changes(prefix: str, monke
         assert 'class="done"' in page.body.decode()
         assert "default-src 'none'" in page.headers["Content-Security-Policy"]
         assert (await ask(c))["is_watched"]
-        seen = plugin.board.version
+        seen = plugin.board.version("studies")
         assert (await get(s, f"{prefix}/daskevo/studies/now?seen={seen}")).code == 204
         with pytest.raises(CorruptRecord):
             await ask(c, StudyNews("s", "c", "x" * (LONGEST + 1), "m", "ended", (), (), None))
         assert (await get(s, f"{prefix}/daskevo/studies/now?seen={seen}")).code == 204
         await ask(c, news_of(client=c.id, words="changed"))
         now = await get(s, f"{prefix}/daskevo/studies/now?seen={seen}")
-        assert (now.code, now.headers["X-Daskevo-Version"]) == (200, plugin.board.version)
+        assert (now.code, now.headers["X-Daskevo-Version"]) == (200, plugin.board.version("studies"))
         assert "<h2>changed</h2>" in now.body.decode()
-        for path, place in (("/daskevo", "daskevo/studies"), ("/daskevo/", "studies")):
+        for path, place in (("/daskevo", "daskevo/search"), ("/daskevo/", "search")):
             assert (await get(s, prefix + path)).headers["Location"] == place
         for file in ("page.css", "page.js"):
             assert (await get(s, f"{prefix}/daskevo/{file}")).code == 200
         plots = json.loads((await get(s, f"{prefix}/individual-plots.json")).body)
-        assert plots["daskevo Studies"] == "/daskevo/studies"
+        assert {plots[f"daskevo {page.title()}"] for page in PAGES} == {f"/daskevo/{page}" for page in PAGES}
+        for page in PAGES:
+            assert (await get(s, f"{prefix}/daskevo/{page}")).code == 200
         assert "Individual Progress" in plots
         assert '<a href="daskevo">' in (await get(s, f"{prefix}/status")).body.decode()
         plugin.remove_client(s, c.id)
@@ -217,32 +218,3 @@ def test_a_browser_gets_the_page_as_long_as_something_changes(prefix: str, monke
 async def test_where_the_dashboard_is_off_nothing_is_shown(c: Any, s: Any) -> None:
     assert await ask(c, news_of()) == {"path": None, "is_watched": False}
     assert (await get(s, "/daskevo/studies")).code == 404
-
-
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
-def test_a_browser_follows_what_changes(tmp_path: Path) -> None:
-    """A real one, with the page's own rules on what it may load."""
-
-    @gen_cluster(client=True, nthreads=[], scheduler_kwargs=SHOWN, timeout=300)
-    async def run(c: Any, s: Any) -> None:
-        await ask(c, news_of(words="first"))
-        board = s.plugins[DashboardPlugin.name].board
-        looks = []
-
-        def look() -> None:
-            looks.append(board.version)
-            if len(looks) == 2:  # the page is open, and asks for what is new
-                board.take(sent(news_of(words="second")))
-
-        board.look = look
-        options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--dump-dom"]
-        url = f"http://localhost:{s.http_server.port}/daskevo/studies"
-        browser = await asyncio.create_subprocess_exec(
-            *("chromium", *options, "--virtual-time-budget=5000", url), stdout=PIPE, stderr=DEVNULL
-        )
-        shown = (await browser.communicate())[0].decode()
-        assert "<h2>second</h2>" in shown
-        assert re.search(r'<time data-age="0">\d+ s ago</time>', shown)
-        assert 'id="lost" hidden' in shown
-
-    run()

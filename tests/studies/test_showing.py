@@ -15,11 +15,12 @@ import pytest
 
 from daskevo.search import Grid
 from daskevo.tuning import Trajectory
-from daskevo_plugins.dashboard.plugin import HANDLER, DashboardPlugin
+from daskevo_plugins.dashboard.plugin import HANDLERS, DashboardPlugin
+from daskevo_workflows import showing
 from daskevo_workflows.reports.study_reading import read_study
-from daskevo_workflows.studies import showing
+from daskevo_workflows.showing import page_link
 from daskevo_workflows.studies.controller import Controller
-from daskevo_workflows.studies.showing import Showing, page_link
+from daskevo_workflows.studies.showing import Showing
 from tests.studies.pretending import pretended, small_grid
 from tests.studies.threads import Fault, ThreadCrew
 
@@ -35,11 +36,11 @@ class Client:
         self.loop = SimpleNamespace(asyncio_loop=loop)
         self.host = SimpleNamespace(handlers={}, http_application=web)
         self.asked: list[Any] = []
-        self.scheduler = SimpleNamespace(address="here", **{HANDLER: self._ask})
+        self.scheduler = SimpleNamespace(address="here", **{HANDLERS["studies"]: self._ask})
 
     async def _ask(self, news: Any) -> Any:
         self.asked.append(news)
-        handler = self.host.handlers.get(HANDLER)
+        handler = self.host.handlers.get(HANDLERS["studies"])
         return None if handler is None else await handler(news=news)
 
     async def register_plugin(self, plugin: DashboardPlugin) -> None:
@@ -110,7 +111,7 @@ def test_a_study_is_shown_while_it_runs_and_after(loop: Any, tmp_path: Path, mon
         until = time.monotonic() + 60
         while time.monotonic() < until:
             study.controller.call(lambda: None)
-            shown = client.plugin.board.studies() if hasattr(client, "plugin") else []
+            shown = client.plugin.board.studies.all() if hasattr(client, "plugin") else []
             news = shown[0].news if shown else None
             if news is not None and news.trainers and "4 done" in news.cards[2].note and "12" in news.cards[0].note:
                 break
@@ -122,7 +123,7 @@ def test_a_study_is_shown_while_it_runs_and_after(loop: Any, tmp_path: Path, mon
         go_on.set()
         for future in futures:
             future.exception(60)
-    (shown,) = client.plugin.board.studies()
+    (shown,) = client.plugin.board.studies.all()
     assert shown.news.standing == "ended"
     assert shown.news.trainers == ()
     counted = {word: f"{count} {word}" for word, count in read_study(tmp_path / "run").tree.steps().items() if count}
@@ -156,7 +157,7 @@ def test_no_study_waits_for_or_fails_from_what_goes_wrong(
     if fault in ("no plugins", "hangs"):
         monkeypatch.setattr(client, "register_plugin", register)
     elif fault == "closed":
-        client.scheduler = SimpleNamespace(address="here", **{HANDLER: closed})
+        client.scheduler = SimpleNamespace(address="here", **{HANDLERS["studies"]: closed})
     elif fault == "picture":
         monkeypatch.setattr("daskevo_workflows.studies.ledger.picture_of", lambda *args, **more: 1 / 0)
     with pretended(crew_of(client), tmp_path) as study:

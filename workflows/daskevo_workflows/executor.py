@@ -27,6 +27,7 @@ from daskevo_workflows.notes import note
 from daskevo_workflows.problems.reference import ProblemReference
 from daskevo_workflows.progress import Progress
 from daskevo_workflows.scheduler_gone import told_if_scheduler_gone
+from daskevo_workflows.search_showing import SearchShowing
 from daskevo_workflows.settings import Settings
 from daskevo_workflows.submission import Submission
 
@@ -96,6 +97,7 @@ class Executor:
         )
         self.submission = Submission(self.candidates, self.flights, reference, repository, settings, record, book)
         self._started = time.monotonic()
+        self.showing = SearchShowing(client, self)
 
     def run(self) -> tuple[str, str]:
         """Go on until the budget is spent or something else ends the run; return why, as a word and a sentence.
@@ -114,12 +116,14 @@ class Executor:
                 stop = self._until_it_stops()
         except BaseException as error:
             self._close()
+            self.showing.close("error", type(error).__name__)
             note(self.record, "stopped", type(error).__name__)
             raise
         self._close()
         self.holdings.change_labels()
         self.holdings.sample(at_once=True)
         self._tell_progress()
+        self.showing.close(*stop)
         note(self.record, "stopped", stop[1], word=stop[0])
         return stop
 
@@ -150,10 +154,15 @@ class Executor:
         # A strategy that waits for reports, or has no more to ask, needs no more trainers than it has candidates.
         return min(left, len(self.flights) + len(self.candidates)) if self.candidates.all_asked else left
 
-    def _stop_reason(self) -> tuple[str, str] | None:
+    def time_left_s(self) -> float | None:
+        """Return what is left of the search's time limit, in seconds; None: it has none."""
         limit = self.settings.time_limit_s
-        if limit is not None and time.monotonic() - self._started > limit:
-            return "time limit", f"the search's time limit of {limit:g} s is over"
+        return None if limit is None else limit - (time.monotonic() - self._started)
+
+    def _stop_reason(self) -> tuple[str, str] | None:
+        left_s = self.time_left_s()
+        if left_s is not None and left_s < 0:
+            return "time limit", f"the search's time limit of {self.settings.time_limit_s:g} s is over"
         stop = self.book.stop_reason() or self.closing.why_over(len(self.flights))
         exhausted = self.candidates.exhausted
         if stop is None and exhausted is not None and not self.flights and not self.candidates:
@@ -335,3 +344,4 @@ class Executor:
     def _tell_progress(self) -> None:
         if self.on_progress is not None:
             self.on_progress(Progress.of(self.book, self.holdings.storage, self.flights.trainers.slots))
+        self.showing.look()

@@ -110,6 +110,11 @@ class Flights:
         return False
 
     @property
+    def all(self) -> list[Flight]:
+        """All that are on their way."""
+        return list(self._flights.values())
+
+    @property
     def requests(self) -> list[Request]:
         return [flight.request for flight in self._flights.values()]
 

@@ -1,145 +1,27 @@
-"""How figures are said: bytes, seconds, shares and qualities for people, and text that can't hurt the page."""
+"""How figures are said: as on the dashboard (:mod:`daskevo_plugins.words`)."""
 
-from __future__ import annotations
+from daskevo_plugins.words import (
+    byte_unit,
+    plain,
+    say_bytes,
+    say_count,
+    say_quality,
+    say_saved,
+    say_seconds,
+    say_share,
+    say_times,
+    time_unit,
+)
 
-import math
-import unicodedata
-
-
-def say_bytes(count: float | None) -> str:
-    """Return bytes in decimal units.
-
-    Examples
-    --------
-    >>> say_bytes(1234567)
-    '1.23 MB'
-    """
-    if count is None:
-        return "–"
-    scale, unit = byte_unit(count)
-    return (
-        f"{count:.0f} B"
-        if scale == 1
-        else f"{count / scale:.3g} {unit}"
-        if count / scale < 999.5
-        else f"{count / scale:.0f} {unit}"
-    )
-
-
-def byte_unit(largest: float) -> tuple[float, str]:
-    """Return the divisor and the name of the unit in which `largest` reads well."""
-    for scale, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if largest >= scale:
-            return scale, unit
-    return 1.0, "B"
-
-
-def say_seconds(seconds: float | None) -> str:
-    """Return a duration.
-
-    Examples
-    --------
-    >>> say_seconds(0.0421), say_seconds(3.14159), say_seconds(754), say_seconds(7260)
-    ('42 ms', '3.1 s', '12 min 34 s', '2 h 1 min')
-    """
-    if seconds is None or not math.isfinite(seconds):
-        return "–"
-    if seconds < 0.9995:
-        return f"{seconds * 1e3:.0f} ms" if seconds >= 0.0095 or seconds == 0 else f"{seconds * 1e3:.1f} ms"
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def time_unit(largest_s: float) -> tuple[float, str]:
-    """Return the divisor and the name of the unit in which an axis up to `largest_s` reads well."""
-    if largest_s >= 3 * 3600:
-        return 3600.0, "h"
-    if largest_s >= 180:
-        return 60.0, "min"
-    return 1.0, "s"
-
-
-def say_share(share: float | None) -> str:
-    """Return a share in per cent.
-
-    Examples
-    --------
-    >>> say_share(0.4237)
-    '42 %'
-    """
-    if share is None:
-        return "–"
-    percent = share * 100
-    return f"{percent:.0f} %" if percent >= 9.5 or percent == 0 else f"{percent:.1f} %"
-
-
-def say_count(count: int, noun: str) -> str:
-    """Return a count with its noun.
-
-    Examples
-    --------
-    >>> say_count(1, "evaluation"), say_count(2, "evaluation")
-    ('1 evaluation', '2 evaluations')
-    """
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def say_quality(quality: float | None) -> str:
-    """Return a quality, or another metric, with four significant digits; large ones as whole numbers.
-
-    Examples
-    --------
-    >>> say_quality(0.93333), say_quality(25098), say_quality(None)
-    ('0.9333', '25,098', '–')
-    """
-    if quality is None:
-        return "–"
-    return f"{quality:,.0f}" if 1e3 <= abs(quality) < 1e15 else f"{quality:.4g}"
-
-
-def say_times(ratio: float | None) -> str:
-    """Return a ratio.
-
-    Examples
-    --------
-    >>> say_times(3.456)
-    '3.5×'
-    """
-    return "–" if ratio is None or not math.isfinite(ratio) else f"{ratio:.2g}×" if ratio < 10 else f"{ratio:.0f}×"
-
-
-def say_saved(asked: int, trained: int) -> str:
-    """Return what training equal steps once has saved of those that were asked for.
-
-    Examples
-    --------
-    >>> say_saved(320, 140), say_saved(320, 320), say_saved(320, 0), say_saved(320, 330)
-    ('56 % saved', 'none saved', 'all saved', '3.1 % more than were asked for')
-    """
-    if not asked or not trained:
-        return "all saved" if asked else "none saved"
-    share = 1 - trained / asked
-    if abs(share) < 0.0005:
-        return "none saved"
-    return f"{say_share(share)} saved" if share > 0 else f"{say_share(-share)} more than were asked for"
-
-
-def plain(text: object, limit: int = 500) -> str:
-    """Return text without control or direction-changing characters, shortened: what came from users or exceptions.
-
-    Examples
-    --------
-    >>> plain("a\\x1b[31mred\\nb")
-    'a[31mred b'
-    """
-    kept = "".join(
-        " " if character in "\n\r\t" else character
-        for character in str(text)[: limit * 4]
-        if character in "\n\r\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Cn")
-    )
-    kept = " ".join(kept.split())
-    return kept if len(kept) <= limit else kept[: limit - 1] + "…"
+__all__ = [
+    "byte_unit",
+    "plain",
+    "say_bytes",
+    "say_count",
+    "say_quality",
+    "say_saved",
+    "say_seconds",
+    "say_share",
+    "say_times",
+    "time_unit",
+]

@@ -1,50 +1,23 @@
-"""The studies of a cluster as its scheduler keeps them to be shown: the last news of each, until the scheduler goes."""
+"""What a scheduler has to show: the last news of each study and search, the last look at each repository."""
 
 from __future__ import annotations
 
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
 
-from daskevo.tuning.tree_svg import describe, tree_svg
 from daskevo.types import JSON
 from daskevo_plugins.dashboard.news import StudyNews
+from daskevo_plugins.dashboard.search_news import SearchNews
+from daskevo_plugins.dashboard.search_part import search_part
+from daskevo_plugins.dashboard.shelf import Shelf
+from daskevo_plugins.dashboard.sights import Sights
+from daskevo_plugins.dashboard.study_part import study_part
 
 MOST_STUDIES = 20
-"""So many are kept; then the one that has been over for longest goes, else the one with the oldest news."""
+MOST_SEARCHES = 20
 WATCHED_S = 5.0
-"""Seconds after somebody looked in which it counts as being watched."""
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A study's last news.
-
-    Parameters
-    ----------
-    number:
-        Of studies in the order in which they were first heard of.
-    at_s:
-        When they came, by the board's clock.
-    """
-
-    news: StudyNews
-    number: int
-    at_s: float
-
-    @cached_property
-    def drawing(self) -> str:
-        """The tree, drawn when it is first looked at, and once; empty if it is too large."""
-        if self.news.tree is None:
-            return ""
-        return tree_svg(self.news.tree, name="stages", title="The stage tree", quality=self.news.metric)
-
-    @cached_property
-    def described(self) -> str:
-        """The tree in words."""
-        return "" if self.news.tree is None else describe(self.news.tree)
+"""Seconds after somebody looked in which a page counts as being watched."""
 
 
 class Board:
@@ -54,51 +27,51 @@ class Board:
     ----------
     clock:
         Seconds.
+
+    Attributes
+    ----------
+    studies, searches:
+        Their last news.
+    sights:
+        Of repositories.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self._shown: dict[str, Shown] = {}
-        self._numbers = 0
-        self._looked = float("-inf")
+        self.studies: Shelf[StudyNews] = Shelf(MOST_STUDIES, study_part, clock)
+        self.searches: Shelf[SearchNews] = Shelf(MOST_SEARCHES, search_part, clock)
+        self.sights = Sights(clock)
+        self._looked: dict[str, float] = {}
         # A page that was opened before the scheduler was started again must not take the new one's for the old one's.
         self._name = uuid.uuid4().hex[:8]
-        self._changes = 0
 
-    @property
-    def version(self) -> str:
-        """Another one after each change."""
-        return f"{self._name}-{self._changes}"
+    def version(self, page: str) -> str:
+        """Return another word after each change of what a page shows."""
+        changes = {
+            "search": (self.searches.changes,),
+            "studies": (self.studies.changes,),
+            "repository": (self.sights.changes,),
+            "lineage": (self.sights.changes, self.studies.changes),
+        }[page]
+        return "-".join(map(str, (self._name, *changes)))
 
-    @property
-    def is_watched(self) -> bool:
-        """Somebody looked just now."""
-        return self.clock() - self._looked < WATCHED_S
+    def is_watched(self, page: str) -> bool:
+        """Tell whether somebody looked at a page just now."""
+        return self.clock() - self._looked.get(page, float("-inf")) < WATCHED_S
 
-    def look(self) -> None:
-        """Take in that somebody looks."""
-        self._looked = self.clock()
+    def look(self, page: str) -> None:
+        """Take in that somebody looks at a page."""
+        self._looked[page] = self.clock()
 
-    def take(self, message: JSON) -> None:
+    def take_study(self, message: JSON) -> None:
         """Take in news of a study; raises as :meth:`StudyNews.from_json`, and changes nothing then."""
-        news = StudyNews.from_json(message)
-        before = self._shown.get(news.study)
-        if before is None:
-            self._numbers += 1
-        self._shown[news.study] = Shown(news, self._numbers if before is None else before.number, self.clock())
-        while len(self._shown) > MOST_STUDIES:
-            others = (one for one in self._shown.values() if one.news.study != news.study)
-            del self._shown[min(others, key=lambda one: (not one.news.is_over, one.at_s)).news.study]
-        self._changes += 1
+        self.studies.take(StudyNews.from_json(message))
+
+    def take_search(self, message: JSON) -> None:
+        """Take in news of a search; raises as :meth:`SearchNews.from_json`, and changes nothing then."""
+        self.searches.take(SearchNews.from_json(message))
 
     def left(self, client: str) -> None:
-        """Take in that a client has gone: studies of its process are not led any more."""
-        for name, shown in self._shown.items():
-            if shown.news.client == client and not shown.news.is_over:
-                news = replace(shown.news, standing="gone", trainers=())
-                self._shown[name] = Shown(news, shown.number, self.clock())
-                self._changes += 1
-
-    def studies(self) -> list[Shown]:
-        """Return all, those that are running first, the latest begun of each first."""
-        return sorted(self._shown.values(), key=lambda one: (one.news.is_over, -one.number))
+        """Take in that a client has gone: what its process led is not led any more."""
+        self.studies.left(client, trainers=())
+        self.searches.left(client, trainers=(), under_way=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from importlib import resources
 
 from tornado.web import Application, RequestHandler
@@ -10,29 +10,45 @@ from tornado.web import Application, RequestHandler
 import daskevo_plugins.dashboard
 from daskevo_plugins.dashboard.board import Board
 from daskevo_plugins.dashboard.colours import style_variables
-from daskevo_plugins.dashboard.studies_page import studies_now
+from daskevo_plugins.dashboard.lineage_page import lineage_now
+from daskevo_plugins.dashboard.news_pages import search_now, studies_now
+from daskevo_plugins.dashboard.repository_page import repository_now
 
-PAGES = ("studies",)
-"""Names of all pages: their addresses and, with a capital, what they are called."""
+PAGES: dict[str, Callable[[Board, dict[str, str]], str]] = {
+    "search": search_now,
+    "repository": repository_now,
+    "lineage": lineage_now,
+    "studies": studies_now,
+}
+"""Names of all pages: their addresses and, with a capital, what they are called; and what each shows."""
+LOOKED_AT = ("repository", "lineage")
+"""Those for which providers are asked."""
+ARGUMENTS = ("search", "study", "repository", "scope")
+"""Of a page's address: what is chosen."""
+LONGEST = 500
+"""Letters of such an argument."""
 RULES = "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; connect-src 'self'; base-uri 'none'"
 """What a browser may load for a page: inline are the colours and the drawings' own styles."""
 
 
-def application(board: Board, prefix: str) -> Application:
+def application(board: Board, prefix: str, look: Callable[[], Awaitable[None]]) -> Application:
     """Return all pages as an application.
 
     Parameters
     ----------
     prefix:
         Of the dashboard, as ``/prefix``; empty if it has none.
+    look:
+        Begins a look at the repositories, if one is due.
     """
+    shared = {"board": board, "look": look}
     return Application(
         [
             (f"{prefix}/daskevo/?", _Front),
             (f"{prefix}/daskevo/page.css", _File, {"name": "page.css", "kind": "text/css"}),
             (f"{prefix}/daskevo/page.js", _File, {"name": "page.js", "kind": "text/javascript"}),
-            (f"{prefix}/daskevo/studies", _Page, {"name": "studies", "board": board, "now": studies_now}),
-            (f"{prefix}/daskevo/studies/now", _Now, {"board": board, "now": studies_now}),
+            *((f"{prefix}/daskevo/{name}", _Page, {"name": name, **shared}) for name in PAGES),
+            *((f"{prefix}/daskevo/{name}/now", _Now, {"name": name, **shared}) for name in PAGES),
         ]
     )
 
@@ -54,9 +70,12 @@ def frame(name: str, content: str, version: str) -> str:
 <noscript><meta http-equiv="refresh" content="5"></noscript>
 </head>
 <body>
-<nav><a href="../status">Dask</a>{tabs}</nav>
-<p id="lost" hidden>The scheduler does not answer. What is shown is as it was then.</p>
-<main data-version="{version}" data-source="{name}/now">
+<a class="skip" href="#main">To the figures</a>
+<nav aria-label="Pages"><a href="../status">Dask</a>{tabs}<button type="button" id="pause" hidden>Pause</button></nav>
+<noscript><p class="quiet">Without JavaScript this page is loaded anew every five seconds.</p></noscript>
+<p id="lost" role="status" hidden>The scheduler does not answer: it has ended, or the way to it is cut. What is shown
+is as it was then; it goes on by itself when the scheduler answers again. A search goes on with the same command.</p>
+<main id="main" data-version="{version}" data-source="{name}/now">
 {content}
 </main>
 <script src="page.js"></script>
@@ -76,7 +95,7 @@ class _Front(_Safe):
     def get(self) -> None:
         # Where a proxy stands in front, only the browser knows the whole address.
         slash = "" if str(self.request.path).endswith("/") else "daskevo/"
-        self.redirect(f"{slash}{PAGES[0]}")
+        self.redirect(f"{slash}{next(iter(PAGES))}")
 
 
 class _File(_Safe):
@@ -90,28 +109,33 @@ class _File(_Safe):
 
 
 class _Page(_Safe):
-    def initialize(self, name: str, board: Board, now: Callable[[Board, str], str]) -> None:
-        self._name, self._board, self._now = name, board, now
+    def initialize(self, name: str, board: Board, look: Callable[[], Awaitable[None]]) -> None:
+        self._name, self._board, self._look = name, board, look
 
-    def get(self) -> None:
-        self._board.look()
-        self.finish(
-            frame(self._name, self._now(self._board, self.get_query_argument("study", "")), self._board.version)
-        )
+    async def get(self) -> None:
+        await self._looked()
+        self.finish(frame(self._name, self._content(), self._board.version(self._name)))
+
+    async def _looked(self) -> None:
+        self._board.look(self._name)
+        if self._name in LOOKED_AT:
+            await self._look()
+
+    def _content(self) -> str:
+        query = {name: self.get_query_argument(name, "")[:LONGEST] for name in ARGUMENTS}
+        return PAGES[self._name](self._board, query)
 
 
-class _Now(_Safe):
+class _Now(_Page):
     """What the page shows, if that is another than the browser has."""
 
-    def initialize(self, board: Board, now: Callable[[Board, str], str]) -> None:
-        self._board, self._now = board, now
-
-    def get(self) -> None:
-        self._board.look()
-        if self.get_query_argument("seen", "") == self._board.version:
+    async def get(self) -> None:
+        await self._looked()
+        version = self._board.version(self._name)
+        if self.get_query_argument("seen", "") == version:
             self.set_status(204)
             self.finish()
             return
-        self.set_header("X-Daskevo-Version", self._board.version)
+        self.set_header("X-Daskevo-Version", version)
         self.set_header("Content-Type", "text/html; charset=utf-8")
-        self.finish(self._now(self._board, self.get_query_argument("study", "")))
+        self.finish(self._content())

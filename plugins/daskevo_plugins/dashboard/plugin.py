@@ -10,12 +10,13 @@ from distributed import SchedulerPlugin
 from daskevo.cluster.transport import answer
 from daskevo.types import JSON
 from daskevo_plugins.dashboard.board import Board
+from daskevo_plugins.dashboard.looking import Looker
 from daskevo_plugins.dashboard.pages import PAGES, application
 
 logger = logging.getLogger(__name__)
 
-HANDLER = "daskevo_dashboard_study"
-"""Name of the operation that takes in news of a study."""
+HANDLERS = {"studies": "daskevo_dashboard_study", "search": "daskevo_dashboard_search"}
+"""By page: name of the operation that takes in news for it."""
 
 
 class DashboardPlugin(SchedulerPlugin):  # type: ignore[misc]
@@ -30,25 +31,37 @@ class DashboardPlugin(SchedulerPlugin):  # type: ignore[misc]
     def start(self, scheduler: Any) -> None:
         self.board = Board()
         prefix = dashboard_prefix(scheduler)
-        self.path = None if prefix is None else f"{prefix}/daskevo/{PAGES[0]}"
-        """Where the first page is on the scheduler's web server; None: nowhere."""
+        self.path = None if prefix is None else f"{prefix}/daskevo"
+        """Where the pages are on the scheduler's web server; None: nowhere."""
+        self._looker = Looker(scheduler, self.board)
         if prefix is not None:
-            scheduler.http_application.add_application(application(self.board, prefix))
+            scheduler.http_application.add_application(application(self.board, prefix, self._looker.look))
             _list_in_navigation(scheduler)
             _list_for_jupyter(scheduler, prefix)
-        scheduler.handlers[HANDLER] = self._study
+        scheduler.handlers[HANDLERS["studies"]] = self._study
+        scheduler.handlers[HANDLERS["search"]] = self._search
+
+    async def before_close(self) -> None:
+        """End what is under way."""
+        await self._looker.close()
 
     async def _study(self, news: JSON = None) -> dict[str, Any]:
         """Take in news of a study, if there are some; answer whether somebody watches, and where."""
-        return await answer("study", self._take, {"news": news})
+        return await answer("study", self._take, {"page": "studies", "news": news})
 
-    def _take(self, news: JSON) -> dict[str, JSON]:
-        if news is not None and self.path is not None:
-            self.board.take(news)
-        return {"path": self.path, "is_watched": self.path is not None and self.board.is_watched}
+    async def _search(self, news: JSON = None) -> dict[str, Any]:
+        """Do the same for a search."""
+        return await answer("search", self._take, {"page": "search", "news": news})
+
+    def _take(self, page: str, news: JSON) -> dict[str, JSON]:
+        if self.path is None:
+            return {"path": None, "is_watched": False}
+        if news is not None:
+            (self.board.take_study if page == "studies" else self.board.take_search)(news)
+        return {"path": f"{self.path}/{page}", "is_watched": self.board.is_watched(page)}
 
     def remove_client(self, scheduler: Any, client: str) -> None:
-        """Studies that a client led are not led any more."""
+        """What a client led is not led any more."""
         self.board.left(client)
 
 

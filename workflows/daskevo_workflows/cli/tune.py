@@ -23,6 +23,7 @@ from daskevo_workflows.cli.quota_option import quota_option
 from daskevo_workflows.cli.run_options import COUNT, run_options
 from daskevo_workflows.cli.typed import same_command
 from daskevo_workflows.cli.walltime import Walltime, end_out_of_time, end_stopped, walltime_option
+from daskevo_workflows.cli.watching import say_where
 from daskevo_workflows.deadline import WALLTIME
 
 if TYPE_CHECKING:
@@ -156,7 +157,6 @@ def _study(
     from daskevo_workflows.cli.progress import ProgressLine, say_study
     from daskevo_workflows.problems import refer
     from daskevo_workflows.studies.leading import AT_ONCE
-    from daskevo_workflows.studies.showing import page_link
     from daskevo_workflows.studies.strategies import strategy_of
 
     # What can be refused is told without a cluster.
@@ -179,7 +179,7 @@ def _study(
         line(now)
 
     with run_folder(folder), a_cluster(options["scheduler"], options["workers"], batch=batch) as client:
-        click.echo(f"run: {folder}   dashboard: {client.dashboard_link}", err=True)
+        say_where(folder, client, "studies")
         scope = options["scope"] or loaded.name
         repository = daskevo.open(root, scope, client=client, objective=str(goal), quota=options["quota"])
         with tuning.study(
@@ -191,8 +191,6 @@ def _study(
             objective=str(goal),
             steps=steps,
         ) as study:
-            if (link := page_link(client)) is not None:
-                click.echo(f"stage tree: {link}", err=True)
             before = study.figures().trained_steps
             with contextlib.closing(line), walltime.gently():
                 result = study.run(

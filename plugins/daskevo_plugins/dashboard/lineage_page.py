@@ -1,0 +1,164 @@
+"""The page of a repository's lineage, as HTML: the tree of the living, what each contributed, who is still needed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from daskevo_plugins.dashboard.board import Board
+from daskevo_plugins.dashboard.lineage_tree import LineageTree, TreeRow, lineage_tree
+from daskevo_plugins.dashboard.markup import Html, age, cards, empty, html, link, table
+from daskevo_plugins.dashboard.repository_page import NOTHING, choose, trouble_of
+from daskevo_plugins.dashboard.sight import ModelRow, Sight
+from daskevo_plugins.words import say_bytes, say_count, say_quality, say_share
+
+LEVEL, ROW = 16, 26
+"""Width of a level of the tree, and height of a row."""
+MOST_LEVELS = 24
+"""Deeper ones are drawn at the last."""
+
+_NO_MODELS = (
+    "This repository has no models yet. They appear as soon as the first evaluation has put one, or "
+    "<code>child.put()</code> was called inside <code>repository.inherit(model)</code>."
+)
+_HOW_TO_READ = (
+    "A model stands below the one that it inherited from. The darker its dot, the better its quality among the living; "
+    "a star is the best. A square has been retired and stays as long as heirs use tensors of it. A dashed line: the "
+    "ancestor itself is gone, and the model above stored most of what is inherited."
+)
+
+
+def lineage_now(board: Board, query: dict[str, str]) -> str:
+    """Return what the page shows; the arguments `repository` and `scope` choose."""
+    seen = board.sights.one(query.get("repository", ""))
+    if seen is None:
+        return trouble_of(board) or empty(NOTHING)
+    sight = seen.sight
+    head = (
+        f'{choose(board, seen)}<p class="quiet">last look {age(board.clock() - sight.at_s)}</p>'
+        f"{trouble_of(board, sight.key)}"
+    )
+    studies = _studies(board)
+    if not sight.models:
+        return f"<h2>Lineage</h2>{head}{studies}{empty(_NO_MODELS)}"
+    scopes = Counter(model.scope for model in sight.models)
+    names = sorted(scopes, key=lambda name: (-scopes[name], name))
+    scope = query.get("scope", "") if query.get("scope", "") in scopes else names[0]
+    drawn = seen.part(f"lineage of {scope}", lambda: _part(sight, scope))
+    return f"<h2>Lineage of {html(scope)}</h2>{head}{_choose_scope(names, scope, sight)}{studies}{drawn}"
+
+
+def _part(sight: Sight, scope: str) -> str:
+    """Return all that does not change until there is another look."""
+    models = [model for model in sight.models if model.scope == scope]
+    return cards(_cards(models)) + _drawn(lineage_tree(models), sight, scope)
+
+
+def _choose_scope(names: Sequence[str], scope: str, sight: Sight) -> str:
+    if len(names) < 2:
+        return ""
+    links = ", ".join(link(name, is_here=name == scope, repository=sight.key, scope=name) for name in names[:20])
+    return f'<p class="quiet">Scopes: {links}</p>'
+
+
+def _studies(board: Board) -> str:
+    running = [one.news for one in board.studies.all() if not one.news.is_over]
+    links = ", ".join(link(news.name, page="studies", study=news.study) for news in running[:5])
+    return f"<p>Studies that run, with their stage trees: {links}</p>" if links else ""
+
+
+def _cards(models: Sequence[ModelRow]) -> list[tuple[object, object, object]]:
+    living = [model for model in models if model.state == "published"]
+    heirs = [model for model in living if model.tensors > model.own_tensors]
+    own, full = sum(model.own_bytes for model in living), sum(model.full_bytes for model in living)
+    givers = [model for model in models if model.heirs]
+    retired = [model for model in models if model.state != "published"]
+    share = say_share(1 - own / full) if full else "–"
+    given = say_bytes(sum(model.given_bytes for model in retired))
+    return [
+        ("living models", f"{len(living):,}", f"{len(heirs):,} of them inherit from others"),
+        ("inherited, of their bytes", share, f"they put {say_bytes(own)}, full copies: {say_bytes(full)}"),
+        ("models with heirs", f"{len(givers):,}", f"most: {max((one.heirs for one in givers), default=0):,} heirs"),
+        ("retired, still needed", f"{len(retired):,}", f"{given} of theirs are in use"),
+    ]
+
+
+def _drawn(tree: LineageTree, sight: Sight, scope: str) -> str:
+    levels = min(MOST_LEVELS, max((row.depth for row in tree.rows), default=0)) + 1
+    rows = [
+        (
+            Html(_gutter(row, levels) + f'<span class="model">{html(row.model.model_id)}</span>'),
+            say_quality(row.model.quality),
+            _inherits(row.model),
+            say_bytes(row.model.own_bytes),
+            _gives(row),
+        )
+        for row in tree.rows
+    ]
+    untold = sight.models_in_all - len(sight.models)
+    more = f" {tree.left_out:,} more models are not drawn: the best, those with the most heirs and their lines are."
+    said = (more if tree.left_out else "") + (f" Providers did not tell of {untold:,} more." if untold > 0 else "")
+    metric = next((row.model.objective for row in tree.rows if row.model.objective), None) or "quality"
+    heads = ("model", metric, "inherits", "put itself", "contributes")
+    drawn = table(f"Who inherited from whom in {scope}", heads, rows, numbers=(1, 3))
+    return f'<div class="lineage">{drawn}</div><p class="quiet">{_HOW_TO_READ}{html(said)}</p>'
+
+
+def _inherits(model: ModelRow) -> str:
+    taken = model.tensors - model.own_tensors
+    if not taken:
+        return "from scratch" if model.ancestor is None else "nothing any more"
+    return f"{taken:,} of {say_count(model.tensors, 'tensor')}"
+
+
+def _gives(row: TreeRow) -> str:
+    model = row.model
+    if not model.heirs:
+        return ""
+    drawn = f", {row.left_out:,} of them not drawn" if row.left_out else ""
+    tensors = f"{say_count(model.given_tensors, 'tensor')}, {say_bytes(model.given_bytes)}"
+    return f"{tensors} to {say_count(model.heirs, 'heir')}{drawn}"
+
+
+def _gutter(row: TreeRow, levels: int) -> str:
+    """Return the lines of the tree in one row, and the model's mark."""
+    depth = min(row.depth, levels - 1)
+    middle, lines, dashed = ROW / 2, "", ""
+    # The lines left of the row's own belong to those above it; those of the outermost level have none.
+    for level, passes in enumerate(row.open[1 : depth + 1] if depth == row.depth else ()):
+        if passes:
+            lines += f"M{level * LEVEL + 8} 0V{ROW}"
+    x = depth * LEVEL + 8
+    if row.depth:
+        bend = f"M{x - LEVEL} 0V{middle}H{x}"
+        if row.is_direct:
+            lines += bend
+        else:
+            dashed = f'<path d="{bend}" class="branch dashed"/>'
+        if row.has_next:
+            lines += f"M{x - LEVEL} {middle}V{ROW}"
+    if row.has_children:
+        lines += f"M{x} {middle}V{ROW}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{levels * LEVEL}" height="{ROW}" role="img" '
+        f'aria-label="{html(_said(row))}"><path d="{lines or "M0 0"}" class="branch"/>'
+        f"{dashed}{_mark(row, x, middle)}</svg>"
+    )
+
+
+def _said(row: TreeRow) -> str:
+    state = "living" if row.model.state == "published" else row.model.state
+    best = ", the best" if row.is_best else ""
+    above = f", inherited from {row.model.ancestor}" if row.model.ancestor else ""
+    return f"level {row.depth + 1}, {state}{best}{above}"
+
+
+def _mark(row: TreeRow, x: float, y: float) -> str:
+    words = f"<title>{html(_said(row))}</title>"
+    if row.model.state != "published":
+        return f'<rect x="{x - 4.5}" y="{y - 4.5}" width="9" height="9" class="retired">{words}</rect>'
+    if row.is_best:
+        points = "0,-7.5 2,-2.6 7.2,-2.3 3.2,1 4.5,6.1 0,3.3 -4.5,6.1 -3.2,1 -7.2,-2.3 -2,-2.6"
+        return f'<polygon points="{points}" transform="translate({x} {y})" class="top">{words}</polygon>'
+    shade = 0.08 if row.shade is None else 0.12 + 0.88 * row.shade
+    return f'<circle cx="{x}" cy="{y}" r="5" class="living" fill-opacity="{shade:.2f}">{words}</circle>'

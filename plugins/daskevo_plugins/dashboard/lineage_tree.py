@@ -1,0 +1,158 @@
+"""Who inherited from whom, as rows of a tree: parents above their children, bounded however many models there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from daskevo_plugins.dashboard.sight import ModelRow
+
+MOST_ROWS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRow:
+    """A model's place in the tree.
+
+    Parameters
+    ----------
+    open:
+        For each level above it, from the outermost: whether the line to a later sibling passes by.
+    has_next:
+        Whether a sibling follows.
+    is_direct:
+        Whether the row above it is its ancestor; otherwise that is gone, and the row above stored most of what is
+        inherited.
+    left_out:
+        Children that are not drawn.
+    shade:
+        Its quality among those of the living, 0 to 1 for the best; None: it has none.
+    """
+
+    model: ModelRow
+    open: tuple[bool, ...]
+    has_next: bool
+    has_children: bool
+    is_direct: bool
+    left_out: int
+    shade: float | None
+    is_best: bool
+
+    @property
+    def depth(self) -> int:
+        return len(self.open)
+
+
+@dataclass(frozen=True, slots=True)
+class LineageTree:
+    """Rows from top to bottom, and how many models are not among them."""
+
+    rows: tuple[TreeRow, ...]
+    left_out: int
+
+
+def lineage_tree(models: Sequence[ModelRow], most: int = MOST_ROWS) -> LineageTree:
+    """Return the tree of models of one scope.
+
+    Where there are more than can be drawn, the best and those with the most heirs are, with all that they come from.
+    """
+    by_id = {model.model_id: model for model in models}
+    parents = {model.model_id: _parent(model, by_id) for model in models}
+    _without_circles(parents)
+    kept = _kept(models, parents, most)
+    children: dict[str | None, list[str]] = {}
+    left_out: dict[str | None, int] = {}
+    for model_id in sorted(by_id):
+        parent = parents[model_id]
+        if model_id in kept:
+            children.setdefault(parent, []).append(model_id)
+        else:
+            left_out[parent] = left_out.get(parent, 0) + 1
+    # Families first: the many that share with nobody say the least.
+    roots = sorted(children.get(None, ()), key=lambda root: (root not in children, root))
+    shades = _shades(models)
+    best = max(shades, key=lambda model_id: shades[model_id], default=None)
+    rows = tuple(
+        TreeRow(
+            by_id[model_id],
+            passes,
+            has_next,
+            model_id in children,
+            by_id[model_id].ancestor == parents[model_id],
+            left_out.get(model_id, 0),
+            shades.get(model_id),
+            model_id == best,
+        )
+        for model_id, passes, has_next in _walk(roots, children)
+    )
+    return LineageTree(rows, len(by_id) - len(rows))
+
+
+def _parent(model: ModelRow, by_id: Mapping[str, ModelRow]) -> str | None:
+    """Return who stands above a model: its ancestor, or who stored most of what it inherits if that is gone."""
+    for name in (model.ancestor, model.contributor):
+        if name is not None and name in by_id and name != model.model_id:
+            return name
+    return None
+
+
+def _without_circles(parents: dict[str, str | None]) -> None:
+    """Cut circles, which hostile rows may make, where they close."""
+    known: set[str] = set()
+    for model_id in parents:
+        walk: dict[str, None] = {}
+        current: str | None = model_id
+        while current is not None and current not in known and current not in walk:
+            walk[current] = None
+            current = parents[current]
+        if current in walk:
+            parents[next(reversed(walk))] = None
+        known.update(walk)
+
+
+def _kept(models: Sequence[ModelRow], parents: Mapping[str, str | None], most: int) -> set[str]:
+    """Return the models that are drawn, with each all that it comes from."""
+    by_quality = sorted(models, key=lambda model: (-_rank(model), model.model_id))
+    by_heirs = sorted(models, key=lambda model: (-model.heirs, model.model_id))
+    kept: set[str] = set()
+    for pair in zip(by_quality, by_heirs, strict=True):
+        for model in pair:
+            line: list[str] = []
+            current: str | None = model.model_id
+            while current is not None and current not in kept and len(kept) + len(line) < most:
+                line.append(current)
+                current = parents[current]
+            if current is None or current in kept:
+                kept.update(line)
+    return kept
+
+
+def _walk(
+    roots: Sequence[str], children: Mapping[str | None, Sequence[str]]
+) -> Iterator[tuple[str, tuple[bool, ...], bool]]:
+    """Yield each model with the lines that pass by it, parents before children; without recursion: chains are long."""
+    stack: list[tuple[str, tuple[bool, ...], bool]] = [(root, (), False) for root in reversed(roots)]
+    while stack:
+        model_id, passes, has_next = stack.pop()
+        yield model_id, passes, has_next
+        below = list(children.get(model_id, ()))
+        for place, child in reversed(list(enumerate(below))):
+            stack.append((child, (*passes, has_next), place < len(below) - 1))
+
+
+def _rank(model: ModelRow) -> float:
+    if model.quality is None or model.objective is None:
+        return float("-inf")
+    direction = model.objective.split(" ", 1)[0]
+    return -model.quality if direction == "min" else model.quality
+
+
+def _shades(models: Sequence[ModelRow]) -> dict[str, float]:
+    """Return the place of each living model's quality among those of all, 0 to 1."""
+    ranked = sorted(
+        (_rank(model), model.model_id)
+        for model in models
+        if model.state == "published" and model.quality is not None and model.objective is not None
+    )
+    last = max(1, len(ranked) - 1)
+    return {model_id: place / last for place, (_, model_id) in enumerate(ranked)}

@@ -1,0 +1,135 @@
+"""Pieces of a page: tables, cards, ages, how something stands. All words are escaped here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from daskevo.tuning.tree_svg import said_plainly
+from daskevo_plugins.dashboard.news import Standing
+from daskevo_plugins.dashboard.shelf import Shown
+
+STANDINGS: dict[Standing, str] = {
+    "running": "running",
+    "ended": "ended",
+    "stopped": "stopped",
+    "gone": "gone: its process has left the cluster",
+}
+
+
+class Html(str):
+    """Markup of ours, whose words have been escaped."""
+
+    __slots__ = ()
+
+
+def html(words: object) -> str:
+    """Return words escaped, and markup of ours as it is."""
+    return words if isinstance(words, Html) else said_plainly(str(words))
+
+
+def cards(rows: Iterable[tuple[object, object, object]]) -> str:
+    """Return a list of figures: what each is, its value, and a note."""
+    items = "".join(
+        f"<li><small>{html(name)}</small><b>{html(value)}</b><small>{html(note)}</small></li>"
+        for name, value, note in rows
+    )
+    return f'<ul class="cards">{items}</ul>'
+
+
+def table(
+    title: str, heads: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[int] = (), note: str = ""
+) -> str:
+    """Return a table with a caption, whose first column heads the rows; empty if it has no rows.
+
+    Parameters
+    ----------
+    numbers:
+        Columns that are set to the right.
+    note:
+        Words below it.
+    """
+    right = set(numbers)
+    kinds = [' class="number"' if place in right else "" for place in range(len(heads))]
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<th scope="row"{kind}>{html(cell)}</th>' if place == 0 else f"<td{kind}>{html(cell)}</td>"
+            for place, (cell, kind) in enumerate(zip(row, kinds, strict=True))
+        )
+        + "</tr>"
+        for row in rows
+    )
+    if not body:
+        return ""
+    head = "".join(f'<th scope="col"{kind}>{html(words)}</th>' for words, kind in zip(heads, kinds, strict=True))
+    below = f'<p class="quiet">{html(note)}</p>' if note else ""
+    return (
+        f'<h3>{html(title)}</h3><div class="wide" tabindex="0" role="region" aria-label="{html(title)}"><table>'
+        f'<caption class="unseen">{html(title)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{below}"
+    )
+
+
+def age(seconds: float, *, ago: bool = True) -> Html:
+    """Return seconds that go on in the browser, whose clock may be another one.
+
+    Parameters
+    ----------
+    ago:
+        Whether it is said how long ago something was, or how long it has lasted.
+    """
+    kind = "" if ago else " data-for"
+    return Html(f'<time data-age="{max(0.0, seconds):.0f}"{kind}>{say_age(seconds)}{" ago" if ago else ""}</time>')
+
+
+def say_age(seconds: float) -> str:
+    """Return whole seconds, minutes or hours, as the page's script says them.
+
+    Examples
+    --------
+    >>> say_age(7.9), say_age(75), say_age(7300)
+    ('7 s', '1 min', '2 h')
+    """
+    whole = max(0, int(seconds))
+    return f"{whole} s" if whole < 60 else f"{whole // 60} min" if whole < 3600 else f"{whole // 3600} h"
+
+
+def standing(word: Standing) -> Html:
+    """Return how something stands, with its mark."""
+    return Html(f'<span class="standing {word}">{STANDINGS[word]}</span>')
+
+
+def link(words: str, *, is_here: bool = False, page: str = "", **query: str) -> Html:
+    """Return a link to a page, this one if none is named."""
+    current = ' aria-current="true"' if is_here else ""
+    return Html(f'<a href="{page}?{html(urlencode(query))}"{current}>{html(words)}</a>')
+
+
+def choice_of(what: str, name: str, all_shown: Sequence[Shown[Any]], chosen: Shown[Any], now: float) -> str:
+    """Return the list of all of a kind, if there are several, with links to each.
+
+    Parameters
+    ----------
+    what:
+        They are, in the plural, for the list's title.
+    name:
+        Of the argument in the page's address.
+    """
+    if len(all_shown) < 2:
+        return ""
+    rows = [
+        (
+            link(one.news.name, is_here=one is chosen, **{name: one.news.key}),
+            standing(one.news.standing),
+            age(now - one.at_s),
+        )
+        for one in all_shown
+    ]
+    return table(f"All {what}", (what, "", "last news"), rows)
+
+
+def empty(words: str) -> str:
+    """Return what is said where there is nothing to show; `words` are markup."""
+    return f'<p class="empty">{words}</p>'

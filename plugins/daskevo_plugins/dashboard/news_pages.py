@@ -1,0 +1,54 @@
+"""The pages of the searches and of the studies of a cluster, as HTML: what is known of the board, and nothing else.
+
+All that came in news is escaped; the only markup in it is ours.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from daskevo_plugins.dashboard.board import Board
+from daskevo_plugins.dashboard.markup import age, choice_of, empty, html, standing
+from daskevo_plugins.dashboard.shelf import Shelf, Shown
+
+_NO_STUDY = (
+    "No study has been seen on this cluster yet. One that is begun with <code>daskevo tune PROBLEM</code> or "
+    "<code>daskevo_workflows.tune.study</code> appears here by itself, within five seconds. Searches of architectures "
+    'have <a href="search">a page of their own</a>.'
+)
+_NO_SEARCH = (
+    "No search has been seen on this cluster yet. One that is begun with <code>daskevo nas PROBLEM</code> or "
+    "<code>daskevo_workflows.nas.search</code> appears here by itself, within five seconds. Studies of "
+    'hyper-parameters have <a href="studies">a page of their own</a>.'
+)
+
+
+def studies_now(board: Board, query: dict[str, str]) -> str:
+    """Return what the page shows at this moment; the argument `study` names the one whose tree is shown."""
+    return _page(board, board.studies, query, "study", "studies", _NO_STUDY)
+
+
+def search_now(board: Board, query: dict[str, str]) -> str:
+    """Return what the page shows at this moment; the argument `search` names the one that is shown."""
+    return _page(board, board.searches, query, "search", "searches", _NO_SEARCH)
+
+
+def _page(board: Board, shelf: Shelf[Any], query: dict[str, str], one: str, several: str, nothing: str) -> str:
+    shown = shelf.one(query.get(one, ""))
+    if shown is None:
+        return empty(nothing)
+    now = board.clock()
+    every = choice_of(several, one, shelf.all(), shown, now)
+    # Ages in it are of the moment when the news came.
+    part = f'<div data-heard="{max(0.0, now - shown.at_s):.1f}">{shown.rendered}</div>'
+    return f"{every}{_head(shown, now)}{part}"
+
+
+def _head(shown: Shown[Any], now: float) -> str:
+    news = shown.news
+    said = getattr(news, "said", "")
+    facts = " · ".join(f"{html(name)}: {html(words)}" for name, words in getattr(news, "facts", ()))
+    return (
+        f'<h2>{html(news.name)}</h2><p class="quiet">{standing(news.standing)}{html(f": {said}" if said else "")} · '
+        f"last news {age(now - shown.at_s)}</p>{f'<p class=quiet>{facts}</p>' if facts else ''}"
+    )

@@ -1,0 +1,66 @@
+"""What providers tell those who watch: it is what the shards hold, and what they were asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from daskevo.cluster.tally import Tally
+from daskevo_plugins.dashboard.looking import Looker, _read
+from daskevo_plugins.dashboard.plugin import DashboardPlugin
+from tests.cluster.helpers import at_rest, chain, coordinator_of, evo_cluster, make, open_here, plugin_of, reserve
+
+
+@evo_cluster(providers=2)
+async def test_providers_tell_what_they_hold_and_what_they_were_asked(c: Any, s: Any, a: Any, b: Any, t: Any) -> None:
+    repository = await open_here(c, None)
+    await make(repository, chain(8, 6), "first", score=0.4, labels=["user:one"])
+    await make(repository, chain(8, 6, 3), "child", score=0.9, labels=["best:run"])
+    # As a rule this is under way while somebody watches: it has reserved what it inherits.
+    await reserve(repository, chain(8, 6, 3, 5), "third")
+    coordinator = coordinator_of(s)
+    sight = _read("k", await coordinator.shown(100, 10.0), 0.0)
+    stats = await repository.stats()
+    assert (sight.total("models"), sight.attempts) == (2, 1)
+    for figure, name in (("stored_bytes", "payload_bytes"), ("full_copy_bytes",) * 2, ("journal_bytes",) * 2):
+        assert sight.total(figure) == stats[name]
+    assert sight.total("references") + sight.total("reservations") < stats["references"]  # without those on one's own
+    assert sight.total("reservations") > 0
+    rows = {row.model_id: row for row in sight.models}
+    assert (rows["child"].ancestor, rows["child"].contributor) == ("first", "first")
+    assert rows["child"].contributed == rows["child"].tensors - rows["child"].own_tensors == 4
+    assert (rows["first"].heirs, rows["first"].given_tensors) == (2, 4)
+    assert rows["first"].given_bytes == rows["first"].own_bytes
+    assert dict(sight.labels) == {"user:one": 1, "best:run": 1}
+    assert [(row.scope, row.objective, row.models) for row in sight.scopes] == [("test", "max score", 2)]
+    assert sum(row.asked for row in sight.shard_rows) > 0
+    tallies = [plugin_of(worker).host.tally for worker in (a, b)]
+    assert all(tally.queries.items >= 3 for tally in tallies)
+    assert sum(tally.puts.items for tally in tallies) == sum(row.own_bytes for row in sight.models)
+    # A retired ancestor stays as long as its heir does, and is told of as such; those with heirs come first.
+    await repository.retire("first")
+    await at_rest(s, a, b)
+    first = (await coordinator.shown(0, 10.0))["providers"]
+    told = [row for answer in first.values() for row in answer["models"]]
+    assert {row[0]: row[2] for row in told}["first"] == "retired"
+    assert ("daskevo_coordinator_live_attempts", ("memory",), 1) in list(coordinator.metrics())
+    figures = {(name, labels[1]): value for name, labels, value in plugin_of(a).metrics()}
+    assert figures["daskevo_provider_queries", plugin_of(a).host.name] == tallies[0].queries.items
+
+
+@evo_cluster(scheduler_kwargs={"dashboard": True, "dashboard_address": ":0"})
+async def test_nobody_is_asked_unless_somebody_watches(c: Any, s: Any, a: Any, t: Any) -> None:
+    await make(await open_here(c, None), chain(8, 6), "first")
+    await c.register_plugin(DashboardPlugin())
+    board = s.plugins[DashboardPlugin.name].board
+    looker = Looker(s, board)
+    shards = list(plugin_of(a).host.shards.values())
+    host = plugin_of(a).host
+    asked = []
+    host.in_order = lambda: asked.append(1) or shards
+    await looker.look()
+    assert [one.sight.total("models") for one in board.sights.all()] == [1]
+    assert asked == [1]
+    await looker.look()
+    assert asked == [1]  # the next one is not due yet
+    await looker.close()
+    assert isinstance(host.tally, Tally)
