@@ -77,6 +77,11 @@ def test_ls_shows_the_best_of_each_scope_first(root: Path) -> None:
     assert [(row["model"], row["quality"], row["labels"]) for row in rows] == [("better", 0.1, ["user:kept"])]
 
 
+def test_a_scope_that_is_not_there_names_those_that_are(root: Path) -> None:
+    said = run("models", "ls", root, "--scope", "my_problem").stderr
+    assert "Its scopes: digits, losses. A search's is the name in its problem, not its file's." in said
+
+
 def test_snapshots_are_listed_when_asked_for_and_shown(root: Path) -> None:
     lines = run("models", "ls", root, "--snapshots").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["MODEL", "third", "second", "state", "better", "worse"]

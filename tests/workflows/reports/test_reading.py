@@ -196,7 +196,7 @@ def test_a_run_that_goes_on_can_be_reported(tmp_path: Path) -> None:
 
 def test_two_runs_are_told_apart_by_what_differs(tmp_path: Path) -> None:
     one, other = written(tmp_path / "a"), written(tmp_path / "b", policy={"transfer": False})
-    assert [run.label for run in read_runs([one, other])] == ["inherit, freeze the prefix", "no transfer"]
+    assert [run.label for run in read_runs([one, other])] == ["with transfer", "no transfer"]
     third = written(tmp_path / "c")
     assert [run.label for run in read_runs([one, third])] == ["a", "c"]
     twin = written(tmp_path / "elsewhere" / "a")

@@ -82,6 +82,8 @@ def ls(root: Path, scope: str | None, limit: int | None, snapshots: bool, as_jso
     hidden = 0 if snapshots else len(repository.models(scope, snapshots=True))
     where = "" if scope is None else f" of scope {scope}"
     click.echo(f"There is no published model{where} in {root}.", err=True)
+    if scope is not None and (scopes := sorted({summary.scope for summary in repository.models(None)})):
+        click.echo(f"Its scopes: {', '.join(scopes)}. A search's is the name in its problem, not its file's.", err=True)
     if hidden:
         again = command("models", "ls", root, *(() if scope is None else ("--scope", scope)), "--snapshots")
         click.echo(f"It has {say_count(hidden, 'snapshot')} of trainings, such as a study's:\n    {again}", err=True)

@@ -71,7 +71,7 @@ def _limit(value: Any) -> Any:
 )
 @run_options("search", "runs/PROBLEM-seedSEED", "it between runs")
 @quota_option
-@click.option("--scope", help="Models that may be inherited from.  [default: the problem's name]")
+@click.option("--scope", help="Models that may be inherited from.  [default: the name in the problem, not its file's]")
 @click.option(
     "--strategy",
     type=click.Choice(STRATEGY_WORDS),
@@ -265,8 +265,9 @@ def _say_result(result: Result, *, err: bool, since: float | None = None, save: 
     """
     from daskevo.errors import DaskevoError
     from daskevo_workflows.quiet import import_keras
+    from daskevo_workflows.reports.frozen_words import say_rule
     from daskevo_workflows.saving import save_model
-    from daskevo_workflows.words import plain, say_count, say_quality, say_seconds
+    from daskevo_workflows.words import plain, say_count, say_quality, say_seconds, say_share
 
     summary = result.summary()
     apart = f", {say_count(summary['failures'], 'failure')}" if summary["failures"] else ""
@@ -278,6 +279,8 @@ def _say_result(result: Result, *, err: bool, since: float | None = None, save: 
     )
     if not summary["evaluations"]:
         return
+    if summary["transferred"] and (rule := say_rule(result.info.identity.get("policy"))):
+        click.echo(f"{say_share(summary['mean_frozen_share'])} of all vertices were frozen: {rule}.", err=err)
     several = len(result.objectives) > 1
     if several:
         click.echo(f"The front has {say_count(len(result.front()), 'model')}:", err=err)

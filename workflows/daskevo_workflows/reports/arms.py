@@ -10,6 +10,7 @@ from heapq import merge
 from typing import NamedTuple
 
 from daskevo.errors import InvalidInput
+from daskevo_workflows.reports.reading import short_arms
 from daskevo_workflows.reports.series import RunSeries, first_reaching, median, quantile
 from daskevo_workflows.words import plain
 
@@ -18,8 +19,6 @@ MOST_ARMS = 6
 
 SAME_SCALE = 1.1
 """Runs count as of equally many trainers up to this ratio: one may have come late, or gone."""
-
-CONTROL, TREATED = "no transfer", "with transfer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,10 +264,7 @@ def _key(run: RunSeries) -> str:
 
 def _policies(firsts: Sequence[RunSeries]) -> list[str]:
     """Return words for what each arm's first run does, as short as they can be and still differ between policies."""
-    arms = [plain(run.arm or run.label, 60) for run in firsts]
-    short = {arm: CONTROL if arm == CONTROL else TREATED for arm in arms}
-    if CONTROL in short and len(short) == 2:
-        arms = [short[arm] for arm in arms]
+    arms = [plain(arm, 60) for arm in short_arms([run.arm or run.label for run in firsts])]
     rest = [
         json.dumps(
             {name: part for name, part in run.identity.items() if name not in ("seed", "policy")}, sort_keys=True

@@ -9,6 +9,9 @@ from daskevo_workflows.words import say_share
 
 def say_frozen(run: RunSeries) -> str:
     """Say how many evaluations inherited, which share of vertices was frozen, and what the policy freezes."""
+    match run.identity.get("policy"):
+        case {"transfer": False}:
+            return "nothing: this run is without transfer"
     counted = f"{len(run.transferred)} of {len(run.finished)} evaluations inherited a prefix"
     if not run.transferred:
         return counted

@@ -38,12 +38,19 @@ def read_runs(folders: Sequence[Path]) -> list[RunSeries]:
     return [replace(run, label=label) for run, label in zip(runs, told_apart(runs), strict=True)]
 
 
+def short_arms(arms: Sequence[str]) -> list[str]:
+    """Return the same words, or `with transfer` beside `no transfer` where there are these two and no others."""
+    if set(arms) != {CONTROL} and CONTROL in arms and len(set(arms)) == 2:
+        return [arm if arm == CONTROL else TREATED for arm in arms]
+    return list(arms)
+
+
 def told_apart(runs: Sequence[RunSeries], *, by_arm: bool = True) -> list[str]:
     """Return a label for each run that tells it from the others: its arm, its name, or its name and id."""
     names = [run.label for run in runs]
     if len(runs) < 2:
         return names
-    arms = [run.arm for run in runs]
+    arms = short_arms([run.arm for run in runs])
     return next(
         (words for words in ((arms, names) if by_arm else (names,)) if len(set(words)) == len(runs)),
         [f"{run.label} {run.run_id[:8]}" for run in runs],
@@ -211,13 +218,14 @@ def _objectives(value: JSON) -> tuple[Objective, ...]:
     return Objective.parse_all(value if isinstance(value, (str, list)) and value else "max quality")
 
 
+CONTROL, TREATED = "no transfer", "with transfer"
 STRETCHED = ("minimum_layers", "unfreeze_epochs", "stretch")
 
 
 def _arm(policy: JSON) -> str:
     match policy:
         case {"transfer": False}:
-            return "no transfer"
+            return CONTROL
         case {"transfer": True, "freeze": freeze}:
             what = {"prefix": "the prefix", "none": "nothing"}.get(freeze, str(freeze))
             if what.startswith("steps:"):

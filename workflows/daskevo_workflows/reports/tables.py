@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from daskevo_workflows.reports.arms import Arm
+from daskevo_workflows.reports.frozen_words import say_rule
 from daskevo_workflows.reports.series import (
     Evaluation,
     RunSeries,
@@ -75,7 +76,7 @@ def cards(run: RunSeries) -> list[Card]:
         Card(
             say_share(run.mean_frozen_share),
             "mean share of frozen vertices",
-            f"{len(run.transferred)} inherited a prefix",
+            _inherited(run),
         ),
         Card(
             say_times(ratio(stored.full_bytes, stored.stored_bytes)) if stored else "–",
@@ -90,6 +91,18 @@ def cards(run: RunSeries) -> list[Card]:
             else "",
         ),
     ]
+
+
+def _inherited(run: RunSeries) -> str:
+    match run.identity.get("policy"):
+        case {"transfer": False}:
+            return "without transfer"
+    return "; ".join(filter(None, (f"{len(run.transferred)} inherited a prefix", _rule(run))))
+
+
+def _rule(run: RunSeries) -> str:
+    """Say what is frozen of what is inherited, where something was: it need not be all of it."""
+    return say_rule(run.identity.get("policy")) if run.transferred else ""
 
 
 def ratio(part: float | None, whole: float | None) -> float | None:
@@ -167,6 +180,7 @@ def transfer_summary(run: RunSeries) -> list[tuple[str, str]]:
     first, last = mean([e.cost_s for e in early(run) if e.seconds]), mean([e.cost_s for e in late(run) if e.seconds])
     return [
         ("inherited a prefix", f"{len(moved)} of {len(able)} evaluations that were allowed to"),
+        ("frozen, share of all vertices", ": ".join(filter(None, (say_share(run.mean_frozen_share), _rule(run))))),
         (
             "prefix, share of vertices",
             f"median {say_share(median(shares))}, longest {say_share(max(shares, default=None))}",

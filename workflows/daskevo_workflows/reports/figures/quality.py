@@ -126,6 +126,7 @@ def best_by_evaluations(arms: Sequence[Arm]) -> Drawing | None:
             )
         panel.set_xlabel("evaluations (finished)")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        from_zero([panel])
         panel.set_ylabel(plain(runs[0].objective.metric, 60))
         legend_below(figure, [panel])
         return finish(

@@ -29,6 +29,7 @@ def runtimes(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
     figure = Figure(figsize=(sheet.width_in, 0.3 * sheet.width_in + 1.2), layout="constrained")
     panel = figure.subplots()
     width = 0.8 / len(policies)
+    unequal = len({len(run.finished) for arm in shown for run in arm.runs}) > 1
     for arm in shown:
         place = policies.index(arm.policy)
         total, share = totals[arm.label], shares[arm.label]
@@ -44,12 +45,14 @@ def runtimes(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
         if total.runs > 1:
             panel.vlines(at, total.low / scale, total.high / scale, color=d.FAINT, lw=1.6, zorder=4)
         words = f"{say_seconds(total.middle)}\n({say_share(share.middle if share else None)})"
+        if unequal:
+            words = f"{_say_counts(arm)} ev.\n{words}"
         peak = (at, total.high / scale)
         panel.annotate(words, peak, (0, 2), textcoords="offset points", ha="center", fontsize=0.8 * sheet.font)
     panel.bar([0], [0], width, color=d.INK, label="with the repository")
     panel.set_xticks(range(len(scales)), [str(count) for count in scales])
     panel.set_xlim(-0.6, len(scales) - 0.4)
-    panel.set_ylim(0, 1.28 * max(total.high for total in totals.values() if total) / scale)
+    panel.set_ylim(0, (1.4 if unequal else 1.28) * max(total.high for total in totals.values() if total) / scale)
     panel.grid(visible=False, axis="x")
     panel.set_xlabel("trainers")
     panel.set_ylabel(f"running time ({unit})")
@@ -58,7 +61,7 @@ def runtimes(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
         "runtime",
         "End-to-end running time",
         "Running time of the whole search by the number of trainers; black, and in brackets: what each trainer spent "
-        f"with the repository, on average{say_range(shown, 'bars')}.",
+        f"with the repository, on average{', ev.: finished evaluations' if unequal else ''}{say_range(shown, 'bars')}.",
         " ".join(_words(arm, totals[arm.label], shares[arm.label]) for arm in shown),
         figure,
     )
@@ -70,9 +73,12 @@ def repository_share(run: RunSeries) -> float | None:
 
 
 def _words(arm: Arm, total: Spread | None, share: Spread | None) -> str:
-    counts = sorted(len(run.finished) for run in arm.runs)
-    each = str(counts[0]) if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
     return (
-        f"{arm.label}: {say_seconds(total.middle if total else None)} for {each} evaluations, "
+        f"{arm.label}: {say_seconds(total.middle if total else None)} for {_say_counts(arm)} evaluations, "
         f"{say_share(share.middle if share else None)} of them with the repository."
     )
+
+
+def _say_counts(arm: Arm) -> str:
+    counts = sorted(len(run.finished) for run in arm.runs)
+    return str(counts[0]) if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
