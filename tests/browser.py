@@ -80,6 +80,10 @@ class Tab:
         """Write what is seen as a PNG file."""
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
+    def close(self) -> None:
+        """Let go of the tab."""
+        self._socket.close()
+
 
 @contextlib.contextmanager
 def browser(folder: Path) -> Iterator[Any]:
@@ -96,6 +100,7 @@ def browser(folder: Path) -> Iterator[Any]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    tabs: list[Tab] = []
     try:
         said, end = folder / "DevToolsActivePort", time.monotonic() + START_S
         while not said.exists() or not said.read_text().strip():
@@ -107,9 +112,12 @@ def browser(folder: Path) -> Iterator[Any]:
         def tab() -> Tab:
             request = urllib.request.Request(f"http://127.0.0.1:{port}/json/new?about:blank", method="PUT")
             with urllib.request.urlopen(request, timeout=START_S) as answer:
-                return Tab(json.load(answer)["webSocketDebuggerUrl"])
+                tabs.append(Tab(json.load(answer)["webSocketDebuggerUrl"]))
+            return tabs[-1]
 
         yield tab
     finally:
+        for one in tabs:
+            one.close()
         process.terminate()
         process.wait(START_S)

@@ -54,6 +54,17 @@ def say_seconds(seconds: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def say_short(seconds: float) -> str:
+    """Return a duration that may be far below a millisecond.
+
+    Examples
+    --------
+    >>> say_short(0.0000182), say_short(0.0421)
+    ('18 µs', '42 ms')
+    """
+    return f"{seconds * 1e6:.0f} µs" if 0 < seconds < 0.00095 else say_seconds(seconds)
+
+
 def time_unit(largest_s: float) -> tuple[float, str]:
     """Return the divisor and the name of the unit in which an axis up to `largest_s` reads well."""
     if largest_s >= 3 * 3600:

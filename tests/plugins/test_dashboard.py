@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import socket
+import sys
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from daskevo_plugins.dashboard.news import LONGEST, MOST_MARKS, CardNews, StudyN
 from daskevo_plugins.dashboard.news_pages import studies_now
 from daskevo_plugins.dashboard.pages import PAGES, frame
 from daskevo_plugins.dashboard.plugin import DashboardPlugin
-from daskevo_workflows.showing import ask
+from daskevo_workflows.showing import ask, beside
 from tests.workflows.reports.test_page import ATTACK, Page, drawings
 
 
@@ -218,3 +220,34 @@ def test_a_browser_gets_the_page_as_long_as_something_changes(prefix: str, monke
 async def test_where_the_dashboard_is_off_nothing_is_shown(c: Any, s: Any) -> None:
     assert await ask(c, news_of()) == {"path": None, "is_watched": False}
     assert (await get(s, "/daskevo/studies")).code == 404
+
+
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning", "ignore:Port .* already in use:UserWarning")
+def test_a_port_in_use_is_another_one_and_the_address_is_right() -> None:
+    with socket.socket() as busy:
+        busy.bind(("0.0.0.0", 0))
+        busy.listen()
+        port = busy.getsockname()[1]
+
+        @gen_cluster(client=True, nthreads=[], scheduler_kwargs={"dashboard": True, "dashboard_address": f":{port}"})
+        async def run(c: Any, s: Any) -> None:
+            link = beside(c.dashboard_link, (await ask(c, page="search"))["path"])
+            assert link is not None
+            assert f":{port}/" not in link
+            answer = await AsyncHTTPClient().fetch(link)
+            assert "No search has been seen" in answer.body.decode()
+
+        run()
+
+
+def test_without_bokeh_the_pages_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed.dashboard.scheduler", None)
+
+    @gen_cluster(client=True, nthreads=[], scheduler_kwargs={**SHOWN, "http_prefix": "/here"})
+    async def run(c: Any, s: Any) -> None:
+        assert (await ask(c, page="search"))["path"] == "/here/daskevo/search"
+        for page in PAGES:
+            assert (await get(s, f"/here/daskevo/{page}")).code == 200
+        assert "needs bokeh" in (await get(s, "/here/status")).body.decode()
+
+    run()

@@ -206,6 +206,7 @@ def test_words_of_others_stay_words() -> None:
         content = now(board, {"repository": "k", "scope": ATTACK})
         check_harmless(Page(frame(name, content, board.version(name))))
     assert "2 of 4 tensors" in lineage_now(board, {"scope": ATTACK})
+    assert "from scratch" in lineage_now(board, {"scope": ATTACK})
 
 
 def test_metrics_have_prometheus_names_and_values() -> None:

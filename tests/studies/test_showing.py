@@ -18,7 +18,7 @@ from daskevo.tuning import Trajectory
 from daskevo_plugins.dashboard.plugin import HANDLERS, DashboardPlugin
 from daskevo_workflows import showing
 from daskevo_workflows.reports.study_reading import read_study
-from daskevo_workflows.showing import page_link
+from daskevo_workflows.showing import page_link, where_shown
 from daskevo_workflows.studies.controller import Controller
 from daskevo_workflows.studies.showing import Showing
 from tests.studies.pretending import pretended, small_grid
@@ -179,4 +179,11 @@ def test_where_there_is_no_page_there_is_no_link() -> None:
     assert page_link(client) == "http://host:8787/daskevo/studies"
     client.dashboard_link = "http://host:8787"  # type: ignore[attr-defined]
     assert page_link(client) is None
+    assert "does not end in /status" in where_shown(client, "studies")[1]
     assert page_link(object()) is None
+    assert "start it with the same daskevo" in where_shown(object(), "studies")[1]
+    off = Client(None, web=None)  # type: ignore[arg-type]
+    off.sync, off.dashboard_link = sync, "http://host:8787/status"  # type: ignore[attr-defined]
+    link, why = where_shown(off, "studies")
+    assert link is None
+    assert "turned off at this scheduler" in why

@@ -24,7 +24,8 @@ _NO_MODELS = (
 _HOW_TO_READ = (
     "A model stands below the one that it inherited from. The darker its dot, the better its quality among the living; "
     "a star is the best. A square has been retired and stays as long as heirs use tensors of it. A dashed line: the "
-    "ancestor itself is gone, and the model above stored most of what is inherited."
+    "ancestor itself is gone, and the model above stored most of what is inherited. Of others a model uses what it "
+    "inherited and did not train any further; what it changed, it put itself."
 )
 
 
@@ -87,7 +88,7 @@ def _drawn(tree: LineageTree, sight: Sight, scope: str) -> str:
     levels = min(MOST_LEVELS, max((row.depth for row in tree.rows), default=0)) + 1
     rows = [
         (
-            Html(_gutter(row, levels) + f'<span class="model">{html(row.model.model_id)}</span>'),
+            Html(_gutter(row, levels) + f'<span class="model">{html(row.model.model_id)}{_standing(row.model)}</span>'),
             say_quality(row.model.quality),
             _inherits(row.model),
             say_bytes(row.model.own_bytes),
@@ -99,16 +100,19 @@ def _drawn(tree: LineageTree, sight: Sight, scope: str) -> str:
     more = f" {tree.left_out:,} more models are not drawn: the best, those with the most heirs and their lines are."
     said = (more if tree.left_out else "") + (f" Providers did not tell of {untold:,} more." if untold > 0 else "")
     metric = next((row.model.objective for row in tree.rows if row.model.objective), None) or "quality"
-    heads = ("model", metric, "inherits", "put itself", "contributes")
+    heads = ("model", metric, "uses of others", "put itself", "contributes")
     drawn = table(f"Who inherited from whom in {scope}", heads, rows, numbers=(1, 3))
     return f'<div class="lineage">{drawn}</div><p class="quiet">{_HOW_TO_READ}{html(said)}</p>'
 
 
+def _standing(model: ModelRow) -> str:
+    return "" if model.state == "published" else f" ({model.state})"
+
+
 def _inherits(model: ModelRow) -> str:
-    taken = model.tensors - model.own_tensors
-    if not taken:
-        return "from scratch" if model.ancestor is None else "nothing any more"
-    return f"{taken:,} of {say_count(model.tensors, 'tensor')}"
+    if model.ancestor is None:
+        return "from scratch"
+    return f"{model.tensors - model.own_tensors:,} of {say_count(model.tensors, 'tensor')}"
 
 
 def _gives(row: TreeRow) -> str:

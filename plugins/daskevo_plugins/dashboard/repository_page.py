@@ -10,7 +10,7 @@ from daskevo_plugins.dashboard.charts import Chart, stacked_bar, ticks
 from daskevo_plugins.dashboard.markup import age, cards, empty, html, link, table
 from daskevo_plugins.dashboard.sight import Sight
 from daskevo_plugins.dashboard.sights import EVERY_S, HISTORY, Rate, Seen
-from daskevo_plugins.words import say_bytes, say_count, say_seconds, say_share, say_times
+from daskevo_plugins.words import say_bytes, say_count, say_seconds, say_share, say_short, say_times
 
 MOST_SHARDS = 16
 """Rows of the table of shards: those that are asked most."""
@@ -114,12 +114,8 @@ def _say_latency(rate: Rate) -> str:
     if rate.mean_s is None:
         return "none since the look before"
     most = rate.most_s
-    beyond = "" if most is None or math.isinf(most) else f", 99 % below {_say_short(most)}"
-    return f"{_say_short(rate.mean_s)} each{beyond}"
-
-
-def _say_short(seconds: float) -> str:
-    return f"{seconds * 1e6:.0f} µs" if seconds < 0.00095 else say_seconds(seconds)
+    beyond = "" if most is None or math.isinf(most) else f", 99 % below {say_short(most)}"
+    return f"{say_short(rate.mean_s)} each{beyond}"
 
 
 def _shared(sight: Sight) -> str:
@@ -173,7 +169,7 @@ def _providers(seen: Seen) -> str:
                 say_bytes(figures["memory_bytes"]),
                 say_bytes(figures["spilled_bytes"] if sight.root is None else figures["file_bytes"]),
                 _say_rate(rate),
-                "–" if rate is None or rate.mean_s is None else _say_short(rate.mean_s),
+                "–" if rate is None or rate.mean_s is None else say_short(rate.mean_s),
             )
         )
     disk = "spilled" if sight.root is None else "in files"

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from daskevo_plugins.dashboard.charts import Chart, stacked_bar, ticks, time_ticks, within_most
 from daskevo_plugins.dashboard.markup import Html, age, cards, html, table
 from daskevo_plugins.dashboard.search_news import Point, SearchNews, TrainerRow
-from daskevo_plugins.words import say_bytes, say_count, say_quality, say_seconds, say_share, say_times
+from daskevo_plugins.words import say_bytes, say_count, say_quality, say_seconds, say_share, say_short, say_times
 
 WINDOW = 10
 """Evaluations of which the mean frozen share is drawn."""
-PHASE_STYLES = 8
+PHASE_STYLES = 9
 """Phases have so many looks."""
 
 _DOES = {
@@ -220,7 +220,7 @@ def _phases(news: SearchNews) -> str:
         (
             Html(f'<span class="key phase-{place % PHASE_STYLES}"></span>{html(phase.phase)}'),
             f"{phase.times:,}",
-            say_seconds(phase.spent_s / phase.times if phase.times else None),
+            say_short(phase.spent_s / phase.times) if phase.times else "–",
             say_seconds(phase.spent_s),
             say_share(phase.spent_s / whole if whole else None),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -89,6 +90,8 @@ def test_the_same_command_goes_on_to_exactly_the_budget(stopped: tuple[Path, Any
     assert 0 < line["repository_s"] < line["evaluation_s"]
     assert len(done.stdout.splitlines()) == 1
     assert f"{EVALUATIONS}/{EVALUATIONS} evaluations" in done.stderr
+    # Said once, in the line of the run's folder.
+    assert re.findall(r"dashboard: http://\S+/daskevo/(\w+)\n", done.stderr) == ["search"]
     assert not (folder / "repository").exists()
     page = (folder / "report.html").read_text("utf-8")
     assert line["best_model"] in page

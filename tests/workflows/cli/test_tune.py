@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -101,6 +102,7 @@ def test_a_study_that_is_interrupted_goes_on_with_the_same_command(tmp_path: Pat
     ended = subprocess.run(command, capture_output=True, text=True, timeout=700, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "best model:" in ended.stderr
+    assert re.search(r"dashboard: http://\S+/daskevo/studies\n", ended.stderr)
     line = json.loads(ended.stdout.splitlines()[-1])
     assert tuple(line) == TUNE_KEYS
     assert (line["trials"], line["total_steps"]) == (20, 160)
