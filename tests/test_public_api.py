@@ -82,6 +82,9 @@ PUBLIC = {
     "daskevo_workflows.nas": [
         *("STRATEGIES", "Found", "Progress", "Result", "Transfer", "figures", "frames", "look", "refine", "search"),
     ],
+    "daskevo_workflows.exporting": [
+        *("FORMATS", "Card", "Exported", "export_model", "load_safetensors", "model_card", "read_card"),
+    ],
     "daskevo_workflows.tune": ["Found", "Study", "StudyResult", "controller", "study"],
     "daskevo_workflows.stage_training": [
         *("Training", "TrainingLoop", "begin", "check", "check_exact", "data_digest", "deterministic", "resume"),

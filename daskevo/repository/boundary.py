@@ -46,7 +46,7 @@ def boundary_of(graph: ArchitectureGraph, other: ArchitectureGraph, prefix: Pref
     if index is None:
         return Boundary("whole model", "all layers are shared")
     vertex = graph.vertices[index]
-    name, facts = _short(graph.layers[vertex.layer].name, _LONGEST_NAME), _facts(vertex)
+    name, facts = _short(graph.layers[vertex.layer].name, _LONGEST_NAME), facts_of(vertex)
     # All that flows into it has a partner: it is the first that has none.
     feeds = sorted((partners[edge.source], edge.slot) for edge in vertex.edges)
     free = set(range(len(other.vertices))).difference(partners.values())
@@ -63,9 +63,9 @@ def boundary_of(graph: ArchitectureGraph, other: ArchitectureGraph, prefix: Pref
         )
         return Boundary("other connections", f"{name}: {words}")
     rival = min(
-        rivals, key=lambda one: (one.signature != vertex.signature, _facts(one).get("class") != facts.get("class"))
+        rivals, key=lambda one: (one.signature != vertex.signature, facts_of(one).get("class") != facts.get("class"))
     )
-    theirs = _facts(rival)
+    theirs = facts_of(rival)
     if facts.get("class") != theirs.get("class"):
         return Boundary("another layer", f"{name}: {_kind(facts)}, the ancestor's is {_kind(theirs)}")
     if rival.signature != vertex.signature:
@@ -75,8 +75,11 @@ def boundary_of(graph: ArchitectureGraph, other: ArchitectureGraph, prefix: Pref
     return Boundary("other connections", f"{name}: inputs in another order, or weights shared with another layer")
 
 
-def _facts(vertex: Vertex) -> dict[str, JSON]:
-    """Return what a signature says by name: class, arguments, shapes; little of one that daskevo has not written."""
+def facts_of(vertex: Vertex) -> dict[str, JSON]:
+    """Return what a vertex' signature says by name: class, arguments, shapes.
+
+    Little of one that daskevo has not written: the whole text as ``class``.
+    """
     try:
         signature: Any = json.loads(vertex.signature)
         of_layer, rest = signature["layer"], {name: signature[name] for name in ("call", "outputs")}

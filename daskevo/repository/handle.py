@@ -16,6 +16,7 @@ from daskevo.cluster.session import Session
 from daskevo.cluster.verifying import Verification, verify
 from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph
+from daskevo.repository.adding import Adding
 from daskevo.repository.early import EarlyReservation, Wish
 from daskevo.repository.inheritance import Inheritance
 from daskevo.repository.labels import Labels
@@ -29,7 +30,7 @@ UNSAID = (None, None, None, "vertex", 0)
 """Of what to inherit from, what `inherit` takes if nothing is said."""
 
 
-class Repository(StoredModels, Snapshots, Labels, Provenance):
+class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
     """A handle on one repository, for one scope. Cheap; can be sent to tasks of the same cluster.
 
     Made by `daskevo.open` and `daskevo.get_repository`.

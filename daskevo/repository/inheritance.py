@@ -63,10 +63,12 @@ class Inheritance:
         wish: Wish,
         parent: ModelId | None,
         early: EarlyReservation | None = None,
+        trained: bool = False,
     ) -> None:
         from daskevo.models import check_fresh, check_policy, flatten
 
-        check_fresh(model)
+        if not trained:
+            check_fresh(model)
         self._policy = check_policy(freeze)
         self.parent = None if parent is None else ModelId(check_name(parent))
         self._wish = wish

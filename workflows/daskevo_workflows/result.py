@@ -17,6 +17,7 @@ from daskevo_workflows.reports.reading import STORAGE, series_of
 
 if TYPE_CHECKING:
     from daskevo.repository import Repository
+    from daskevo_workflows.exporting import Card, Exported
 
 REPOSITORY_PHASES = ("query", "inherit", "put")
 """Phases of an evaluation that are the repository's work, not training."""
@@ -61,6 +62,28 @@ class Found:
     def lineage(self) -> Any:
         """Whom it inherited from, and whom those inherited from (`Repository.lineage`)."""
         return self.result.repository.lineage(self.model_id)
+
+    def export(self, path: str | Path, *, overwrite: bool = False, data: Any = None) -> Exported:
+        """Write it as a ``.keras``, ``.weights.h5`` or ``.safetensors`` file, with its card beside it.
+
+        Parameters and errors are those of :func:`daskevo_workflows.exporting.export_model`.
+        """
+        from daskevo_workflows.exporting import export_model
+
+        found = self.result
+        return export_model(found.repository, self.model_id, path, run=found.folder, overwrite=overwrite, data=data)
+
+    @cached_property
+    def card(self) -> Card:
+        """Its model card: ``print(found.card)``, ``found.card.facts``.
+
+        Raises
+        ------
+        ModelRetired
+        """
+        from daskevo_workflows.exporting import model_card
+
+        return model_card(self.result.repository, self.model_id, run=self.result.folder)
 
     def __repr__(self) -> str:
         others = "".join(f", {one.metric}={self.metrics.get(one.metric):.6g}" for one in self.result.objectives[1:])

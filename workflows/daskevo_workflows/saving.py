@@ -1,13 +1,18 @@
-"""Writing a model as a `.keras` file in one step: who reads it sees the old file or the new one."""
+"""Writing files in one step: who reads one sees the old file or the new one."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from daskevo.store.files import remove
+
+SUFFIXES = (".weights.h5", ".keras", ".safetensors", ".card.md", ".config.json")
+"""Ends of names that say what a file is: those of what is being written have them, too, as Keras goes by them."""
 
 
 def save_model(model: Any, path: Path) -> None:
@@ -21,11 +26,35 @@ def save_model(model: Any, path: Path) -> None:
     OSError
         If it can't be written: what was there is as before.
     """
-    beside = path.with_name(f".{path.stem[:100]}.{secrets.token_hex(4)}.keras")
-    try:
+    with in_place_of(path) as (beside,):
         model.save(beside)
-        with open(beside, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(beside, path)
+
+
+@contextlib.contextmanager
+def in_place_of(*paths: Path) -> Iterator[tuple[Path, ...]]:
+    """Yield the paths of files to write, one for each; at the end of the block they take their places, one by one.
+
+    If the block raises, nothing that was there has changed.
+
+    Raises
+    ------
+    OSError
+        If one can't be moved to its place, or was not written; those before it are in theirs.
+    """
+    beside = tuple(_beside(path) for path in paths)
+    try:
+        yield beside
+        for written in beside:
+            with open(written, "rb") as file:
+                os.fsync(file.fileno())
+        for written, path in zip(beside, paths, strict=True):
+            os.replace(written, path)
     finally:
-        remove(beside)
+        for written in beside:
+            remove(written)
+
+
+def _beside(path: Path) -> Path:
+    suffix = next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), path.suffix)
+    stem = path.name.removesuffix(suffix)
+    return path.with_name(f".{stem[:100]}.{secrets.token_hex(4)}{suffix}")

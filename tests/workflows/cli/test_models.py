@@ -213,7 +213,7 @@ def test_a_list_of_nothing_says_where_to_look(monkeypatch: pytest.MonkeyPatch) -
     """A study's folder has snapshots and no models."""
     summary = SimpleNamespace(model_id="snap-1", scope="digits.snapshots")
     look = SimpleNamespace(models=lambda scope, snapshots=False: [summary] if snapshots and scope != "nowhere" else [])
-    monkeypatch.setattr(sys.modules["daskevo_workflows.cli.models"], "opened", lambda root: look)
+    monkeypatch.setattr(sys.modules["daskevo_workflows.cli.listing"], "opened", lambda root: look)
     found = run("models", "ls", "there")
     assert (found.exit_code, found.stdout) == (0, "")
     assert found.stderr == (

@@ -18,7 +18,6 @@ from daskevo_workflows.cli.models import models
 from daskevo_workflows.cli.nas import nas
 from daskevo_workflows.cli.node import node
 from daskevo_workflows.cli.report import report
-from daskevo_workflows.cli.retiring import retire
 from daskevo_workflows.cli.status import status
 from daskevo_workflows.cli.tune import tune
 from daskevo_workflows.cli.verify import verify
@@ -48,7 +47,6 @@ def main() -> None:
     """
 
 
-models.add_command(retire)
 for _command in (nas, tune, status, models, report, figures, frame, verify):
     main.add_command(_command)
 for _command in (forecast, bench, chaos, node, completion):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
-from daskevo_workflows.cli.clusters import a_cluster
-from daskevo_workflows.cli.models import AS_JSON, ROOT, named, opened
+from daskevo_workflows.cli.changing import SCHEDULER, open_to_change
+from daskevo_workflows.cli.looking import AS_JSON, ROOT, named, opened
 from daskevo_workflows.cli.places import repository_root
 from daskevo_workflows.cli.typed import command
 
@@ -26,7 +26,7 @@ STILL_HELD = 1
 @ROOT
 @click.argument("model_ids", metavar="MODEL_ID...", nargs=-1, required=True)
 @click.option("--force", is_flag=True, help="Take all labels away, those of runs and of other people too.")
-@click.option("--scheduler", metavar="ADDRESS", help="The Dask scheduler of the job that has the repository open.")
+@SCHEDULER
 @AS_JSON
 def retire(root: Path, model_ids: tuple[str, ...], force: bool, scheduler: str | None, as_json: bool) -> None:
     """Retire models: they are matched and loaded no more, for good.
@@ -38,9 +38,8 @@ def retire(root: Path, model_ids: tuple[str, ...], force: bool, scheduler: str |
 
     Exit code 0: all are retired; 1: some were given a label meanwhile and are still there; 2: nothing was done.
     """
-    import daskevo
     from daskevo.cluster.putting import KEPT
-    from daskevo.errors import InvalidInput, RepositoryTaken
+    from daskevo.errors import InvalidInput
     from daskevo.ownership.scopes import holds_snapshots
     from daskevo.types import check_name
     from daskevo_workflows.words import say_count
@@ -63,16 +62,7 @@ def retire(root: Path, model_ids: tuple[str, ...], force: bool, scheduler: str |
             f"{_say(held)}. Nothing was retired. To take these labels away too:\n    {command(*typed, '--force')}",
             held=held,
         )
-    with a_cluster(scheduler, None if scheduler else 1, providers=0) as client:
-        try:
-            repository = daskevo.open(repository_root(root), scope, client=client)
-        except RepositoryTaken as error:
-            address = error.facts.get("address")
-            if scheduler is not None or address is None:
-                raise
-            raise type(error)(
-                f"{error.message}. There, retire with\n    {command(*typed, '--scheduler', address)}", **error.facts
-            ) from error
+    with open_to_change(repository_root(root), scope, scheduler, typed) as repository:
         for name in names:
             with named(repository, root, name):
                 # By its label, unless forced: a label that somebody gave since the look keeps the model.

@@ -1,0 +1,54 @@
+"""Records of models made by hand: chains of Dense layers, whose tensors belong to whom a test says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from daskevo.graph import ArchitectureGraph
+from daskevo.ownership.lineage import contributors
+from daskevo.ownership.model_record import ModelRecord
+from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
+from daskevo.testing.graphs import GraphBuilder
+from daskevo.types import ModelId, Tick
+from daskevo_workflows.exporting.facts import Known
+
+
+def chain(*units: int) -> ArchitectureGraph:
+    """Return the graph of Dense layers, one after the other."""
+    builder = GraphBuilder()
+    vertex = builder.input(4)
+    for width in units:
+        vertex = builder.dense(vertex, width)
+    return builder.graph(vertex)
+
+
+def record(name: str, graph: ArchitectureGraph, owners: dict[int, str] | None = None, **fields: Any) -> ModelRecord:
+    """Return a record; tensors belong to the model itself but for those in `owners`, which have 90 steps."""
+    owners = owners or {}
+    entries = [
+        OwnerEntry(ModelId(owners.get(number, name)), number, f"{number:032x}", 90 if number in owners else 45)
+        for number in range(len(graph.tensors))
+    ]
+    own = {number: key.spec for number, key in enumerate(graph.tensors) if number not in owners}
+    facts: dict[str, Any] = {
+        "objective": "max val_accuracy",
+        "quality": 0.5,
+        "metrics": {"val_accuracy": 0.5},
+        "step": 45,
+    }
+    return ModelRecord(
+        ModelId(name), Tick(1, 1), "digits", graph.text, OwnerMap.of(entries), own, Tick(1, 1), **{**facts, **fields}
+    )
+
+
+def known(one: ModelRecord, *lineage: ModelRecord, labels: tuple[str, ...] = ("user:kept",)) -> Known:
+    """Return what a repository would know of a model."""
+    graph = one.architecture
+    return Known(
+        one,
+        graph,
+        [(one, "published"), *((other, "retired") for other in lineage)],
+        contributors(one, [key.spec for key in graph.tensors]),
+        labels,
+        "the-repository",
+    )

@@ -1,0 +1,169 @@
+"""`daskevo models ls` and `show`: which models there are, and what one of them is."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from daskevo_workflows.cli.looking import AS_JSON, MODEL, ROOT, named, opened, print_columns
+from daskevo_workflows.cli.typed import command
+
+if TYPE_CHECKING:
+    from daskevo.ownership.model_record import ModelRecord
+    from daskevo.repository import ModelSummary
+
+
+@click.command()
+@ROOT
+@click.option("--scope", help="Only models of this scope.")
+@click.option("--limit", type=click.IntRange(min=1), help="Only so many, the best first.")
+@click.option("--snapshots", is_flag=True, help="List snapshots of trainings, too.")
+@AS_JSON
+def ls(root: Path, scope: str | None, limit: int | None, snapshots: bool, as_json: bool) -> None:
+    """List the published models, the best of each scope first."""
+    from daskevo_workflows.words import say_bytes, say_count, say_quality
+
+    repository = opened(root)
+    found = repository.models(scope, snapshots=snapshots)
+    objectives = {
+        summary.scope: repository.record(summary.model_id).objective
+        for summary in {summary.scope: summary for summary in found}.values()
+    }
+    found = sorted(found, key=lambda summary: _rank_in_scope(summary, objectives[summary.scope]))[:limit]
+    if as_json:
+        click.echo(json.dumps([_summary(summary) for summary in found]))
+        return
+    rows = [("MODEL", "SCOPE", "QUALITY", "STEP", "STORED", "LABELS")]
+    rows += [
+        (
+            summary.model_id,
+            summary.scope,
+            say_quality(summary.quality),
+            str(summary.step),
+            say_bytes(summary.own_bytes),
+            ", ".join(sorted(summary.labels)),
+        )
+        for summary in found
+    ]
+    if found:
+        print_columns(rows, right={2, 3, 4})
+        return
+    hidden = 0 if snapshots else len(repository.models(scope, snapshots=True))
+    where = "" if scope is None else f" of scope {scope}"
+    click.echo(f"There is no published model{where} in {root}.", err=True)
+    if scope is not None and (scopes := sorted({summary.scope for summary in repository.models(None)})):
+        click.echo(f"Its scopes: {', '.join(scopes)}. A search's is the name in its problem, not its file's.", err=True)
+    if hidden:
+        again = command("models", "ls", root, *(() if scope is None else ("--scope", scope)), "--snapshots")
+        click.echo(f"It has {say_count(hidden, 'snapshot')} of trainings, such as a study's:\n    {again}", err=True)
+
+
+@click.command()
+@ROOT
+@MODEL
+@AS_JSON
+def show(root: Path, model_id: str, as_json: bool) -> None:
+    """Show one model: metrics, labels, layers with the model that each was last trained in."""
+    from daskevo_workflows.words import plain, say_bytes, say_quality
+
+    repository = opened(root)
+    with named(repository, root, model_id):
+        record = repository.record(model_id)
+    labels = repository.status(model_id).labels
+    graph = record.architecture
+    layers = [_layer(graph, number, record) for number in range(len(graph.layers))]
+    if as_json:
+        click.echo(json.dumps(_row(record) | {"labels": sorted(labels), "layers": layers, "extra": record.extra}))
+        return
+    facts = {
+        "model": record.model_id,
+        "scope": record.scope,
+        "objective": record.objective or "–",
+        "quality": say_quality(record.quality),
+        "metrics": ", ".join(f"{plain(name, 60)} {plain(value, 60)}" for name, value in record.metrics.items()) or "–",
+        "step": str(record.step),
+        "labels": ", ".join(sorted(labels)),
+        "parent": record.parent or "–",
+        "inherited from": record.ancestor or "–",
+        "inherited": _inherited(record),
+        "parameters": f"{graph.parameters:,}",
+        "bytes": f"{say_bytes(record.own_bytes)} stored, {say_bytes(graph.nbytes)} as a full copy",
+    }
+    print_columns([(f"{name}:", value) for name, value in facts.items()])
+    click.echo()
+    rows = [("LAYER", "KIND", "TENSORS", "BYTES", "TRAINED IN")]
+    rows += [
+        (
+            plain(layer["name"], 60),
+            plain(layer["kind"], 40),
+            str(layer["tensors"]),
+            say_bytes(layer["bytes"]) if layer["tensors"] else "",
+            ", ".join(layer["owners"]),
+        )
+        for layer in layers
+    ]
+    print_columns(rows, right={2, 3})
+
+
+def _rank_in_scope(summary: ModelSummary, objective: str | None) -> tuple[str, float, ModelSummary]:
+    from daskevo.types import Objective
+
+    if summary.quality is None:
+        return summary.scope, float("inf"), summary
+    rank = Objective.parse(objective).rank(summary.quality) if objective else summary.quality
+    return summary.scope, -rank, summary
+
+
+def _summary(summary: ModelSummary) -> dict[str, Any]:
+    return {
+        "model": summary.model_id,
+        "scope": summary.scope,
+        "quality": summary.quality,
+        "step": summary.step,
+        "labels": sorted(summary.labels),
+        "own_bytes": summary.own_bytes,
+    }
+
+
+def _row(record: ModelRecord) -> dict[str, Any]:
+    return {
+        "model": record.model_id,
+        "scope": record.scope,
+        "objective": record.objective,
+        "quality": record.quality,
+        "metrics": record.metrics,
+        "step": record.step,
+        "parent": record.parent,
+        "ancestor": record.ancestor,
+        "own_bytes": record.own_bytes,
+    }
+
+
+def _inherited(record: ModelRecord) -> str:
+    """Say what a search's evaluation inherited and why no more; a dash for models of others, and older ones."""
+    from daskevo.errors import CorruptRecord
+    from daskevo.search import TransferReport
+    from daskevo_workflows.words import plain
+
+    match record.extra:
+        case {"report": {"transfer": value}}:
+            with contextlib.suppress(CorruptRecord):
+                return plain(TransferReport.from_json(value))
+    return "–"
+
+
+def _layer(graph: Any, number: int, record: ModelRecord) -> dict[str, Any]:
+    layer = graph.layers[number]
+    entries = [record.owner_map.entries[tensor] for tensor in graph.tensor_numbers(number)]
+    return {
+        "name": layer.name,
+        "kind": str(layer.config.get("class_name", "?")) if isinstance(layer.config, dict) else "?",
+        "tensors": len(layer.tensors),
+        "bytes": sum(spec.nbytes for spec in layer.tensors),
+        "owners": list(dict.fromkeys(entry.owner for entry in entries)),
+        "steps": max((entry.steps for entry in entries), default=0),
+    }

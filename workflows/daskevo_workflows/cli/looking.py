@@ -1,0 +1,71 @@
+"""What the commands of `daskevo models` have in common: the look at a repository, its arguments, columns."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from daskevo_workflows.cli.completion import FOLDER
+from daskevo_workflows.cli.places import repository_root
+from daskevo_workflows.cli.typed import command
+
+if TYPE_CHECKING:
+    from daskevo.repository import Repository
+
+ROOT = click.argument("root", type=FOLDER)
+MODEL = click.argument("model_id")
+CLOSE = 3
+"""Models that are suggested in place of one that is not there."""
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for programs.")
+
+
+def opened(root: Path) -> Repository:
+    """Return a look at the repository in a place; raises as `repository_root` and `daskevo.open` do."""
+    import daskevo
+
+    repository: Repository = daskevo.open(repository_root(root))
+    return repository
+
+
+@contextlib.contextmanager
+def named(repository: Repository, root: Path, model_id: str) -> Iterator[None]:
+    """Say how to find a model that is not there in words of the command line.
+
+    Raises
+    ------
+    UnknownModel, ModelRetired
+    """
+    from daskevo.errors import ModelRetired, UnknownModel
+
+    try:
+        yield
+    except UnknownModel as error:
+        names = [str(summary.model_id) for summary in repository.models()]
+        meant = difflib.get_close_matches(model_id, names, CLOSE) or [name for name in names if model_id in name]
+        guess = f"did you mean {' or '.join(meant[:CLOSE])}? " if meant else ""
+        raise UnknownModel(
+            f"there is no model {model_id!r} in {root}; {guess}These are there: {command('models', 'ls', root)}",
+            model_id=model_id,
+        ) from error
+    except ModelRetired as error:
+        raise ModelRetired(
+            f"{model_id!r} has been retired: its last label was released. Its lineage is still there: "
+            f"{command('models', 'lineage', root, model_id)}",
+            model_id=model_id,
+        ) from error
+
+
+def print_columns(rows: Sequence[tuple[str, ...]], right: Collection[int] = ()) -> None:
+    """Print rows in columns as wide as their widest cell; columns in `right` are aligned to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        click.echo("  ".join(cells).rstrip())

@@ -1,0 +1,180 @@
+"""What makes two models of a repository differ: layers in common, changed settings, who trained what, bytes shared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from typing import Literal
+
+from daskevo.graph import ArchitectureGraph, Vertex, longest_common_prefix
+from daskevo.ownership.model_record import ModelRecord
+from daskevo.repository.boundary import facts_of
+from daskevo.types import JSON, ModelId
+from daskevo_workflows.exporting.facts import kind_of
+
+Relation = Literal["same", "shared", "equal", "trained apart", "other settings", "only in A", "only in B"]
+"""Of two layers.
+
+- ``same``: equal settings, no weights; ``shared``: the same stored weights; ``equal``: equal weights, stored twice.
+- ``trained apart``: equal settings, other weights; ``other settings``: those that differ are named.
+"""
+
+
+@dataclass(frozen=True)
+class LayerPair:
+    """A layer of A beside the one of B that stands in its place.
+
+    Parameters
+    ----------
+    first, second:
+        Names of the layers; None where there is none.
+    kind:
+        Class of the layer; of both, where they differ, as ``A / B``.
+    relation:
+        How they stand to each other.
+    settings:
+        Name -> (value in A, value in B) of those that differ.
+    trained_first, trained_second:
+        In which models each was trained last.
+    """
+
+    first: str | None
+    second: str | None
+    kind: str
+    relation: Relation
+    settings: Mapping[str, tuple[JSON, JSON]] = field(default_factory=dict)
+    trained_first: tuple[ModelId, ...] = ()
+    trained_second: tuple[ModelId, ...] = ()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Two models beside each other.
+
+    Parameters
+    ----------
+    layers:
+        The common prefix first, then the others in the order of A.
+    prefix:
+        Vertices of the longest common prefix of A with B.
+    shared_tensors, shared_bytes:
+        Tensors of B that are those of A, stored once.
+    """
+
+    layers: tuple[LayerPair, ...]
+    prefix: int
+    shared_tensors: int
+    shared_bytes: int
+
+
+def difference(
+    first: ModelRecord, first_graph: ArchitectureGraph, second: ModelRecord, second_graph: ArchitectureGraph
+) -> Difference:
+    """Compare two models.
+
+    Layers of the longest common prefix stand beside each other; of the others those of the same class that come in
+    the same order.
+    """
+    prefix = longest_common_prefix(first_graph, second_graph)
+    stored = {(entry.owner, entry.number) for entry in first.owner_map.entries}
+    shared = [
+        key.spec.nbytes
+        for key, entry in zip(second_graph.tensors, second.owner_map.entries, strict=False)
+        if (entry.owner, entry.number) in stored
+    ]
+    pairs = dict(prefix.layers(first_graph, second_graph))
+    places = _aligned(first_graph, second_graph, pairs)
+    layers = tuple(_pair(first, first_graph, second, second_graph, mine, theirs) for mine, theirs in places)
+    return Difference(layers, len(prefix.vertices), len(shared), sum(shared))
+
+
+def _aligned(
+    first: ArchitectureGraph, second: ArchitectureGraph, pairs: Mapping[int, int]
+) -> list[tuple[int | None, int | None]]:
+    """Return (layer of A, layer of B) in A's order, those of B alone where they follow their neighbours."""
+    taken = set(pairs.values())
+    mine = [place for place in range(len(first.layers)) if place not in pairs]
+    theirs = [place for place in range(len(second.layers)) if place not in taken]
+    kinds = [kind_of(first.layers[place].config) for place in mine]
+    matcher = SequenceMatcher(None, kinds, [kind_of(second.layers[place].config) for place in theirs], autojunk=False)
+    rest: list[tuple[int | None, int | None]] = []
+    for tag, begin, end, their_begin, their_end in matcher.get_opcodes():
+        if tag == "equal":
+            rest += zip(mine[begin:end], theirs[their_begin:their_end], strict=True)
+        else:
+            rest += [(place, None) for place in mine[begin:end]]
+            rest += [(None, place) for place in theirs[their_begin:their_end]]
+    return [*sorted(pairs.items()), *rest]
+
+
+def _pair(
+    first: ModelRecord,
+    first_graph: ArchitectureGraph,
+    second: ModelRecord,
+    second_graph: ArchitectureGraph,
+    mine: int | None,
+    theirs: int | None,
+) -> LayerPair:
+    if mine is None or theirs is None:
+        graph, place, record = (second_graph, theirs, second) if mine is None else (first_graph, mine, first)
+        assert place is not None
+        layer, owners = graph.layers[place], _owners(record, graph, place)
+        if mine is None:
+            return LayerPair(None, layer.name, kind_of(layer.config), "only in B", trained_second=owners)
+        return LayerPair(layer.name, None, kind_of(layer.config), "only in A", trained_first=owners)
+    layer, other = first_graph.layers[mine], second_graph.layers[theirs]
+    settings = _settings(_vertex(first_graph, mine), _vertex(second_graph, theirs))
+    return LayerPair(
+        layer.name,
+        other.name,
+        kind_of(layer.config),
+        "other settings" if settings else _relation(first, first_graph, second, second_graph, mine, theirs),
+        settings,
+        _owners(first, first_graph, mine),
+        _owners(second, second_graph, theirs),
+    )
+
+
+def _relation(
+    first: ModelRecord,
+    first_graph: ArchitectureGraph,
+    second: ModelRecord,
+    second_graph: ArchitectureGraph,
+    mine: int,
+    theirs: int,
+) -> Relation:
+    entries = [first.owner_map.entries[number] for number in first_graph.tensor_numbers(mine)]
+    others = [second.owner_map.entries[number] for number in second_graph.tensor_numbers(theirs)]
+    if not entries and not others:
+        return "same"
+    if [(one.owner, one.number) for one in entries] == [(one.owner, one.number) for one in others]:
+        return "shared"
+    return "equal" if [one.digest for one in entries] == [one.digest for one in others] else "trained apart"
+
+
+def _vertex(graph: ArchitectureGraph, layer: int) -> Vertex:
+    return graph.vertices[graph.calls[layer][0]]
+
+
+def _settings(first: Vertex, second: Vertex) -> dict[str, tuple[JSON, JSON]]:
+    mine, theirs = facts_of(first), facts_of(second)
+    names = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
+    # Shapes follow from the arguments, here or in layers before, and are no settings.
+    return {name: (mine.get(name), theirs.get(name)) for name in names if name != "outputs"}
+
+
+def _owners(record: ModelRecord, graph: ArchitectureGraph, layer: int) -> tuple[ModelId, ...]:
+    return tuple(dict.fromkeys(record.owner_map.entries[number].owner for number in graph.tensor_numbers(layer)))
+
+
+def changed(first: Mapping[str, JSON], second: Mapping[str, JSON]) -> dict[str, tuple[JSON, JSON]]:
+    """Return name -> (value in A, value in B) of what differs.
+
+    Examples
+    --------
+    >>> changed({"units": 8, "rate": 0.1}, {"units": 16, "rate": 0.1})
+    {'units': (8, 16)}
+    """
+    names = [name for name in {**first, **second} if first.get(name) != second.get(name)]
+    return {name: (first.get(name), second.get(name)) for name in names}

@@ -1,0 +1,89 @@
+"""What a run's record says of the models that came of it: asked for as what, trained when, with which settings."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from daskevo.errors import CorruptRecord
+from daskevo.runs import Book, Chosen, RunView
+from daskevo.runs.folder import RunInfo, read_info
+from daskevo.search import Report, Request
+from daskevo.types import JSON, ModelId, Objective
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a run's record says of one model.
+
+    Parameters
+    ----------
+    request, report:
+        What was asked for, and what came of it; None of a model that isn't of this run.
+    choices:
+        Choice name -> option; None where the record doesn't have them.
+    """
+
+    request: Request | None = None
+    report: Report | None = None
+    choices: Mapping[str, JSON] | None = None
+
+
+class Origins:
+    """The record of a run, by the ids of its models.
+
+    Parameters
+    ----------
+    folder:
+        Of the run.
+
+    Raises
+    ------
+    RunFolderUnusable, CorruptRecord
+        If it can't be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with RunView(folder) as view:
+            self.info: RunInfo = view.info
+            requests = {request.number: request for request in view.requests()}
+            reports, self._times = view.reports(), view.report_times()
+        goals = Objective.parse_all(self.info.identity["objective"])
+        self._book = Book(goals, len(requests), self.info.label)
+        self._book.ask(requests.values())
+        for report in reports:
+            self._book.report(report)
+        self._reports = {report.model_id: report for report in reports if report.status == "finished"}
+        self._requests = requests
+        self._chosen = Chosen(self.info.identity.get("space"))
+
+    @classmethod
+    def at(cls, place: Path) -> Origins | None:
+        """Return the record of the run in a folder; None if it holds none, such as the root of a repository."""
+        return cls(place) if place.is_dir() and read_info(place) is not None else None
+
+    def of(self, model_id: str) -> Origin:
+        """Return what is known of a model."""
+        report = self._reports.get(model_id)  # type: ignore[call-overload]
+        if report is None:
+            return Origin()
+        request = self._requests.get(report.number)
+        choices = None
+        if request is not None:
+            with contextlib.suppress(CorruptRecord):
+                choices = self._chosen.of(request)
+        return Origin(request, report, choices)
+
+    def best(self, k: int) -> list[ModelId]:
+        """Return the k best models by the first objective, best first, whatever became of them since."""
+        return [report.model_id for report in self._book.best(k)]
+
+    def ended(self, model_id: str) -> float | None:
+        """Return when a model was put, in seconds since the epoch; None if that isn't known."""
+        report = self._reports.get(model_id)  # type: ignore[call-overload]
+        if report is None:
+            return None
+        return report.ended or self._times.get(report.number)

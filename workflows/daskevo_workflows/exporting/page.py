@@ -1,0 +1,231 @@
+"""The page of a model card, as Markdown. Names and values come from records: none of them may be markup."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from daskevo.types import JSON
+from daskevo_workflows.words import plain, say_bytes, say_count, say_quality, say_seconds, say_share
+
+SHOWN_OPTIONS = 12
+"""Options of a choice that are listed, at most; all are in the facts."""
+SHOWN_LAYERS = 400
+SHOWN_LINEAGE = 50
+NOT_KNOWN = "not known"
+
+
+def page_of(facts: Mapping[str, Any]) -> str:
+    """Return the page of a card's facts, without the facts themselves."""
+    quality, size, file = facts["quality"], facts["size"], facts.get("file")
+    better = {"max": "higher is better", "min": "lower is better"}.get(str(quality["direction"]), "")
+    said = f"{_md(quality['metric'])} {say_quality(quality['value'])} ({better})" if quality["metric"] else NOT_KNOWN
+    parts = [
+        f"# {_md(facts['model'])}\n",
+        _table(
+            ("", ""),
+            [
+                ("quality", said),
+                ("at step", f"{quality['step']:,}"),
+                ("other metrics", _metrics(quality)),
+                ("parameters", f"{size['parameters']:,} in {say_count(size['layers'], 'layer')}"),
+                ("bytes", f"{say_bytes(size['bytes'])}; {say_bytes(size['stored_bytes'])} of them stored for it alone"),
+                ("labels", ", ".join(map(_md, facts["repository"]["labels"])) or "none"),
+                ("made by", _versions(facts.get("versions"))),
+            ],
+        ),
+        "" if file is None else _file(file),
+        "## Space\n",
+        _space(facts["space"]),
+        "## Data\n",
+        _data(facts["data"]),
+        "## Training\n",
+        _training(facts),
+        "## Lineage\n",
+        _lineage(facts["lineage"], facts["contributors"]),
+        "## Layers\n",
+        _layers(facts["layers"]),
+    ]
+    if facts["unknown"]:
+        parts += ["## What is not known\n", _listed(_md(line) for line in facts["unknown"])]
+    return "\n".join(part for part in parts if part)
+
+
+def _file(file: Mapping[str, Any]) -> str:
+    custom = file.get("custom") or []
+    needs = (
+        f"It has layers of its author's own ({', '.join(map(_md, custom))}): import the module that registers them "
+        "first, or pass `custom_objects`.\n"
+        if custom
+        else ""
+    )
+    return (
+        f"## How to load it\n\nThe file `{_code(file['name'])}`, {say_bytes(file['bytes'])}, SHA-256 "
+        f"`{_code(file['sha256'])}`, needs no daskevo:\n\n```python\n{file['load']}```\n\n"
+        f"The model comes uncompiled: compile it to train or evaluate it. {needs}"
+        f"Exported {_md(file['written'])}.\n"
+    )
+
+
+def _space(space: Any) -> str:
+    if space is None:
+        return f"{_sentence(NOT_KNOWN)}\n"
+    size = "" if space["size"] is None else f", {_md(space['size'])} candidates"
+    head = f"{_md(space['name'])}{size}.\n"
+    chosen, choices = space["chosen"] or {}, space["choices"] or {}
+    if not chosen and not choices:
+        return head
+    rows = [
+        (_md(name), _value(chosen[name]) if name in chosen else "–", _options(choices.get(name)))
+        for name in dict.fromkeys([*chosen, *choices])
+    ]
+    return f"{head}\n{_table(('choice', 'chosen', 'options'), rows)}"
+
+
+def _options(options: Any) -> str:
+    if not isinstance(options, list):
+        return "–"
+    more = f", and {len(options) - SHOWN_OPTIONS} more" if len(options) > SHOWN_OPTIONS else ""
+    return ", ".join(map(_value, options[:SHOWN_OPTIONS])) + more
+
+
+def _data(data: Mapping[str, Any]) -> str:
+    rows = [("scope", _md(data["scope"])), ("problem", _md(data["problem"] or NOT_KNOWN))]
+    if data["problem_digest"]:
+        rows.append(("digest of the problem", f"`{_code(data['problem_digest'])}`"))
+    if data["settings"]:
+        rows.append(("settings", _pairs(data["settings"])))
+    for name in ("inputs", "outputs"):
+        if data.get(name):
+            rows.append((name, _tensors(data[name])))
+    for name in ("train", "validation"):
+        if data.get(name):
+            rows.append((name, "; ".join(f"{side} {_tensors(data[name][side])}" for side in ("x", "y"))))
+    if data.get("digest"):
+        rows.append(("digest of the training data", f"`{_code(data['digest'])}`"))
+    return _table(("", ""), rows)
+
+
+def _tensors(specs: Iterable[Mapping[str, Any]]) -> str:
+    found = []
+    for spec in specs:
+        shape = " × ".join("any" if size is None else str(size) for size in spec["shape"])
+        found.append(f"{_md(spec['name'])} ({shape or 'one value'}, {_md(spec['dtype'])})".lstrip())
+    return ", ".join(found)
+
+
+def _training(facts: Mapping[str, Any]) -> str:
+    training, inherited, run = facts["training"], facts["inherited"], facts["run"]
+    rows = [
+        ("steps", f"{training['steps']:,}"),
+        ("epochs", _md(training["epochs"] or NOT_KNOWN)),
+        ("batch size", _md(training["batch_size"] or NOT_KNOWN)),
+        ("seed", _md(NOT_KNOWN if training["seed"] is None else training["seed"])),
+        ("took", say_seconds(training["seconds"]) if training["seconds"] is not None else NOT_KNOWN),
+        ("ended", _md(training["ended"] or NOT_KNOWN)),
+        ("inherited from", _md(inherited["ancestor"] or "nobody")),
+    ]
+    if inherited.get("said"):
+        rows.append(("inherited", _md(inherited["said"])))
+    if run is None:
+        rows.append(("run", NOT_KNOWN))
+    else:
+        strategy = f", by the strategy {_md(run['strategy'])}" if run["strategy"] else ""
+        rows.append(("run", f"{_md(run['name'])} ({_md(run['id'])}) in {_md(run['folder'])}{strategy}"))
+        rows.append(("trained with", _versions(run["versions"])))
+    return _table(("", ""), rows)
+
+
+def _lineage(lineage: Sequence[Mapping[str, Any]], shares: Sequence[Mapping[str, Any]]) -> str:
+    rows = [
+        (
+            "" if place == 0 else "←",
+            _md(entry["model"]),
+            say_quality(entry["quality"]),
+            f"{entry['step']:,}",
+            _md(entry["state"]),
+            _md(entry["ended"] or "–"),
+        )
+        for place, entry in enumerate(lineage[:SHOWN_LINEAGE])
+    ]
+    text = _table(("", "model", "quality", "steps", "state", "ended"), rows)
+    if len(lineage) > SHOWN_LINEAGE:
+        text += f"\nand {len(lineage) - SHOWN_LINEAGE} before them.\n"
+    parts = [
+        (_md(share["model"]), str(share["tensors"]), say_bytes(share["bytes"]), say_share(share["share"]))
+        for share in shares
+    ]
+    return f"{text}\n{_table(('weights from', 'tensors', 'bytes', 'share'), parts)}"
+
+
+def _layers(layers: Sequence[Mapping[str, Any]]) -> str:
+    rows = [
+        (
+            _md(layer["name"]),
+            _md(layer["kind"]),
+            f"{layer['parameters']:,}",
+            ", ".join(map(_md, layer["trained_in"])) or "–",
+            f"{layer['steps']:,}" if layer["trained_in"] else "–",
+            "inherited" if layer["inherited"] else "trained" if layer["trained_in"] else "–",
+        )
+        for layer in layers[:SHOWN_LAYERS]
+    ]
+    more = f"\nand {len(layers) - SHOWN_LAYERS} more.\n" if len(layers) > SHOWN_LAYERS else ""
+    return _table(("layer", "kind", "parameters", "last trained in", "steps", "here"), rows) + more
+
+
+def _versions(versions: Any) -> str:
+    return _pairs(versions) if isinstance(versions, Mapping) and versions else NOT_KNOWN
+
+
+def _metrics(quality: Mapping[str, Any]) -> str:
+    figures = {
+        name: say_quality(value) if isinstance(value, float) else value
+        for name, value in quality["metrics"].items()
+        if name != quality["metric"]
+    }
+    return _pairs(figures)
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    found = [f"{_md(name)} {_value(value)}" for name, value in values.items()]
+    return ", ".join(found) or "none"
+
+
+def _value(value: JSON) -> str:
+    return _md(value if isinstance(value, str) else json.dumps(value), 80)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _listed(lines: Iterable[str]) -> str:
+    return "".join(f"- {line}\n" for line in lines)
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
+
+
+_MARKUP = re.compile(r"([\\`*_{}\[\]()#|~!])")
+
+
+def _md(text: object, limit: int = 300) -> str:
+    r"""Return text that Markdown, and HTML in it, show as it is.
+
+    Examples
+    --------
+    >>> print(_md("<b>|*x*"))
+    &lt;b&gt;\|\*x\*
+    """
+    escaped = _MARKUP.sub(r"\\\1", plain(text, limit))
+    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _code(text: object) -> str:
+    """Return text for a code span."""
+    return plain(text, 300).replace("`", "'").replace("|", "/")

@@ -1,0 +1,200 @@
+"""Models as `.safetensors` files: tensors by the paths of their layers, the architecture in the file's metadata.
+
+Two forms of the architecture are there: ``keras_config``, which ``keras.models.model_from_json`` takes, with
+``keras_weights``, the names of the tensors in the order of ``model.weights``; and ``daskevo_graph`` with
+``daskevo_tensors``, the name of each tensor of it by number, which `load_safetensors` takes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daskevo.errors import CannotRebuild, CorruptRecord, InvalidInput
+from daskevo.graph import ArchitectureGraph
+from daskevo.types import TensorSpec, dtype_of
+
+INSTALL = "safetensors isn't installed here: pip install safetensors"
+
+_TYPES: Mapping[str, str] = {
+    **{f"{sign}int{bits}": f"{letter}{bits}" for sign, letter in (("", "I"), ("u", "U")) for bits in (8, 16, 32, 64)},
+    "bool": "BOOL",
+    "bfloat16": "BF16",
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
+    "complex64": "C64",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+    "float8_e8m0fnu": "F8_E8M0",
+}
+"""Stored dtypes -> their names in a file's header."""
+
+
+def check_installed() -> None:
+    """Raise InvalidInput, with what to do, unless the package is there."""
+    try:
+        import safetensors  # noqa: F401
+    except ImportError as error:
+        raise InvalidInput(f"{INSTALL}; or export to .keras or .weights.h5, which need no further package") from error
+
+
+def tensor_names(paths: Sequence[str]) -> list[str]:
+    """Return a name for each tensor: the path of its variable; of equal ones, each further one has a number.
+
+    Examples
+    --------
+    >>> tensor_names(["dense/kernel", "dense/bias", "dense/kernel"])
+    ['dense/kernel', 'dense/bias', 'dense/kernel_1']
+    """
+    names: list[str] = []
+    taken = set(paths)
+    for place, path in enumerate(paths):
+        name, number = path, 1
+        while path in paths[:place] and name in taken:
+            name, number = f"{path}_{number}", number + 1
+        taken.add(name)
+        names.append(name)
+    return names
+
+
+def metadata_of(
+    keras_config: str, keras_weights: Sequence[str], graph: ArchitectureGraph, names: Sequence[str]
+) -> dict[str, str]:
+    """Return what a file's header says of its model; all values are text, as the format wants it."""
+    return {
+        "format": "keras",
+        "keras_config": keras_config,
+        "keras_weights": json.dumps(list(keras_weights)),
+        "daskevo_graph": graph.text,
+        "daskevo_tensors": json.dumps(list(names)),
+    }
+
+
+def write_safetensors(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]) -> None:
+    """Write tensors by name.
+
+    Raises
+    ------
+    InvalidInput
+        If the format has no type for one of them, or the package isn't there.
+    OSError
+        If it can't be written.
+    """
+    check_installed()
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    for name, array in arrays.items():
+        if array.dtype.name not in _TYPES:
+            raise InvalidInput(
+                f"{name} is of dtype {array.dtype.name}, which the safetensors format doesn't have: export to .keras",
+                name=name,
+            )
+    try:
+        save_file(dict(arrays), path, dict(metadata))
+    except SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        raise OSError(*([int(number[1])] if number else []), str(error)) from error
+
+
+def load_safetensors(path: str | Path, *, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """Return the model of a file that was exported as `.safetensors`, uncompiled, weights in place.
+
+    Nothing in the file is run or imported: its architecture is read as a record of a repository is. The package
+    safetensors isn't needed.
+
+    Parameters
+    ----------
+    path:
+        The file, from wherever.
+    custom_objects:
+        Name -> class or function, for layers that aren't registered.
+
+    Raises
+    ------
+    CorruptRecord
+        If it is no such file, or is cut.
+    CannotRebuild
+        If its layers can't be had here.
+    """
+    from daskevo.models import rebuild_flat
+
+    path = Path(path)
+    header, start, size = read_header(path)
+    graph, names = _architecture(path, header)
+    arrays: dict[int, np.ndarray[Any, Any]] = {}
+    with open(path, "rb") as file:
+        for number, (name, key) in enumerate(zip(names, graph.tensors, strict=True)):
+            begin = _place(path, header.get(name), key.spec, size)
+            file.seek(start + begin)
+            values = np.frombuffer(file.read(key.spec.nbytes), dtype_of(key.spec.dtype))
+            arrays[number] = values.reshape(key.spec.shape)
+    try:
+        return rebuild_flat(graph, custom_objects=custom_objects, tensors=arrays).model
+    except CannotRebuild as error:
+        raise CannotRebuild(f"{path} holds a model that can't be made here: {error.message}", path=str(path)) from error
+
+
+def read_header(path: Path) -> tuple[dict[str, Any], int, int]:
+    """Return a file's header, where its tensors begin and how many bytes they have.
+
+    Raises
+    ------
+    CorruptRecord, InvalidInput
+        If it is no such file; if it can't be opened.
+    """
+    try:
+        with open(path, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            size = path.stat().st_size - 8 - length
+            if size < 0 or length > MAX_HEADER_BYTES:
+                raise _no_file(path, f"its header would have {length} bytes")
+            header = json.loads(file.read(length).decode())
+    except OSError as error:
+        raise InvalidInput(f"{path} can't be read: {error.strerror or error}", path=str(path)) from error
+    except (ValueError, RecursionError) as error:
+        raise _no_file(path, f"its header is no JSON ({type(error).__name__})") from error
+    if not isinstance(header, dict):
+        raise _no_file(path, "its header is no JSON object")
+    return header, 8 + length, size
+
+
+MAX_HEADER_BYTES = 100_000_000
+"""That of the format."""
+
+
+def _architecture(path: Path, header: Mapping[str, Any]) -> tuple[ArchitectureGraph, list[str]]:
+    match header.get("__metadata__"):
+        case {"daskevo_graph": str(text), "daskevo_tensors": str(names)}:
+            try:
+                graph, found = ArchitectureGraph.of_text(text), json.loads(names)
+            except (ValueError, RecursionError) as error:
+                raise _no_file(path, f"the names of its tensors are no JSON ({type(error).__name__})") from error
+            if isinstance(found, list) and len(found) == len(graph.tensors) and all(type(n) is str for n in found):
+                return graph, found
+            raise _no_file(path, f"it names other tensors than the {len(graph.tensors)} of its architecture")
+    raise InvalidInput(
+        f"{path} has no architecture of daskevo's in its metadata: it was written by something else. Build the model, "
+        "and give it the tensors of the file",
+        path=str(path),
+    )
+
+
+def _place(path: Path, entry: Any, spec: TensorSpec, size: int) -> int:
+    """Return where the bytes of a tensor begin, counted from the first one's."""
+    match entry:
+        case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [int(begin), int(end)]}:
+            fits = (dtype, shape) == (_TYPES.get(spec.dtype), list(spec.shape))
+            if fits and 0 <= begin <= end <= size and end - begin == spec.nbytes:
+                return begin
+    raise _no_file(path, f"a tensor of {spec.dtype} {list(spec.shape)} has the entry {entry!r:.100}")
+
+
+def _no_file(path: Path, found: str) -> CorruptRecord:
+    return CorruptRecord(f"{path} is no .safetensors file of a model: {found}; export the model again", path=str(path))
