@@ -11,7 +11,7 @@ import click
 
 from daskevo_workflows.cli.changing import SCHEDULER, open_to_change
 from daskevo_workflows.cli.looking import AS_JSON, ROOT, opened
-from daskevo_workflows.cli.places import DESCRIPTION, RUN, repository_root
+from daskevo_workflows.cli.places import RUN, repository_root
 from daskevo_workflows.cli.typed import command
 
 
@@ -146,7 +146,7 @@ def _place(root: Path, scope: str | None) -> tuple[Path, str]:
         place, there = root, []
     else:
         place = repository_root(root)
-        there = sorted({summary.scope for summary in opened(place).models()}) if (place / DESCRIPTION).exists() else []
+        there = sorted({summary.scope for summary in opened(place).models()})
     if scope is not None:
         return place, scope
     info = read_info(root) if (root / RUN).exists() else None
