@@ -53,6 +53,7 @@ def test_everything_comes_back(tmp_path: Path) -> None:
         row = view.units()[1]
         assert (row.key, row.worker, row.state, row.started, row.ended) == (units[1].key, "trainer-0", "done", 1.0, 2.0)
         assert row.estimated_s == 2.0
+        assert view.unit_counts() == {"evaluate": {"done": 1, "submitted": 2}, "match": {"submitted": 1}}
         (event,) = view.events()
         assert (event.kind, event.number, event.message, event.facts) == (
             "recycled",

@@ -229,5 +229,8 @@ def facts_of(identity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         for name, word in (("source", "inherits from"), ("freeze", "freezes"), ("control_share", "control arm")):
             if policy.get(name):
                 yield word, plain(policy[name], 60)
+    objectives = identity.get("objective")
+    if isinstance(objectives, (list, tuple)):
+        yield "objectives", plain(", ".join(map(str, objectives)), 200)
     if "seed" in identity:
         yield "seed", plain(identity["seed"], 20)

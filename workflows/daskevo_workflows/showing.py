@@ -96,7 +96,12 @@ class Sender:
     def send(self, pictures: Sequence[Picture], spent_s: float = 0.0) -> None:
         """Send news of pictures that took so many seconds of processor time to take."""
         self._spend(spent_s)
-        self._on_its_way = asyncio.run_coroutine_threadsafe(self._send(pictures), self._client.loop.asyncio_loop)
+        loop, work = self._client.loop.asyncio_loop, self._send(pictures)
+        try:
+            self._on_its_way = asyncio.run_coroutine_threadsafe(work, loop)
+        except BaseException:
+            work.close()  # of a client that is closed, whose loop takes nothing any more
+            raise
 
     def wait(self) -> None:
         """Wait a moment for the last news to be taken in."""

@@ -1,0 +1,138 @@
+"""What a search tells of itself: sums of its reports, what its trainers are at, and that nothing there ends it."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from daskevo.runs import Session
+from daskevo_plugins.dashboard.search_news import MOST_POINTS, MOST_STEPS, SearchNews, UnitRow
+from daskevo_workflows import search_showing
+from daskevo_workflows.flight import Flight
+from daskevo_workflows.search_accounts import SearchAccounts
+from daskevo_workflows.search_showing import SearchShowing, facts_of, unit_rows
+from tests.runs.test_book import book, failure, finished
+
+
+def accounts_of(reports: list[Any], **options: Any) -> SearchAccounts:
+    kept = book(requests=len(reports), **options)
+    made = SearchAccounts(kept, lambda moment: moment - 100.0)
+    for report in reports:
+        kept.report(report)
+        made.update()
+    return made
+
+
+def test_each_report_counts_once() -> None:
+    made = accounts_of(
+        [
+            finished(0, 0.5, ended=101.0, worker="t0", seconds={"training": 2.0, "put": 0.1}),
+            failure(1),
+            finished(2, 0.4, ended=103.0, worker="t1", seconds={"training": 4.0, "own": 1.0}, frozen_share=0.5),
+            finished(3, 0.9, ended=104.0, worker="t0", seconds={"training": 1.0}, ancestor="m0"),
+        ]
+    )
+    points = made.points({"m3"})
+    assert [(point.at_s, point.quality, point.frozen_share) for point in points] == [
+        (1.0, 0.5, 0.0),
+        (3.0, 0.4, 0.5),
+        (4.0, 0.9, 0.0),
+    ]
+    assert [(point.inherited, point.is_member) for point in points] == [(False, False), (False, False), (True, True)]
+    assert made.best_line() == ((1.0, 0.5), (4.0, 0.9))
+    assert [tuple(row) for row in made.phases()] == [("training", 3, 7.0), ("put", 1, 0.1), ("own", 1, 1.0)]
+    assert made.trainers["t0"].evaluations == 2
+    assert made.trainers["t0"].seconds == {"training": 3.0, "put": 0.1}
+
+
+def test_the_best_follows_the_objective_and_all_stays_bounded() -> None:
+    count = 4 * MOST_POINTS
+    reports = [finished(number, 1.0 / (1 + number), ended=float(100 + number)) for number in range(count)]
+    made = accounts_of(reports, objective="min q", evaluations=count)
+    points = made.points(())
+    assert len(points) == MOST_POINTS
+    assert points[-1].number == count - 1
+    assert len(made.best_line()) == MOST_STEPS
+    assert made.best_line()[-1] == (count - 1.0, 1.0 / count)
+
+
+def test_infinite_qualities_are_not_sent() -> None:
+    made = accounts_of([finished(0, float("inf"), ended=101.0), finished(1, 0.5, ended=102.0, frozen_share=7.0)])
+    assert [(point.number, point.frozen_share) for point in made.points(())] == [(1, 1.0)]
+
+
+def test_units_and_facts_are_said() -> None:
+    assert list(unit_rows({"evaluate": {"submitted": 2, "done": 5, "odd": 1}, "a": {}})) == [
+        UnitRow("a", 0, 0, 0, 0, 0),
+        UnitRow("evaluate", 2, 5, 0, 0, 0),
+    ]
+    identity = {"strategy": {"name": "grid"}, "policy": {"transfer": False, "freeze": "none"}}
+    assert list(facts_of(identity)) == [("strategy", "grid"), ("inherits", "nothing"), ("freezes", "none")]
+    assert list(facts_of({"strategy": 7, "policy": None, "objective": ["max a", "min b"]})) == [
+        ("objectives", "max a, min b")
+    ]
+
+
+def flight(number: int, place: str, **said: float) -> Flight:
+    request, unit, trainer = (SimpleNamespace(number=number, key=f"k{number}", name=place) for _ in range(3))
+    return Flight(request, unit, trainer, None, None, submitted=time.monotonic() - 9.0, **said)  # type: ignore[arg-type]
+
+
+def executor_of(flights: list[Flight]) -> Any:
+    """What is looked at of an executor."""
+    trainers = SimpleNamespace(
+        present={name: SimpleNamespace(paused=name == "t3") for name in ("t0", "t1", "t2", "t3", "t4")},
+        restarting={"t9"},
+        stuck={"k": SimpleNamespace(name="t4")},
+        slots=5,
+        is_silent=lambda name: name == "t2",
+    )
+    kept = book()
+    kept.report(finished(0, 0.5, ended=time.time(), worker="t0", seconds={"training": 2.0}))
+    info = SimpleNamespace(id="id", name="name", identity={})
+    return SimpleNamespace(
+        record=SimpleNamespace(
+            sessions=lambda: [Session(time.time() - 50.0, time.time(), "1", None)], info=info, unit_counts=dict
+        ),
+        book=kept,
+        strategy=SimpleNamespace(population=lambda: ["m0"]),
+        flights=SimpleNamespace(all=flights, trainers=trainers),
+        holdings=SimpleNamespace(storage={}),
+        closing=SimpleNamespace(deadline=lambda: SimpleNamespace(at=time.time() + 100.0, margin_s=20.0)),
+        time_left_s=lambda: 30.0,
+    )
+
+
+def test_each_trainer_says_what_it_is_at() -> None:
+    now = time.monotonic()
+    flights = [flight(1, "t0", begun=now - 8, ready=now - 7, chosen=now - 6), flight(2, "t1")]
+    news = SearchShowing(SimpleNamespace(id="c"), executor_of(flights))._news("running", "")
+    said = {row.trainer: (row.doing, row.what) for row in news.trainers}
+    assert said == {
+        "t0": ("evaluating", "evaluation 1: trains, scores and puts"),
+        "t1": ("evaluating", "is sent evaluation 2"),
+        "t2": ("silent", ""),
+        "t3": ("paused", ""),
+        "t4": ("stuck", ""),
+        "t9": ("restarting", ""),
+    }
+    assert news.trainers[0].for_s == pytest.approx(6.0, abs=1.0)
+    assert news.trainers[0].spent_s == (2.0,)
+    assert (news.deadline_s, news.population) == (30.0, 1)
+    assert 49.0 < news.running_s < 60.0
+    assert SearchNews.from_json(news.to_json()) == news
+
+
+@pytest.mark.parametrize("fault", ["picture", "loop"])
+def test_nothing_that_goes_wrong_there_ends_a_search(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = SimpleNamespace(id="c", loop=None)
+    showing = SearchShowing(client, executor_of([]))
+    if fault == "picture":
+        monkeypatch.setattr(search_showing.Progress, "of", lambda *args: 1 / 0)
+    showing.look()
+    showing.look()
+    showing.close("finished", "")
+    assert showing._sender.given_up
