@@ -101,7 +101,7 @@ class ModelNotFresh(InvalidInput):
 class CannotFlatten(InvalidInput):
     """A Keras model that has no architecture graph daskevo can compare.
 
-    `reason` is one of the words of :mod:`daskevo.models.rejections`.
+    `reason` is one of the words of ``daskevo.models.rejections``.
     """
 
 

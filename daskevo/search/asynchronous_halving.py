@@ -73,7 +73,7 @@ class AsynchronousHalving(Continuing):
     Each time something may be asked, the best candidate of the highest rung that is among the first of `eta` there, and
     has not gone on, goes on; if there is none, a new candidate begins. So some go on that would not have with all of
     their rung known. Whoever failed counts in its rung as the worst. Each rung is an evaluation of the run's budget.
-    See :mod:`daskevo.search.continuing` for what a run needs.
+    See ``daskevo.search.continuing`` for what a run needs.
 
     Raises
     ------

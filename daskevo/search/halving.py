@@ -123,7 +123,7 @@ class SuccessiveHalving(Brackets):
     Notes
     -----
     A rung waits for all its candidates: trainers may be idle meanwhile. Whoever failed is the worst; of equal ones the
-    one asked first goes on. Each rung is an evaluation of the run's budget. See :mod:`daskevo.search.continuing` for
+    one asked first goes on. Each rung is an evaluation of the run's budget. See ``daskevo.search.continuing`` for
     what a run needs.
 
     With ``n = (most / first)`` candidates a round trains ``n * first * (1 + k * (eta - 1) / eta)`` steps, k rungs

@@ -45,7 +45,7 @@ class MedianStopping(Continuing):
     A candidate ends at a step where its best quality so far is worse than the median, over those that went all the
     way, of the mean of their qualities until that step (Vizier's rule: equal is not worse). One whose next part is
     under way when others raise the median is given up (`stop`). Who goes on comes before new candidates. Each part is
-    an evaluation of the run's budget. See :mod:`daskevo.search.continuing` for what a run needs.
+    an evaluation of the run's budget. See ``daskevo.search.continuing`` for what a run needs.
 
     Raises
     ------

@@ -76,7 +76,7 @@ class PopulationBasedTraining(Continuing):
     Nobody waits: a member is compared with the others as they were last reported, and goes on at once. A clone is a
     request that `continues` the better one's model, which is its `parent` too, with a candidate near that one's;
     nobody clones an equal. A member that failed clones one of the best; before anybody has finished, another candidate
-    begins in its place. Each part is an evaluation of the run's budget. See :mod:`daskevo.search.continuing` for what
+    begins in its place. Each part is an evaluation of the run's budget. See ``daskevo.search.continuing`` for what
     a run needs.
 
     Raises

@@ -39,7 +39,7 @@ class ModelSpace(ABC):
     """All candidates of a problem.
 
     Implementations have a `name`, give `size`, `draw`, `choices_of`, `enumerate` and `to_json`; they pass
-    :func:`daskevo.testing.spaces.check_space`.
+    :func:`daskevo.testing.check_space`.
     """
 
     name: str

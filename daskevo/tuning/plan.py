@@ -36,7 +36,7 @@ class Node:
     Parameters
     ----------
     number:
-        Its place in :attr:`SearchPlan.nodes`.
+        Its place in `SearchPlan.nodes`.
     trajectory:
         As it goes on for ever; until `start` it is the parent's.
     parent, start:

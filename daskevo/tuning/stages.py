@@ -23,7 +23,7 @@ class Stage:
     Parameters
     ----------
     number:
-        Its place in :attr:`StageTree.stages`; parents come before their children.
+        Its place in `StageTree.stages`; parents come before their children.
     node:
         Of the search plan.
     start, stop:

@@ -1,4 +1,7 @@
-"""Each example runs as its docstring says, in a process of its own, and is short enough to be read at one go."""
+"""Each example runs as its docstring says, in a process of its own, and is short enough to be read at one go.
+
+Those from 07 on run in `tests/docs/test_blocks.py`, on the one cluster of the pages.
+"""
 
 from __future__ import annotations
 

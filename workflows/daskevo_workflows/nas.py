@@ -102,7 +102,7 @@ def search(
         ``["max val_accuracy", "min parameters"]``, make a search for the front that no candidate dominates
         (`Result.front`): the first is the quality that is stored with models, and all must be finite. Besides what
         `score` returns there are `parameters`, `flops`, `depth`, `seconds` and `own_bytes`
-        (:mod:`daskevo_workflows.offered`).
+        (``daskevo_workflows.offered``).
     evaluations:
         Finished evaluations in total: a resumed run goes on to this number. Failures and duplicates are counted
         apart; after ``max(20, evaluations)`` failures, or when the space has no more, the run ends and says why.

@@ -92,7 +92,8 @@ def refine(
     Raises
     ------
     NoTrainer
-        If the cluster has none, and doesn't start any by itself (see :meth:`LocalEvoCluster.adapt`).
+        If the cluster has none, and doesn't start any by itself
+        (:meth:`daskevo.cluster.local.LocalEvoCluster.adapt`).
     """
     if not found:
         return []

@@ -21,7 +21,7 @@ def begin(problem: Any, trajectory: Trajectory, data: Any, *, seed: int) -> Trai
     Parameters
     ----------
     problem:
-        With `build`, `compile` and `score` (see :mod:`daskevo_workflows.problems.protocol`), or with a `training_loop`
+        With `build`, `compile` and `score` (see :class:`daskevo_workflows.problems.Problem`), or with a `training_loop`
         and nothing of Keras.
     trajectory:
         The hyper-parameters by step; its origin names model, data, seed and ancestor.
