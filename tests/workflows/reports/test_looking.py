@@ -214,17 +214,22 @@ def test_frames_of_several_runs_say_which(tmp_path: Path) -> None:
         nas.frames([one], of="layers")
 
 
-def test_units_models_and_events(tmp_path: Path) -> None:
-    record = RunRecord(tmp_path, identity())
+def several_units(folder: Path) -> None:
+    """Write a run of two evaluations, one of which inherits, with their units and an event."""
+    record = RunRecord(folder, identity())
     record.asked([request(0), request(1)])
     units = [Unit("match", "match", (0, 1)), Unit("evaluate-1", "evaluate", (1,), estimated_s=3.0)]
     record.planned({}, units, {"evaluate-1": "trainer-0"})
     record.unit_ended("evaluate-1", "done")
-    ancestor = request(0).model_id
     record.reported(finished(0, 1.0), [], [])
-    record.reported(finished(1, 2.0, ancestor=ancestor, prefix=2), [], [])
+    record.reported(finished(1, 2.0, ancestor=request(0).model_id, prefix=2), [], [])
     record.event("storage", "", stored_bytes=1, full_copy_bytes=2, live_models=1)
     record.close()
+
+
+def test_units_models_and_events(tmp_path: Path) -> None:
+    several_units(tmp_path)
+    ancestor = request(0).model_id
     result = nas.look(tmp_path)
     rows = rows_of(result, "units")
     assert [(row["kind"], row["requests"], row["model_id"]) for row in rows] == [

@@ -139,5 +139,7 @@ def _say(found: Spread | None, say: Callable[[float], str], *, never: bool) -> s
         return "never" if never and (found is None or found.runs == 1) else "never, in most runs" if never else "–"
     if found.runs == 1:
         return say(middle)
+    if found.low == found.high and found.reached == found.runs:
+        return say(middle)
     missing = f", {found.reached} of {found.runs} runs" if never and found.reached < found.runs else ""
     return f"{say(middle)} ({say(found.low)} to {say(found.high)}{missing})"

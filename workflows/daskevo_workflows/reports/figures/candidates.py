@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from daskevo_workflows.reports import drawing as d
 from daskevo_workflows.reports.arms import Arm, Moment, curve_of, over_time, say_range
 from daskevo_workflows.reports.figures.chart import (
+    PAGE,
     RUN_COLOURS,
     WINDOW,
     Sheet,
@@ -32,7 +33,7 @@ def candidates(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
         return None
     objective = arms[0].runs[0].objective
     scale, unit = time_unit(max(e.ended_s or 0.0 for e in scored))
-    figure = Figure(figsize=(sheet.width_in, 0.33 * sheet.width_in + 1.3), layout="constrained")
+    figure = Figure(figsize=(sheet.width_in, 0.28 * sheet.width_in + 1.75), layout="constrained")
     panel = figure.subplots()
     for arm, (colour, line, mark) in zip(arms, RUN_COLOURS, strict=False):
         _draw_marks(panel, arm, scale, colour, mark, many=len(scored) >= d.RASTER_FROM)
@@ -49,9 +50,10 @@ def candidates(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
     panel.plot([], [], color=d.INK, lw=1.8, label=f"mean of the last {WINDOW}")
     panel.plot([], [], color=d.INK, lw=0.9, label="best so far")
     panel.set_xlabel(f"running time ({unit})")
-    panel.set_ylabel(
-        f"{plain(objective.metric, 60)} ({'larger' if objective.direction == 'max' else 'smaller'} is better)"
-    )
+    metric = plain(objective.metric, 60)
+    direction = f" ({'larger' if objective.direction == 'max' else 'smaller'} is better)"
+    is_room = sheet.width_in >= PAGE.width_in or len(metric) < 16
+    panel.set_ylabel(metric + (direction if is_room else ""))
     limit_to_most(panel, [e.quality or 0.0 for e in scored])
     from_zero([panel])
     legend_below(figure, [panel])
@@ -60,7 +62,7 @@ def candidates(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
         "Quality over time",
         f"Quality ({plain(objective.metric, 60)}) of each evaluation when it ended; thick: the mean of the last "
         f"{WINDOW}; thin: the best so far{say_range(arms, 'lines')}.",
-        " ".join(_words(arm) for arm in arms),
+        " ".join(say_arm(arm) for arm in arms),
         figure,
     )
 
@@ -83,7 +85,8 @@ def _draw_marks(panel: Any, arm: Arm, scale: float, colour: str, mark: str, *, m
     panel.plot(times, qualities, mark, ms=size, mew=0, color=colour, alpha=alpha, rasterized=many)
 
 
-def _words(arm: Arm) -> str:
+def say_arm(arm: Arm) -> str:
+    """Say how many evaluations an arm has, the best and the mean quality; of several runs the medians."""
     best = [run.best(1)[0].quality or 0.0 for run in arm.runs if run.scored]
     means = [mean([e.quality or 0.0 for e in run.scored]) or 0.0 for run in arm.runs if run.scored]
     if not best:

@@ -8,6 +8,7 @@ from matplotlib.ticker import MaxNLocator
 
 from daskevo_workflows.reports import drawing as d
 from daskevo_workflows.reports.arms import Arm, Moment, over_time, say_range
+from daskevo_workflows.reports.figures.candidates import say_arm
 from daskevo_workflows.reports.figures.chart import (
     RUN_COLOURS,
     WINDOW,
@@ -134,7 +135,7 @@ def best_by_evaluations(arms: Sequence[Arm]) -> Drawing | None:
             "by-evaluations",
             "Quality by number of evaluations",
             f"The same counted in evaluations instead of time{say_range(arms, 'lines')}.",
-            " ".join(_quality_words(arm.typical) for arm in arms),
+            " ".join(say_arm(arm) for arm in arms),
         )
 
 

@@ -46,8 +46,7 @@ def time_to_target(arms: Sequence[Arm], sheet: Sheet, targets: Sequence[float] |
         )
     panel.set_xticks(range(len(goals)), [say_quality(goal) for goal in goals])
     panel.set_xlim(-0.6, len(goals) - 0.4)
-    panel.set_ylim(bottom=0)
-    panel.margins(y=0.12)
+    panel.set_ylim(0, 1.15 * max(hit.high for hit in reached) / scale)
     panel.grid(visible=False, axis="x")
     sign = "≥" if objective.direction == "max" else "≤"
     panel.set_xlabel(f"{plain(objective.metric, 60)} reached ({sign})")

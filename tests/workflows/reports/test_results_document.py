@@ -1,0 +1,75 @@
+"""docs/results.md: its code runs, its commands are taken, its columns are those that there are."""
+
+from __future__ import annotations
+
+import glob
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from daskevo.runs import RunRecord, Unit
+from daskevo_workflows import nas
+from daskevo_workflows.cli import main
+from daskevo_workflows.frames import KINDS, rows_of
+from tests.workflows.reports.test_looking import several_units
+from tests.workflows.reports.test_reading import identity, written
+
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "results.md").read_text()
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The runs that the page speaks of, three seeds with and without transfer."""
+    monkeypatch.chdir(tmp_path)
+    for seed in range(3):
+        written(tmp_path / "runs" / f"digits-seed{seed}", seed=seed)
+        written(tmp_path / "runs" / f"digits-seed{seed}-no-transfer", seed=seed, policy={"transfer": False})
+    record = RunRecord(tmp_path / "runs" / "digits-seed0", identity(seed=0))
+    record.planned({}, [Unit("evaluate-1", "evaluate", (1,))], {"evaluate-1": "trainer-0"})
+    record.close()
+    return tmp_path / "runs"
+
+
+def test_its_python_runs(runs: Path) -> None:
+    pytest.importorskip("pandas")
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(block, names)
+    assert {path.name for path in Path("figures").iterdir()} >= {"quality.svg", "tasks.png", "storage.pdf"}
+    assert len(names["table"]) == 10
+    assert callable(names["callbacks"])
+
+
+def test_its_commands_run(runs: Path) -> None:
+    called = re.findall(r"^    daskevo (.*)$", PAGE, re.MULTILINE)
+    assert len(called) == 4
+    for line in called:
+        words = [found for word in shlex.split(line) for found in (sorted(glob.glob(word)) or [word])]
+        done = CliRunner().invoke(main, words)
+        assert done.exit_code == 0, done.output
+    page = (runs / "digits-seed0" / "report-with-digits-seed1-and-4-more.html").read_text()
+    assert "Lines are" in page or "medians of 3 runs" in page
+
+
+def test_its_columns_are_those_of_the_frames(runs: Path, tmp_path: Path) -> None:
+    several_units(tmp_path / "units")
+    look = nas.look(tmp_path / "units"), nas.look(runs / "digits-seed0")
+    for kind in KINDS:
+        (cells,) = re.findall(rf"^\| `{kind}` \| [^|]+ \| (.*) \|$", PAGE, re.MULTILINE)
+        said = set(re.findall(r"`([a-z_]+|[a-z]+:NAME)`", cells)) - {"published", "gone", "storage"}
+        had = {name for result in look for row in rows_of(result, kind) for name in row}
+        plain = {re.sub(r"^(metric|choice|fact):.*", r"\1:NAME", name) for name in had}
+        phases = {"inherit_s", "training_s"}
+        assert said - {"_s"} == plain - phases
+
+
+def test_its_pictures_are_there() -> None:
+    pictures = re.findall(r"\]\((images/[^)]+)\)", PAGE)
+    assert len(pictures) == 6
+    for name in pictures:
+        assert (DOCS / name).stat().st_size < 200_000, name
