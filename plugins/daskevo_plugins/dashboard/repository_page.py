@@ -84,11 +84,8 @@ def _cards(seen: Seen) -> Iterator[tuple[object, object, object]]:
     yield "models", f"{models:,}", f"in {scopes}; {sight.total('tensors'):,} tensors stored"
     quota = "" if sight.quota_bytes is None else f"of {say_bytes(sight.quota_bytes)} that it may take; "
     yield "stored", say_bytes(stored), f"{quota}full copies: {say_bytes(full)}"
-    yield (
-        "shared",
-        say_share(1 - stored / full if full else None),
-        f"{say_times(full / stored if stored else None)} less",
-    )
+    times = say_times(full / stored if stored else None)
+    yield "shared", say_share(1 - stored / full if full else None), f"full copies would take {times} as much"
     attempts = say_count(sight.attempts, "attempt")
     unsettled = f", {sight.unsettled:,} to be settled" if sight.unsettled else ""
     yield "references", f"{sight.total('references'):,}", "of models on tensors of others"
@@ -97,7 +94,7 @@ def _cards(seen: Seen) -> Iterator[tuple[object, object, object]]:
     yield "queries per second", _say_rate(queries), _say_latency(queries) if queries else wait
     puts = seen.rates.get("puts")
     written = f"{say_bytes(puts.items_per_s)}/s, {_say_latency(puts)}" if puts and puts.per_s else ""
-    yield "puts per second", "–" if puts is None else f"{puts.per_s:.3g}", written
+    yield "puts per second", "–" if puts is None else _say_per_s(puts.per_s), written
     memory, spilled = sight.total("memory_bytes"), sight.total("spilled_bytes")
     disk = sight.total("file_bytes") or spilled
     kind = "spilled to disk" if sight.root is None else "in files"
@@ -107,7 +104,11 @@ def _cards(seen: Seen) -> Iterator[tuple[object, object, object]]:
 
 
 def _say_rate(rate: Rate | None) -> str:
-    return "–" if rate is None else f"{rate.items_per_s:.3g}"
+    return "–" if rate is None else _say_per_s(rate.items_per_s)
+
+
+def _say_per_s(rate: float) -> str:
+    return f"{rate:.1f}" if rate < 10 else f"{rate:,.0f}"
 
 
 def _say_latency(rate: Rate) -> str:
