@@ -100,7 +100,7 @@ def _deep() -> Any:
 
 @pytest.mark.parametrize("kind", BAD)
 def test_what_can_t_be_shown_is_refused_and_changes_nothing(kind: str) -> None:
-    board = Board()
+    board = Board(lambda: 0.0)
     board.take_study(sent(news_of()))
     before, shown = board.version("studies"), studies_now(board, {})
     with pytest.raises((CorruptRecord, LaterVersion)):
