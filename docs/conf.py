@@ -38,13 +38,14 @@ def _is_page(name: str) -> bool:
     return (ROOT / "docs" / f"{name}.md").exists()
 
 
-if not all(map(_is_page, ("dashboard", "models", "results"))):
+if not all(map(_is_page, ("dashboard", "models", "results", "trackers"))):
     suppress_warnings += ["myst.xref_missing", "image.not_readable"]  # pages that are being written
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 
 autodoc_member_order = "bysource"
+autodoc_default_options = {"no-value": True}
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
@@ -60,6 +61,7 @@ default_role = "py:obj"  # single backticks: a link where the name is in the ref
 PUBLIC_NAME = r"(daskevo\.(repository|search|space|testing|tuning)|daskevo_workflows\.(nas|tune|problems|tabular))\.\w+"
 nitpick_ignore_regex = [("py:(class|obj|exc|data)", r".*"), ("py:(func|meth|mod|attr)", rf"(?!{PUBLIC_NAME}$).*")]
 
+smartquotes = False  # or --option becomes –option
 html_theme = "furo"
 html_title = f"daskevo {release}"
 html_static_path = ["_static"]
@@ -87,7 +89,8 @@ def lead_out(app: Any, page: str, text: list[str]) -> None:
         return f"](examples.md#{example[1]}py)" if example else f"]({SOURCE}/{path})"
 
     if page == "index":
-        text[0] = re.sub(r"^(dashboard|results|models)\n", lambda m: m[0] * _is_page(m[1]), text[0], flags=re.M)
+        awaited = re.compile(r"^(dashboard|results|models|trackers)\n", re.M)
+        text[0] = awaited.sub(lambda found: found[0] * _is_page(found[1]), text[0])
     text[0] = re.sub(r"\]\((?:\.\./)+([^)\s]+)\)", elsewhere, text[0]) if "/" not in page else text[0]
 
 

@@ -75,7 +75,7 @@ class Found:
 
     @cached_property
     def card(self) -> Card:
-        """Its model card: ``print(found.card)``, ``found.card.facts``.
+        """The model card of it, for ``print(found.card)`` and ``found.card.facts``.
 
         Raises
         ------
