@@ -46,6 +46,12 @@ NOT_RUN = {
 }
 """Pages whose Python isn't run, and why."""
 
+ELSEWHERE = {
+    "docs/results.md": "tests/workflows/reports/test_results_document.py",
+    "docs/trackers.md": "tests/workflows/exporting/test_trackers.py",
+}
+"""Pages whose Python is run by a test of its own."""
+
 REPORTS = "docs/tutorial.md"
 """The page whose reports are written: drawing those of the others would only take time."""
 
@@ -146,6 +152,9 @@ def test_page(page: Path, shared: Shared, tmp_path: Path, monkeypatch: pytest.Mo
     if name != REPORTS:
         monkeypatch.setattr(reports, "write_report", _no_report)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    if name in ELSEWHERE:
+        assert page.name in (ROOT / ELSEWHERE[name]).read_text()
+        return
     if name in NOT_RUN:
         for code in codes(page):
             if code.language == "python":
