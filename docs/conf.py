@@ -58,7 +58,9 @@ napoleon_preprocess_types = False
 default_role = "py:obj"  # single backticks: a link where the name is in the reference, code where it isn't
 # Types in signatures are of other packages, or of rooms that the reference leaves out. Names in prose may be arguments.
 # What docstrings say by a role must be in the reference if it is a name of a public module.
-PUBLIC_NAME = r"(daskevo\.(repository|search|space|testing|tuning)|daskevo_workflows\.(nas|exporting|tune|problems|tabular))\.\w+"
+PUBLIC_NAME = (
+    r"(daskevo\.(repository|search|space|testing|tuning)|daskevo_workflows\.(nas|exporting|tune|problems|tabular))\.\w+"
+)
 nitpick_ignore_regex = [("py:(class|obj|exc|data)", r".*"), ("py:(func|meth|mod|attr)", rf"(?!{PUBLIC_NAME}$).*")]
 
 smartquotes = False  # or --option becomes –option
