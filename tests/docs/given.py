@@ -95,6 +95,19 @@ def transferred(client: Any, folder: Path) -> dict[str, Any]:
     return found | {"result": nas.search(problem, "random", repository=found["repository"], evaluations=1)}
 
 
+def results(client: Any, folder: Path) -> dict[str, Any]:
+    """Two runs with a record each, and no repository: seed 0 of digits with transfer and without."""
+    from daskevo.runs import RunRecord, Unit
+    from tests.workflows.reports.test_reading import identity, written
+
+    mine = written(folder / "runs" / "digits-seed0", seed=0)
+    written(folder / "runs" / "digits-seed0-no-transfer", seed=0, policy={"transfer": False})
+    record = RunRecord(mine, identity(seed=0))
+    record.planned({}, [Unit("evaluate-1", "evaluate", (1,))], {"evaluate-1": "trainer-0"})
+    record.close()
+    return {}
+
+
 def tuner(client: Any, folder: Path) -> dict[str, Any]:
     repository = daskevo.open(
         folder / "repository", "digits-tuned", client=client, objective="max val_accuracy", shards=4
@@ -107,6 +120,7 @@ GIVEN: Mapping[str, Callable[[Any, Path], dict[str, Any]]] = {
     "README.md": readme,
     "docs/spaces.md": spaces,
     "docs/snapshots.md": snapshots,
+    "docs/results.md": results,
     "docs/stage-training.md": stages,
     "docs/strategies.md": _digits,
     "docs/tuning.md": studies,

@@ -104,7 +104,7 @@ def shared(address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shared]:
     cluster.close()
 
 
-def _no_report(folder: Path, *_: object) -> Path:
+def _no_report(folder: Path, *_: object, **__: object) -> Path:
     return Path(folder) / "report.html"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -15,10 +16,12 @@ from click.testing import CliRunner
 from daskevo.errors import InvalidInput
 from daskevo.search import Grid, PopulationBasedTraining
 from daskevo.tuning import Trajectory
+from daskevo_workflows.cli import main
 from daskevo_workflows.cli.report import report
 from daskevo_workflows.reports import write_report
 from daskevo_workflows.reports.study_page import render_study
 from daskevo_workflows.reports.study_reading import read_study
+from daskevo_workflows.words import say_quality
 from tests.studies.pretending import constants, pretended, small_grid
 from tests.studies.threads import Fault, ThreadCrew
 from tests.workflows.reports.test_page import ATTACK, Page, drawings
@@ -61,6 +64,11 @@ def test_the_report_says_what_the_study_says(tmp_path: Path) -> None:
     answer = CliRunner().invoke(report, [str(tmp_path / "run"), "--output", str(tmp_path / "again.html")])
     assert answer.exit_code == 0, answer.output
     assert "The stage tree" in (tmp_path / "again.html").read_text("utf-8")
+    said = CliRunner().invoke(main, ["status", str(tmp_path / "run")]).stdout
+    assert f"of which {result.figures.unique_steps} differ" in said
+    assert f" {say_quality(best.quality)}  step {best.step}  " in said
+    line = json.loads(CliRunner().invoke(main, ["status", str(tmp_path / "run"), "--json"]).stdout)
+    assert (line["trained_steps"], line["best"]["quality"]) == (result.figures.trained_steps, best.quality)
     with pytest.raises(InvalidInput, match="beside"):
         write_report(tmp_path / "run", tmp_path / "run")
 

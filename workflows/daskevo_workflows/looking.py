@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from daskevo.repository import Repository
 
 
-def look(run: str | Path, *, repository: str | Path | None = None) -> Result:
+def look(run: str | Path, *, repository: str | Path | Repository | None = None) -> Result:
     """Look at the run in a folder, and at its repository, without a cluster; nothing is changed.
 
     The run may have finished, have been stopped or killed, or be carried on by another process meanwhile: what is
@@ -28,7 +28,8 @@ def look(run: str | Path, *, repository: str | Path | None = None) -> Result:
         The run's folder.
     repository:
         The root, where it is no longer where the run had it. It is opened when a model is asked for, so that a run
-        can be looked at whose repository is gone, or was in memory.
+        can be looked at whose repository is gone, or was in memory. Or the repository as it is open on a cluster, for
+        what trains: `nas.refine`.
 
     Returns
     -------
@@ -58,6 +59,8 @@ def look(run: str | Path, *, repository: str | Path | None = None) -> Result:
         )
     with RunView(folder) as view:
         info, why = view.info, _why_stopped(view)
+    if repository is not None and not isinstance(repository, (str, Path)):
+        return Result(folder, repository, why)
     named = None if repository is None else Path(repository)
     return Result(folder, lambda: _opened(folder, info, named), why)
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import daskevo
 from daskevo.errors import CorruptRecord, InvalidInput, RootUnusable, RunFolderUnusable
 from daskevo.ownership.scopes import check_scope
 from daskevo.runs import RunRecord, RunView, Unit
@@ -58,6 +59,8 @@ def test_its_repository_is_opened_when_it_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(RootUnusable, match=r"say where it is now, look\(run, repository="):
         _ = nas.look(tmp_path / "run").repository
     assert nas.look(tmp_path / "run", repository=moved).repository.scope == "test"
+    opened = daskevo.open(moved, "test")
+    assert nas.look(tmp_path / "run", repository=opened).repository is opened
 
 
 def test_a_run_that_another_process_writes_is_read_as_of_one_moment(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def _state(state: str, sessions: Sequence[Session]) -> str:
     from daskevo_workflows.words import plain, say_seconds
 
     if not sessions or sessions[-1].ended is not None:
-        return plain(state)
+        return "ended" if state == "closed" else plain(state)
     last = sessions[-1]
     ago = say_seconds(max(0.0, time.time() - last.last))
     return f"{plain(state)}; last heard of {ago} ago, process {plain(last.process, 100)}"
