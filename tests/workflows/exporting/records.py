@@ -8,18 +8,8 @@ from daskevo.graph import ArchitectureGraph
 from daskevo.ownership.lineage import contributors
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
-from daskevo.testing.graphs import GraphBuilder
 from daskevo.types import ModelId, Tick
 from daskevo_workflows.exporting.facts import Known
-
-
-def chain(*units: int) -> ArchitectureGraph:
-    """Return the graph of Dense layers, one after the other."""
-    builder = GraphBuilder()
-    vertex = builder.input(4)
-    for width in units:
-        vertex = builder.dense(vertex, width)
-    return builder.graph(vertex)
 
 
 def record(name: str, graph: ArchitectureGraph, owners: dict[int, str] | None = None, **fields: Any) -> ModelRecord:

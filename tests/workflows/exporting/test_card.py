@@ -12,7 +12,8 @@ from daskevo.errors import CorruptRecord, InvalidInput
 from daskevo.graph import ArchitectureGraph, LayerRecord
 from daskevo_workflows.exporting import Card, read_card
 from daskevo_workflows.exporting.facts import facts_of
-from tests.workflows.exporting.records import chain, known, record
+from tests.cluster.helpers import chain
+from tests.workflows.exporting.records import known, record
 
 HOSTILE = '<script>alert("1")</script>|`x`\x1b[31m\n```\n# up'
 
