@@ -33,14 +33,6 @@ exclude_patterns = ["_build", "measured"]
 nitpicky = True
 suppress_warnings = ["ref.python"]  # an attribute that two classes have
 
-
-def _is_page(name: str) -> bool:
-    return (ROOT / "docs" / f"{name}.md").exists()
-
-
-if not all(map(_is_page, ("dashboard", "models", "results", "trackers"))):
-    suppress_warnings += ["myst.xref_missing", "image.not_readable"]  # pages that are being written
-
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 
@@ -90,9 +82,6 @@ def lead_out(app: Any, page: str, text: list[str]) -> None:
         example = re.fullmatch(r"examples/(\w+)\.py", path)
         return f"](examples.md#{example[1]}py)" if example else f"]({SOURCE}/{path})"
 
-    if page == "index":
-        awaited = re.compile(r"^(dashboard|results|models|trackers)\n", re.M)
-        text[0] = awaited.sub(lambda found: found[0] * _is_page(found[1]), text[0])
     text[0] = re.sub(r"\]\((?:\.\./)+([^)\s]+)\)", elsewhere, text[0]) if "/" not in page else text[0]
 
 
