@@ -229,6 +229,8 @@ def test_an_asynchronous_client_gets_awaitables(client: Any) -> None:
                 model_id = await child.put(metrics={"score": 0.1})
             assert (await repository.load(model_id)).count_params() == model.count_params()
             assert await repository.retire(model_id) == ()
+            assert await repository.add(build(), model_id="added") == "added"
+            assert (await repository.record("added")).ancestor is None
 
     asyncio.run(run())
 

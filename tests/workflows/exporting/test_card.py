@@ -39,6 +39,13 @@ def test_a_model_without_a_quality_says_so() -> None:
     assert "| quality | not known |" in str(Card(facts))
 
 
+def test_the_card_of_a_studys_snapshot_has_its_hyperparameters() -> None:
+    configuration = {"constants": {"rate": 0.25}}
+    facts = facts_of(known(record("snap-1", chain(3), extra={"trajectory": {"configuration": configuration}})), None)
+    assert facts["training"]["hyperparameters"] == configuration
+    assert '"rate": 0.25' in str(Card(facts)).partition("## Lineage")[0]
+
+
 def hostile_facts() -> dict[str, Any]:
     plain = chain(3)
     layers = tuple(LayerRecord(HOSTILE, {"class_name": HOSTILE}, layer.tensors) for layer in plain.layers)

@@ -100,7 +100,16 @@ def _training(record: ModelRecord, origins: Origins | None, origin: Origin) -> d
         "seconds": None if report is None else math.fsum(report.seconds.values()),
         "ended": None if report is None else said_time(report.ended),
         "trainer": None if report is None else report.worker,
+        "hyperparameters": _hyperparameters(record),
     }
+
+
+def _hyperparameters(record: ModelRecord) -> JSON:
+    """Return the configuration that a study trained a snapshot with; None of other models."""
+    match record.extra:
+        case {"trajectory": {"configuration": dict(configuration)}}:
+            return configuration
+    return None
 
 
 def _size(known: Known) -> dict[str, JSON]:
@@ -262,7 +271,8 @@ def _unknown(facts: Mapping[str, Any], origins: Origins | None, origin: Origin, 
             "the model came of"
         )
     elif origin.request is None:
-        missing.append(f"choices and settings of training: the run {origins.info.name} has no such evaluation")
+        what = "choices and settings of training" if facts["training"]["hyperparameters"] is None else "choices"
+        missing.append(f"{what}: the record of {origins.info.name} has no evaluation of that name")
     elif facts["space"] is None or facts["space"]["chosen"] is None:
         missing.append("the options chosen: the run's record doesn't have them")
     if facts["quality"]["value"] is None:

@@ -31,7 +31,7 @@ def page_of(facts: Mapping[str, Any]) -> str:
                 ("at step", f"{quality['step']:,}"),
                 ("other metrics", _metrics(quality)),
                 ("parameters", f"{size['parameters']:,} in {say_count(size['layers'], 'layer')}"),
-                ("bytes", f"{say_bytes(size['bytes'])}; {say_bytes(size['stored_bytes'])} of them stored for it alone"),
+                ("bytes", f"{say_bytes(size['bytes'])}; {_stored(size)}"),
                 ("labels", ", ".join(map(_md, facts["repository"]["labels"])) or "none"),
                 ("made by", _versions(facts.get("versions"))),
             ],
@@ -51,6 +51,13 @@ def page_of(facts: Mapping[str, Any]) -> str:
     if facts["unknown"]:
         parts += ["## What is not known\n", _listed(_md(line) for line in facts["unknown"])]
     return "\n".join(part for part in parts if part)
+
+
+def _stored(size: Mapping[str, Any]) -> str:
+    stored = say_bytes(size["stored_bytes"])
+    if size["stored_bytes"] > size["bytes"]:
+        return f"{stored} stored, with the state of its training"
+    return f"{stored} of them stored for it alone"
 
 
 def _file(file: Mapping[str, Any]) -> str:
@@ -127,6 +134,8 @@ def _training(facts: Mapping[str, Any]) -> str:
         ("ended", _md(training["ended"] or NOT_KNOWN)),
         ("inherited from", _md(inherited["ancestor"] or "nobody")),
     ]
+    if training["hyperparameters"] is not None:
+        rows.append(("hyper-parameters", _value(training["hyperparameters"], 1000)))
     if inherited.get("said"):
         rows.append(("inherited", _md(inherited["said"])))
     if run is None:
@@ -194,8 +203,8 @@ def _pairs(values: Mapping[str, Any]) -> str:
     return ", ".join(found) or "none"
 
 
-def _value(value: JSON) -> str:
-    return _md(value if isinstance(value, str) else json.dumps(value), 80)
+def _value(value: JSON, limit: int = 80) -> str:
+    return _md(value if isinstance(value, str) else json.dumps(value), limit)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
