@@ -28,8 +28,8 @@ def test_blame_names_the_model_that_trained_each_tensor_last() -> None:
     lines = blame(second, graph, owners, lambda whose: 7.0 if whose.model_id == "first" else None)
     found = [(line.tensors, line.model, line.steps, line.quality, line.ended, line.state) for line in lines]
     assert found == [
-        (2, "first", 90, 0.4, 7.0, "retired"),
-        (1, "gone", 90, None, None, "unknown"),
+        (2, "first", 91, 0.4, 7.0, "retired"),
+        (1, "gone", 92, None, None, "unknown"),
         (1, "second", 45, 0.5, None, "published"),
     ]
     assert sum(line.nbytes for line in lines) == graph.nbytes

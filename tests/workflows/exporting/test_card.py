@@ -25,7 +25,7 @@ def test_without_a_run_the_card_says_what_it_does_not_know() -> None:
     facts = facts_of(known(child, ancestor.tombstone()), None)
     assert [entry["model"] for entry in facts["lineage"]] == ["second", "first"]
     assert [(share["model"], share["bytes"]) for share in facts["contributors"]] == [("first", 160), ("second", 60)]
-    assert [(layer["inherited"], layer["steps"]) for layer in facts["layers"]] == [(False, 0), (True, 90), (False, 45)]
+    assert [(layer["inherited"], layer["steps"]) for layer in facts["layers"]] == [(False, 0), (True, 91), (False, 45)]
     assert (facts["space"], facts["run"], facts["data"]["problem"]) == (None, None, None)
     assert len(facts["unknown"]) == 2
     page = str(Card(facts))
