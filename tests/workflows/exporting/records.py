@@ -13,7 +13,7 @@ from daskevo_workflows.exporting.facts import Known
 
 
 def record(name: str, graph: ArchitectureGraph, owners: dict[int, str] | None = None, **fields: Any) -> ModelRecord:
-    """Return a record; tensors belong to the model itself but for those in `owners`, which have had 90 steps and more."""
+    """Return a record; tensors belong to the model itself but for those in `owners`, which had 90 steps and more."""
     owners = owners or {}
     entries = [
         OwnerEntry(ModelId(owners.get(number, name)), number, f"{number:032x}", 90 + number if number in owners else 45)
