@@ -136,6 +136,7 @@ GIVEN: Mapping[str, Callable[[Any, Path], dict[str, Any]]] = {
 SHORTER: Mapping[str, Mapping[str, str]] = {
     "README.md": {"evaluations=30": "evaluations=2"},
     "docs/keras-tuner.md": {"max_trials=4": "max_trials=1", "evaluations=4": "evaluations=1"},
+    "docs/models.md": {"evaluations=4": "evaluations=2", "evaluations=2": "evaluations=1"},
     "docs/own-strategy.md": {"evaluations=3,": "evaluations=1,"},
     "docs/problems.md": {"--evaluations 4": "--evaluations 1"},
     "docs/resume.md": {

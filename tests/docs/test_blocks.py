@@ -47,7 +47,6 @@ NOT_RUN = {
 """Pages whose Python isn't run, and why."""
 
 ELSEWHERE = {
-    "docs/results.md": "tests/workflows/reports/test_results_document.py",
     "docs/trackers.md": "tests/workflows/exporting/test_trackers.py",
 }
 """Pages whose Python is run by a test of its own."""
