@@ -23,7 +23,9 @@ from daskevo.store.root import Root
 from daskevo_workflows import nas
 from daskevo_workflows.cli import main
 from daskevo_workflows.cli.lines import NAS_KEYS
+from daskevo_workflows.cli.nas import _say_result
 from daskevo_workflows.frames import rows_of, rows_of_runs, write_csv
+from daskevo_workflows.reports.tables import cards, transfer_summary
 from tests.workflows.reports.test_reading import finished, identity, request, written
 
 GOLDEN = Path(__file__).parents[2] / "corpus" / "golden" / "v1"
@@ -190,6 +192,19 @@ def test_status_says_why_little_is_frozen_where_much_is_inherited(tmp_path: Path
     line = json.loads(CliRunner().invoke(main, ["status", str(folder), "--json"]).stdout)
     assert list(line) == [*NAS_KEYS, "state"]
     assert line["best_quality"] == 0.61
+
+
+def test_the_end_of_a_search_and_its_report_say_it_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rule = "a layer is frozen once it has had 300 steps; until then what is inherited trains on"
+    result = nas.look(written(tmp_path / "run", policy={"transfer": True, "freeze": "steps:300"}))
+    _say_result(result, err=False, save=False)
+    assert f"20 % of all vertices were frozen: {rule}." in capsys.readouterr().out
+    assert cards(result.series)[2].note == f"1 inherited a prefix; {rule}"
+    assert ("frozen, share of all vertices", f"20 %: {rule}") in transfer_summary(result.series)
+    control = nas.look(written(tmp_path / "control", policy={"transfer": False}))
+    assert cards(control.series)[2].note == "without transfer"
+    assert [path.name for path in result.figures(formats=["svg"])][-2:] == ["storage.svg", "captions.md"]
+    assert (tmp_path / "run" / "figures" / "quality.svg").exists()
 
 
 def test_frames_of_several_runs_say_which(tmp_path: Path) -> None:
