@@ -13,7 +13,8 @@ from daskevo.types import ModelId
 from daskevo_workflows.comparing.blaming import blame
 from daskevo_workflows.comparing.difference import difference
 from daskevo_workflows.comparing.family import Member, best_of, dot_of, family_of, quoted, tree_of
-from tests.workflows.exporting.records import chain, record
+from tests.cluster.helpers import chain
+from tests.workflows.exporting.records import record
 
 
 def test_blame_names_the_model_that_trained_each_tensor_last() -> None:
