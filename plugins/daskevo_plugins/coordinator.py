@@ -7,6 +7,7 @@ which provider serves which shard. Nothing of models lives here: a restart begin
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
@@ -135,6 +136,10 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             try:
                 # A file system that gives no answer must not keep the scheduler from closing.
                 await asyncio.wait_for(asyncio.to_thread(self._lease.release), _CLOSING_S)
+            except RuntimeError:
+                # The interpreter is ending (a second Ctrl-C), and starts no thread any more.
+                with contextlib.suppress(RepositoryError):
+                    self._lease.release()
             except (RepositoryError, TimeoutError) as error:
                 logger.warning("daskevo: the lease of %s was not given back: %r", self.settings.root, error)
 

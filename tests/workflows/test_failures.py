@@ -27,6 +27,7 @@ pytestmark = pytest.mark.processes
         ("raise", "error", "ValueError: does not train"),
         ("nan", "not finite", "nan"),
         ("inf", "not finite", "inf"),
+        ("lost", "not finite", "the loss is nan at the end of training"),
         ("build", "build", "ArithmeticError: no such model"),
         ("lambda", "flatten", "Lambda"),
         ("huge", "not finite", "1000000"),

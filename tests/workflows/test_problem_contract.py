@@ -36,6 +36,7 @@ BROKEN = {
     "other data": ('if DATA == "other data"', "if True", "must return Data, not dict"),
     "unequal": ("Data((x[:64], y[:64])", "Data((x[:64], y[:63])", "as many samples"),
     "nothing to score with": ("(x[64:], y[64:]))", "(x[96:], y[96:]))", "no samples"),
+    "gaps": ("Data((x[:64], y[:64])", "Data((x[:64] * np.nan, y[:64])", "the loss is nan at the end of training"),
     "other metrics": (SCORE, 'return {"accuracy": float(np', "must return 'val_accuracy'"),
     "no number": (SCORE, 'return {"val_accuracy": str(np', "must be a number"),
     "thaws": (COMPILE, "    model.layers[1].trainable = True\n" + COMPILE, "leave frozen layers frozen"),

@@ -352,7 +352,7 @@ def test_refining_trains_the_winners_in_full(repository: Any, tiny: Callable[...
         assert one.report.step == 24
         assert one.report.frozen_share == 0
         assert one.report.ancestor == one.found.model_id
-        assert one.quality >= one.found.quality - 0.2
+        assert one.quality >= one.found.quality - 1e-6  # what it began with stays where no epoch was better
         assert all(layer.trainable for layer in one.model.layers)
     again = nas.refine(best, problem, epochs=6, patience=6)
     assert {one.model_id: one.quality for one in again} == {one.model_id: one.quality for one in refined}

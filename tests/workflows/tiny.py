@@ -129,7 +129,8 @@ def compile(model) -> None:
     if fault == "slow":
         time.sleep(1.0)
     # Eager: tracing a graph would take longer than training.
-    model.compile(keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy", run_eagerly=True)
+    rate = float("nan") if fault == "lost" else 0.1
+    model.compile(keras.optimizers.SGD(rate), "sparse_categorical_crossentropy", run_eagerly=True)
 
 
 def score(model, data: Data) -> dict[str, float]:

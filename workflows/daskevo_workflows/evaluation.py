@@ -24,7 +24,7 @@ from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.problems.reference import ProblemReference, data_of
 from daskevo_workflows.quiet import import_keras
 from daskevo_workflows.trainer_task import cancelled, say, worker_name
-from daskevo_workflows.training import Stopped, finite, train
+from daskevo_workflows.training import Stopped, finite, lost_its_way, train
 from daskevo_workflows.trajectory import seed_of, trajectory, trajectory_of
 from daskevo_workflows.transfer import Transfer
 
@@ -113,6 +113,8 @@ def _trained(
         name = trajectory(assignment.seed, child.graph.ids, source, request.repeat)
         stack.enter_context(seeded(seed_of(name)))
         metrics, steps = _fitted(assignment, problem, data, child, draft)
+        if why := lost_its_way(metrics):
+            raise Failed("not finite", why)
         metrics = {**metrics, **missing(objectives, metrics, child.graph, draft.seconds)}
         draft.fields.update(step=steps, metrics=finite(metrics))
         qualities = [_quality(one, metrics) for one in objectives if one.metric in metrics or one.metric != "own_bytes"]

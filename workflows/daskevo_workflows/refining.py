@@ -73,9 +73,11 @@ def refine(
         What ``result.best(k)`` gave.
     problem:
         The run's problem; found by its name if None, and needed if it was a file or an object.
-    epochs, patience:
-        At most so many epochs, ending when the objective's metric has not improved for `patience`; the best epoch's
-        weights stay.
+    epochs:
+        At most so many.
+    patience:
+        Epochs without a better quality after which it ends. The best epoch's weights stay, or those that it began with
+        where no epoch was better.
     from_scratch:
         Start from fresh weights: is the architecture good, or did it inherit well?
     callbacks:
@@ -131,7 +133,7 @@ def refine(
             objective=result.objective,
             transfer=Transfer(freeze="none"),
             labels=(f"refined:{result.info.label}",),
-            callbacks=_KeepBest(reference, result.objective, patience, callbacks),
+            callbacks=_KeepBest(reference, result.objective, patience, callbacks, fresh_start=from_scratch),
             epochs=epochs,
         )
         futures.append(client.submit(evaluate, assignment, key=assignment.key, resources={"evaluation": 1}, pure=False))
@@ -149,6 +151,7 @@ class _KeepBest:
     objective: Objective
     patience: int
     callbacks: Callbacks
+    fresh_start: bool = False
 
     def __call__(self) -> list[Any]:
         import keras
@@ -156,7 +159,7 @@ class _KeepBest:
         from daskevo_workflows.problems.reference import data_of
 
         problem, data = self.problem.load(), data_of(self.problem)
-        objective, patience = self.objective, self.patience
+        objective, patience, fresh_start = self.objective, self.patience, self.fresh_start
 
         class KeepBest(keras.callbacks.Callback):  # type: ignore[misc]
             def __init__(self) -> None:
@@ -165,12 +168,20 @@ class _KeepBest:
                 self.weights: list[Any] = []
                 self.waited = 0
 
-            def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            def is_better(self) -> bool:
+                """Score the weights, and keep them if they are the best so far."""
                 quality = objective.quality(dict(problem.score(self.model, data)))
-                if quality is not None and (self.best is None or objective.rank(quality) > objective.rank(self.best)):
-                    self.best, self.weights, self.waited = quality, self.model.get_weights(), 0
-                    return
-                self.waited += 1
+                if quality is None or (self.best is not None and objective.rank(quality) <= objective.rank(self.best)):
+                    return False
+                self.best, self.weights = quality, self.model.get_weights()
+                return True
+
+            def on_train_begin(self, logs: Any = None) -> None:
+                if not fresh_start:
+                    self.is_better()
+
+            def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+                self.waited = 0 if self.is_better() else self.waited + 1
                 if self.waited >= patience:
                     self.model.stop_training = True
 

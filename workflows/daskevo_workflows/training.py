@@ -127,6 +127,27 @@ def fresh(callbacks: Callbacks) -> list[Any]:
     return list(callbacks()) if callable(callbacks) else copy.deepcopy(list(callbacks))
 
 
+def lost_its_way(metrics: Mapping[str, Any]) -> str:
+    """Say that a training ended with a loss that is no number, so that its weights are none either; empty: it didn't.
+
+    A score may be finite all the same: of such predictions the largest is always the same one.
+
+    Examples
+    --------
+    >>> lost_its_way({"loss": 0.3}), lost_its_way({"accuracy": 0.3}), lost_its_way({"loss": float("nan")})[:39]
+    ('', '', 'the loss is nan at the end of training:')
+    """
+    try:
+        lost = math.isnan(float(metrics.get("loss", 0.0)))
+    except (TypeError, ValueError, OverflowError):
+        return ""
+    return (
+        "the loss is nan at the end of training: gaps (nan) in what data() returns, or a learning rate that is too high"
+        if lost
+        else ""
+    )
+
+
 def finite(metrics: Mapping[str, Any]) -> dict[str, float | None]:
     """Return the metrics as JSON numbers; what is no finite number becomes None."""
     found: dict[str, float | None] = {}

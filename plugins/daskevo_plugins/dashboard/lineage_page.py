@@ -70,16 +70,21 @@ def _studies(board: Board) -> str:
 
 def _cards(models: Sequence[ModelRow]) -> list[tuple[object, object, object]]:
     living = [model for model in models if model.state == "published"]
-    heirs = [model for model in living if model.tensors > model.own_tensors]
+    inherited = sum(model.ancestor is not None for model in living)
+    sharing = sum(model.tensors > model.own_tensors for model in living)
     own, full = sum(model.own_bytes for model in living), sum(model.full_bytes for model in living)
     givers = [model for model in models if model.heirs]
     retired = [model for model in models if model.state != "published"]
     share = say_share(1 - own / full) if full else "–"
     given = say_bytes(sum(model.given_bytes for model in retired))
     return [
-        ("living models", f"{len(living):,}", f"{len(heirs):,} of them inherit from others"),
-        ("inherited, of their bytes", share, f"they put {say_bytes(own)}, full copies: {say_bytes(full)}"),
-        ("models with heirs", f"{len(givers):,}", f"most: {max((one.heirs for one in givers), default=0):,} heirs"),
+        ("living models", f"{len(living):,}", f"{inherited:,} inherited, {sharing:,} still share tensors"),
+        ("shared, of their bytes", share, f"they put {say_bytes(own)}, full copies: {say_bytes(full)}"),
+        (
+            "models whose tensors others use",
+            f"{len(givers):,}",
+            f"most: {say_count(max((one.heirs for one in givers), default=0), 'heir')}",
+        ),
         ("retired, still needed", f"{len(retired):,}", f"{given} of theirs are in use"),
     ]
 

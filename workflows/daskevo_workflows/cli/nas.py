@@ -29,7 +29,7 @@ from daskevo_workflows.cli.size_options import size_options
 from daskevo_workflows.cli.transfer_options import transfer_options, typed_transfer
 from daskevo_workflows.cli.typed import command, same_command
 from daskevo_workflows.cli.walltime import Walltime, end_out_of_time, end_stopped, walltime_option
-from daskevo_workflows.cli.watching import say_where
+from daskevo_workflows.cli.watching import say_all_at_random, say_where
 from daskevo_workflows.deadline import WALLTIME
 
 if TYPE_CHECKING:
@@ -200,6 +200,7 @@ def _search(
 
     with run_folder(folder), a_cluster(options["scheduler"], options["workers"], batch=batch) as client:
         say_where(folder, client, "search")
+        say_all_at_random(settings.strategy, options["evaluations"])
         repository = daskevo.open(root, settings.scope, client=client, objective=str(goals[0]), quota=options["quota"])
         with contextlib.closing(line), walltime.gently():
             import_keras()

@@ -1,4 +1,4 @@
-"""What a command says of where its run lies, and where it can be watched."""
+"""What a command says when its run begins: where it lies, where it can be watched, and what it will not do."""
 
 from __future__ import annotations
 
@@ -19,3 +19,16 @@ def say_where(folder: Path, client: Client, page: Page) -> None:
 
     link, why = where_shown(client, page)
     click.echo(f"run: {folder}   dashboard: {link or f'none, {why}'}", err=True)
+
+
+def say_all_at_random(strategy: object, evaluations: int) -> None:
+    """Say so where an evolution ends before its population is full: then nothing descends from the best."""
+    from daskevo.search.evolving import Evolving
+
+    if isinstance(strategy, Evolving) and strategy.size >= evaluations:
+        fewer = max(2, evaluations // 4)
+        click.echo(
+            f"A population of {strategy.size} is filled at random first, and that takes all of {evaluations} evaluations: "
+            f"with --population {fewer} --sample {max(1, fewer // 3)}, in a new run, later ones descend from the best",
+            err=True,
+        )

@@ -136,7 +136,7 @@ def _built(problem: Problem, candidate: Candidate) -> Any:
 
 
 def _check_training(problem: Problem, model: Any, few: Data) -> None:
-    from daskevo_workflows.training import Stopwatch, train
+    from daskevo_workflows.training import Stopwatch, lost_its_way, train
 
     # As a search does: some layers are frozen before compile() is called.
     frozen = next((layer for layer in model.layers if layer.weights), None)
@@ -152,6 +152,8 @@ def _check_training(problem: Problem, model: Any, few: Data) -> None:
             f"problem {problem.name!r}: compile(), fit() or score() raised {type(error).__name__}: {error}",
             problem=problem.name,
         ) from error
+    why = lost_its_way(metrics)
+    _check(not why, problem, f"{why} (after {steps} steps)")
     _check(model.compiled, problem, "compile() must compile the model that it is given")
     _check(steps > 0, problem, "fit() must train with the callbacks that it is given, for one step at least")
     if frozen is not None and frozen.trainable is False:
