@@ -105,7 +105,7 @@ def read_info(folder: Path) -> RunInfo | None:
         return None
     except OSError as error:
         raise RunFolderUnusable(f"{path} can't be read: {error.strerror}", path=str(path)) from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise RunFolderUnusable(
             f"{path} is not what daskevo wrote ({type(error).__name__}: {error}); restore it, or use another folder",
             path=str(path),

@@ -19,6 +19,9 @@ from daskevo.runs.schema import FILE, VERSION
 from daskevo.search import Report, Request
 from daskevo.types import JSON, ModelId, check_name
 
+BUSY_S = 10.0
+"""How long who reads waits for who writes, who takes milliseconds."""
+
 
 class Event(NamedTuple):
     """Something that happened in a run. `time` in seconds since the epoch; `number` of the request, if one is meant."""
@@ -82,13 +85,18 @@ class RunView:
             # Opened for writing where that's allowed: a killed run leaves a journal that the first reader must roll
             # back.
             return checked(
-                sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, timeout=30),
+                sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, timeout=BUSY_S),
                 "PRAGMA query_only = 1",
                 "SELECT count(*) FROM requests",
             )
-        except sqlite3.OperationalError:
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                raise RunFolderUnusable(
+                    f"{path} has been locked by another process for {BUSY_S:g} s: see what holds it, or try again",
+                    path=str(path),
+                ) from error
             return self._connect_to_copy(path)
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise RunFolderUnusable(f"{path} can't be read: {error}; {RESTORE}", path=str(path)) from error
 
     def _connect_to_copy(self, path: Path) -> sqlite3.Connection:

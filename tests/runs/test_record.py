@@ -3,6 +3,7 @@ writer."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -261,6 +262,7 @@ def test_no_run_there(tmp_path: Path) -> None:
         '{"format": "daskevo run", "version": 2}',
         '{"format": "x"}',
         '{"format": "daskevo run", "version": 1, "id": "x", "name": "n", "created": 1, "identity": {}, "about": {}}',
+        '{"format": "daskevo run", "version": 1, "id": [], "name": "n", "created": 1, "identity": {}, "about": {}}',
     ],
 )
 def test_a_run_json_of_another_make(tmp_path: Path, text: str) -> None:
@@ -268,6 +270,15 @@ def test_a_run_json_of_another_make(tmp_path: Path, text: str) -> None:
     for attempt in (lambda: RunView(tmp_path), lambda: RunRecord(tmp_path, IDENTITY)):
         with pytest.raises(RunFolderUnusable, match=r"run\.json"):
             attempt()
+
+
+def test_a_record_that_another_process_has_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    RunRecord(tmp_path, IDENTITY).close()
+    monkeypatch.setattr("daskevo.runs.view.BUSY_S", 0.1)
+    with contextlib.closing(sqlite3.connect(tmp_path / "run.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(RunFolderUnusable, match="locked by another process"):
+            RunView(tmp_path)
 
 
 def test_a_record_that_is_no_database(tmp_path: Path) -> None:

@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from daskevo_workflows.saving import save_model
+from daskevo_workflows.saving import in_place_of, save_model
+
+
+def test_names_that_are_too_long_are_told_before_anything_is_moved(tmp_path: Path) -> None:
+    path, card = tmp_path / f"{'x' * 244}.keras", tmp_path / f"{'x' * 244}.keras.card.md"
+    path.write_bytes(b"old")
+    with pytest.raises(OSError, match="too long"), in_place_of(path, card):
+        pytest.fail("nothing is written")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
 
 KILLED = """
 import os, signal, sys

@@ -15,6 +15,8 @@ from daskevo_workflows.quiet import import_keras
 
 MAX_CONFIG_BYTES = 64 << 20
 """A larger configuration is no model's."""
+MOST_TIMES, SPARE_BYTES = 20, 64 << 20
+"""A file that unpacks to more than so many times its bytes, and these, is no model's: Keras packs nothing."""
 
 
 def load_model_file(path: str | Path, *, custom_objects: Mapping[str, Any] | None = None) -> Any:
@@ -33,6 +35,8 @@ def load_model_file(path: str | Path, *, custom_objects: Mapping[str, Any] | Non
         If a `.safetensors` file is cut.
     """
     path = Path(path)
+    if path.exists() and not path.is_file():
+        raise InvalidInput(f"{path} is no file: name one that ends in .keras or .safetensors", path=str(path))
     import_keras()
     if path.name.endswith(".safetensors"):
         return load_safetensors(path, custom_objects=custom_objects)
@@ -72,6 +76,12 @@ def _config(path: Path) -> JSON:
             if entry.file_size > MAX_CONFIG_BYTES:
                 raise InvalidInput(
                     f"{path} has a configuration of {entry.file_size:,} bytes: no model's", path=str(path)
+                )
+            unpacked = sum(one.file_size for one in archive.infolist())
+            if unpacked > MOST_TIMES * path.stat().st_size + SPARE_BYTES:
+                raise InvalidInput(
+                    f"{path} has {path.stat().st_size:,} bytes and unpacks to {unpacked:,}: no model's file",
+                    path=str(path),
                 )
             return json.loads(archive.read(entry).decode())
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -41,6 +42,10 @@ def in_place_of(*paths: Path) -> Iterator[tuple[Path, ...]]:
     OSError
         If one can't be moved to its place, or was not written; those before it are in theirs.
     """
+    # What can't have its place is told before anything has its own.
+    for path in paths:
+        if len(os.fsencode(path.name)) > os.pathconf(path.parent, "PC_NAME_MAX"):
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), str(path))
     beside = tuple(_beside(path) for path in paths)
     try:
         yield beside
@@ -57,4 +62,5 @@ def in_place_of(*paths: Path) -> Iterator[tuple[Path, ...]]:
 def _beside(path: Path) -> Path:
     suffix = next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), path.suffix)
     stem = path.name.removesuffix(suffix)
-    return path.with_name(f".{stem[:100]}.{secrets.token_hex(4)}{suffix}")
+    short = os.fsencode(stem)[:100].decode(errors="ignore")
+    return path.with_name(f".{short}.{secrets.token_hex(4)}{suffix}")

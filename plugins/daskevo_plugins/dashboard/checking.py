@@ -69,7 +69,7 @@ class Budget:
 
     def text(self, value: Any) -> str:
         """Return a text that is short enough."""
-        if not isinstance(value, str) or len(value) > LONGEST:
+        if not isinstance(value, str) or len(value) > LONGEST or not _can_be_sent(value):
             raise CorruptRecord(f"expected a text of at most {LONGEST} letters, found {repr(value)}")
         self._letters -= len(value)
         if self._letters < 0:
@@ -143,3 +143,12 @@ def just(values: Any, length: int) -> Sequence[Any]:
 def finite(value: float | None) -> float | None:
     """Return a number that may be sent, or None."""
     return None if value is None or not math.isfinite(value) or abs(value) >= FARTHEST else float(value)
+
+
+def _can_be_sent(text: str) -> bool:
+    """Tell whether a text can be a page's: halves of surrogate pairs can't be encoded."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -14,13 +14,15 @@ import pytest
 from click.testing import CliRunner
 
 import daskevo.errors
-from daskevo.errors import DaskevoError
+from daskevo.errors import DaskevoError, RootUnusable
 from daskevo.runs import RunRecord
+from daskevo.search import AgedEvolution, Random
 from daskevo.store.root import Root
 from daskevo_workflows.cli import main
 from daskevo_workflows.cli.group import Commands
 from daskevo_workflows.cli.places import default_run_folder, repository_root, root_for_run
 from daskevo_workflows.cli.typed import same_command
+from daskevo_workflows.cli.watching import say_all_at_random
 from daskevo_workflows.problems.reference import BUILT_IN
 from daskevo_workflows.transfer import Transfer
 
@@ -150,6 +152,19 @@ def test_a_repository_is_found_in_a_runs_folder(tmp_path: Path) -> None:
     assert repository_root(inside) == inside
     (tmp_path / "repository.json").touch()
     assert repository_root(tmp_path) == tmp_path
+
+
+def test_an_evolution_that_ends_before_its_population_is_full_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    for strategy in (AgedEvolution(population=6, sample=3), Random()):
+        say_all_at_random(strategy, 20)
+    assert capsys.readouterr().err == ""
+    say_all_at_random(AgedEvolution(), 20)
+    assert "A population of 50 is filled at random first: all of 20 evaluations" in capsys.readouterr().err
+
+
+def test_a_place_that_cannot_be_looked_into_is_said(tmp_path: Path) -> None:
+    with pytest.raises(RootUnusable, match="can't be looked into: File name too long"):
+        repository_root(tmp_path / ("x" * 300))
 
 
 def test_a_folder_without_a_repository_is_said_with_what_it_is(tmp_path: Path) -> None:

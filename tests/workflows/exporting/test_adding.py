@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -93,6 +94,14 @@ def test_a_search_inherits_from_what_was_added(client: Any, tiny: Callable[..., 
     assert [w.numpy().tobytes() for w in loaded.weights] == [w.numpy().tobytes() for w in net_of(file).weights]
 
 
+def test_weights_that_are_no_numbers_are_not_added(repository: Any) -> None:
+    model = net()
+    model.layers[1].set_weights([np.full((8, 8), np.nan, "float32"), np.zeros(8, "float32")])
+    with pytest.raises(InvalidInput, match=r"1 of the model's 6 weights hold values that are no numbers"):
+        repository.add(model)
+    assert repository.models() == []
+
+
 def net_of(file: Path) -> Any:
     import keras
 
@@ -147,6 +156,20 @@ def test_other_files_are_said(tmp_path: Path) -> None:
         pass
     with pytest.raises(InvalidInput, match=r"is no \.keras file"):
         load_model_file(tmp_path / "empty.keras")
+
+
+def test_a_file_that_unpacks_to_far_more_is_not_unpacked(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "m.keras", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("config.json", "{}")
+        archive.writestr("model.weights.h5", bytes(100 << 20))
+    with pytest.raises(InvalidInput, match="unpacks to 104,857,602"):
+        load_model_file(tmp_path / "m.keras")
+
+
+def test_a_pipe_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "m.keras")
+    with pytest.raises(InvalidInput, match="is no file"):
+        load_model_file(tmp_path / "m.keras")
 
 
 def test_what_the_command_cannot_do_is_said_before_a_cluster_is_started(tmp_path: Path) -> None:

@@ -264,6 +264,21 @@ def test_units_models_and_events(tmp_path: Path) -> None:
     assert [row["lineage"] for row in csv.DictReader(io.StringIO(said))] == ["[]", '["run-00000"]']
 
 
+def test_a_table_that_can_not_be_written_whole_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(rows: object, file: Any) -> None:
+        file.write("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("daskevo_workflows.frames.write_csv", broken)
+    (tmp_path / "t.csv").write_text("old")
+    result = CliRunner().invoke(main, ["frame", str(written(tmp_path / "mine")), "-o", str(tmp_path / "t.csv")])
+    assert result.exit_code == 2, result.output
+    assert "No space left" in result.stderr
+    assert (tmp_path / "t.csv").read_text() == "old"
+
+
 def test_without_pandas_a_frame_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     imported = builtins.__import__
 

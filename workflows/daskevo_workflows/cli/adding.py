@@ -47,7 +47,7 @@ class Metric(click.ParamType[tuple[str, float]]):
 )
 @click.option(
     "--step",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 2**53),
     default=1,
     show_default=True,
     help="Training steps that it has had: a search freezes inherited layers from 300 on.",

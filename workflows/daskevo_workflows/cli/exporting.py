@@ -106,7 +106,7 @@ def export(
         wanted = [Wanted(model_id, _file(model_id, output, kind))]
     for _, path in wanted:
         if best is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            _make(path.parent)
         check_place(path, overwrite=overwrite)
     data = _problem_data(problem, origins, with_data)
     written = []
@@ -221,3 +221,14 @@ def _problem_data(problem: str | None, origins: Origins | None, with_data: bool)
         case {"kind": "name", "name": str(name), "settings": dict(settings)}:
             return load_problem(name, **settings).data()
     raise InvalidInput("--data needs the problem: name it, or its file, with --problem")
+
+
+def _make(folder: Path) -> None:
+    from daskevo.errors import InvalidInput
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(
+            f"the folder {folder} can't be made: {error.strerror or error}; name another place", path=str(folder)
+        ) from error

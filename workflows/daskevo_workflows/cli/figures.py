@@ -78,13 +78,14 @@ def frame(runs: tuple[Path, ...], of: str, output: Path | None) -> None:
     """
     from daskevo.errors import InvalidInput
     from daskevo_workflows.frames import rows_of_runs, write_csv
+    from daskevo_workflows.saving import in_place_of
 
     rows = rows_of_runs(runs, of)
     if output is None:
         write_csv(rows, sys.stdout)
         return
     try:
-        with output.open("w", encoding="utf-8", newline="") as file:
+        with in_place_of(output) as (beside,), beside.open("w", encoding="utf-8", newline="") as file:
             write_csv(rows, file)
     except OSError as error:
         raise InvalidInput(f"{output} can't be written: {error.strerror or error}; name another place") from error

@@ -36,7 +36,13 @@ def repository_root(place: Path) -> Path:
     """
     from daskevo.errors import RootUnusable
 
-    root = _root_at(place)
+    try:
+        root = _root_at(place)
+    except OSError as error:
+        raise RootUnusable(
+            f"{place} can't be looked into: {error.strerror or error}; name a folder that you may read",
+            path=str(place),
+        ) from error
     if root is None:
         raise RootUnusable(f"{_say_no_root(place)}: name the root of a repository, or a run's folder", path=str(place))
     if not (root / DESCRIPTION).exists():

@@ -28,7 +28,7 @@ def say_all_at_random(strategy: object, evaluations: int) -> None:
     if isinstance(strategy, Evolving) and strategy.size >= evaluations:
         fewer = max(2, evaluations // 4)
         click.echo(
-            f"A population of {strategy.size} is filled at random first, and that takes all of {evaluations} evaluations: "
-            f"with --population {fewer} --sample {max(1, fewer // 3)}, in a new run, later ones descend from the best",
+            f"A population of {strategy.size} is filled at random first: all of {evaluations} evaluations. With "
+            f"--population {fewer} --sample {max(1, fewer // 3)}, in a new run, later ones descend from the best",
             err=True,
         )

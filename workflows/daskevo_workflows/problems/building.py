@@ -18,6 +18,7 @@ from daskevo.types import JSON
 from daskevo_workflows.failures import say_error
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.quiet import import_keras
+from daskevo_workflows.words import plain
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ def _drawn_again(problem: Problem) -> Callable[[Choose], Any]:
             # Whatever layers and tensors are called this time.
             if (alike := re.sub(r"[0-9]+", "", words)) not in said:
                 said.add(alike)
-                logger.warning("problem %s: such candidates are drawn again, because %s", problem.name, words)
+                logger.warning("problem %s: such candidates are drawn again, because %s", problem.name, plain(words))
             raise CandidateRejected(words) from error
 
     return build
