@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from matplotlib.ticker import FixedLocator
 
 from daskevo.errors import InvalidInput, RunFolderUnusable
 from daskevo.types import Objective
@@ -17,6 +18,7 @@ from daskevo_workflows.reports.arms import arms_of
 from daskevo_workflows.reports.figures import PAPER
 from daskevo_workflows.reports.figures.chart import COLUMN
 from daskevo_workflows.reports.figures.space import space
+from daskevo_workflows.reports.figures.targets import time_to_target
 from daskevo_workflows.reports.series import RunSeries
 from daskevo_workflows.reports.writing import saved, write_all
 
@@ -76,6 +78,35 @@ def test_a_quality_nobody_reaches_has_a_star(runs: list[RunSeries], tmp_path: Pa
     write_all(arms_of(runs), tmp_path, ["svg"], targets=[0.6, 0.99])
     captions = (tmp_path / "captions.md").read_text()
     assert captions.count("0.99 never") == 2
+
+
+def test_a_quality_that_half_of_the_runs_reach_is_said_as_that_everywhere(runs: list[RunSeries]) -> None:
+    arms = arms_of(runs)[:1]
+    low, high = sorted(run.best(1)[0].quality for run in arms[0].runs)
+    with d.settings(COLUMN.font):
+        sketch = time_to_target(arms, COLUMN, [low, high])
+    legend = [text.get_text() for text in sketch.figure.legends[0].get_texts()]
+    assert "not in more than half of the runs" in legend
+    assert "a star: not in more than half of the runs" in sketch.caption
+    assert "in 1 of 2 runs only" in sketch.words
+    assert "never" not in sketch.words + sketch.caption
+    assert [text.get_text() for text in sketch.figure.axes[0].texts] == ["1/2"]
+
+
+@pytest.mark.parametrize("name", ["time-to-target", "storage"])
+def test_ticks_and_layout_are_the_same_in_every_format(name: str, runs: list[RunSeries]) -> None:
+    make = next(make for known, _, make in PAPER if known == name)
+    with d.settings(COLUMN.font):
+        sketch = make(arms_of(runs), COLUMN)
+        seen = []
+        for form in ("svg", "png"):
+            saved(sketch, form)
+            panels = sketch.figure.axes
+            seen.append([(list(p.get_xticks()), list(p.get_yticks()), p.get_position().bounds) for p in panels])
+    assert seen[0] == seen[1]
+    assert all(type(axis.get_major_locator()) is FixedLocator for p in panels for axis in (p.xaxis, p.yaxis))
+    flat = [patch for p in panels for patch in p.patches if not patch.get_height() and patch.get_y() == 0]
+    assert not [patch for patch in flat if patch.get_linewidth()]  # the edge of a bar of no height would be seen
 
 
 @pytest.mark.parametrize("case", ["one run", "one evaluation", "failures only"])

@@ -136,7 +136,9 @@ def _middle(found: Spread | None, *, never: bool) -> float | None:
 def _say(found: Spread | None, say: Callable[[float], str], *, never: bool) -> str:
     middle = _middle(found, never=never)
     if found is None or middle is None:
-        return "never" if never and (found is None or found.runs == 1) else "never, in most runs" if never else "–"
+        if not never:
+            return "–"
+        return "never" if found is None else f"in {found.reached} of {found.runs} runs only"
     if found.runs == 1:
         return say(middle)
     if found.low == found.high and found.reached == found.runs:

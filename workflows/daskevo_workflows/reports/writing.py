@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator
 
 from daskevo.errors import InvalidInput, RunFolderUnusable
 from daskevo_workflows.reports import drawing as d
@@ -72,6 +74,7 @@ def write_all(
 
 def saved(sketch: Sketch, form: str) -> bytes:
     """Return a sketch as a file's bytes, the same each time, black on white."""
+    settle(sketch.figure)
     buffer = io.BytesIO()
     title = {"Title": sketch.title} if form != "png" else {"Title": plain(sketch.title)}
     # Letters as outlines: a figure looks the same wherever it is shown, with any fonts.
@@ -81,6 +84,20 @@ def saved(sketch: Sketch, form: str) -> bytes:
         metadata = {**UNSAID[form], **title}
         sketch.figure.savefig(buffer, format=form, metadata=metadata, dpi=PNG_DPI, facecolor="white")
     return buffer.getvalue()
+
+
+def settle(figure: Figure) -> None:
+    """Lay a figure out and choose its ticks, once for all formats: each would measure letters its own way."""
+    if figure.get_layout_engine() is None:
+        return
+    figure.set_dpi(PNG_DPI)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for panel in figure.axes:
+        for axis in (panel.xaxis, panel.yaxis):
+            axis.set_major_locator(FixedLocator(axis.get_majorticklocs()))
 
 
 def _say_arm(arm: Arm) -> str:

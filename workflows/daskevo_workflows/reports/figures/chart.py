@@ -110,6 +110,11 @@ def legend_below(figure: Figure, panels: Sequence[Any]) -> None:
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
 
 
+def legend_bar(panel: Any, label: str, colour: str, hatch: str = "") -> None:
+    """Give the legend a bar that is nowhere in the panel: of no height, and without the edge that would show there."""
+    panel.bar([0], [0], 0.0, color=colour, hatch=hatch, edgecolor=d.PAPER, lw=0, label=label)
+
+
 def title_panel(panel: Any, run: RunSeries, runs: Sequence[RunSeries]) -> None:
     if len(runs) > 1:
         panel.set_title(label_of(run))

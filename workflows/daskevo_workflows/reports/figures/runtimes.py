@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from daskevo_workflows.reports import drawing as d
 from daskevo_workflows.reports.arms import Arm, Spread, say_range, spread
-from daskevo_workflows.reports.figures.chart import HATCHES, RUN_COLOURS, Sheet, Sketch, legend_below
+from daskevo_workflows.reports.figures.chart import HATCHES, RUN_COLOURS, Sheet, Sketch, legend_bar, legend_below
 from daskevo_workflows.reports.series import RunSeries
 from daskevo_workflows.words import say_seconds, say_share, time_unit
 
@@ -49,7 +49,7 @@ def runtimes(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
             words = f"{_say_counts(arm)} ev.\n{words}"
         peak = (at, total.high / scale)
         panel.annotate(words, peak, (0, 2), textcoords="offset points", ha="center", fontsize=0.8 * sheet.font)
-    panel.bar([0], [0], width, color=d.INK, label="with the repository")
+    legend_bar(panel, "with the repository", d.INK)
     panel.set_xticks(range(len(scales)), [str(count) for count in scales])
     panel.set_xlim(-0.6, len(scales) - 0.4)
     panel.set_ylim(0, (1.4 if unequal else 1.28) * max(total.high for total in totals.values() if total) / scale)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from daskevo_workflows.reports import drawing as d
 from daskevo_workflows.reports.arms import Arm, Spread, say_range, spread
-from daskevo_workflows.reports.figures.chart import Sheet, Sketch, legend_below
+from daskevo_workflows.reports.figures.chart import Sheet, Sketch, legend_bar, legend_below
 from daskevo_workflows.reports.series import RunSeries, cumulative_bytes
 from daskevo_workflows.words import byte_unit, say_bytes, say_times
 
@@ -49,8 +49,8 @@ def space(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
                 peak = (at, amount.high / scale)
                 panel.annotate(words, peak, (0, 2), textcoords="offset points", ha="center", fontsize=0.8 * sheet.font)
         ticks += [place * 2.4, place * 2.4 + 1]
-    panel.bar([0], [0], 0.38, color=d.ORANGE, hatch="////", edgecolor=d.PAPER, label="full copies")
-    panel.bar([0], [0], 0.38, color=d.BLUE, edgecolor=d.PAPER, label="stored (only what changed)")
+    legend_bar(panel, "full copies", d.ORANGE, "////")
+    legend_bar(panel, "stored (only what changed)", d.BLUE)
     panel.set_xticks(ticks, ["nothing\nretired", "retired"] * len(arms))
     if len(arms) > 1:
         lower = panel.secondary_xaxis(-0.22 if sheet.width_in > 5 else -0.26)

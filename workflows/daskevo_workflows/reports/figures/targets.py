@@ -10,15 +10,18 @@ from matplotlib.figure import Figure
 
 from daskevo_workflows.reports import drawing as d
 from daskevo_workflows.reports.arms import Arm, Spread, say_range, targets_of, times_to
-from daskevo_workflows.reports.figures.chart import HATCHES, RUN_COLOURS, Sheet, Sketch, legend_below
+from daskevo_workflows.reports.figures.chart import HATCHES, RUN_COLOURS, Sheet, Sketch, legend_bar, legend_below
 from daskevo_workflows.words import plain, say_quality, say_seconds, time_unit
+
+NOT_IN_MOST = "not in more than half of the runs"
+"""What a star says where an arm has several runs: their median is that they don't get there."""
 
 
 def time_to_target(arms: Sequence[Arm], sheet: Sheet, targets: Sequence[float] | None = None) -> Sketch | None:
     """Draw the running time until some quality was reached, a group of bars per quality; a star: never reached.
 
-    Of several runs in an arm the bar is the median, and the line from the least to the most; a star stands also where
-    fewer than half of them got there.
+    Of several runs in an arm the bar is the median, and the line from the least to the most; a star stands where not
+    more than half of them got there, so that there is no median. Beside it, and over a bar: how many did, if not all.
 
     Parameters
     ----------
@@ -39,11 +42,9 @@ def time_to_target(arms: Sequence[Arm], sheet: Sheet, targets: Sequence[float] |
         for i, goal in enumerate(goals):
             at = i + (place - (len(arms) - 1) / 2) * width
             _draw_bar(panel, at, width, hits[arm.label, goal], scale, colour, hatch, font=sheet.font)
-        panel.bar([0], [0], width, color=colour, hatch=hatch, edgecolor=d.PAPER, lw=0.5, label=arm.label)
+        legend_bar(panel, arm.label, colour, hatch)
     if any(hit is None or not math.isfinite(hit.middle) for hit in hits.values()):
-        panel.plot(
-            [], [], "*", color=d.INK, ms=6, ls="none", label="never" if _one_each(arms) else "never, in most runs"
-        )
+        panel.plot([], [], "*", color=d.INK, ms=6, ls="none", label=_star(arms))
     panel.set_xticks(range(len(goals)), [say_quality(goal) for goal in goals])
     panel.set_xlim(-0.6, len(goals) - 0.4)
     panel.set_ylim(0, 1.15 * max(hit.high for hit in reached) / scale)
@@ -55,7 +56,8 @@ def time_to_target(arms: Sequence[Arm], sheet: Sheet, targets: Sequence[float] |
     return Sketch(
         "time-to-target",
         "Time to a quality",
-        f"Running time until an evaluation had so good a quality; a star: never{say_range(arms, 'bars')}.",
+        f"Running time until an evaluation had so good a quality; a star: {_star(arms)}"
+        f"{'' if _one_each(arms) else ' (beside it: in how many)'}{say_range(arms, 'bars')}.",
         " ".join(_words(arm, goals, hits) for arm in arms),
         figure,
     )
@@ -65,27 +67,39 @@ def _one_each(arms: Sequence[Arm]) -> bool:
     return all(len(arm.runs) == 1 for arm in arms)
 
 
+def _star(arms: Sequence[Arm]) -> str:
+    return "never" if _one_each(arms) else NOT_IN_MOST
+
+
 def _draw_bar(
     panel: Any, at: float, width: float, hit: Spread | None, scale: float, colour: str, hatch: str, *, font: float
 ) -> None:
     if hit is None or not math.isfinite(hit.middle):
         panel.plot([at], [0], "*", color=colour, ms=0.8 * font, clip_on=False, zorder=5)
+        if hit is not None:
+            _say_how_many(panel, at, 0.0, hit, font, above=0.5 * font)
         return
     panel.bar([at], [hit.middle / scale], width * 0.94, color=colour, hatch=hatch, edgecolor=d.PAPER, lw=0.5)
     if hit.runs > 1:
         panel.vlines(at, hit.low / scale, hit.high / scale, color=d.INK, lw=1.0)
     if hit.reached < hit.runs:
-        words = f"{hit.reached}/{hit.runs}"
-        panel.annotate(
-            words, (at, hit.high / scale), (0, 2), textcoords="offset points", ha="center", fontsize=0.75 * font
-        )
+        _say_how_many(panel, at, hit.high / scale, hit, font, above=2.0)
+
+
+def _say_how_many(panel: Any, at: float, height: float, hit: Spread, font: float, *, above: float) -> None:
+    words, place = f"{hit.reached}/{hit.runs}", (at, height)
+    panel.annotate(words, place, (0, above), textcoords="offset points", ha="center", fontsize=0.75 * font)
 
 
 def _words(arm: Arm, goals: Sequence[float], hits: dict[tuple[str, float], Spread | None]) -> str:
     said = []
     for goal in goals:
         hit = hits[arm.label, goal]
-        when = "never" if hit is None or not math.isfinite(hit.middle) else say_seconds(hit.middle)
-        share = f" (in {hit.reached} of {hit.runs} runs)" if hit is not None and hit.reached < hit.runs else ""
-        said.append(f"{say_quality(goal)} {when}{share}")
+        if hit is None:
+            said.append(f"{say_quality(goal)} never")
+        elif not math.isfinite(hit.middle):
+            said.append(f"{say_quality(goal)} in {hit.reached} of {hit.runs} runs only")
+        else:
+            share = f" (in {hit.reached} of {hit.runs} runs)" if hit.reached < hit.runs else ""
+            said.append(f"{say_quality(goal)} {say_seconds(hit.middle)}{share}")
     return f"{arm.label}: {', '.join(said)}."
