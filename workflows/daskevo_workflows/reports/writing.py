@@ -97,7 +97,7 @@ def settle(figure: Figure) -> None:
     figure.set_layout_engine("none")
     for panel in figure.axes:
         for axis in (panel.xaxis, panel.yaxis):
-            axis.set_major_locator(FixedLocator(axis.get_majorticklocs()))
+            axis.set_major_locator(FixedLocator([float(place) for place in axis.get_majorticklocs()]))
 
 
 def _say_arm(arm: Arm) -> str:
