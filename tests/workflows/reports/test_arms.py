@@ -116,4 +116,18 @@ def test_arms_are_compared_by_median_and_range(six: list[RunSeries]) -> None:
     rows = {row[0]: row[1:] for row in table.rows}
     assert " to " in rows["running time"][0]
     assert float(rows["running time"][2]) > 1
-    assert any(name.startswith("time to no transfer's best") for name in rows)
+    reached = next(row for name, row in rows.items() if name.startswith("time to no transfer's best, in its worst run"))
+    assert "runs" not in reached[1]  # each of its own runs has reached that
+
+
+def test_arms_of_one_policy_are_named_by_what_differs(make_run: Any) -> None:
+    runs = [
+        of_arm(
+            make_run(5, label=f"run-{epochs}"), "no transfer", 0, trained={"epochs": epochs, "code": "0" * 32 + word}
+        )
+        for epochs, word in ((4, "a"), (8, "b"))
+    ]
+    assert [arm.label for arm in a.arms_of(runs)] == ["no transfer, epochs 4", "no transfer, epochs 8"]
+    assert [arm.policy for arm in a.arms_of(runs)] == ["no transfer, epochs 4", "no transfer, epochs 8"]
+    unsaid = [of_arm(make_run(5, label=f"run-{word}"), "no transfer", 0, code=word * 40) for word in "ab"]
+    assert [arm.label for arm in a.arms_of(unsaid)] == ["no transfer (run-a)", "no transfer (run-b)"]

@@ -6,8 +6,11 @@ import builtins
 import csv
 import io
 import json
+import os
 import shutil
+import socket
 import sqlite3
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ from daskevo_workflows import nas
 from daskevo_workflows.cli import main
 from daskevo_workflows.cli.lines import NAS_KEYS
 from daskevo_workflows.cli.nas import _say_result
+from daskevo_workflows.cli.status import lives
 from daskevo_workflows.frames import rows_of, rows_of_runs, write_csv
 from daskevo_workflows.reports.tables import cards, transfer_summary
 from tests.workflows.reports.test_reading import finished, identity, request, written
@@ -96,8 +100,24 @@ def test_a_run_that_goes_on_has_no_end_yet(tmp_path: Path) -> None:
     assert result.stop == ("", "")
     assert [row["status"] for row in rows_of(result)] == ["finished", "pending"]
     said = CliRunner().invoke(main, ["status", str(tmp_path)]).stdout
-    assert "running, or killed; 1 evaluation without a report; last heard of" in said
+    assert "running; 1 evaluation without a report; last heard of" in said
     record.close()
+
+
+def test_a_process_is_asked_for_on_its_own_host_only() -> None:
+    here, child = socket.gethostname(), subprocess.Popen(["true"])
+    child.wait()
+    assert [lives(f"{os.getpid()} on {here}"), lives(f"{child.pid} on {here}")] == [True, False]
+    assert [lives(f"{os.getpid()} on {here}-2"), lives(f"0 on {here}"), lives("")] == [None] * 3
+
+
+def test_status_of_a_copy_names_the_repository_inside(tmp_path: Path) -> None:
+    root = Root.create(tmp_path / "run" / "repository")
+    about = {"repository": str(tmp_path / "run" / "repository"), "repository_id": root.repository_id, "scope": "s"}
+    RunRecord(tmp_path / "run", identity(), about=about).close()
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    said = CliRunner().invoke(main, ["status", str(tmp_path / "copy")]).stdout
+    assert f"{tmp_path / 'copy' / 'repository'}, scope s" in said
 
 
 def half(folder: Path, name: str) -> None:

@@ -16,11 +16,13 @@ from daskevo.types import Objective
 from daskevo_workflows.reports import drawing as d
 from daskevo_workflows.reports.arms import arms_of
 from daskevo_workflows.reports.figures import PAPER
+from daskevo_workflows.reports.figures.candidates import candidates
 from daskevo_workflows.reports.figures.chart import COLUMN
+from daskevo_workflows.reports.figures.gantt import tasks
 from daskevo_workflows.reports.figures.space import space
 from daskevo_workflows.reports.figures.targets import time_to_target
 from daskevo_workflows.reports.series import RunSeries
-from daskevo_workflows.reports.writing import saved, write_all
+from daskevo_workflows.reports.writing import saved, settle, write_all
 
 NAMES = ("quality", "time-to-target", "runtime", "tasks", "storage")
 
@@ -107,6 +109,24 @@ def test_ticks_and_layout_are_the_same_in_every_format(name: str, runs: list[Run
     assert all(type(axis.get_major_locator()) is FixedLocator for p in panels for axis in (p.xaxis, p.yaxis))
     flat = [patch for p in panels for patch in p.patches if not patch.get_height() and patch.get_y() == 0]
     assert not [patch for patch in flat if patch.get_linewidth()]  # the edge of a bar of no height would be seen
+
+
+def test_no_words_of_many_long_arms_are_cut_off_or_over_each_other(runs: list[RunSeries]) -> None:
+    long = "inherit, freeze what has had 300 steps, minimum layers"
+    many = [replace(runs[0], arm=f"{long} {i}", identity={"policy": i}) for i in range(4)]
+    with d.settings(COLUMN.font):
+        for make in (candidates, space, lambda arms, sheet: tasks([arm.typical for arm in arms], sheet)):
+            figure = make(arms_of(many), COLUMN).figure
+            settle(figure)
+            boxes = [
+                text.get_window_extent()
+                for panel in figure.axes
+                for text in (*panel.get_xticklabels(), panel.xaxis.label, panel.yaxis.label, panel._left_title)
+                if text.get_text() and text.get_visible()
+            ]
+            width, height = figure.bbox.size
+            assert all(box.x0 > -1 and box.y0 > -1 and box.x1 < width + 1 and box.y1 < height + 1 for box in boxes)
+            assert not [1 for i, one in enumerate(boxes) for other in boxes[:i] if one.padded(-2).overlaps(other)]
 
 
 @pytest.mark.parametrize("case", ["one run", "one evaluation", "failures only"])

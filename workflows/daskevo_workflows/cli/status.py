@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,7 +61,7 @@ def _search_lines(result: Result) -> list[tuple[str, str]]:
     apart = [f"{summary['failures']} failed", f"{summary['rejected']} rejected", f"{summary['duplicates']} repeated"]
     counted = [words for words in apart if not words.startswith("0 ")]
     of = f" of {series.asked}" if series.asked else ""
-    root = about.get("repository")
+    root = about.get("repository") and _root(result.folder, str(about["repository"]))
     lines = [
         (
             "search",
@@ -82,6 +85,17 @@ def _search_lines(result: Result) -> list[tuple[str, str]]:
             for place, found in enumerate(result.best(3))
         ]
     return lines
+
+
+def _root(folder: Path, recorded: str) -> str:
+    """Return where the run's repository is: of a copied folder the one inside, as its models are looked up."""
+    from daskevo.errors import DaskevoError
+    from daskevo_workflows.roots import recorded_root
+
+    try:
+        return str((recorded_root(folder) or Path(recorded)).absolute())
+    except DaskevoError:
+        return recorded  # broken: the run is told of all the same
 
 
 def _study(run: Path, as_json: bool) -> None:
@@ -134,14 +148,32 @@ def _parts(configuration: Any) -> dict[str, Any]:
 
 
 def _state(state: str, sessions: Sequence[Session]) -> str:
-    """Say of a session without an end when it was last heard of: a record can't tell whether its process lives."""
+    """Say of a session without an end when it was last heard of, and on its own host whether its process lives."""
     from daskevo_workflows.words import plain, say_seconds
 
     if not sessions or sessions[-1].ended is not None:
         return "ended" if state == "closed" else plain(state)
     last = sessions[-1]
     ago = say_seconds(max(0.0, time.time() - last.last))
-    return f"{plain(state)}; last heard of {ago} ago, process {plain(last.process, 100)}"
+    known, process = lives(last.process), plain(last.process, 100)
+    if known is None:
+        return f"{plain(state)}; last heard of {ago} ago, process {process}"
+    said = plain(state).replace("running, or killed", "running" if known else "killed", 1)
+    return f"{said}; last heard of {ago} ago, process {process}, which {'is there' if known else 'is gone'}"
+
+
+def lives(process: str) -> bool | None:
+    """Return whether a process of this host, ``NUMBER on HOST``, is there; None if that can't be known here."""
+    found = re.fullmatch(r"([1-9]\d{0,8}) on (\S+)", process)
+    if found is None or found[2] != socket.gethostname():
+        return None
+    try:
+        os.kill(int(found[1]), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _print(lines: Sequence[tuple[str, str]]) -> None:

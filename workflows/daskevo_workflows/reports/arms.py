@@ -10,6 +10,7 @@ from heapq import merge
 from typing import NamedTuple
 
 from daskevo.errors import InvalidInput
+from daskevo_workflows.reports.differences import by_difference
 from daskevo_workflows.reports.reading import short_arms
 from daskevo_workflows.reports.series import RunSeries, first_reaching, median, quantile
 from daskevo_workflows.words import plain
@@ -90,16 +91,18 @@ def arms_of(runs: Sequence[RunSeries]) -> list[Arm]:
             "can be told apart in a figure: name fewer",
             runs=len(runs),
         )
-    policies = _policies([group[0] for group in groups.values()])
+    firsts: dict[str, RunSeries] = {}
+    for (key, _), group in groups.items():
+        firsts.setdefault(key, group[0])
+    said = _numbered(by_difference(_policies(list(firsts.values())), list(firsts.values())))
+    policies = dict(zip(firsts, said, strict=True))
     several = len({scale for _, scale in groups}) > 1
     arms = [
-        Arm(f"{policy}, {_say_trainers(scale)}" if several else policy, policy, scale, tuple(group))
-        for policy, ((_, scale), group) in zip(policies, groups.items(), strict=True)
+        Arm(policies[key] + (f", {_say_trainers(scale)}" if several else ""), policies[key], scale, tuple(group))
+        for (key, scale), group in groups.items()
     ]
-    labels = [arm.label for arm in arms]
-    if len(set(labels)) < len(labels):
-        labels = [plain(f"{arm.label} ({arm.runs[0].label})", 80) for arm in arms]
-    return [replace(arm, label=label) for arm, label in zip(arms, _numbered(labels), strict=True)]
+    labels = _numbered([arm.label for arm in arms])
+    return [replace(arm, label=label) for arm, label in zip(arms, labels, strict=True)]
 
 
 def each_an_arm(runs: Sequence[RunSeries]) -> list[Arm]:

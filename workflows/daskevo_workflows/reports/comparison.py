@@ -13,7 +13,6 @@ from daskevo_workflows.reports.series import (
     high_quality,
     late,
     mean,
-    median,
 )
 from daskevo_workflows.reports.tables import Table, ratio
 from daskevo_workflows.words import plain, say_bytes, say_quality, say_seconds, say_share
@@ -24,14 +23,15 @@ Figure = Callable[[RunSeries], float | None]
 def comparison(arms: Sequence[Arm]) -> Table | None:
     """Compare arms as paper 000 does in section 5; the targets are those of the arm that inherited least.
 
-    Of several runs in an arm each figure is the median, with the least and the most in brackets.
+    Of several runs in an arm each figure is the median, with the least and the most in brackets; the targets are those
+    of its worst run.
     """
     if len(arms) < 2:
         return None
     baseline = min(arms, key=lambda arm: sum(len(run.transferred) for run in arm.runs) / len(arm.runs))
     name = plain(baseline.label, 60)
-    target = median([goal for run in baseline.runs if (goal := high_quality(run)) is not None])
-    top = median([best[0].quality or 0.0 for run in baseline.runs if (best := run.best(1))])
+    target, top = _worst(baseline, high_quality), _worst(baseline, _best)
+    which = ", in its worst run" if len(baseline.runs) > 1 else ""
     rows: list[tuple[str, ...]] = [
         _row(arms, "evaluations", lambda run: len(run.finished), _say_count, ratios=False),
         _row(arms, "running time", lambda run: run.runtime_s, say_seconds),
@@ -46,7 +46,7 @@ def comparison(arms: Sequence[Arm]) -> Table | None:
         _row(arms, "best quality", _best, say_quality, ratios=False),
         _row(arms, "mean quality", lambda run: mean([e.quality or 0.0 for e in run.scored]), say_quality, ratios=False),
     ]
-    for words, goal in ((f"{name}'s high quality", target), (f"{name}'s best", top)):
+    for words, goal in ((f"{name}'s high quality{which}", target), (f"{name}'s best{which}", top)):
         said = f"{words} ({say_quality(goal)})"
         rows.append(_row(arms, f"evaluations to {said}", _reach(goal, 0), _say_count, never=True))
         rows.append(_row(arms, f"time to {said}", _reach(goal, 1), say_seconds, never=True))
@@ -77,6 +77,12 @@ def deviation(values: Sequence[float]) -> float | None:
 
 def _costs(run: RunSeries) -> list[float]:
     return [e.cost_s for e in run.finished if e.seconds]
+
+
+def _worst(arm: Arm, figure: Figure) -> float | None:
+    """Return the least good of the runs' qualities: one that each of them has reached, as a median need not be."""
+    known = [value for run in arm.runs if (value := figure(run)) is not None]
+    return min(known, key=arm.runs[0].objective.rank, default=None)
 
 
 def _best(run: RunSeries) -> float | None:

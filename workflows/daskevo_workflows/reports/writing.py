@@ -97,7 +97,8 @@ def settle(figure: Figure) -> None:
     figure.set_layout_engine("none")
     for panel in figure.axes:
         for axis in (panel.xaxis, panel.yaxis):
-            axis.set_major_locator(FixedLocator([float(place) for place in axis.get_majorticklocs()]))
+            low, high = sorted(axis.get_view_interval())
+            axis.set_major_locator(FixedLocator([float(at) for at in axis.get_majorticklocs() if low <= at <= high]))
 
 
 def _say_arm(arm: Arm) -> str:

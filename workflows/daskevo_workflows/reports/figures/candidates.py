@@ -18,6 +18,7 @@ from daskevo_workflows.reports.figures.chart import (
     from_zero,
     legend_below,
     limit_to_most,
+    wrapped,
 )
 from daskevo_workflows.reports.series import mean, median, moving_mean, running_best
 from daskevo_workflows.words import plain, say_count, say_quality, time_unit
@@ -51,9 +52,10 @@ def candidates(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
     panel.plot([], [], color=d.INK, lw=0.9, label="best so far")
     panel.set_xlabel(f"running time ({unit})")
     metric = plain(objective.metric, 60)
-    direction = f" ({'larger' if objective.direction == 'max' else 'smaller'} is better)"
-    is_room = sheet.width_in >= PAGE.width_in or len(metric) < 16
-    panel.set_ylabel(metric + (direction if is_room else ""))
+    direction = f"({'larger' if objective.direction == 'max' else 'smaller'} is better)"
+    height_in = 0.28 * sheet.width_in + 0.45
+    both = f"{wrapped(metric, height_in, sheet.font)}{' ' if sheet.width_in >= PAGE.width_in else chr(10)}{direction}"
+    panel.set_ylabel(both if len(metric) < 36 else wrapped(metric, height_in, sheet.font))
     limit_to_most(panel, [e.quality or 0.0 for e in scored])
     from_zero([panel])
     legend_below(figure, [panel])
@@ -91,8 +93,13 @@ def say_arm(arm: Arm) -> str:
     means = [mean([e.quality or 0.0 for e in run.scored]) or 0.0 for run in arm.runs if run.scored]
     if not best:
         return f"{arm.label}: no evaluation has a quality."
-    counts = [len(run.scored) for run in arm.runs]
-    return f"{arm.label}: {_say_counts(counts)}, best {say_quality(median(best))}, mean {say_quality(median(means))}."
+    counts = _say_counts([len(run.scored) for run in arm.runs])
+    if len(best) == 1:
+        return f"{arm.label}: {counts}, best {say_quality(best[0])}, mean {say_quality(means[0])}."
+    return (
+        f"{arm.label}: {counts}, median of the bests {say_quality(median(best))} ({say_quality(min(best))} to "
+        f"{say_quality(max(best))}), median of the means {say_quality(median(means))}."
+    )
 
 
 def _say_counts(counts: Sequence[int]) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 import matplotlib
@@ -100,13 +102,16 @@ def panels_of(runs: Sequence[RunSeries], *, height_in: float, shared: bool = Fal
 
 def legend_below(figure: Figure, panels: Sequence[Any]) -> None:
     """Put one legend for all panels under the figure, where it hides no data."""
+    font = matplotlib.rcParams["legend.fontsize"]
+    room = int(12 * figure.get_figwidth() * 9.0 / font)
     handles: dict[str, Any] = {}
     for panel in panels:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
-    widest = max((len(label) for label in handles), default=0)
-    room = 12 * figure.get_figwidth() * 9.0 / matplotlib.rcParams["legend.fontsize"]
-    columns = max(1, min(len(handles), int(room) // (widest + 6)))
+            handles.setdefault("\n".join(wrap(label, room - 6)), handle)
+    widest = max((len(line) for label in handles for line in label.split("\n")), default=0)
+    columns = max(1, min(len(handles), room // (widest + 6)))
+    lines = math.ceil(sum(label.count("\n") + 1 for label in handles) / columns)
+    figure.set_figheight(figure.get_figheight() + max(0, lines - 2) * 1.5 * font / 72)  # what is drawn keeps its room
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
 
 
@@ -117,7 +122,13 @@ def legend_bar(panel: Any, label: str, colour: str, hatch: str = "") -> None:
 
 def title_panel(panel: Any, run: RunSeries, runs: Sequence[RunSeries]) -> None:
     if len(runs) > 1:
-        panel.set_title(label_of(run))
+        width_in = (panel.figure.get_figwidth() - 0.8) / panel.get_gridspec().ncols
+        panel.set_title(wrapped(plain(run.label, 120), width_in, 1.25 * matplotlib.rcParams["axes.titlesize"]))
+
+
+def wrapped(words: str, width_in: float, font: float) -> str:
+    """Break words into lines of so many inches, at a size in points, as far as they can be measured without drawing."""
+    return "\n".join(wrap(words, max(8, int(72 * width_in / (0.58 * font)))))
 
 
 def from_zero(panels: Sequence[Any]) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from matplotlib.figure import Figure
 
 from daskevo_workflows.reports import drawing as d
 from daskevo_workflows.reports.arms import Arm, Spread, say_range, spread
-from daskevo_workflows.reports.figures.chart import Sheet, Sketch, legend_bar, legend_below
+from daskevo_workflows.reports.figures.chart import PAGE, Sheet, Sketch, legend_bar, legend_below, wrapped
 from daskevo_workflows.reports.series import RunSeries, cumulative_bytes
 from daskevo_workflows.words import byte_unit, say_bytes, say_times
 
@@ -27,41 +29,27 @@ def space(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
         (arm.label, i): spread(count(run) for run in arm.runs) for arm in arms for i, (_, _, count) in enumerate(KINDS)
     }
     known = [figure for figure in found.values() if figure is not None]
-    if not any(figure.middle for figure in known):
+    if not any(one.middle for one in known):
         return None
-    scale, unit = byte_unit(max(figure.high for figure in known))
-    figure = Figure(figsize=(sheet.width_in, 0.3 * sheet.width_in + 1.3), layout="constrained")
-    panel = figure.subplots()
-    ticks: list[float] = []
-    for place, arm in enumerate(arms):
-        for i, (_, stored, _) in enumerate(KINDS):
-            amount = found[arm.label, i]
-            at = place * 2.4 + (i // 2) + (0.2 if stored else -0.2)
-            if amount is None:
-                continue
-            colour, hatch = (d.BLUE, "") if stored else (d.ORANGE, "////")
-            panel.bar([at], [amount.middle / scale], 0.38, color=colour, hatch=hatch, edgecolor=d.PAPER, lw=0.5)
-            if amount.runs > 1:
-                panel.vlines(at, amount.low / scale, amount.high / scale, color=d.INK, lw=1.0)
-            full = found[arm.label, i - 1] if stored else None
-            if full is not None and amount.middle:
-                words = say_times(full.middle / amount.middle)
-                peak = (at, amount.high / scale)
-                panel.annotate(words, peak, (0, 2), textcoords="offset points", ha="center", fontsize=0.8 * sheet.font)
-        ticks += [place * 2.4, place * 2.4 + 1]
-    legend_bar(panel, "full copies", d.ORANGE, "////")
-    legend_bar(panel, "stored (only what changed)", d.BLUE)
-    panel.set_xticks(ticks, ["nothing\nretired", "retired"] * len(arms))
-    if len(arms) > 1:
-        lower = panel.secondary_xaxis(-0.22 if sheet.width_in > 5 else -0.26)
-        lower.set_xticks([place * 2.4 + 0.5 for place in range(len(arms))], [arm.label for arm in arms])
-        lower.tick_params(length=0)
-        lower.spines["bottom"].set_visible(False)
-    panel.margins(y=0.12)
-    panel.set_ylim(bottom=0)
-    panel.grid(visible=False, axis="x")
-    panel.set_ylabel(f"tensor bytes ({unit})")
-    legend_below(figure, [panel])
+    scale, unit = byte_unit(max(one.high for one in known))
+    narrow = sheet.width_in < PAGE.width_in
+    columns = min(len(arms), 2 if narrow else 3)
+    rows = math.ceil(len(arms) / columns)
+    height_in = 0.3 * sheet.width_in + 1.3 + (rows - 1) * (2.0 if narrow else 3.0)
+    figure = Figure(figsize=(sheet.width_in, height_in), layout="constrained")
+    panels = list(figure.subplots(rows, columns, squeeze=False, sharey=True).flat)
+    for panel, arm in zip(panels, arms, strict=False):
+        _draw(panel, [found[arm.label, i] for i in range(len(KINDS))], scale, sheet)
+        if len(arms) > 1:
+            panel.set_xlabel(wrapped(arm.label, (sheet.width_in - 0.6) / columns, sheet.font))
+    for panel in panels[len(arms) :]:
+        panel.remove()
+    legend_bar(panels[0], "full copies", d.ORANGE, "////")
+    legend_bar(panels[0], "stored (only what changed)", d.BLUE)
+    panels[0].set_ylim(0, 1.15 * max(one.high for one in known) / scale)  # shared by all
+    for panel in panels[::columns]:
+        panel.set_ylabel(f"tensor bytes ({unit})")
+    legend_below(figure, panels[:1])
     return Sketch(
         "space",
         "Storage space",
@@ -71,6 +59,24 @@ def space(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
         " ".join(_words(arm.label, [found[arm.label, i] for i in range(len(KINDS))]) for arm in arms),
         figure,
     )
+
+
+def _draw(panel: Any, amounts: Sequence[Spread | None], scale: float, sheet: Sheet) -> None:
+    for i, (amount, (_, stored, _)) in enumerate(zip(amounts, KINDS, strict=True)):
+        if amount is None:
+            continue
+        at = (i // 2) + (0.2 if stored else -0.2)
+        colour, hatch = (d.BLUE, "") if stored else (d.ORANGE, "////")
+        panel.bar([at], [amount.middle / scale], 0.38, color=colour, hatch=hatch, edgecolor=d.PAPER, lw=0.5)
+        if amount.runs > 1:
+            panel.vlines(at, amount.low / scale, amount.high / scale, color=d.INK, lw=1.0)
+        full = amounts[i - 1] if stored else None
+        if full is not None and amount.middle:
+            words, peak = say_times(full.middle / amount.middle), (at, amount.high / scale)
+            panel.annotate(words, peak, (0, 2), textcoords="offset points", ha="center", fontsize=0.8 * sheet.font)
+    panel.set_xticks([0, 1], ["nothing\nretired", "retired"])
+    panel.set_xlim(-0.6, 1.6)
+    panel.grid(visible=False, axis="x")
 
 
 def _last(run: RunSeries, column: int) -> float | None:

@@ -1,0 +1,60 @@
+"""What runs differ by, in a few words: names for arms whose policies are the same. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from daskevo.types import JSON
+from daskevo_workflows.reports.reading import say_json
+from daskevo_workflows.reports.series import RunSeries
+from daskevo_workflows.words import plain
+
+MOST_SAID = 2
+"""Differences that a name holds, at most."""
+
+LONGEST = 24
+"""Letters of a value that is said; a longer one, such as a hash, tells a reader nothing."""
+
+
+def by_difference(labels: Sequence[str], runs: Sequence[RunSeries]) -> list[str]:
+    """Return the labels, each that several have with what sets its run apart: a setting, or the run's own name."""
+    found = list(labels)
+    for label in {label for label in labels if labels.count(label) > 1}:
+        places = [place for place, one in enumerate(labels) if one == label]
+        words = differences([runs[place].identity for place in places])
+        for i, place in enumerate(places):
+            found[place] = f"{label}, {words[i]}" if words else plain(f"{label} ({runs[place].label})", 80)
+    return found
+
+
+def differences(identities: Sequence[Mapping[str, JSON]]) -> list[str]:
+    """Return for each identity the settings that differ between them, seeds aside; nothing if none tells them apart.
+
+    Examples
+    --------
+    >>> differences([{"policy": {"epochs": 4, "freeze": "all"}}, {"policy": {"epochs": 8, "freeze": "all"}}])
+    ['epochs 4', 'epochs 8']
+    >>> differences([{"seed": 1}, {"seed": 2}])
+    []
+    """
+    settings = [dict(_leaves(identity)) for identity in identities]
+    names = [
+        name
+        for name in dict.fromkeys(name for one in settings for name in one)
+        if name != ("seed",)
+        and len(set(values := [one.get(name, "none") for one in settings])) > 1
+        and max(map(len, values)) <= LONGEST
+    ][:MOST_SAID]
+    words = [
+        plain(", ".join(f"{name[-1].replace('_', ' ')} {one.get(name, 'none')}" for name in names), 80)
+        for one in settings
+    ]
+    return words if len(set(words)) == len(words) else []
+
+
+def _leaves(value: Mapping[str, JSON], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    for name, part in value.items():
+        if isinstance(part, dict):
+            yield from _leaves(part, (*above, name))
+        else:
+            yield (*above, name), say_json(part)
