@@ -221,3 +221,11 @@ def test_two_objectives_or_more_arms_than_colours_are_refused(make_run: Any) -> 
 def test_a_place_that_cannot_be_written_is_said(tmp_path: Path, make_run: Any) -> None:
     with pytest.raises(RunFolderUnusable, match="--output"):
         write([make_run(1)], tmp_path / "nowhere" / "report.html", version="1")
+
+
+def test_models_of_the_same_run_go_by_their_number(make_run: Any) -> None:
+    run = make_run(30, failures=0)
+    page = render([run], version="1")
+    moved = run.transferred[-1]
+    assert f'<span class="id">{moved.model_id}</span>' in page
+    assert f'<span class="id" title="{moved.ancestor}">{moved.ancestor.rpartition("-")[2]}</span>' in page
