@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -17,6 +16,7 @@ from daskevo_workflows.reports import figures, tables
 from daskevo_workflows.reports.arms import arms_of, each_an_arm
 from daskevo_workflows.reports.comparison import comparison
 from daskevo_workflows.reports.series import RunSeries
+from daskevo_workflows.saving import in_place_of
 from daskevo_workflows.words import plain
 
 
@@ -73,10 +73,9 @@ def save(page: str, path: Path) -> Path:
     RunFolderUnusable
         If the file can't be written.
     """
-    part = path.with_name(path.name + ".part")
     try:
-        part.write_text(page, "utf-8")
-        os.replace(part, path)
+        with in_place_of(path) as (beside,):
+            beside.write_text(page, "utf-8")
     except OSError as error:
         raise RunFolderUnusable(
             f"can't write the report to {path}: {error.strerror or error}; name another place with --output",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -20,6 +19,7 @@ from daskevo_workflows.reports.arms import Arm
 from daskevo_workflows.reports.figures import PAPER
 from daskevo_workflows.reports.figures.chart import COLUMN, Sketch
 from daskevo_workflows.reports.figures.targets import time_to_target
+from daskevo_workflows.saving import in_place_of
 from daskevo_workflows.words import plain
 
 # Neither dates nor versions: the same runs give the same bytes.
@@ -107,11 +107,10 @@ def _say_arm(arm: Arm) -> str:
 
 
 def _write(path: Path, data: bytes) -> Path:
-    part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(data)
-        os.replace(part, path)
+        with in_place_of(path) as (beside,):
+            beside.write_bytes(data)
     except OSError as error:
         raise RunFolderUnusable(
             f"can't write {path}: {error.strerror or error}; name another folder", path=str(path)
