@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from daskevo_workflows.batch_limits import BatchJob, facts_of_qstat, limit_of
+from daskevo.batch_formats import qstat_facts
+from daskevo_workflows.batch_limits import BatchJob, limit_of
 from tests.slurm.running import Slurm
 
 
@@ -40,7 +41,7 @@ def test_the_end_of_a_job_is_found_out_and_may_change(slurm: Slurm, job: str) ->
             slurm.run("scontrol", "update", f"JobId={job}", f"TimeLimit={minutes}")
             assert limit_of(BatchJob("Slurm", job), {}, ask) == (end_of(slurm, job), "squeue")
         # The qstat of Slurm's own says no more of a job's beginning than its walltime.
-        assert facts_of_qstat(ask(("qstat", "-f", job), {}))["Resource_List.walltime"] == "00:20:00"
+        assert qstat_facts(ask(("qstat", "-f", job), {}))["Resource_List.walltime"] == "00:20:00"
         began = time.time() - 100
         found = limit_of(BatchJob("PBS", job), {}, lambda *asked: "100" if asked[0][0] == "ps" else ask(*asked))
         assert found.at == pytest.approx(began + 20 * 60, abs=60)
