@@ -54,14 +54,15 @@ def qstat_facts(said: str) -> dict[str, str]:
     --------
     >>> qstat_facts("Job Id: 7.x\\n    comment = no free\\n\\tnodes\\n    Output_Path = a/\\n\\tb\\n")
     {'comment': 'no free nodes', 'Output_Path': 'a/b'}
+    >>> qstat_facts("Job Id:\\t7\\n\\tJob_Name = a = b\\n\\tResource_List.walltime = 00:10:00\\n")
+    {'Job_Name': 'a = b', 'Resource_List.walltime': '00:10:00'}
     """
     facts: dict[str, str] = {}
     last = None
     for line in said.splitlines():
-        name, separator, value = line.partition(" = ")
-        if separator and not line.startswith("\t"):
-            last = name.strip()
-            facts[last] = value.strip()
-        elif last is not None:
+        if found := re.fullmatch(r"\s+([\w.-]+) = (.*)", line):
+            last = found[1]
+            facts[last] = found[2].strip()
+        elif last is not None and line.strip():
             facts[last] += (" " if last == "comment" else "") + line.strip()
     return facts
