@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import logging
 import os
@@ -19,26 +20,53 @@ from distributed import worker
 
 from daskevo.errors import SchedulerUnreachable
 from daskevo_workflows.cli import main
-from daskevo_workflows.cli.interrupts import heard, put_off
+from daskevo_workflows.cli.interrupts import AGAIN_S, heard, put_off
 from daskevo_workflows.cli.undisturbed import is_news
 
 
-def test_an_interrupt_that_python_loses_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Awkward:
-        def __del__(self) -> None:
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.01)  # the handler runs here, and Python drops what it raises
+class Awkward:
+    """Interrupts its own end, where Python drops what the handler raises."""
 
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.001)
+
+
+def _in_the_collector(phase: str, info: dict[str, int]) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.001)
+
+
+@pytest.mark.parametrize("where", ["destructor", "collector"])
+def test_an_interrupt_that_python_loses_comes_again(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Nothing is printed of it, and who waits for something else is woken."""
+    printed: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
     before = signal.getsignal(signal.SIGINT)
     with heard(signal.SIGINT) as interrupts:
         interrupts.check()
-        lost: list[object] = []
-        monkeypatch.setattr(sys, "unraisablehook", lost.append)
-        Awkward()
-        assert lost
+        if where == "destructor":
+            Awkward()
+        else:
+            gc.callbacks.append(_in_the_collector)
+            try:
+                gc.collect()
+            finally:
+                gc.callbacks.remove(_in_the_collector)
+        with pytest.raises(KeyboardInterrupt):
+            threading.Event().wait(20)
         with pytest.raises(KeyboardInterrupt):
             interrupts.check()
+    assert not printed
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_one_that_was_heard_in_time_does_not_come_again() -> None:
+    with heard(signal.SIGINT) as interrupts:
+        Awkward()
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.check()
+        time.sleep(5 * AGAIN_S)
 
 
 def test_what_is_broken_off_on_purpose_is_no_news(caplog: pytest.LogCaptureFixture) -> None:

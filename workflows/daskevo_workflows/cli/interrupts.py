@@ -5,18 +5,22 @@ from __future__ import annotations
 import contextlib
 import logging
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from multiprocessing import resource_tracker
 from types import FrameType
 
+AGAIN_S = 0.02
+"""Seconds after which an interrupt that Python has lost is sent again: long enough to be out of what lost it."""
+
 
 class Interrupts:
     """Turns signals into KeyboardInterrupt in the main thread, and remembers that one came.
 
-    An exception that a signal raises inside a destructor or a callback of the garbage collector is printed and
-    ignored; who works on calls `check` now and then.
+    Python drops an exception that a signal raises inside a destructor or a callback of the garbage collector (Dask has
+    one). Such an interrupt is not printed, and sent again; who works on calls `check` now and then, too.
 
     From then on only what is critical is logged: calls of Dask that are broken off on purpose leave tracebacks of its
     event loop, which say nothing to whoever pressed Ctrl-C.
@@ -34,11 +38,34 @@ class Interrupts:
         self.number: int | None = None
         self.ends: float | None = None
         self._grace_s: float | None = None
+        self._is_lost = False
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if a signal came."""
         if self.came:
+            self._is_lost = False
             raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Send an interrupt that Python loses again."""
+        before = sys.unraisablehook
+
+        def hook(unraisable: sys.UnraisableHookArgs) -> None:
+            if not (self.came and unraisable.exc_type is KeyboardInterrupt):
+                before(unraisable)
+                return
+            self._is_lost = True
+            timer = threading.Timer(AGAIN_S, self._send_again)
+            timer.daemon = True
+            timer.start()
+
+        sys.unraisablehook = hook
+        try:
+            yield
+        finally:
+            self._is_lost = False
+            sys.unraisablehook = before
 
     @contextlib.contextmanager
     def gently(self, grace_s: float | None) -> Iterator[None]:
@@ -49,12 +76,17 @@ class Interrupts:
         finally:
             self._grace_s = None
 
+    def _send_again(self) -> None:
+        main = threading.main_thread().ident
+        if self._is_lost and self.number is not None and main is not None:
+            signal.pthread_kill(main, self.number)
+
     def _take(self, number: int, frame: FrameType | None) -> None:
         self.number = number
         if number == signal.SIGTERM and self._grace_s is not None and self.ends is None:
             self.ends = time.time() + self._grace_s
             return
-        self.came = True
+        self.came, self._is_lost = True, False
         logging.disable(logging.ERROR)
         raise KeyboardInterrupt
 
@@ -76,7 +108,8 @@ def heard(*signals: signal.Signals) -> Iterator[Interrupts]:
     for number in before:
         signal.signal(number, interrupts._take)
     try:
-        yield interrupts
+        with interrupts.kept():
+            yield interrupts
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
