@@ -39,7 +39,7 @@ CHECKS = [
 ]
 # Much of the tests' time is spent waiting: for processes to start, to end, to be missed. Whole files, whose tests
 # may share a cluster, go to whichever of three processes is free.
-THREE_AT_A_TIME = ["--numprocesses", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
+THREE_AT_A_TIME = ["--numprocesses", "3", "--dist", "loadfile"]
 
 
 def fail(message):

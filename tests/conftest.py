@@ -27,6 +27,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the order of files with pytest-xdist as well, which else begins with the longest.
+
+    In-process clusters of Dask's own tests end all processes that they find, so those that share a cluster of real ones
+    come last.
+    """
+    config.option.loadscopereorder = False
+
+
 @pytest.fixture(scope="session", autouse=True)
 def compiled_core() -> None:
     """Compile the prefix index before anything else: not beside a cluster whose timeouts are under test.
