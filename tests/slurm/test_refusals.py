@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 import daskevo
 from daskevo.cluster.batch.waiting import wait_for_workers
-from daskevo.errors import BatchSystemError
+from daskevo.errors import BatchSystemError, ClusterError, RootUnusable, VersionMismatch
 
 pytestmark = pytest.mark.usefixtures("configured")
 
@@ -61,3 +62,33 @@ def test_a_job_that_ends_at_once() -> None:
 def test_gpus_that_a_node_does_not_have() -> None:
     words = refused(gpus_per_trainer=2)
     assert "need 2, and this node has 0" in words
+
+
+def told_at_opening(root: Path, error: type[ClusterError], **options: Any) -> str:
+    """Return what is said of workers that came and can't serve a repository in that folder."""
+    with daskevo.batch_cluster("slurm", jobs=1, **options) as cluster, cluster.get_client() as client:
+        wait_for_workers(cluster)
+        with pytest.raises(error) as caught:
+            daskevo.open(root, "test", client=client, objective="max score", shards=8)
+        return str(caught.value)
+
+
+def test_workers_of_another_version(tmp_path: Path) -> None:
+    preload = tmp_path / "older.py"
+    preload.write_text("from daskevo.cluster import settings\nsettings.version = lambda name: '0.0.1'\n")
+    words = told_at_opening(tmp_path / "root", VersionMismatch, worker_extra_args=["--preload", str(preload)])
+    assert "runs daskevo 0.0.1, python" in words
+    assert "install the same versions everywhere" in words
+
+
+def test_workers_that_do_not_see_the_root(tmp_path: Path) -> None:
+    """As on nodes where the folder is another disk: a wrapper of Python hides it from what the job starts."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    blind = tmp_path / "python"
+    blind.write_text(
+        f'#!/bin/sh\nexec unshare --mount sh -c \'mount -t tmpfs none {shared} && exec "$@"\' - {sys.executable} "$@"\n'
+    )
+    blind.chmod(0o755)
+    words = told_at_opening(shared / "root", RootUnusable, python=str(blind))
+    assert f"does not see the root: can't open a repository in {shared / 'root'}" in words
