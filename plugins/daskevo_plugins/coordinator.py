@@ -101,6 +101,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             self._background.spawn(self._settler.run())
             self._follower.start()
             metrics.offer(self)
+            self._show_pages()
         finally:
             self._ready.set()
 
@@ -121,6 +122,16 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             isinstance(other, CoordinatorPlugin) and other is not self and other.serves(self.settings.root or "")
             for other in self._scheduler.plugins.values()
         )
+
+    def _show_pages(self) -> None:
+        """Have the pages of repository and lineage on the dashboard, whether or not a search brings its own."""
+        try:
+            # Not at the top: what the pages need and a scheduler lacks keeps no repository from being opened.
+            from daskevo_plugins.dashboard.plugin import show_pages
+        except ImportError as error:
+            logger.info("daskevo: no pages on the dashboard: %s", error)
+        else:
+            show_pages(self._scheduler)
 
     def serves(self, root: str) -> bool:
         """Whether this coordinator has that folder open."""

@@ -158,12 +158,24 @@ class Collector:
         kinds = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily, "histogram": HistogramMetricFamily}
         for family in found:
             made = kinds[family.kind](family.name, family.words, labels=family.labels)
-            for labels, value in family.rows:
+            for row, value in family.rows:
+                labels = [_sayable(words) for words in row]
                 if family.kind == "histogram":
                     made.add_metric(labels, buckets=buckets(value), sum_value=value.seconds)
                 else:
                     made.add_metric(labels, value)
             yield made
+
+
+def _sayable(words: str) -> str:
+    """Return a label's value as UTF-8 can carry it: one that it can't would cost Dask's metrics, too.
+
+    Examples
+    --------
+    >>> _sayable("/data/M\\udcfcller")
+    '/data/M\\\\udcfcller'
+    """
+    return words.encode("utf-8", "backslashreplace").decode()
 
 
 def buckets(count: Count) -> list[tuple[str, int]]:

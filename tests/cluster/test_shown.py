@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
+
+import pytest
+from tornado.httpclient import AsyncHTTPClient
 
 from daskevo.cluster.tally import Tally
 from daskevo_plugins.dashboard.looking import Looker, _read
@@ -47,10 +51,41 @@ async def test_providers_tell_what_they_hold_and_what_they_were_asked(c: Any, s:
     assert figures["daskevo_provider_queries", plugin_of(a).host.name] == tallies[0].queries.items
 
 
-@evo_cluster(scheduler_kwargs={"dashboard": True, "dashboard_address": ":0"})
+SHOWN = {"dashboard": True, "dashboard_address": ":0"}
+
+
+@evo_cluster(scheduler_kwargs=SHOWN)
+async def test_a_repository_alone_has_its_pages_and_has_them_once(c: Any, s: Any, a: Any, t: Any) -> None:
+    await make(await open_here(c, None), chain(8, 6), "first")
+    plugin, routes = s.plugins[DashboardPlugin.name], len(s.http_application.applications)
+    url = f"http://localhost:{s.http_server.port}/daskevo"
+    shown = await AsyncHTTPClient().fetch(url)
+    assert shown.effective_url == f"{url}/repository"
+    assert "in memory" in shown.body.decode()
+    assert "first" in (await AsyncHTTPClient().fetch(f"{url}/lineage")).body.decode()
+    await open_here(c, None, "other")
+    await c.register_plugin(DashboardPlugin())
+    assert (s.plugins[DashboardPlugin.name], len(s.http_application.applications)) == (plugin, routes)
+
+
+@pytest.mark.parametrize("fault", ["no dashboard", "no package", "broken"])
+def test_what_is_amiss_with_the_pages_keeps_no_repository_from_being_opened(fault: str, monkeypatch: Any) -> None:
+    if fault == "no package":
+        monkeypatch.setitem(sys.modules, "daskevo_plugins.dashboard.plugin", None)
+    elif fault == "broken":
+        monkeypatch.setattr("daskevo_plugins.dashboard.plugin.application", lambda *arguments: 1 / 0)
+
+    @evo_cluster(scheduler_kwargs=SHOWN if fault != "no dashboard" else {})
+    async def run(c: Any, s: Any, a: Any, t: Any) -> None:
+        await make(await open_here(c, None), chain(8, 6), "first")
+        assert (DashboardPlugin.name in s.plugins) == (fault == "no dashboard")
+
+    run()
+
+
+@evo_cluster(scheduler_kwargs=SHOWN)
 async def test_nobody_is_asked_unless_somebody_watches(c: Any, s: Any, a: Any, t: Any) -> None:
     await make(await open_here(c, None), chain(8, 6), "first")
-    await c.register_plugin(DashboardPlugin())
     board = s.plugins[DashboardPlugin.name].board
     looker = Looker(s, board)
     shards = list(plugin_of(a).host.shards.values())

@@ -16,7 +16,7 @@ from daskevo.errors import CorruptRecord, LaterVersion
 from daskevo.tuning import Configuration, Constant, MultiStep, SearchPlan, Trajectory
 from daskevo.tuning.progress_tree import Asked, progress_tree
 from daskevo.tuning.tree_layout import tree_layout
-from daskevo_plugins.dashboard.board import MOST_STUDIES, WATCHED_S, Board
+from daskevo_plugins.dashboard.board import LEAST_S, MOST_STUDIES, WATCHED_S, Board
 from daskevo_plugins.dashboard.news import LONGEST, MOST_MARKS, CardNews, StudyNews, TrainerNews
 from daskevo_plugins.dashboard.news_pages import studies_now
 from daskevo_plugins.dashboard.pages import PAGES, frame
@@ -191,6 +191,7 @@ def test_a_browser_gets_the_page_as_long_as_something_changes(prefix: str, monke
         assert 'class="done"' in page.body.decode()
         assert "default-src 'none'" in page.headers["Content-Security-Policy"]
         assert (await ask(c))["is_watched"]
+        assert page.headers.get("Etag") is None  # a digest of each answer, for nothing
         seen = plugin.board.version("studies")
         assert (await get(s, f"{prefix}/daskevo/studies/now?seen={seen}")).code == 204
         with pytest.raises(CorruptRecord):
@@ -199,8 +200,9 @@ def test_a_browser_gets_the_page_as_long_as_something_changes(prefix: str, monke
         await ask(c, news_of(client=c.id, words="changed"))
         now = await get(s, f"{prefix}/daskevo/studies/now?seen={seen}")
         assert (now.code, now.headers["X-Daskevo-Version"]) == (200, plugin.board.version("studies"))
+        assert now.headers["X-Daskevo-Next"] == f"{LEAST_S:.2f}"
         assert "<h2>changed</h2>" in now.body.decode()
-        for path, place in (("/daskevo", "daskevo/search"), ("/daskevo/", "search")):
+        for path, place in (("/daskevo", "daskevo/studies"), ("/daskevo/", "studies")):
             assert (await get(s, prefix + path)).headers["Location"] == place
         for file in ("page.css", "page.js"):
             assert (await get(s, f"{prefix}/daskevo/{file}")).code == 200

@@ -90,7 +90,7 @@ async def test_opening_again_keeps_what_is_there(c: Any, s: Any, a: Any, b: Any,
     third = await open_here(c, None)
     for repository in (second, third):
         assert [model.model_id for model in await repository.models()] == ["first"]
-    assert len([name for name in s.plugins if name.startswith("daskevo")]) == 1
+    assert len([name for name in s.plugins if name.startswith("daskevo-coordinator")]) == 1
 
 
 @evo_cluster()

@@ -11,7 +11,7 @@ import pytest
 from daskevo.cluster.tally import BOUNDS_S, Count
 from daskevo.errors import CorruptRecord
 from daskevo_plugins import metrics
-from daskevo_plugins.dashboard.board import Board
+from daskevo_plugins.dashboard.board import LEAST_S, MOST_S, WATCHED_S, Board
 from daskevo_plugins.dashboard.lineage_page import lineage_now
 from daskevo_plugins.dashboard.lineage_tree import lineage_tree
 from daskevo_plugins.dashboard.looking import _read
@@ -19,6 +19,8 @@ from daskevo_plugins.dashboard.pages import frame
 from daskevo_plugins.dashboard.repository_page import repository_now
 from daskevo_plugins.dashboard.sight import COUNTS, FIGURES, ModelRow, Sight
 from daskevo_plugins.dashboard.sights import EVERY_S, SHARE
+from tests.plugins import test_dashboard as studies
+from tests.plugins import test_search_page as searches
 from tests.plugins.test_dashboard import check_harmless
 from tests.workflows.reports.test_page import ATTACK, Page
 
@@ -152,6 +154,70 @@ def test_a_look_that_came_to_nothing_is_said() -> None:
     assert "what is shown is older" in repository_now(board, {})
 
 
+def test_names_that_others_may_give_are_cut_and_keep_nothing_from_being_shown() -> None:
+    board = Board(lambda: 0.0)
+    long = told(model("a", objective="max " + "x" * 900), provider="p" * 900)
+    long["providers"]["p" * 900]["scopes"][0][1] = "max " + "x" * 900
+    board.sights.take(_read("k", long, 0.0))
+    for now in (repository_now, lineage_now):
+        assert "xxx…" in now(board, {})
+    assert "ppp…" in repository_now(board, {})
+
+
+def test_a_lineage_that_is_the_same_is_not_drawn_and_sent_again() -> None:
+    now = [0.0]
+    board = Board(lambda: now[0])
+
+    def versions(*models: ModelRow) -> tuple[str, str]:
+        now[0] += 2.0
+        board.sights.take(_read("k", told(*models), now[0]))
+        return board.version("repository"), board.version("lineage")
+
+    first, drawn = versions(model("a"), model("b", "a")), lineage_now(board, {})
+    second = versions(model("a"), model("b", "a"))
+    assert (first[0] != second[0], first[1] == second[1]) == (True, True)
+    assert lineage_now(board, {}) == drawn.replace('data-age="0" data-for>0 s', 'data-age="2" data-for>2 s')
+    assert versions(model("a"), model("b", "a", quality=0.7))[1] != second[1]
+    assert "0.7" in lineage_now(board, {})
+    # What is amiss is said at once, and no longer than it is.
+    board.sights.failed("k", "no answer")
+    failed = board.version("lineage")
+    assert versions(model("a"), model("b", "a", quality=0.7))[1] != failed
+
+
+def test_a_browser_is_told_when_there_may_be_more() -> None:
+    now = [0.0]
+    board = Board(lambda: now[0])
+    assert board.next_s("search") == MOST_S
+    assert board.next_s("repository") == LEAST_S  # the first look is awaited
+    board.sights.asking("k")
+    board.sights.take(_read("k", told(spent_s=0.03), now[0]))
+    assert board.next_s("lineage") == LEAST_S  # what is asked may be another repository
+    board.sights.answered("k")
+    assert board.next_s("lineage") == 3.0
+    now[0] = 2.5
+    assert board.next_s("lineage") == LEAST_S
+    board.sights.take(_read("k", told(spent_s=10.0), now[0]))
+    assert board.next_s("repository") == MOST_S < WATCHED_S
+
+
+def test_the_first_page_is_one_that_has_something() -> None:
+    board = Board()
+    assert board.front() == "search"
+    board.sights.take(_read("k", told(), 0.0))
+    assert board.front() == "repository"
+    board.take_study(studies.sent(studies.news_of()))
+    assert board.front() == "studies"
+    board.take_search(searches.sent(searches.news_of()))
+    assert board.front() == "search"
+
+
+def test_what_a_browser_lacks_is_said_without_its_script() -> None:
+    words = " ".join(Page(frame("search", "", "v")).words.split())
+    for said in ("does not change by itself", "no page of daskevo needs websockets", "loaded anew every five seconds"):
+        assert said in words, said
+
+
 def shape(models: Sequence[ModelRow], most: int = 100) -> list[tuple[str, int]]:
     return [(row.model.model_id, row.depth) for row in lineage_tree(models, most).rows]
 
@@ -185,6 +251,11 @@ def test_of_many_models_the_best_and_their_line_are_drawn() -> None:
     assert set(drawn) >= {one.model_id for one in chain}
     assert tree.left_out == 3_040 - 120
     assert tree.rows[0].left_out == 3_000 - 80
+    board = Board(lambda: 0.0)
+    board.sights.take(_read("k", told(*crowd[:1_960], *chain), 0.0))
+    content = lineage_now(board, {})
+    assert "1,880 more models are not drawn" in content
+    assert len(content) < 100_000
 
 
 def test_models_in_a_circle_and_chains_beyond_recursion_are_drawn() -> None:
@@ -240,6 +311,25 @@ def test_metrics_have_prometheus_names_and_values() -> None:
         'daskevo_provider_query_seconds_sum{provider="p0",repository="/root"} 99.003',
     ):
         assert line in text
+
+
+@pytest.mark.parametrize("name", [ATTACK, 'a"b\\c\nd\re{}#,= \x00', "\u2028ü" * 2_000, "/data/M\udcfcller", ""])
+def test_metrics_of_hostile_names_are_of_the_format(name: str) -> None:
+    prometheus = pytest.importorskip("prometheus_client")
+    parser = pytest.importorskip("prometheus_client.parser")
+
+    class Part:
+        def metrics(self) -> Any:
+            return metrics.provider_metrics(name, name, {"models": 3}, dict.fromkeys(COUNTS, Count()))
+
+    registry = prometheus.CollectorRegistry()
+    registry.register(metrics.Collector([part := Part()]))
+    text = prometheus.generate_latest(registry).decode()
+    (models, *others) = parser.text_string_to_metric_families(text)
+    assert part
+    assert len(others) == 2 * len(COUNTS)
+    sayable = name.replace("\udcfc", "\\udcfc")
+    assert models.samples[0].labels == {"repository": sayable, "provider": sayable}
 
 
 def test_metrics_that_fail_cost_nobody_elses() -> None:

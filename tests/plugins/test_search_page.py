@@ -15,6 +15,7 @@ from daskevo_plugins.dashboard.checking import LONGEST
 from daskevo_plugins.dashboard.news_pages import search_now
 from daskevo_plugins.dashboard.pages import frame
 from daskevo_plugins.dashboard.search_news import (
+    FORMAT,
     MOST_POINTS,
     MOST_TRAINERS,
     Best,
@@ -59,7 +60,7 @@ def news_of(search: str = "s1", words: str = "one", points: int = 3, **fields: A
         "points": drawn,
         "best_line": tuple((point.at_s, point.quality) for point in drawn[-100:]),
         "phases": (PhaseRow("training", points, 6.0), PhaseRow(words, 1, 0.5)),
-        "units": (UnitRow(words, 1, points, 1, 0, 0),),
+        "units": (UnitRow(words, 2, 1, points, 1, 0, 0),),
         "trainers": (TrainerRow(words, "evaluating", words, 3.0, points, (6.0, 0.5)),),
     }
     return SearchNews(**{**known, **fields})
@@ -76,7 +77,7 @@ def test_news_arrive_as_they_were_sent() -> None:
 
 BAD: dict[str, Any] = {
     "nothing": lambda message: None,
-    "another format": lambda message: {**message, "format": 2},
+    "another format": lambda message: {**message, "format": FORMAT + 1},
     "a field too many": lambda message: {**message, "more": 1},
     "a count below 0": lambda message: {**message, "failed": -1},
     "a count that is none": lambda message: {**message, "failed": True},
@@ -136,6 +137,7 @@ def test_the_page_says_all_there_is() -> None:
         "in the population",
     ):
         assert said in words, said
+    assert "kind ready under way done failed lost cancelled val_loss 2 1 3 1 0 0" in words
     quality, frozen = drawings(content)[1:3]
     assert len(quality.findall(".//{http://www.w3.org/2000/svg}path[@class='line best']")) == 2  # one in the legend
     assert frozen.get("role") == "img"
@@ -144,6 +146,19 @@ def test_the_page_says_all_there_is() -> None:
     board.left("c1")
     assert board.version("search") != version
     assert search_now(board, {}).count("its process has left") == 3  # in the list of both, and of the one that is shown
+
+
+def test_of_two_searches_with_one_name_it_is_said_which_is_shown() -> None:
+    board = Board()
+    for search in ("0a1b2c3d4e", "5f6a7b8c9d"):
+        board.take_search(sent(news_of(search, words="run")))
+    for chosen, other in (("0a1b2c3d4e", "5f6a7b8c9d"), ("5f6a7b8c9d", "0a1b2c3d4e")):
+        content = search_now(board, {"search": chosen})
+        assert f"<h2>run ({chosen[:8]})</h2>" in content
+        assert f'<a href="?search={chosen}" aria-current="true">run ({chosen[:8]})</a>' in content
+        assert f'<a href="?search={other}">run ({other[:8]})</a>' in content
+    board.take_search(sent(news_of("another", words="other")))
+    assert "<h2>other</h2>" in search_now(board, {})
 
 
 def test_a_search_that_has_nothing_yet_says_what_it_waits_for() -> None:

@@ -65,10 +65,14 @@ def test_infinite_qualities_are_not_sent() -> None:
 
 
 def test_units_and_facts_are_said() -> None:
-    assert list(unit_rows({"evaluate": {"submitted": 2, "done": 5, "odd": 1}, "a": {}})) == [
-        UnitRow("a", 0, 0, 0, 0, 0),
-        UnitRow("evaluate", 2, 5, 0, 0, 0),
+    counts = {"evaluate": {"submitted": 4, "done": 5, "odd": 1}, "match": {"submitted": 1}, "a": {}}
+    # Of evaluations the record counts those that were planned ahead, and those whose end it has not stored yet.
+    assert list(unit_rows(counts, 2, 1, "running")) == [
+        UnitRow("a", 0, 0, 0, 0, 0, 0),
+        UnitRow("evaluate", 1, 2, 5, 0, 0, 0),
+        UnitRow("match", 0, 1, 0, 0, 0, 0),
     ]
+    assert all(row.ready == row.under_way == 0 for row in unit_rows(counts, 2, 1, "ended"))
     identity = {"strategy": {"name": "grid"}, "policy": {"transfer": False, "freeze": "none"}}
     assert list(facts_of(identity)) == [("strategy", "grid"), ("inherits", "nothing"), ("freezes", "none")]
     assert list(facts_of({"strategy": 7, "policy": None, "objective": ["max a", "min b"]})) == [
@@ -95,8 +99,11 @@ def executor_of(flights: list[Flight]) -> Any:
     info = SimpleNamespace(id="id", name="name", identity={})
     return SimpleNamespace(
         record=SimpleNamespace(
-            sessions=lambda: [Session(time.time() - 50.0, time.time(), "1", None)], info=info, unit_counts=dict
+            sessions=lambda: [Session(time.time() - 50.0, time.time(), "1", None)],
+            info=info,
+            unit_counts=lambda: {"evaluate": {"submitted": 9}},
         ),
+        submission=SimpleNamespace(planned=3),
         book=kept,
         strategy=SimpleNamespace(population=lambda: ["m0"]),
         flights=SimpleNamespace(all=flights, trainers=trainers),
@@ -119,6 +126,8 @@ def test_each_trainer_says_what_it_is_at() -> None:
         "t4": ("stuck", ""),
         "t9": ("restarting", ""),
     }
+    assert news.units == (UnitRow("evaluate", 3, news.under_way, 0, 0, 0, 0),)
+    assert news.under_way == 2
     assert news.trainers[0].for_s == pytest.approx(6.0, abs=1.0)
     assert news.trainers[0].spent_s == (2.0,)
     assert (news.deadline_s, news.population) == (30.0, 1)

@@ -126,7 +126,7 @@ class SearchShowing:
             points=accounts.points(members),
             best_line=accounts.best_line(),
             phases=accounts.phases(),
-            units=tuple(unit_rows(executor.record.unit_counts())),
+            units=tuple(unit_rows(executor.record.unit_counts(), under_way, executor.submission.planned, standing)),
             trainers=() if standing != "running" else tuple(self._trainers(flights))[:MOST_TRAINERS],
         )
 
@@ -202,12 +202,26 @@ def moment_of(flight: Flight) -> float:
     return next((moment for moment in said if moment is not None), flight.submitted)
 
 
-def unit_rows(counts: Mapping[str, Mapping[str, int]]) -> Iterator[UnitRow]:
-    """Return the rows of units by kind, of what the record counts."""
+def unit_rows(
+    counts: Mapping[str, Mapping[str, int]], evaluating: int, ready: int, standing: Standing
+) -> Iterator[UnitRow]:
+    """Return the rows of units by kind.
+
+    Parameters
+    ----------
+    counts:
+        Of the record, in which what was planned ahead is submitted, and where it lags: an end is stored with the next
+        report.
+    evaluating, ready:
+        Evaluations that have a trainer, and those that have been planned and wait for one.
+    """
     for kind in sorted(counts):
         states = counts[kind]
-        ended = [states.get(state, 0) for state in ("done", "failed", "lost", "cancelled")]
-        yield UnitRow(plain(kind, 40), states.get("submitted", 0), *ended)
+        under_way = evaluating if kind == "evaluate" else states.get("submitted", 0)
+        now = (ready if kind == "evaluate" else 0, under_way) if standing == "running" else (0, 0)
+        yield UnitRow(
+            plain(kind, 40), *now, *(states.get(state, 0) for state in ("done", "failed", "lost", "cancelled"))
+        )
 
 
 def facts_of(identity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -56,6 +56,11 @@ class Submission:
         for unit in self._planned.values():
             self._record.unit_ended(unit.key, "cancelled")
 
+    @property
+    def planned(self) -> int:
+        """Evaluations that have been planned ahead, and wait for a trainer."""
+        return len(self._planned)
+
     def room(self, ended: int = 0) -> int:
         """Return how many more evaluations the budget allows.
 

@@ -16,7 +16,9 @@ from daskevo_plugins.dashboard.study_part import study_part
 
 MOST_STUDIES = 20
 MOST_SEARCHES = 20
-WATCHED_S = 5.0
+LEAST_S, MOST_S = 1.0, 4.0
+"""Seconds after which a browser asks again: while something goes on, and where nothing does."""
+WATCHED_S = 6.0
 """Seconds after somebody looked in which a page counts as being watched."""
 
 
@@ -51,9 +53,24 @@ class Board:
             "search": (self.searches.changes,),
             "studies": (self.studies.changes,),
             "repository": (self.sights.changes,),
-            "lineage": (self.sights.changes, self.studies.changes),
+            "lineage": (self.sights.model_changes, self.studies.changes),
         }[page]
         return "-".join(map(str, (self._name, *changes)))
+
+    def front(self) -> str:
+        """Return the page that has most to show: of searches, else of studies, else of repositories."""
+        if self.searches.all() or not (self.studies.all() or self.sights.all()):
+            return "search"
+        return "studies" if self.studies.all() else "repository"
+
+    def next_s(self, page: str) -> float:
+        """Return the seconds after which a page may show something else."""
+        if page in ("search", "studies"):
+            shelf = self.searches if page == "search" else self.studies
+            wait_s = LEAST_S if shelf.has_running else MOST_S
+        else:
+            wait_s = self.sights.next_s()
+        return min(MOST_S, max(LEAST_S, wait_s))
 
     def is_watched(self, page: str) -> bool:
         """Tell whether somebody looked at a page just now."""

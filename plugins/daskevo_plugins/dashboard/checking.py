@@ -16,6 +16,8 @@ MOST_LETTERS = 200_000
 """Of all texts together."""
 LONGEST = 500
 """Letters of one text."""
+SHORT = 200
+"""Letters of a name that may be cut."""
 LARGEST, FARTHEST = 2**62, 1e300
 """No count is larger, and no number is further from 0."""
 
@@ -75,6 +77,10 @@ class Budget:
         if self._letters < 0:
             raise CorruptRecord(f"the texts of {self._what} have more than {self._most_letters:,} letters")
         return value
+
+    def short(self, value: Any) -> str:
+        """Return a text, cut where it is too long: for names that others may give, and that are only shown."""
+        return self.text(value if not isinstance(value, str) or len(value) <= SHORT else f"{value[: SHORT - 1]}…")
 
     def marks(self, values: Any) -> Sequence[Any]:
         """Return a list whose length is counted."""

@@ -35,17 +35,15 @@ def lineage_now(board: Board, query: dict[str, str]) -> str:
     if seen is None:
         return trouble_of(board) or empty(NOTHING)
     sight = seen.sight
-    head = (
-        f'{choose(board, seen)}<p class="quiet">last look {age(board.clock() - sight.at_s)}</p>'
-        f"{trouble_of(board, sight.key)}"
-    )
+    unchanged = age(board.clock() - seen.models_since_s, ago=False)
+    head = f'{choose(board, seen)}<p class="quiet">unchanged for {unchanged}</p>{trouble_of(board, sight.key)}'
     studies = _studies(board)
     if not sight.models:
         return f"<h2>Lineage</h2>{head}{studies}{empty(_NO_MODELS)}"
     scopes = Counter(model.scope for model in sight.models)
     names = sorted(scopes, key=lambda name: (-scopes[name], name))
     scope = query.get("scope", "") if query.get("scope", "") in scopes else names[0]
-    drawn = seen.part(f"lineage of {scope}", lambda: _part(sight, scope))
+    drawn = seen.lineage(scope, lambda: _part(sight, scope))
     return f"<h2>Lineage of {html(scope)}</h2>{head}{_choose_scope(names, scope, sight)}{studies}{drawn}"
 
 

@@ -60,6 +60,8 @@ class Looker:
         except DaskevoError as error:
             logger.info("daskevo: the repository %s can't be looked at: %s", key, error)
             self._board.sights.failed(key, error.message)
+        finally:
+            self._board.sights.answered(key)
 
     async def close(self) -> None:
         """End what is under way."""

@@ -107,6 +107,13 @@ def link(words: str, *, is_here: bool = False, page: str = "", **query: str) -> 
     return Html(f'<a href="{page}?{html(urlencode(query))}"{current}>{html(words)}</a>')
 
 
+def name_of(shown: Shown[Any], all_shown: Sequence[Shown[Any]]) -> str:
+    """Return what a search or study is called; of several with one name, with the beginning of its id."""
+    news = shown.news
+    others = sum(one.news.name == news.name for one in all_shown)
+    return f"{news.name} ({news.key[:8]})" if others > 1 else str(news.name)
+
+
 def choice_of(what: str, name: str, all_shown: Sequence[Shown[Any]], chosen: Shown[Any], now: float) -> str:
     """Return the list of all of a kind, if there are several, with links to each.
 
@@ -121,7 +128,7 @@ def choice_of(what: str, name: str, all_shown: Sequence[Shown[Any]], chosen: Sho
         return ""
     rows = [
         (
-            link(one.news.name, is_here=one is chosen, **{name: one.news.key}),
+            link(name_of(one, all_shown), is_here=one is chosen, **{name: one.news.key}),
             standing(one.news.standing),
             age(now - one.at_s),
         )

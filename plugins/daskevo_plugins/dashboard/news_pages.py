@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from daskevo_plugins.dashboard.board import Board
-from daskevo_plugins.dashboard.markup import age, choice_of, empty, html, standing
+from daskevo_plugins.dashboard.markup import age, choice_of, empty, html, name_of, standing
 from daskevo_plugins.dashboard.shelf import Shelf, Shown
 
 _NO_STUDY = (
@@ -19,7 +19,7 @@ _NO_STUDY = (
 _NO_SEARCH = (
     "No search has been seen on this cluster yet. One that is begun with <code>daskevo nas PROBLEM</code> or "
     "<code>daskevo_workflows.nas.search</code> appears here by itself, within five seconds. Studies of "
-    'hyper-parameters have <a href="studies">a page of their own</a>.'
+    'hyper-parameters have <a href="studies">a page of their own</a>, and <a href="repository">repositories</a>, too.'
 )
 
 
@@ -38,17 +38,18 @@ def _page(board: Board, shelf: Shelf[Any], query: dict[str, str], one: str, seve
     if shown is None:
         return empty(nothing)
     now = board.clock()
-    every = choice_of(several, one, shelf.all(), shown, now)
+    there = shelf.all()
+    every = choice_of(several, one, there, shown, now)
     # Ages in it are of the moment when the news came.
     part = f'<div data-heard="{max(0.0, now - shown.at_s):.1f}">{shown.rendered}</div>'
-    return f"{every}{_head(shown, now)}{part}"
+    return f"{every}{_head(shown, name_of(shown, there), now)}{part}"
 
 
-def _head(shown: Shown[Any], now: float) -> str:
+def _head(shown: Shown[Any], name: str, now: float) -> str:
     news = shown.news
     said = getattr(news, "said", "")
     facts = " · ".join(f"{html(name)}: {html(words)}" for name, words in getattr(news, "facts", ()))
     return (
-        f'<h2>{html(news.name)}</h2><p class="quiet">{standing(news.standing)}{html(f": {said}" if said else "")} · '
+        f'<h2>{html(name)}</h2><p class="quiet">{standing(news.standing)}{html(f": {said}" if said else "")} · '
         f"last news {age(now - shown.at_s)}</p>{f'<p class=quiet>{facts}</p>' if facts else ''}"
     )

@@ -1,4 +1,4 @@
-// Fetches what has changed, once a second while the page is in sight, and lets ages go on.
+// Fetches what has changed, while the page is in sight, as often as the scheduler says, and lets ages go on.
 "use strict";
 const main = document.querySelector("main");
 const lost = document.querySelector("#lost");
@@ -6,6 +6,7 @@ const pause = document.querySelector("#pause");
 let seen = main.dataset.version;
 let fetched = Date.now();
 let paused = false;
+let next = Date.now() + 1000;
 
 function say(seconds) {
   if (seconds < 60) return `${Math.floor(seconds)} s`;
@@ -40,28 +41,37 @@ function putBack({ scrolled, link, box }) {
   if (box >= 0) boxes[box]?.focus({ preventScroll: true });
 }
 
+async function ask() {
+  let wait = 1;
+  try {
+    const words = new URLSearchParams(location.search);
+    words.set("seen", seen);
+    const answer = await fetch(`${main.dataset.source}?${words}`, { signal: AbortSignal.timeout?.(10000) });
+    if (answer.status === 200) {
+      const before = place();
+      main.innerHTML = await answer.text();
+      seen = answer.headers.get("X-Daskevo-Version");
+      fetched = Date.now();
+      putBack(before);
+    }
+    lost.hidden = answer.ok;
+    wait = Number(answer.headers.get("X-Daskevo-Next")) || 1;
+  } catch {
+    lost.hidden = false;
+  }
+  next = Date.now() + wait * 1000;
+}
+
+// Once a second: somebody who comes back to the page sees at once what has changed.
 async function look() {
   if (!document.hidden && !paused) {
-    try {
-      const words = new URLSearchParams(location.search);
-      words.set("seen", seen);
-      const answer = await fetch(`${main.dataset.source}?${words}`, { signal: AbortSignal.timeout(10000) });
-      if (answer.status === 200) {
-        const before = place();
-        main.innerHTML = await answer.text();
-        seen = answer.headers.get("X-Daskevo-Version");
-        fetched = Date.now();
-        putBack(before);
-      }
-      lost.hidden = answer.ok;
-    } catch {
-      lost.hidden = false;
-    }
+    if (Date.now() >= next - 50) await ask();
     age();
   }
   setTimeout(look, 1000);
 }
 
+document.querySelector("#still").hidden = true;
 pause.hidden = false;
 pause.setAttribute("aria-pressed", "false");
 pause.addEventListener("click", () => {

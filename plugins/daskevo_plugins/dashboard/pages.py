@@ -44,7 +44,7 @@ def application(board: Board, prefix: str, look: Callable[[], Awaitable[None]]) 
     shared = {"board": board, "look": look}
     return Application(
         [
-            (f"{prefix}/daskevo/?", _Front),
+            (f"{prefix}/daskevo/?", _Front, shared),
             (f"{prefix}/daskevo/page.css", _File, {"name": "page.css", "kind": "text/css"}),
             (f"{prefix}/daskevo/page.js", _File, {"name": "page.js", "kind": "text/javascript"}),
             *((f"{prefix}/daskevo/{name}", _Page, {"name": name, **shared}) for name in PAGES),
@@ -73,8 +73,12 @@ def frame(name: str, content: str, version: str) -> str:
 <a class="skip" href="#main">To the figures</a>
 <nav aria-label="Pages"><a href="../status">Dask</a>{tabs}<button type="button" id="pause" hidden>Pause</button></nav>
 <noscript><p class="quiet">Without JavaScript this page is loaded anew every five seconds.</p></noscript>
-<p id="lost" role="status" hidden>The scheduler does not answer: it has ended, or the way to it is cut. What is shown
-is as it was then; it goes on by itself when the scheduler answers again. A search goes on with the same command.</p>
+<p id="still" class="quiet">As long as this line is here, the page does not change by itself: load it anew to see more.
+Its script, which runs in browsers from 2021 on, asks for changes by plain requests; no page of daskevo needs
+websockets. Dask's own pages do.</p>
+<p id="lost" role="status" hidden>The scheduler does not answer: it has ended, the way to it is cut, or another one
+has its address by now, on which nothing of daskevo has begun. What is shown is as it was then; it goes on by itself
+when the scheduler answers again. A search goes on with the same command.</p>
 <main id="main" data-version="{version}" data-source="{name}/now">
 {content}
 </main>
@@ -90,12 +94,19 @@ class _Safe(RequestHandler):
         self.set_header("X-Content-Type-Options", "nosniff")
         self.set_header("Cache-Control", "no-store")
 
+    def compute_etag(self) -> None:
+        """Have no digest made of what is never kept."""
+
 
 class _Front(_Safe):
-    def get(self) -> None:
+    def initialize(self, board: Board, look: Callable[[], Awaitable[None]]) -> None:
+        self._board, self._look = board, look
+
+    async def get(self) -> None:
+        await self._look()
         # Where a proxy stands in front, only the browser knows the whole address.
         slash = "" if str(self.request.path).endswith("/") else "daskevo/"
-        self.redirect(f"{slash}{next(iter(PAGES))}")
+        self.redirect(f"{slash}{self._board.front()}")
 
 
 class _File(_Safe):
@@ -132,6 +143,7 @@ class _Now(_Page):
     async def get(self) -> None:
         await self._looked()
         version = self._board.version(self._name)
+        self.set_header("X-Daskevo-Next", f"{self._board.next_s(self._name):.2f}")
         if self.get_query_argument("seen", "") == version:
             self.set_status(204)
             self.finish()

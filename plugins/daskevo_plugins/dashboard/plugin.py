@@ -65,6 +65,21 @@ class DashboardPlugin(SchedulerPlugin):  # type: ignore[misc]
         self.board.left(client)
 
 
+def show_pages(scheduler: Any) -> None:
+    """Put the pages on a scheduler's dashboard, from within it, unless they are there.
+
+    What fails is logged, and no more: nobody who has something to show fails because it is not shown.
+    """
+    if DashboardPlugin.name in scheduler.plugins:
+        return
+    try:
+        plugin = DashboardPlugin()
+        plugin.start(scheduler)
+        scheduler.add_plugin(plugin, name=plugin.name)
+    except Exception:
+        logger.exception("daskevo: its pages can't be put on this scheduler's dashboard")
+
+
 def dashboard_prefix(scheduler: Any) -> str | None:
     """Return the prefix of a scheduler's dashboard, as ``/prefix`` or empty; None if it shows none.
 

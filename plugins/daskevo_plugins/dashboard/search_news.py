@@ -20,7 +20,7 @@ from daskevo_plugins.dashboard.checking import (
 )
 from daskevo_plugins.dashboard.news import Standing
 
-FORMAT = 1
+FORMAT = 2
 """Of a message; one of another format is refused."""
 MOST_POINTS = 600
 """Evaluations that are sent of a search; of a longer one the last half of them, and some of those before."""
@@ -83,9 +83,10 @@ class PhaseRow(NamedTuple):
 
 
 class UnitRow(NamedTuple):
-    """Units of one kind, by what became of them."""
+    """Units of one kind, by what became of them: those that are ready wait for a trainer."""
 
     kind: str
+    ready: int
     under_way: int
     done: int
     failed: int
@@ -242,7 +243,7 @@ def _phase(row: Any, budget: Budget) -> PhaseRow:
 
 
 def _unit(row: Any, budget: Budget) -> UnitRow:
-    kind, *counts = just(row, 6)
+    kind, *counts = just(row, 7)
     return UnitRow(budget.text(kind), *map(count, counts))
 
 

@@ -230,10 +230,10 @@ def _phases(news: SearchNews) -> str:
 
 
 def _units(news: SearchNews) -> str:
-    rows = [
-        (unit.kind, *(f"{count:,}" for count in (unit.under_way, unit.done, unit.failed, unit.lost, unit.cancelled)))
-        for unit in news.units
-    ]
-    heads = ("kind", "under way", "done", "failed", "lost", "cancelled")
-    note = "match: the query of a batch to all providers; evaluate: inherit, train, score and put one candidate."
-    return table("Units by kind", heads, rows, numbers=(1, 2, 3, 4, 5), note=note)
+    rows = [(unit.kind, *(f"{count:,}" for count in (unit.ready, unit.under_way, *unit[3:]))) for unit in news.units]
+    heads = ("kind", "ready", "under way", "done", "failed", "lost", "cancelled")
+    note = (
+        "match: the query of a batch to all providers; evaluate: inherit, train, score and put one candidate. What is "
+        "ready has been planned, and waits for a trainer; what is under way has one."
+    )
+    return table("Units by kind", heads, rows, numbers=(1, 2, 3, 4, 5, 6), note=note)

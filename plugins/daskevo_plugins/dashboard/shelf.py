@@ -108,6 +108,11 @@ class Shelf(Generic[N]):
         """Return all, those that are running first, the latest begun of each first."""
         return sorted(self._shown.values(), key=lambda one: (one.news.is_over, -one.number))
 
+    @property
+    def has_running(self) -> bool:
+        """Whether there may be more news of one."""
+        return any(not shown.news.is_over for shown in self._shown.values())
+
     def one(self, key: str) -> Shown[N] | None:
         """Return the one of that name, else the first; None: there is none."""
         return self._shown.get(key) or next(iter(self.all()), None)

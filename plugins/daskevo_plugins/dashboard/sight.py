@@ -160,7 +160,7 @@ def sight_of(key: str, told: Mapping[str, Any], at_s: float) -> Sight:
     labels: dict[str, int] = {}
     models_in_all, spent_s = 0, 0.0
     for name, answer in list(told["providers"].items())[:MOST_PROVIDERS]:
-        provider = budget.text(name)
+        provider = budget.short(name)
         if not isinstance(answer, Mapping):
             raise CorruptRecord(f"expected what provider {provider!r} tells, found {type(answer).__name__}")
         figures = {figure: count(answer["figures"][figure]) for figure in FIGURES}
@@ -170,7 +170,7 @@ def sight_of(key: str, told: Mapping[str, Any], at_s: float) -> Sight:
             shards.append(ShardRow(shard, provider, *others))
         for row in some(answer["scopes"], 100):
             scope, objective, *sizes = just(row, 5)
-            added = ScopeRow(budget.text(scope), or_none(budget.text, objective) or "", *map(count, sizes))
+            added = ScopeRow(budget.text(scope), or_none(budget.short, objective) or "", *map(count, sizes))
             before = scopes.get(added.scope, ScopeRow(added.scope, "", 0, 0, 0))
             scopes[added.scope] = ScopeRow(
                 added.scope,
@@ -216,7 +216,7 @@ def _model(row: Any, budget: Budget) -> ModelRow:
         budget.text(model_id),
         budget.text(scope),
         one_of(("published", "retiring", "retired"), state),
-        or_none(budget.text, objective),
+        or_none(budget.short, objective),
         or_none(number, quality),
         count(step),
         or_none(budget.text, ancestor),

@@ -57,6 +57,10 @@ class Seen:
         Parts of pages, by their names: made when they are first looked at, and once.
     history:
         Moment, queries per second, and mean seconds of each look.
+    models_since_s:
+        When the models were first seen as they are now, by the board's clock.
+    lineages:
+        Parts of the page of its lineage, by their scopes: as long as the models are the same.
     """
 
     sight: Sight
@@ -65,12 +69,22 @@ class Seen:
     asked: dict[int, int] = field(default_factory=dict)
     rendered: dict[str, str] = field(default_factory=dict)
     history: deque[tuple[float, float, float | None]] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    models_since_s: float = 0.0
+    lineages: dict[str, str] = field(default_factory=dict)
 
     def part(self, name: str, make: Callable[[], str]) -> str:
         """Return a part of a page, made if it was not before."""
-        if name not in self.rendered:
-            self.rendered[name] = make()
-        return self.rendered[name]
+        return _made(self.rendered, name, make)
+
+    def lineage(self, scope: str, make: Callable[[], str]) -> str:
+        """Return the part of a scope's lineage, made if it was not before."""
+        return _made(self.lineages, scope, make)
+
+
+def _made(parts: dict[str, str], name: str, make: Callable[[], str]) -> str:
+    if name not in parts:
+        parts[name] = make()
+    return parts[name]
 
 
 class Sights:
@@ -86,7 +100,10 @@ class Sights:
         self._clock = clock
         self._seen: dict[str, Seen] = {}
         self._next: dict[str, float] = {}
+        self._asked: set[str] = set()
         self.changes = 0
+        self.model_changes = 0
+        """Those that are seen on the page of lineages, too."""
         self.troubles: dict[str, str] = {}
         """Why the last look at a repository came to nothing, by its key."""
 
@@ -102,19 +119,30 @@ class Sights:
         """Return the repositories to be looked at now, of those that there are; the others are forgotten."""
         for key in [key for key in self._seen if key not in keys]:
             del self._seen[key]
-            self.changes += 1
+            self._changed()
         self.troubles = {key: why for key, why in self.troubles.items() if key in keys}
         now = self._clock()
         return [key for key in list(keys)[:MOST_REPOSITORIES] if now >= self._next.get(key, 0.0)]
 
     def asking(self, key: str) -> None:
         """Take in that a look is under way."""
+        self._asked.add(key)
         self._next[key] = self._clock() + EVERY_S
+
+    def answered(self, key: str) -> None:
+        """Take in that it is no more, whatever came of it."""
+        self._asked.discard(key)
+
+    def next_s(self) -> float:
+        """Return the seconds until there may be another look to show: none, where one is under way."""
+        if self._asked or not self._seen:
+            return 0.0
+        return max(0.0, min(self._next.get(key, 0.0) for key in self._seen) - self._clock())
 
     def take(self, sight: Sight) -> None:
         """Take in a look."""
         before = self._seen.get(sight.key)
-        seen = Seen(sight)
+        seen = Seen(sight, models_since_s=sight.at_s)
         if before is not None:
             seen.history = before.history
             elapsed = sight.at_s - before.sight.at_s
@@ -124,13 +152,25 @@ class Sights:
                 seen.history.clear()
         self._seen[sight.key] = seen
         self._next[sight.key] = self._clock() + max(EVERY_S, sight.spent_s / SHARE)
-        self.troubles.pop(sight.key, None)
-        self.changes += 1
+        is_known = before is not None and _models(before.sight) == _models(sight)
+        if before is not None and is_known:
+            seen.models_since_s, seen.lineages = before.models_since_s, before.lineages
+        had_trouble = self.troubles.pop(sight.key, None) is not None
+        self._changed(models=had_trouble or not is_known)
 
     def failed(self, key: str, why: str) -> None:
         """Take in that a look came to nothing: the one before stays, and is said to be old."""
         self.troubles[key] = why
+        self._changed()
+
+    def _changed(self, *, models: bool = True) -> None:
         self.changes += 1
+        self.model_changes += models
+
+
+def _models(sight: Sight) -> tuple[object, ...]:
+    """Return all of a look that the page of lineages shows."""
+    return sight.models, sight.models_in_all
 
 
 def _compare(seen: Seen, before: Sight, elapsed: float) -> None:
