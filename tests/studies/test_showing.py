@@ -21,6 +21,7 @@ from daskevo_workflows.reports.study_reading import read_study
 from daskevo_workflows.showing import page_link, where_shown
 from daskevo_workflows.studies.controller import Controller
 from daskevo_workflows.studies.showing import Showing
+from tests.plugins.test_dashboard import news_of
 from tests.studies.pretending import pretended, small_grid
 from tests.studies.threads import Fault, ThreadCrew
 
@@ -168,6 +169,27 @@ def test_no_study_waits_for_or_fails_from_what_goes_wrong(
     assert len(result.reports) == 12
     assert all(report.status == "finished" for report in result.reports)
     assert len(client.asked) <= 2 * showing.MOST_FAILURES
+
+
+def test_another_scheduler_at_the_old_address_is_told_all(loop: Any) -> None:
+    client = Client(loop)
+    sender = showing.Sender(client, "studies")
+    picture: Any = SimpleNamespace(news=lambda name: news_of("s1", client=name))
+
+    def send() -> Any:
+        sender.send([picture])
+        sender.wait()
+        return client.plugin
+
+    first = send()
+    assert send() is first
+    assert client.asked[-1] is None  # it was no news
+    client.host.handlers.clear()
+    second = send()
+    assert second is not first
+    assert send() is second
+    assert [shown.news.study for shown in second.board.studies.all()] == ["s1"]
+    assert sender.has_last_word
 
 
 def test_where_there_is_no_page_there_is_no_link() -> None:

@@ -45,6 +45,7 @@ def test_all_pages_live_while_a_search_runs(shown: Any, tiny: Callable[..., Path
     with browser(tmp_path / "browser") as tab:
         tabs = {page: tab() for page in pages}
         for page, one in tabs.items():
+            one.call("Page.addScriptToEvaluateOnNewDocument", source="delete window.WebSocket")
             one.open(link.replace("/search", f"/{page}"))
             # Of several tabs the browser shows one; the others would wait until they are looked at.
             one.run("Object.defineProperty(document, 'hidden', {get: () => false})")
@@ -75,8 +76,14 @@ def test_all_pages_live_while_a_search_runs(shown: Any, tiny: Callable[..., Path
         assert "population:run-" in last["repository"]
         for one in tabs.values():
             assert one.errors == []  # nothing that the page's own rules refuse
+            assert one.run("'WebSocket' in window || !document.querySelector('#still').hidden") is False
             one.look(400, 900)
             assert one.run("document.documentElement.scrollWidth") == 400
+        still = tab()
+        still.call("Network.enable")
+        still.call("Network.setBlockedURLs", urls=["*page.js"])
+        still.open(link)
+        assert "does not change by itself" in still.run("document.querySelector('#still').innerText")
     # Without scripts the page has all that it has with them, and comes anew by itself.
     with urllib.request.urlopen(link, timeout=30) as answer:
         page = answer.read().decode()

@@ -146,7 +146,14 @@ class Sender:
         return answer["path"]  # type: ignore[no-any-return]
 
     async def _ask(self, news: News | None = None) -> dict[str, Any]:
-        answer = await ask(self._client, news, page=self._page, is_there=self._is_there)
+        try:
+            answer = await ask(self._client, news, page=self._page, is_there=self._is_there)
+        except NotDeployed:
+            if not self._is_there:
+                raise
+            # Another scheduler has its address by now, which knows nothing of what was sent.
+            self._sent.clear()
+            answer = await ask(self._client, news, page=self._page)
         self._is_there = True
         return answer
 

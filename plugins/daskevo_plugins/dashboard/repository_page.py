@@ -32,7 +32,7 @@ def repository_now(board: Board, query: dict[str, str]) -> str:
     return "".join(
         (
             f"<h2>{html(sight.name)}</h2>",
-            f'<p class="quiet">{html(sight.durability)} · {say_count(sight.shards, "shard")} · ',
+            f'<p class="quiet">durability: {html(sight.durability)} · {say_count(sight.shards, "shard")} · ',
             f"last look {age(board.clock() - sight.at_s)}</p>",
             choose(board, seen),
             trouble_of(board, sight.key),
@@ -194,8 +194,12 @@ def _scopes(sight: Sight) -> str:
         )
         for row in sight.scopes
     ]
-    heads = ("scope", "objective", "models", "put by them", "full copies", "")
-    return table("Scopes", heads, rows, numbers=(2, 3, 4, 5), note="A scope's name leads to its lineage.")
+    heads = ("scope", "objective", "models", "put by them", "full copies", "as much")
+    note = (
+        "A scope's name leads to its lineage. Counted are the models that live; what is stored beyond is of retired "
+        "ones, as long as heirs use it."
+    )
+    return table("Scopes", heads, rows, numbers=(2, 3, 4, 5), note=note)
 
 
 def _shards(seen: Seen) -> str:
