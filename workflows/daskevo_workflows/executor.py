@@ -19,6 +19,7 @@ from daskevo_workflows.candidates import Candidates
 from daskevo_workflows.closing import Closing
 from daskevo_workflows.demand import Demand
 from daskevo_workflows.evaluation_report import other_candidate, report_of_record
+from daskevo_workflows.event_kinds import STOPPED
 from daskevo_workflows.flight import Landed, failed
 from daskevo_workflows.holdings import Holdings
 from daskevo_workflows.in_flight import TICK_S, Flights
@@ -117,14 +118,14 @@ class Executor:
         except BaseException as error:
             self._close()
             self.showing.close("error", type(error).__name__)
-            note(self.record, "stopped", type(error).__name__)
+            note(self.record, STOPPED, type(error).__name__)
             raise
         self._close()
         self.holdings.change_labels()
         self.holdings.sample(at_once=True)
         self._tell_progress()
         self.showing.close(*stop)
-        note(self.record, "stopped", stop[1], word=stop[0])
+        note(self.record, STOPPED, stop[1], word=stop[0])
         return stop
 
     def _until_it_stops(self) -> tuple[str, str]:

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from daskevo.errors import InvalidInput, RepositoryError
 from daskevo.search import Report, TransferReport
-from daskevo_workflows.reports.reading import RunningTime, told_apart
+from daskevo_workflows.reports.arms import arm_names
+from daskevo_workflows.reports.naming import run_names
+from daskevo_workflows.reports.once import each_once
+from daskevo_workflows.reports.reading import RunningTime
 
 if TYPE_CHECKING:
     from daskevo.runs import UnitRow
@@ -29,15 +32,15 @@ def frames(runs: Sequence[str | Path], of: str = "evaluations") -> Any:
     Parameters
     ----------
     runs:
-        Folders of runs, finished or not; no cluster is needed.
+        Folders of runs, finished or not, each once; no cluster is needed.
     of:
         As in `Result.frame`.
 
     Returns
     -------
     pandas.DataFrame
-        That of `Result.frame`, with ``run`` (the folder's name, or what tells it from the others), ``arm`` (how it
-        inherits, such as ``no transfer``) and ``seed`` as the first columns.
+        That of `Result.frame`, with ``run`` (the folder's name, with the run's id where two have the same), ``arm``
+        (the name of its arm in figures of the same runs, such as ``no transfer``) and ``seed`` as the first columns.
 
     Raises
     ------
@@ -53,12 +56,11 @@ def rows_of_runs(runs: Sequence[str | Path], of: str = "evaluations") -> list[Ro
     """Return the rows of :func:`frames`, as dicts."""
     from daskevo_workflows.looking import look
 
-    folders = [Path(run) for run in runs]
-    found = [look(folder) for folder in folders]
-    names = told_apart([result.series for result in found], by_arm=False)
+    found = [look(folder) for folder in each_once([Path(run) for run in runs])]
+    series = [result.series for result in found]
     return [
-        {"run": name, "arm": result.series.arm, "seed": result.info.identity.get("seed"), **row}
-        for name, result in zip(names, found, strict=True)
+        {"run": name, "arm": arm, "seed": result.info.identity.get("seed"), **row}
+        for name, arm, result in zip(run_names(series), arm_names(series), found, strict=True)
         for row in rows_of(result, of)
     ]
 

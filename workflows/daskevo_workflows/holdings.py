@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from daskevo.errors import ClusterError, ModelLost, ModelRetired, SchedulerUnreachable, UnknownModel
 from daskevo.repository import Repository
 from daskevo.runs import LabelChange, RunRecord
+from daskevo_workflows.event_kinds import STORAGE
 from daskevo_workflows.notes import note
 
 logger = logging.getLogger(__name__)
@@ -99,4 +100,4 @@ class Holdings:
             "full_copy_bytes": int(stats["full_copy_bytes"]),
             "live_models": int(stats["models"]),
         }
-        self._record.event("storage", "", **self.storage)
+        self._record.event(STORAGE, "", **self.storage)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import daskevo
 from daskevo.errors import InvalidInput, RootUnusable
-from daskevo.runs import RunInfo, RunView
+from daskevo.runs import RunInfo
+from daskevo_workflows.event_kinds import STOPPED
 from daskevo_workflows.reports.study_reading import is_study
 from daskevo_workflows.result import Result
 from daskevo_workflows.roots import DESCRIPTION, recorded_root
@@ -57,20 +58,20 @@ def look(run: str | Path, *, repository: str | Path | Repository | None = None) 
             f"{folder} say what it has found",
             path=str(folder),
         )
-    with RunView(folder) as view:
-        info, why = view.info, _why_stopped(view)
-    if repository is not None and not isinstance(repository, (str, Path)):
-        return Result(folder, repository, why)
-    named = None if repository is None else Path(repository)
-    return Result(folder, lambda: _opened(folder, info, named), why)
+    if repository is None or isinstance(repository, (str, Path)):
+        named = None if repository is None else Path(repository)
+        result = Result(folder, lambda: _opened(folder, result.info, named))
+    else:
+        result = Result(folder, repository)
+    result.stop = _why_stopped(result)
+    return result
 
 
-def _why_stopped(view: RunView) -> tuple[str, str]:
-    sessions, stops = view.sessions(), view.events("stopped")
-    word = sessions[-1].ended if sessions else None
+def _why_stopped(result: Result) -> tuple[str, str]:
+    word = result.sessions[-1].ended if result.sessions else None
     if word is None:
         return "", ""
-    return word, stops[-1].message if stops else word
+    return word, next((event.message for event in reversed(result.events) if event.kind == STOPPED), word)
 
 
 def _opened(folder: Path, info: RunInfo, named: Path | None) -> Repository:

@@ -12,12 +12,11 @@ from daskevo.errors import InvalidInput
 from daskevo.runs import Event, RunView, Session
 from daskevo.search import Report
 from daskevo.types import JSON
+from daskevo_workflows.event_kinds import RECYCLED, SESSION, STORAGE
 from daskevo_workflows.forecasting import Measured, Sample
 
 KEEP_BEST = 5
 """Of the best that a search keeps, unless it is told another number."""
-
-STORAGE, RECYCLED, SESSION = "storage", "recycled", "session"
 
 
 def measure(folder: Path, first: int | None = None) -> Measured:

@@ -24,6 +24,7 @@ from daskevo.search.continuing import continues
 from daskevo.types import Objective
 from daskevo_workflows.about import about_run
 from daskevo_workflows.deadline import At, moment_of
+from daskevo_workflows.event_kinds import SESSION
 from daskevo_workflows.executor import Executor
 from daskevo_workflows.frames import frames
 from daskevo_workflows.identity import identity_of
@@ -218,7 +219,7 @@ def search(
             limits=bounds,
         )
         record.event(
-            "session",
+            SESSION,
             "",
             evaluations=evaluations,
             time_limit_s=time_limit_s,

@@ -13,7 +13,9 @@ from daskevo.runs import Book, Chosen, RunView
 from daskevo.search import Report, Request, TransferReport
 from daskevo.space import Candidate
 from daskevo.types import JSON, ModelId, Objective
-from daskevo_workflows.reports.reading import STORAGE, series_of
+from daskevo_workflows.event_kinds import STORAGE
+from daskevo_workflows.reports.reading import series_of
+from daskevo_workflows.reports.recorded import Recorded
 
 if TYPE_CHECKING:
     from daskevo.repository import Repository
@@ -128,17 +130,12 @@ class Result:
 
     def _read(self) -> None:
         with RunView(self.folder) as view, view.still():
-            self.info = view.info
-            self.series = series_of(view)
-            self.units = view.units()
-            self.events = view.events()
-            self.sessions = view.sessions()
-            self.requests = view.requests()
-            self.reports = view.reports()
-            self.runtime_s = view.runtime_s
-            self.storage = [event for event in self.events if event.kind == STORAGE]
-            self._times = view.report_times()
-            self._population = view.population()
+            recorded, self._population = Recorded.of(view), view.population()
+        self.info, self.runtime_s = recorded.info, recorded.runtime_s
+        self.units, self.events, self.sessions = recorded.units, recorded.events, recorded.sessions
+        self.requests, self.reports, self._times = recorded.requests, recorded.reports, recorded.times
+        self.storage = recorded.of_kind(STORAGE)
+        self.series = series_of(recorded)
         self.objectives = Objective.parse_all(self.info.identity["objective"])
         self.objective = self.objectives[0]
         self._chosen = Chosen(self.info.identity["space"])

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from daskevo.errors import RunFolderUnusable
 from daskevo.store.files import remove
 
 SUFFIXES = (".weights.h5", ".keras", ".safetensors", ".card.md", ".config.json")
@@ -29,6 +30,31 @@ def save_model(model: Any, path: Path) -> None:
     """
     with in_place_of(path) as (beside,):
         model.save(beside)
+
+
+def write_file(path: Path, data: str | bytes, *, make_folder: bool = False) -> Path:
+    """Write a file, text as UTF-8, in place of what was there, and return its path.
+
+    Parameters
+    ----------
+    make_folder:
+        Whether the folder, and those above it, are made where they are missing.
+
+    Raises
+    ------
+    RunFolderUnusable
+        If it can't be written: what was there is as before.
+    """
+    try:
+        if make_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with in_place_of(path) as (beside,):
+            beside.write_bytes(data.encode(errors="replace") if isinstance(data, str) else data)
+    except OSError as error:
+        raise RunFolderUnusable(
+            f"{path} can't be written: {error.strerror or error}; name another place", path=str(path)
+        ) from error
+    return path
 
 
 @contextlib.contextmanager

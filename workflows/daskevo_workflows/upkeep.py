@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from daskevo.errors import NoTrainer
+from daskevo_workflows.event_kinds import RECYCLED
 from daskevo_workflows.notes import Noted, note
 from daskevo_workflows.trainers import Trainers
 
@@ -58,7 +59,7 @@ class Upkeep:
         if self._trainers.present[name].provider:
             self._say_kept(name, why)
         elif self._trainers.restart(name):
-            note(self._record, "recycled", f"{name} {why}", worker=name)
+            note(self._record, RECYCLED, f"{name} {why}", worker=name)
 
     def _say_kept(self, name: str, why: str) -> None:
         """Say once per trainer that it should be restarted and isn't: all others would wait for its shards."""

@@ -12,6 +12,7 @@ import socket
 import sqlite3
 import subprocess
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from daskevo_workflows.cli.lines import NAS_KEYS
 from daskevo_workflows.cli.nas import _say_result
 from daskevo_workflows.cli.status import lives
 from daskevo_workflows.frames import rows_of, rows_of_runs, write_csv
+from daskevo_workflows.reports.arms import arm_names, arms_of, labelled
+from daskevo_workflows.reports.reading import read_run
 from daskevo_workflows.reports.tables import cards, transfer_summary
 from tests.workflows.reports.test_reading import finished, identity, request, written
 
@@ -248,8 +251,47 @@ def test_frames_of_several_runs_say_which(tmp_path: Path) -> None:
     text.seek(0)
     read, had = pd.read_csv(text), frame.astype(object).where(frame.notna(), float("nan"))
     pd.testing.assert_frame_equal(read, had, check_dtype=False)
+    assert set(frame["arm"]) == {"with transfer", "no transfer"}
     with pytest.raises(InvalidInput, match="no frame of 'layers'; there are evaluations, units, models, events"):
         nas.frames([one], of="layers")
+
+
+def test_a_run_that_is_named_twice_counts_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    run = written(tmp_path / "d1")
+    (tmp_path / "link").symlink_to(run)
+    shutil.copytree(run, tmp_path / "copy")
+    again = [run, tmp_path / "d1" / ".." / "d1", tmp_path / "link", tmp_path / "copy"]
+    assert rows_of_runs([run, *again]) == rows_of_runs([run])
+    said = [record.message.replace(str(tmp_path), "…") for record in caplog.records]
+    assert said == [
+        "…/d1 is named twice: this run counts once",
+        "…/d1/../d1 is the same folder as …/d1: this run counts once",
+        "…/link is the same folder as …/d1: this run counts once",
+        "…/copy is a copy of the run in …/d1: this run counts once",
+    ]
+    page = nas.look(run).report(compare=again)
+    assert page.name == "report.html"
+    assert "Side by side" not in page.read_text("utf-8")
+    nas.figures([run, *again], tmp_path / "figures", formats=["svg"])
+    assert (tmp_path / "figures" / "captions.md").read_text().splitlines()[0].count("d1") == 1
+
+
+def test_names_of_arms_are_those_of_the_figures(tmp_path: Path) -> None:
+    folders = [
+        written(tmp_path / "a"),
+        written(tmp_path / "b", policy={"transfer": False}),
+        written(tmp_path / "c", seed=8),
+    ]
+    runs = [read_run(folder) for folder in folders]
+    for some in (runs, runs[:2], runs[:1], runs[::2], [replace(run, arm="x" * 99 + run.label) for run in runs]):
+        drawn = {run.label: arm.label for arm in arms_of(some) for run in arm.runs}
+        assert arm_names(some) == [drawn[run.label] for run in some]
+    assert [row["arm"] for row in rows_of_runs(folders)[::5]] == arm_names(runs)
+    assert [run.label for run in labelled(runs[:2])] == arm_names(runs[:2]) == ["with transfer", "no transfer"]
+    many = [replace(run, identity=run.identity | {"epochs": epochs}) for run in runs for epochs in range(4)]
+    assert len(set(arm_names(many))) == 8  # more than figures can show
 
 
 def several_units(folder: Path) -> None:
@@ -287,16 +329,21 @@ def test_units_models_and_events(tmp_path: Path) -> None:
 def test_a_table_that_can_not_be_written_whole_leaves_what_was_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(rows: object, file: Any) -> None:
-        file.write("half")
+    def broken(path: Path, data: bytes) -> None:
+        path.open("wb").close()
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("daskevo_workflows.frames.write_csv", broken)
+    run = str(written(tmp_path / "mine"))
+    monkeypatch.setattr(Path, "write_bytes", broken)
     (tmp_path / "t.csv").write_text("old")
-    result = CliRunner().invoke(main, ["frame", str(written(tmp_path / "mine")), "-o", str(tmp_path / "t.csv")])
-    assert result.exit_code == 2, result.output
-    assert "No space left" in result.stderr
-    assert (tmp_path / "t.csv").read_text() == "old"
+    for command in (["frame", run, "-o"], ["report", run, "-o"]):
+        result = CliRunner().invoke(main, [*command, str(tmp_path / "t.csv")])
+        assert result.exit_code == 2, result.output
+        assert "t.csv can't be written: No space left on device; name another place" in result.stderr
+        assert (tmp_path / "t.csv").read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "t.csv"]
+    with pytest.raises(RunFolderUnusable, match="No space left"):
+        nas.figures([run], tmp_path / "figures", formats=["svg"])
 
 
 def test_without_pandas_a_frame_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

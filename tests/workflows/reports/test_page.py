@@ -6,16 +6,15 @@ import re
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from daskevo.errors import InvalidInput, RunFolderUnusable
+from daskevo.errors import InvalidInput
 from daskevo.types import Objective
 from daskevo_workflows.reports.figures.phases import phases
-from daskevo_workflows.reports.page import render, write
+from daskevo_workflows.reports.page import render
 from daskevo_workflows.reports.series import Happening
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -216,11 +215,6 @@ def test_two_objectives_or_more_arms_than_colours_are_refused(make_run: Any) -> 
         render([make_run(1), make_run(1, objective="min val_loss")], version="1")
     with pytest.raises(InvalidInput, match="7 kinds"):
         render([make_run(1, label=f"run {number}") for number in range(7)], version="1")
-
-
-def test_a_place_that_cannot_be_written_is_said(tmp_path: Path, make_run: Any) -> None:
-    with pytest.raises(RunFolderUnusable, match="--output"):
-        write([make_run(1)], tmp_path / "nowhere" / "report.html", version="1")
 
 
 def test_models_of_the_same_run_go_by_their_number(make_run: Any) -> None:

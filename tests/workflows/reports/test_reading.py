@@ -15,7 +15,8 @@ from daskevo.search.requests import Failure
 from daskevo.space import Candidate, Choice, Space
 from daskevo.types import ModelId
 from daskevo_workflows.reports import write_report
-from daskevo_workflows.reports.reading import RunningTime, read_run, read_runs
+from daskevo_workflows.reports.arms import labelled
+from daskevo_workflows.reports.reading import RunningTime, read_run
 
 SPACE = Space("tiny", (Choice("width", (16, 32)), Choice("activation", ("relu", None))))
 
@@ -196,11 +197,10 @@ def test_a_run_that_goes_on_can_be_reported(tmp_path: Path) -> None:
 
 def test_two_runs_are_told_apart_by_what_differs(tmp_path: Path) -> None:
     one, other = written(tmp_path / "a"), written(tmp_path / "b", policy={"transfer": False})
-    assert [run.label for run in read_runs([one, other])] == ["with transfer", "no transfer"]
-    third = written(tmp_path / "c")
-    assert [run.label for run in read_runs([one, third])] == ["a", "c"]
-    twin = written(tmp_path / "elsewhere" / "a")
-    labels = [run.label for run in read_runs([one, twin])]
+    first, second, third = read_run(one), read_run(other), read_run(written(tmp_path / "c"))
+    assert [run.label for run in labelled([first, second])] == ["with transfer", "no transfer"]
+    assert [run.label for run in labelled([first, third])] == ["a", "c"]
+    labels = [run.label for run in labelled([first, read_run(written(tmp_path / "elsewhere" / "a"))])]
     assert labels[0] != labels[1]
     page = write_report(one, other)
     assert page.name == "report-with-b.html"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 
@@ -76,17 +77,13 @@ def frame(runs: tuple[Path, ...], of: str, output: Path | None) -> None:
 
     docs/results.md has the columns. `pandas.read_csv` reads it; result.frame() of Python is the same.
     """
-    from daskevo.errors import InvalidInput
     from daskevo_workflows.frames import rows_of_runs, write_csv
-    from daskevo_workflows.saving import in_place_of
+    from daskevo_workflows.saving import write_file
 
     rows = rows_of_runs(runs, of)
     if output is None:
         write_csv(rows, sys.stdout)
         return
-    try:
-        with in_place_of(output) as (beside,), beside.open("w", encoding="utf-8", newline="") as file:
-            write_csv(rows, file)
-    except OSError as error:
-        raise InvalidInput(f"{output} can't be written: {error.strerror or error}; name another place") from error
-    click.echo(str(output))
+    text = io.StringIO(newline="")
+    write_csv(rows, text)
+    click.echo(str(write_file(output, text.getvalue())))

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from daskevo.errors import InvalidInput
+from daskevo_workflows.saving import write_file
 
 __all__ = ["write_figures", "write_report"]
 
@@ -23,7 +24,7 @@ def write_report(run: str | Path, *others: str | Path, output: Path | None = Non
     Parameters
     ----------
     run, others:
-        Folders of runs; they may still be going on.
+        Folders of runs, each once; they may still be going on.
     output:
         The HTML file; in `run` by default.
 
@@ -35,23 +36,27 @@ def write_report(run: str | Path, *others: str | Path, output: Path | None = Non
         If the runs have different objectives, one of several is a study, or matplotlib is not installed.
     """
     try:
-        from daskevo_workflows.reports.page import save, write
+        from daskevo_workflows.reports.page import render
         from daskevo_workflows.reports.study_page import render_study
     except ImportError as error:
         raise _without(error, "a report needs") from error
-    from daskevo_workflows.reports.reading import read_runs
+    from daskevo_workflows.reports.arms import labelled
+    from daskevo_workflows.reports.once import each_once
+    from daskevo_workflows.reports.reading import read_run
     from daskevo_workflows.reports.study_reading import is_study, read_study
 
-    folders = [Path(folder) for folder in (run, *others)]
+    folders = each_once([Path(folder) for folder in (run, *others)])
     if output is None:
         names = "".join(f"-with-{folder.resolve().name}" for folder in folders[1:2])
         rest = f"-and-{len(folders) - 2}-more" if len(folders) > 2 else ""
         output = folders[0] / f"report{names}{rest}.html"
     if any(is_study(folder) for folder in folders):
-        if others:
+        if len(folders) > 1:
             raise InvalidInput("a study can't be shown beside another run: make a report of each")
-        return save(render_study(read_study(folders[0]), version=version("daskevo")), output)
-    return write(read_runs(folders), output, version=version("daskevo"))
+        page = render_study(read_study(folders[0]), version=version("daskevo"))
+    else:
+        page = render(labelled([read_run(one) for one in folders]), version=version("daskevo"))
+    return write_file(output, page)
 
 
 def write_figures(
@@ -70,7 +75,7 @@ def write_figures(
     Parameters
     ----------
     runs:
-        Folders of runs; they may still be going on.
+        Folders of runs, each once; they may still be going on.
     folder:
         Where to write; made if it isn't there.
     formats:
@@ -91,10 +96,11 @@ def write_figures(
     except ImportError as error:
         raise _without(error, "figures need") from error
     from daskevo_workflows.reports.arms import arms_of
+    from daskevo_workflows.reports.once import each_once
     from daskevo_workflows.reports.reading import read_run
     from daskevo_workflows.reports.study_reading import is_study
 
-    folders = [Path(run) for run in runs]
+    folders = each_once([Path(run) for run in runs])
     if (study := next((one for one in folders if is_study(one)), None)) is not None:
         raise InvalidInput(
             f"{study} holds a study of hyper-parameters, and these figures are of searches: daskevo report {study} "

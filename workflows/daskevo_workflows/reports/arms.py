@@ -10,8 +10,7 @@ from heapq import merge
 from typing import NamedTuple
 
 from daskevo.errors import InvalidInput
-from daskevo_workflows.reports.differences import by_difference
-from daskevo_workflows.reports.reading import short_arms
+from daskevo_workflows.reports.naming import numbered, policy_names, run_names
 from daskevo_workflows.reports.series import RunSeries, first_reaching, median, quantile
 from daskevo_workflows.words import plain
 
@@ -78,6 +77,38 @@ def arms_of(runs: Sequence[RunSeries]) -> list[Arm]:
         For no run, runs of different objectives, which can't share an axis, or more arms than can be told apart.
     """
     check_comparable(runs)
+    arms = _grouped(runs)
+    if len(arms) > MOST_ARMS:
+        raise InvalidInput(
+            f"these {len(runs)} runs are of {len(arms)} kinds (problem, strategy, policy, trainers), and {MOST_ARMS} "
+            "can be told apart in a figure: name fewer",
+            runs=len(runs),
+        )
+    return arms
+
+
+def each_an_arm(runs: Sequence[RunSeries]) -> list[Arm]:
+    """Take each run as an arm of its own, by its label; raises InvalidInput as :func:`check_comparable`."""
+    check_comparable(runs)
+    labels = numbered([plain(run.label, 60) for run in runs])
+    return [Arm(label, label, trainers(run), (run,)) for label, run in zip(labels, runs, strict=True)]
+
+
+def arm_names(runs: Sequence[RunSeries]) -> list[str]:
+    """Return the label of each run's arm, however many there are."""
+    labels = {id(run): arm.label for arm in _grouped(runs) for run in arm.runs}
+    return [labels[id(run)] for run in runs]
+
+
+def labelled(runs: Sequence[RunSeries]) -> list[RunSeries]:
+    """Return runs with labels that tell each from the others: those of their arms, or the runs' names."""
+    names = run_names(runs)
+    arms = arm_names(runs) if len(runs) > 1 else names
+    labels = arms if len(set(arms)) == len(runs) else names
+    return [replace(run, label=label) for run, label in zip(runs, labels, strict=True)]
+
+
+def _grouped(runs: Sequence[RunSeries]) -> list[Arm]:
     groups: dict[tuple[str, int], list[RunSeries]] = {}
     scales: list[int] = []
     for run in runs:
@@ -85,31 +116,17 @@ def arms_of(runs: Sequence[RunSeries]) -> list[Arm]:
         scale = next((known for known in scales if max(known, count) <= SAME_SCALE * min(known, count)), count)
         scales.append(scale)
         groups.setdefault((_key(run), scale), []).append(run)
-    if len(groups) > MOST_ARMS:
-        raise InvalidInput(
-            f"these {len(runs)} runs are of {len(groups)} kinds (problem, strategy, policy, trainers), and {MOST_ARMS} "
-            "can be told apart in a figure: name fewer",
-            runs=len(runs),
-        )
     firsts: dict[str, RunSeries] = {}
     for (key, _), group in groups.items():
         firsts.setdefault(key, group[0])
-    said = _numbered(by_difference(_policies(list(firsts.values())), list(firsts.values())))
-    policies = dict(zip(firsts, said, strict=True))
+    policies = dict(zip(firsts, policy_names(list(firsts.values())), strict=True))
     several = len({scale for _, scale in groups}) > 1
     arms = [
         Arm(policies[key] + (f", {_say_trainers(scale)}" if several else ""), policies[key], scale, tuple(group))
         for (key, scale), group in groups.items()
     ]
-    labels = _numbered([arm.label for arm in arms])
+    labels = numbered([arm.label for arm in arms])
     return [replace(arm, label=label) for arm, label in zip(arms, labels, strict=True)]
-
-
-def each_an_arm(runs: Sequence[RunSeries]) -> list[Arm]:
-    """Take each run as an arm of its own, by its label; raises as :func:`arms_of`."""
-    check_comparable(runs)
-    labels = _numbered([plain(run.label, 60) for run in runs])
-    return [Arm(label, label, trainers(run), (run,)) for label, run in zip(labels, runs, strict=True)]
 
 
 def check_comparable(runs: Sequence[RunSeries]) -> None:
@@ -252,34 +269,9 @@ def say_range(arms: Sequence[Arm], what: str) -> str:
     return f"; {what} are medians of {runs}, {mark} from the least to the most"
 
 
-def _numbered(labels: Sequence[str]) -> list[str]:
-    """Return labels that are all different: each that has been there before gets a number."""
-    return [
-        label if label not in labels[:place] else f"{label} ({labels[:place].count(label) + 1})"
-        for place, label in enumerate(labels)
-    ]
-
-
 def _key(run: RunSeries) -> str:
     parts = {name: part for name, part in run.identity.items() if name != "seed"}
     return json.dumps([run.arm or run.label, parts], sort_keys=True)
-
-
-def _policies(firsts: Sequence[RunSeries]) -> list[str]:
-    """Return words for what each arm's first run does, as short as they can be and still differ between policies."""
-    arms = [plain(arm, 60) for arm in short_arms([run.arm or run.label for run in firsts])]
-    rest = [
-        json.dumps(
-            {name: part for name, part in run.identity.items() if name not in ("seed", "policy")}, sort_keys=True
-        )
-        for run in firsts
-    ]
-    if len(set(rest)) > 1:
-        named = [run.facts.get("strategy", "").split(",")[0].removeprefix("name = ") for run in firsts]
-        strategies = [plain(name, 40) for name in named]
-        if len(set(strategies)) > 1:
-            arms = [f"{arm}, {strategy}" for arm, strategy in zip(arms, strategies, strict=True)]
-    return arms
 
 
 def _say_trainers(count: int) -> str:

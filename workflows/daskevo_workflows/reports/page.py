@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 import daskevo_workflows.reports
-from daskevo.errors import RunFolderUnusable
 from daskevo_plugins.dashboard.colours import style_variables
 from daskevo_workflows.reports import figures, tables
 from daskevo_workflows.reports.arms import arms_of, each_an_arm
 from daskevo_workflows.reports.comparison import comparison
 from daskevo_workflows.reports.series import RunSeries
-from daskevo_workflows.saving import in_place_of
 from daskevo_workflows.words import plain
 
 
@@ -58,30 +55,6 @@ def fill(template: str, **parts: Any) -> str:
         loader=FunctionLoader(load), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     return environment.get_template(template).render(**parts).strip() + "\n"
-
-
-def write(runs: Sequence[RunSeries], path: Path, *, version: str) -> Path:
-    """Render the report of runs into `path`; raises as :func:`save`."""
-    return save(render(runs, version=version), path)
-
-
-def save(page: str, path: Path) -> Path:
-    """Write a page into `path`, replacing what is there in one step.
-
-    Raises
-    ------
-    RunFolderUnusable
-        If the file can't be written.
-    """
-    try:
-        with in_place_of(path) as (beside,):
-            beside.write_text(page, "utf-8")
-    except OSError as error:
-        raise RunFolderUnusable(
-            f"can't write the report to {path}: {error.strerror or error}; name another place with --output",
-            path=str(path),
-        ) from error
-    return path
 
 
 def _run_parts(run: RunSeries) -> dict[str, Any]:

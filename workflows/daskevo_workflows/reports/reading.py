@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
 from daskevo.errors import CorruptRecord, DaskevoError
-from daskevo.runs import Chosen, Event, RunView, Session, UnitRow
+from daskevo.runs import Chosen, Event, RunInfo, RunView, Session, UnitRow
 from daskevo.search import Report, Request
 from daskevo.space import Space
 from daskevo.types import JSON, Objective
+from daskevo_workflows.event_kinds import SESSION, STOPPED, STORAGE
+from daskevo_workflows.reports.recorded import Recorded
 from daskevo_workflows.reports.series import Evaluation, Happening, RunSeries, StorageSample
 from daskevo_workflows.words import say_bytes, say_count
 
-SESSION = "session"
-"""Kind of the events that say what a process was asked for when it took up the run."""
 
-STORAGE = "storage"
-"""Kind of the events that say what the repository holds for the run, with the facts that `StorageSample` names."""
-
-
-def read_runs(folders: Sequence[Path]) -> list[RunSeries]:
-    """Read one run, or several to be shown together, each with a label that tells it from the others.
+def read_run(folder: Path) -> RunSeries:
+    """Read one run, all of one moment.
 
     Raises
     ------
@@ -34,46 +29,21 @@ def read_runs(folders: Sequence[Path]) -> list[RunSeries]:
     CorruptRecord
         If a row of a record is not what was written.
     """
-    runs = [read_run(folder) for folder in folders]
-    return [replace(run, label=label) for run, label in zip(runs, told_apart(runs), strict=True)]
-
-
-def short_arms(arms: Sequence[str]) -> list[str]:
-    """Return the same words, or `with transfer` beside `no transfer` where there are these two and no others."""
-    if set(arms) != {CONTROL} and CONTROL in arms and len(set(arms)) == 2:
-        return [arm if arm == CONTROL else TREATED for arm in arms]
-    return list(arms)
-
-
-def told_apart(runs: Sequence[RunSeries], *, by_arm: bool = True) -> list[str]:
-    """Return a label for each run that tells it from the others: its arm, its name, or its name and id."""
-    names = [run.label for run in runs]
-    if len(runs) < 2:
-        return names
-    arms = short_arms([run.arm for run in runs])
-    return next(
-        (words for words in ((arms, names) if by_arm else (names,)) if len(set(words)) == len(runs)),
-        [f"{run.label} {run.run_id[:8]}" for run in runs],
-    )
-
-
-def read_run(folder: Path) -> RunSeries:
-    """Read one run, all of one moment; see :func:`read_runs` for what may be raised."""
     with RunView(folder) as view, view.still():
-        return series_of(view)
+        recorded = Recorded.of(view)
+    return series_of(recorded)
 
 
-def series_of(view: RunView) -> RunSeries:
-    """Return the series of a run; raises CorruptRecord as :func:`read_runs`."""
-    sessions, requests, reports = view.sessions(), view.requests(), view.reports()
+def series_of(recorded: Recorded) -> RunSeries:
+    """Return the series of a run; raises CorruptRecord as :func:`read_run`."""
+    sessions, requests, reports, times = recorded.sessions, recorded.requests, recorded.reports, recorded.times
     clock = RunningTime(sessions)
-    times = view.report_times()
-    identity = view.info.identity
+    identity = recorded.info.identity
     goals = _objectives(identity.get("objective"))
     chosen = Chosen(identity.get("space"))
     by_number = {request.number: request for request in requests}
     skews = _skews(reports, times)
-    places = {unit.numbers[0]: unit for unit in view.units() if unit.kind == "evaluate" and unit.numbers}
+    places = {unit.numbers[0]: unit for unit in recorded.units if unit.kind == "evaluate" and unit.numbers}
     rows = [
         _evaluation(
             report,
@@ -88,18 +58,18 @@ def series_of(view: RunView) -> RunSeries:
         for report in reports
     ]
     return RunSeries(
-        label=view.info.name,
+        label=recorded.info.name,
         arm=_arm(identity.get("policy")),
-        run_id=view.info.id,
+        run_id=recorded.info.id,
         objective=goals[0],
         others=goals[1:],
         evaluations=tuple(sorted(rows, key=lambda row: (row.ended_s or 0.0, row.number))),
-        storage=tuple(_samples(view.events(STORAGE), clock)),
-        happenings=tuple(happenings_of(view.events(), clock, (STORAGE, SESSION))),
-        asked=_asked(view.events(SESSION)),
-        runtime_s=view.runtime_s,
-        state=state_of(sessions, view.events("stopped"), len(requests) - len(reports)),
-        facts=facts_of(view, chosen.space, sessions),
+        storage=tuple(_samples(recorded.of_kind(STORAGE), clock)),
+        happenings=tuple(happenings_of(recorded.events, clock, (STORAGE, SESSION))),
+        asked=_asked(recorded.of_kind(SESSION)),
+        runtime_s=recorded.runtime_s,
+        state=state_of(sessions, recorded.of_kind(STOPPED), len(requests) - len(reports)),
+        facts=facts_of(recorded.info, chosen.space, sessions),
         identity=identity,
     )
 
@@ -218,7 +188,9 @@ def _objectives(value: JSON) -> tuple[Objective, ...]:
     return Objective.parse_all(value if isinstance(value, (str, list)) and value else "max quality")
 
 
-CONTROL, TREATED = "no transfer", "with transfer"
+CONTROL = "no transfer"
+"""How an arm that inherits nothing is called."""
+
 STRETCHED = ("minimum_layers", "unfreeze_epochs", "stretch")
 
 
@@ -260,9 +232,8 @@ def state_of(sessions: Sequence[Session], stops: Sequence[Event], pending: int, 
     return f"{words}; {say_count(pending, noun)} to be taken up again" if pending else words
 
 
-def facts_of(view: RunView, space: Space | None, sessions: Sequence[Session]) -> dict[str, str]:
+def facts_of(info: RunInfo, space: Space | None, sessions: Sequence[Session]) -> dict[str, str]:
     """Say what a run is, by name."""
-    info = view.info
     facts: dict[str, str] = {}
     for name, value in info.identity.items():
         if name == "space" and space is not None:

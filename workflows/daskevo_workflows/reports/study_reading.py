@@ -13,10 +13,11 @@ from daskevo.search import Report, Request
 from daskevo.tuning import Configuration, SearchPlan, State, Trajectory
 from daskevo.tuning.progress_tree import Asked, ProgressTree, progress_tree
 from daskevo.types import JSON, Objective
+from daskevo_workflows.event_kinds import SESSION, STOPPED
 from daskevo_workflows.reports.reading import RunningTime, facts_of, happenings_of, say_json, state_of
 from daskevo_workflows.reports.series import Happening
 from daskevo_workflows.studies.accounts import Accounts, Figures
-from daskevo_workflows.studies.ledger import DUPLICATES, LEFT, OVER, SESSION, STAGE, STRATEGY, TRIAL, WORK
+from daskevo_workflows.studies.ledger import DUPLICATES, LEFT, OVER, STAGE, STRATEGY, TRIAL, WORK
 from daskevo_workflows.studies.picture import came_of
 
 BEST_SHOWN = 10
@@ -95,6 +96,7 @@ def read_study(folder: Path) -> StudySeries:
     """
     with RunView(folder) as view, view.still():
         info, sessions, events = view.info, view.sessions(), view.events()
+        stops = [event for event in events if event.kind == STOPPED]
         objective = Objective.parse(str(info.identity.get("objective")))
         requests, reports = view.requests(), view.reports()
         trained = _trained(requests, reports, events)
@@ -107,7 +109,7 @@ def read_study(folder: Path) -> StudySeries:
             objective=objective,
             figures=_figures(trained, events),
             runtime_s=view.runtime_s,
-            state=state_of(sessions, view.events("stopped"), len(requests) - len(reports), "request"),
+            state=state_of(sessions, stops, len(requests) - len(reports), "request"),
             asked=len(requests),
             pending=len(requests) - len(reports),
             best=tuple(best),
@@ -115,7 +117,7 @@ def read_study(folder: Path) -> StudySeries:
             failures=tuple((one.trial, why) for one in trained if (why := _failure(one.report))),
             happenings=tuple(happenings_of(events, clock, UNSHOWN)),
             facts={
-                **facts_of(view, Chosen(info.identity.get("space")).space, sessions),
+                **facts_of(info, Chosen(info.identity.get("space")).space, sessions),
                 "strategy": _say_strategies(events),
             },
         )

@@ -13,13 +13,13 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
-from daskevo.errors import InvalidInput, RunFolderUnusable
+from daskevo.errors import InvalidInput
 from daskevo_workflows.reports import drawing as d
 from daskevo_workflows.reports.arms import Arm
 from daskevo_workflows.reports.figures import PAPER
 from daskevo_workflows.reports.figures.chart import COLUMN, Sketch
 from daskevo_workflows.reports.figures.targets import time_to_target
-from daskevo_workflows.saving import in_place_of
+from daskevo_workflows.saving import write_file
 from daskevo_workflows.words import plain
 
 # Neither dates nor versions: the same runs give the same bytes.
@@ -69,7 +69,7 @@ def write_all(
     if not found:
         raise InvalidInput("there is nothing to draw yet: no evaluation of these runs has finished")
     found[CAPTIONS] = ("\n\n".join(captions) + "\n").encode()
-    return [_write(folder / name, data) for name, data in found.items()]
+    return [write_file(folder / name, data, make_folder=True) for name, data in found.items()]
 
 
 def saved(sketch: Sketch, form: str) -> bytes:
@@ -104,15 +104,3 @@ def settle(figure: Figure) -> None:
 def _say_arm(arm: Arm) -> str:
     names = ", ".join(plain(f"{run.label} ({run.run_id[:8]})", 80) for run in arm.runs)
     return f"{plain(arm.label, 80)}: {names}"
-
-
-def _write(path: Path, data: bytes) -> Path:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with in_place_of(path) as (beside,):
-            beside.write_bytes(data)
-    except OSError as error:
-        raise RunFolderUnusable(
-            f"can't write {path}: {error.strerror or error}; name another folder", path=str(path)
-        ) from error
-    return path

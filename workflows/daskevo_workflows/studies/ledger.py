@@ -12,6 +12,7 @@ from daskevo.runs import Book, Keeping, RunRecord
 from daskevo.search import Failure, Report, Request
 from daskevo.tuning import ConfigurationSpace, Run, Scheduler, SearchPlan, Trajectory
 from daskevo.types import JSON, ModelId, Objective
+from daskevo_workflows.event_kinds import SESSION
 from daskevo_workflows.notes import note
 from daskevo_workflows.studies.accounts import Accounts, Figures
 from daskevo_workflows.studies.lines import Line, Lines
@@ -22,9 +23,6 @@ STRATEGY = "strategy"
 
 STAGE = "stage"
 """Kind of the events that say which steps were trained."""
-
-SESSION = "session"
-"""Kind of the events that say that a process took the study up, and what its trajectories begin with."""
 
 TRIAL = "trial"
 """Kind of the events that say what a request trains: a space may be a function, which no record holds."""
