@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from daskevo_workflows.cli.looking import AS_JSON, MODEL, ROOT, named, opened, print_columns
+from daskevo_workflows.cli.looking import AS_JSON, MODEL, ROOT, facts_of, named, opened, print_columns
 from daskevo_workflows.cli.typed import command
 
 if TYPE_CHECKING:
@@ -230,13 +230,9 @@ def _changed_choices(origins: Any, model_a: str, model_b: str) -> Mapping[str, t
 def _model(record: ModelRecord) -> dict[str, Any]:
     graph = record.architecture
     return {
-        "model": record.model_id,
-        "scope": record.scope,
-        "quality": record.quality,
-        "step": record.step,
+        **facts_of(record),
         "parameters": graph.parameters,
         "bytes": graph.nbytes,
-        "own_bytes": record.own_bytes,
         "ancestor": record.ancestor,
         "parent": record.parent,
     }

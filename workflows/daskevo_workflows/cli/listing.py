@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from daskevo_workflows.cli.looking import AS_JSON, MODEL, ROOT, named, opened, print_columns
+from daskevo_workflows.cli.looking import AS_JSON, MODEL, ROOT, facts_of, named, opened, print_columns
 from daskevo_workflows.cli.typed import command
 
 if TYPE_CHECKING:
-    from daskevo.ownership.model_record import ModelRecord
     from daskevo.repository import ModelSummary
 
 
@@ -35,7 +33,7 @@ def ls(root: Path, scope: str | None, limit: int | None, snapshots: bool, as_jso
     }
     found = sorted(found, key=lambda summary: _rank_in_scope(summary, objectives[summary.scope]))[:limit]
     if as_json:
-        click.echo(json.dumps([_summary(summary) for summary in found]))
+        click.echo(json.dumps([facts_of(summary) | {"labels": sorted(summary.labels)} for summary in found]))
         return
     rows = [("MODEL", "SCOPE", "QUALITY", "STEP", "STORED", "LABELS")]
     rows += [
@@ -68,6 +66,7 @@ def ls(root: Path, scope: str | None, limit: int | None, snapshots: bool, as_jso
 @AS_JSON
 def show(root: Path, model_id: str, as_json: bool) -> None:
     """Show one model: metrics, labels, layers with the model that each was last trained in."""
+    from daskevo_workflows.exporting.facts import layers_of, transfer_of
     from daskevo_workflows.words import plain, say_bytes, say_quality
 
     repository = opened(root)
@@ -75,9 +74,32 @@ def show(root: Path, model_id: str, as_json: bool) -> None:
         record = repository.record(model_id)
     labels = repository.status(model_id).labels
     graph = record.architecture
-    layers = [_layer(graph, number, record) for number in range(len(graph.layers))]
+    layers = [
+        {
+            "name": said["name"],
+            "kind": said["kind"],
+            "tensors": len(layer.tensors),
+            "bytes": said["bytes"],
+            "owners": said["trained_in"],
+            "steps": said["steps"],
+        }
+        for layer, said in zip(graph.layers, layers_of(record, graph), strict=True)
+    ]
     if as_json:
-        click.echo(json.dumps(_row(record) | {"labels": sorted(labels), "layers": layers, "extra": record.extra}))
+        click.echo(
+            json.dumps(
+                {
+                    **facts_of(record),
+                    "objective": record.objective,
+                    "metrics": record.metrics,
+                    "parent": record.parent,
+                    "ancestor": record.ancestor,
+                    "labels": sorted(labels),
+                    "layers": layers,
+                    "extra": record.extra,
+                }
+            )
+        )
         return
     facts = {
         "model": record.model_id,
@@ -89,7 +111,8 @@ def show(root: Path, model_id: str, as_json: bool) -> None:
         "labels": ", ".join(sorted(labels)),
         "parent": record.parent or "–",
         "inherited from": record.ancestor or "–",
-        "inherited": _inherited(record),
+        # What a search's evaluation inherited, and why no more; models of others, and older ones, don't say.
+        "inherited": plain(transfer_of(record) or "–"),
         "parameters": f"{graph.parameters:,}",
         "bytes": f"{say_bytes(record.own_bytes)} stored, {say_bytes(graph.nbytes)} as a full copy",
     }
@@ -116,54 +139,3 @@ def _rank_in_scope(summary: ModelSummary, objective: str | None) -> tuple[str, f
         return summary.scope, float("inf"), summary
     rank = Objective.parse(objective).rank(summary.quality) if objective else summary.quality
     return summary.scope, -rank, summary
-
-
-def _summary(summary: ModelSummary) -> dict[str, Any]:
-    return {
-        "model": summary.model_id,
-        "scope": summary.scope,
-        "quality": summary.quality,
-        "step": summary.step,
-        "labels": sorted(summary.labels),
-        "own_bytes": summary.own_bytes,
-    }
-
-
-def _row(record: ModelRecord) -> dict[str, Any]:
-    return {
-        "model": record.model_id,
-        "scope": record.scope,
-        "objective": record.objective,
-        "quality": record.quality,
-        "metrics": record.metrics,
-        "step": record.step,
-        "parent": record.parent,
-        "ancestor": record.ancestor,
-        "own_bytes": record.own_bytes,
-    }
-
-
-def _inherited(record: ModelRecord) -> str:
-    """Say what a search's evaluation inherited and why no more; a dash for models of others, and older ones."""
-    from daskevo.errors import CorruptRecord
-    from daskevo.search import TransferReport
-    from daskevo_workflows.words import plain
-
-    match record.extra:
-        case {"report": {"transfer": value}}:
-            with contextlib.suppress(CorruptRecord):
-                return plain(TransferReport.from_json(value))
-    return "–"
-
-
-def _layer(graph: Any, number: int, record: ModelRecord) -> dict[str, Any]:
-    layer = graph.layers[number]
-    entries = [record.owner_map.entries[tensor] for tensor in graph.tensor_numbers(number)]
-    return {
-        "name": layer.name,
-        "kind": str(layer.config.get("class_name", "?")) if isinstance(layer.config, dict) else "?",
-        "tensors": len(layer.tensors),
-        "bytes": sum(spec.nbytes for spec in layer.tensors),
-        "owners": list(dict.fromkeys(entry.owner for entry in entries)),
-        "steps": max((entry.steps for entry in entries), default=0),
-    }

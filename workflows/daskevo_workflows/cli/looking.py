@@ -6,7 +6,7 @@ import contextlib
 import difflib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +15,8 @@ from daskevo_workflows.cli.places import repository_root
 from daskevo_workflows.cli.typed import command
 
 if TYPE_CHECKING:
-    from daskevo.repository import Repository
+    from daskevo.ownership.model_record import ModelRecord
+    from daskevo.repository import ModelSummary, Repository
 
 ROOT = click.argument("root", type=FOLDER)
 MODEL = click.argument("model_id")
@@ -58,6 +59,17 @@ def named(repository: Repository, root: Path, model_id: str) -> Iterator[None]:
             f"{command('models', 'lineage', root, model_id)}",
             model_id=model_id,
         ) from error
+
+
+def facts_of(model: ModelRecord | ModelSummary) -> dict[str, Any]:
+    """Return what every line for programs says of a model."""
+    return {
+        "model": model.model_id,
+        "scope": model.scope,
+        "quality": model.quality,
+        "step": model.step,
+        "own_bytes": model.own_bytes,
+    }
 
 
 def print_columns(rows: Sequence[tuple[str, ...]], right: Collection[int] = ()) -> None:

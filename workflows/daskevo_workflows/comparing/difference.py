@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from typing import Literal
 
 from daskevo.graph import ArchitectureGraph, Vertex, longest_common_prefix
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.repository.boundary import facts_of
 from daskevo.types import JSON, ModelId
+from daskevo_workflows.comparing.aligning import Trait, in_order, matched
 from daskevo_workflows.exporting.facts import kind_of
 
 Relation = Literal["same", "shared", "equal", "trained apart", "other settings", "only in A", "only in B"]
@@ -30,7 +31,7 @@ class LayerPair:
     first, second:
         Names of the layers; None where there is none.
     kind:
-        Class of the layer; of both, where they differ, as ``A / B``.
+        Class of the layer: the same in both.
     relation:
         How they stand to each other.
     settings:
@@ -55,7 +56,7 @@ class Difference:
     Parameters
     ----------
     layers:
-        The common prefix first, then the others in the order of A.
+        In the order of A, those of B alone after the one that they follow in B.
     prefix:
         Vertices of the longest common prefix of A with B.
     shared_tensors, shared_bytes:
@@ -73,8 +74,8 @@ def difference(
 ) -> Difference:
     """Compare two models.
 
-    Layers of the longest common prefix stand beside each other; of the others those of the same class that come in
-    the same order.
+    Layers of the longest common prefix stand beside each other; then inputs, and outputs, of the same class; of the
+    others as many as can be with equal settings in the same order, and then of the same class.
     """
     prefix = longest_common_prefix(first_graph, second_graph)
     stored = {(entry.owner, entry.number) for entry in first.owner_map.entries}
@@ -83,29 +84,35 @@ def difference(
         for key, entry in zip(second_graph.tensors, second.owner_map.entries, strict=False)
         if (entry.owner, entry.number) in stored
     ]
-    pairs = dict(prefix.layers(first_graph, second_graph))
-    places = _aligned(first_graph, second_graph, pairs)
+    places = _places(first_graph, second_graph, prefix.layers(first_graph, second_graph))
     layers = tuple(_pair(first, first_graph, second, second_graph, mine, theirs) for mine, theirs in places)
     return Difference(layers, len(prefix.vertices), len(shared), sum(shared))
 
 
-def _aligned(
-    first: ArchitectureGraph, second: ArchitectureGraph, pairs: Mapping[int, int]
+def _places(
+    first: ArchitectureGraph, second: ArchitectureGraph, prefix: Iterable[tuple[int, int]]
 ) -> list[tuple[int | None, int | None]]:
     """Return (layer of A, layer of B) in A's order, those of B alone where they follow their neighbours."""
-    taken = set(pairs.values())
-    mine = [place for place in range(len(first.layers)) if place not in pairs]
-    theirs = [place for place in range(len(second.layers)) if place not in taken]
-    kinds = [kind_of(first.layers[place].config) for place in mine]
-    matcher = SequenceMatcher(None, kinds, [kind_of(second.layers[place].config) for place in theirs], autojunk=False)
-    rest: list[tuple[int | None, int | None]] = []
-    for tag, begin, end, their_begin, their_end in matcher.get_opcodes():
-        if tag == "equal":
-            rest += zip(mine[begin:end], theirs[their_begin:their_end], strict=True)
-        else:
-            rest += [(place, None) for place in mine[begin:end]]
-            rest += [(None, place) for place in theirs[their_begin:their_end]]
-    return [*sorted(pairs.items()), *rest]
+    mine, theirs = _traits(first), _traits(second)
+    pairs = dict(prefix)
+    for some, others in (
+        ([first.vertices[vertex].layer for vertex in first.inputs], [second.vertices[v].layer for v in second.inputs]),
+        ([first.vertices[v].layer for v, _ in first.outputs], [second.vertices[v].layer for v, _ in second.outputs]),
+        (range(len(mine)), range(len(theirs))),
+    ):
+        taken = set(pairs.values())
+        left = [layer for layer in dict.fromkeys(some) if layer not in pairs]
+        right = [layer for layer in dict.fromkeys(others) if layer not in taken]
+        found = matched([mine[layer] for layer in left], [theirs[layer] for layer in right])
+        pairs.update((left[one], right[other]) for one, other in found)
+    return in_order(len(mine), len(theirs), pairs)
+
+
+def _traits(graph: ArchitectureGraph) -> list[Trait]:
+    return [
+        Trait(kind_of(layer.config), json.dumps(_said(_vertex(graph, number)), sort_keys=True))
+        for number, layer in enumerate(graph.layers)
+    ]
 
 
 def _pair(
@@ -158,10 +165,12 @@ def _vertex(graph: ArchitectureGraph, layer: int) -> Vertex:
 
 
 def _settings(first: Vertex, second: Vertex) -> dict[str, tuple[JSON, JSON]]:
-    mine, theirs = facts_of(first), facts_of(second)
-    names = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
+    return changed(_said(first), _said(second))
+
+
+def _said(vertex: Vertex) -> dict[str, JSON]:
     # Shapes follow from the arguments, here or in layers before, and are no settings.
-    return {name: (mine.get(name), theirs.get(name)) for name in names if name != "outputs"}
+    return {name: value for name, value in facts_of(vertex).items() if name != "outputs"}
 
 
 def _owners(record: ModelRecord, graph: ArchitectureGraph, layer: int) -> tuple[ModelId, ...]:

@@ -210,12 +210,17 @@ def _contributors(known: Known) -> list[JSON]:
 
 
 def _inherited(record: ModelRecord, origin: Origin) -> dict[str, JSON]:
-    transfer = None if origin.report is None else origin.report.transfer
-    match record.extra:
-        case {"report": {"transfer": value}} if transfer is None:
-            with contextlib.suppress(CorruptRecord):
-                transfer = TransferReport.from_json(value)
+    transfer = (None if origin.report is None else origin.report.transfer) or transfer_of(record)
     return {"ancestor": record.ancestor, **({} if transfer is None else {**asdict(transfer), "said": str(transfer)})}
+
+
+def transfer_of(record: ModelRecord) -> TransferReport | None:
+    """Return what a search's evaluation inherited, by its own record; None of models of others, and of older ones."""
+    match record.extra:
+        case {"report": {"transfer": value}}:
+            with contextlib.suppress(CorruptRecord):
+                return TransferReport.from_json(value)
+    return None
 
 
 def layers_of(record: ModelRecord, graph: ArchitectureGraph) -> list[dict[str, JSON]]:
