@@ -10,8 +10,20 @@ import pytest
 
 from daskevo.errors import CorruptRecord, InvalidInput
 from daskevo.graph import ArchitectureGraph, LayerRecord
+from daskevo.space import (
+    Choose,
+    InsertingMutator,
+    Match,
+    ModelGraph,
+    MutatedGraphs,
+    Mutator,
+    OperatorMutator,
+    layer,
+    of_kind,
+)
 from daskevo_workflows.exporting import Card, read_card
 from daskevo_workflows.exporting.facts import facts_of
+from daskevo_workflows.exporting.space_facts import space_facts
 from tests.cluster.helpers import chain
 from tests.workflows.exporting.records import known, record
 
@@ -89,3 +101,49 @@ def test_what_is_no_card_is_said(text: str, tmp_path: Path) -> None:
         read_card(path)
     with pytest.raises(InvalidInput, match="can't be read"):
         read_card(tmp_path / "nowhere.keras")
+
+
+class Own(Mutator):
+    """Asks for what only its code knows."""
+
+    targets = of_kind("Dense")
+
+    def mutate(self, graph: ModelGraph, match: Match, choose: Choose) -> None:
+        choose("units", (16, 32))
+
+
+def test_options_are_said_as_far_as_the_record_has_them() -> None:
+    base = ModelGraph("base")
+    base.add_input("x")
+    base.create("a", layer("Dense", units=8), inputs=["x"])
+    base.outputs = ("a",)
+    operators = {"wide": layer("Dense", units=9), "none": None}
+    space = MutatedGraphs(
+        "grown",
+        {"one": base, "two": base},
+        [OperatorMutator(of_kind("Dense"), operators, keep=True, name="op/1"), Own("op")],
+        evolve=[InsertingMutator(of_kind("Dense"), {"more": layer("Dense", units=3)}, name="grow")],
+        steps=1,
+    )
+    options = {
+        "base": ["one", "two"],
+        "op/1/a/operator": ["as it is", "wide", "none"],
+        "op/a/units": None,
+        "step 1": ["stop", "grow"],
+        "step 1 at": None,
+        "step 1: operator": ["more"],
+    }
+    candidate = space.draw(lambda choice: 0 if "op" in choice.name else len(choice.options) - 1)
+    found = zip(space.choices_of(candidate), candidate.values, strict=True)
+    chosen = {choice.name: choice.options[index] for choice, index in found}
+    facts = space_facts(json.loads(json.dumps(space.to_json())), chosen)
+    assert list(chosen) == list(options)
+    assert facts["choices"] == {name: one for name, one in options.items() if one}
+    page = str(Card(facts_of(known(record("a", chain(3))), None) | {"space": facts}))
+    assert "| op/1/a/operator | as it is | as it is, wide, none |" in page
+    assert "| op/a/units | 16 | not in the record: the space's code makes them |" in page
+    assert space_facts({"name": "chains", "source": "0"}, {"units": 8})["choices"] is None
+    assert space_facts(None, {}) is None
+    hostile = {"name": 1, "mutators": [1, {"name": "m", "operators": [1]}, {"name": []}], "evolve": 3, "bases": [[]]}
+    names = {"base": 0, "m/a/operator": 0, "step 1: operator": 0, "step 1": []}
+    assert space_facts(hostile, names)["choices"] == {"step 1": ["stop"]}

@@ -15,9 +15,9 @@ from daskevo.ownership.lineage import Contribution
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.repository.boundary import facts_of as facts_of_vertex
 from daskevo.search import TransferReport
-from daskevo.space import Space
 from daskevo.types import JSON, Objective
 from daskevo_workflows.exporting.origins import Origin, Origins
+from daskevo_workflows.exporting.space_facts import space_facts
 
 
 @dataclass(frozen=True)
@@ -126,26 +126,7 @@ def _size(known: Known) -> dict[str, JSON]:
 def _space(origins: Origins | None, origin: Origin) -> JSON:
     if origins is None or origin.request is None:
         return None
-    space = origins.info.identity.get("space")
-    if not isinstance(space, Mapping):
-        return None
-    size = None
-    with contextlib.suppress(CorruptRecord):
-        size = str(Space.from_json(space).size)
-    choices = space.get("choices")
-    return {
-        "name": space.get("name"),
-        "size": size,
-        "choices": _options(choices),
-        "chosen": None if origin.choices is None else dict(origin.choices),
-    }
-
-
-def _options(choices: Any) -> JSON:
-    """Return the options of each choice, by name; None where a space has none that are the same for all."""
-    if isinstance(choices, list) and all(isinstance(one, list) and len(one) == 2 for one in choices):
-        return {str(name): options for name, options in choices}
-    return None
+    return space_facts(origins.info.identity.get("space"), origin.choices)
 
 
 def _data(known: Known, origins: Origins | None, data: JSON) -> dict[str, JSON]:

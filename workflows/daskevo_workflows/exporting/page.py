@@ -15,6 +15,8 @@ SHOWN_OPTIONS = 12
 SHOWN_LAYERS = 400
 SHOWN_LINEAGE = 50
 NOT_KNOWN = "not known"
+UNLISTED = "not in the record: the space's code makes them"
+"""Options of a choice that depend on those before it, or on the model so far."""
 
 
 def page_of(facts: Mapping[str, Any]) -> str:
@@ -93,7 +95,7 @@ def _space(space: Any) -> str:
 
 def _options(options: Any) -> str:
     if not isinstance(options, list):
-        return "–"
+        return UNLISTED
     more = f", and {len(options) - SHOWN_OPTIONS} more" if len(options) > SHOWN_OPTIONS else ""
     return ", ".join(map(_value, options[:SHOWN_OPTIONS])) + more
 
