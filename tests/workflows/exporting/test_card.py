@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from daskevo.space import (
 )
 from daskevo_workflows.exporting import Card, read_card
 from daskevo_workflows.exporting.facts import facts_of
+from daskevo_workflows.exporting.page import _md, page_of
 from daskevo_workflows.exporting.space_facts import space_facts
 from tests.cluster.helpers import chain
 from tests.workflows.exporting.records import known, record
@@ -77,6 +79,27 @@ def test_hostile_names_are_shown_and_mean_nothing() -> None:
             assert line.replace("\\|", "").count("|") == 7
     assert page.count("```") == 2
     assert "\n# up" not in page
+
+
+@pytest.mark.parametrize(
+    "name", ["- a", "+", "---", "12. a", "===", "$a$", "@a", "http://a.b", "www.a.b", "[a](http://b)", "~~a~~", "a@b.c"]
+)
+def test_no_name_begins_a_list_or_becomes_a_link(name: str) -> None:
+    shown = _md(name)
+    assert shown.replace("\\", "") == name
+    assert not re.match(r"[-+=]|\d+\.|.*(?<!\\)[$@~\[(]|.*(?<!\\)://|www\.", shown)
+    assert _md("-0.5 of 1.5: 3") == "-0.5 of 1.5: 3"
+
+
+def test_a_card_is_of_bounded_length() -> None:
+    long, many = "x" * 1_000_000, {f"name {number}": "y" * 999 for number in range(5000)}
+    facts = facts_of(known(record("a", chain(3), metrics={long: long, **many}), labels=(long, *many)), None)
+    facts["space"] = {"name": long, "size": long, "choices": {long: [long] * 5000}, "chosen": {long: long, **many}}
+    page = page_of(facts)
+    assert len(page) < 300_000
+    assert "and 4951 more" in page
+    assert "and 4988 more" in page
+    assert "\nand 4601 more.\n" in page
 
 
 def test_facts_are_read_back_whatever_stands_in_them(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from daskevo.types import JSON
 from daskevo_workflows.words import plain, say_bytes, say_count, say_quality, say_seconds, say_share
 
 SHOWN_OPTIONS = 12
-"""Options of a choice that are listed, at most; all are in the facts."""
-SHOWN_LAYERS = 400
-SHOWN_LINEAGE = 50
+"""Options of a choice that are listed, at most, and so on; all are in the facts."""
+SHOWN_LAYERS = SHOWN_CHOICES = 400
+SHOWN_LINEAGE = SHOWN_WORDS = 50
 NOT_KNOWN = "not known"
 UNLISTED = "not in the record: the space's code makes them"
 """Options of a choice that depend on those before it, or on the model so far."""
@@ -34,7 +34,7 @@ def page_of(facts: Mapping[str, Any]) -> str:
                 ("other metrics", _metrics(quality)),
                 ("parameters", f"{size['parameters']:,} in {say_count(size['layers'], 'layer')}"),
                 ("bytes", f"{say_bytes(size['bytes'])}; {_stored(size)}"),
-                ("labels", ", ".join(map(_md, facts["repository"]["labels"])) or "none"),
+                ("labels", _enumerated(map(_md, facts["repository"]["labels"])) or "none"),
                 ("made by", _versions(facts.get("versions"))),
             ],
         ),
@@ -65,7 +65,7 @@ def _stored(size: Mapping[str, Any]) -> str:
 def _file(file: Mapping[str, Any]) -> str:
     custom = file.get("custom") or []
     needs = (
-        f"It has layers of its author's own ({', '.join(map(_md, custom))}): import the module that registers them "
+        f"It has layers of its author's own ({_enumerated(map(_md, custom))}): import the module that registers them "
         "first, or pass `custom_objects`.\n"
         if custom
         else ""
@@ -90,14 +90,13 @@ def _space(space: Any) -> str:
         (_md(name), _value(chosen[name]) if name in chosen else "–", _options(choices.get(name)))
         for name in dict.fromkeys([*chosen, *choices])
     ]
-    return f"{head}\n{_table(('choice', 'chosen', 'options'), rows)}"
+    return f"{head}\n{_table(('choice', 'chosen', 'options'), rows, SHOWN_CHOICES)}"
 
 
 def _options(options: Any) -> str:
     if not isinstance(options, list):
         return UNLISTED
-    more = f", and {len(options) - SHOWN_OPTIONS} more" if len(options) > SHOWN_OPTIONS else ""
-    return ", ".join(map(_value, options[:SHOWN_OPTIONS])) + more
+    return _enumerated(map(_value, options), SHOWN_OPTIONS)
 
 
 def _data(data: Mapping[str, Any]) -> str:
@@ -159,16 +158,14 @@ def _lineage(lineage: Sequence[Mapping[str, Any]], shares: Sequence[Mapping[str,
             _md(entry["state"]),
             _md(entry["ended"] or "–"),
         )
-        for place, entry in enumerate(lineage[:SHOWN_LINEAGE])
+        for place, entry in enumerate(lineage)
     ]
-    text = _table(("", "model", "quality", "steps", "state", "ended"), rows)
-    if len(lineage) > SHOWN_LINEAGE:
-        text += f"\nand {len(lineage) - SHOWN_LINEAGE} before them.\n"
+    text = _table(("", "model", "quality", "steps", "state", "ended"), rows, SHOWN_LINEAGE)
     parts = [
         (_md(share["model"]), str(share["tensors"]), say_bytes(share["bytes"]), say_share(share["share"]))
         for share in shares
     ]
-    return f"{text}\n{_table(('weights from', 'tensors', 'bytes', 'share'), parts)}"
+    return f"{text}\n{_table(('weights from', 'tensors', 'bytes', 'share'), parts, SHOWN_LINEAGE)}"
 
 
 def _layers(layers: Sequence[Mapping[str, Any]]) -> str:
@@ -177,14 +174,13 @@ def _layers(layers: Sequence[Mapping[str, Any]]) -> str:
             _md(layer["name"]),
             _md(layer["kind"]),
             f"{layer['parameters']:,}",
-            ", ".join(map(_md, layer["trained_in"])) or "–",
+            _enumerated(map(_md, layer["trained_in"])) or "–",
             f"{layer['steps']:,}" if layer["trained_in"] else "–",
             "inherited" if layer["inherited"] else "trained" if layer["trained_in"] else "–",
         )
-        for layer in layers[:SHOWN_LAYERS]
+        for layer in layers
     ]
-    more = f"\nand {len(layers) - SHOWN_LAYERS} more.\n" if len(layers) > SHOWN_LAYERS else ""
-    return _table(("layer", "kind", "parameters", "last trained in", "steps", "here"), rows) + more
+    return _table(("layer", "kind", "parameters", "last trained in", "steps", "here"), rows, SHOWN_LAYERS)
 
 
 def _versions(versions: Any) -> str:
@@ -201,17 +197,22 @@ def _metrics(quality: Mapping[str, Any]) -> str:
 
 
 def _pairs(values: Mapping[str, Any]) -> str:
-    found = [f"{_md(name)} {_value(value)}" for name, value in values.items()]
-    return ", ".join(found) or "none"
+    return _enumerated(f"{_md(name)} {_value(value)}" for name, value in values.items()) or "none"
 
 
 def _value(value: JSON, limit: int = 80) -> str:
     return _md(value if isinstance(value, str) else json.dumps(value), limit)
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in rows)]
-    return "\n".join(lines) + "\n"
+def _enumerated(words: Iterable[str], most: int = SHOWN_WORDS) -> str:
+    found = list(words)
+    return ", ".join([*found[:most], *([f"and {len(found) - most} more"] if len(found) > most else [])])
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], most: int = SHOWN_WORDS) -> str:
+    shown = [f"| {' | '.join(row)} |" for row in rows[:most]]
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *shown]
+    return "\n".join(lines) + "\n" + (f"\nand {len(rows) - most} more.\n" if len(rows) > most else "")
 
 
 def _listed(lines: Iterable[str]) -> str:
@@ -222,7 +223,10 @@ def _sentence(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}."
 
 
-_MARKUP = re.compile(r"([\\`*_{}\[\]()#|~!])")
+_MARKUP = re.compile(r"([\\`*_{}\[\]()#|~!$@]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
+"""What means something in Markdown, or is part of an address, of which code hosts make links."""
+_LISTED = re.compile(r"^(\d{0,9})([-+=.])(?=[-+=\s]|$)")
+"""What makes a list, a line or a heading at the beginning."""
 
 
 def _md(text: object, limit: int = 300) -> str:
@@ -233,7 +237,7 @@ def _md(text: object, limit: int = 300) -> str:
     >>> print(_md("<b>|*x*"))
     &lt;b&gt;\|\*x\*
     """
-    escaped = _MARKUP.sub(r"\\\1", plain(text, limit))
+    escaped = _LISTED.sub(r"\1\\\2", _MARKUP.sub(r"\\\1", plain(text, limit)))
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
