@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-import sys
 import time
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from daskevo.errors import ClusterError
 from daskevo_workflows.cli.batch_jobs import batch_of, batch_options
+from daskevo_workflows.cli.carrying import carry_on
 from daskevo_workflows.cli.clusters import a_cluster
 from daskevo_workflows.cli.completion import PROBLEM
-from daskevo_workflows.cli.going_on import kept
-from daskevo_workflows.cli.group import Refused
-from daskevo_workflows.cli.interrupts import Interrupts, heard
+from daskevo_workflows.cli.interrupts import Interrupts
 from daskevo_workflows.cli.lines import NAS_KEYS, print_json_line
-from daskevo_workflows.cli.places import RUN, default_run_folder, root_for_run, run_folder
+from daskevo_workflows.cli.places import default_run_folder, root_for_run, run_folder
 from daskevo_workflows.cli.quota_option import quota_option
 from daskevo_workflows.cli.resuming import settle, why_ended
 from daskevo_workflows.cli.run_options import run_options
 from daskevo_workflows.cli.size_options import size_options
 from daskevo_workflows.cli.transfer_options import transfer_options, typed_transfer
 from daskevo_workflows.cli.typed import command, same_command
-from daskevo_workflows.cli.walltime import Walltime, end_out_of_time, end_stopped, walltime_option
+from daskevo_workflows.cli.walltime import Walltime, end_out_of_time, walltime_option
 from daskevo_workflows.cli.watching import say_all_at_random, say_where
 from daskevo_workflows.deadline import WALLTIME
 
 if TYPE_CHECKING:
     from daskevo_workflows.progress import Progress
     from daskevo_workflows.result import Result
-
-FAILED = 1
-"""Exit code when the run ended because too many evaluations failed."""
 
 KEPT = "Every finished evaluation is kept"
 """What is said of a run that was stopped."""
@@ -143,18 +137,7 @@ def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> Non
     given = {name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
     if folder is None:
         folder = default_run_folder(problem, options["seed"], typed_transfer(options))
-    with heard(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as interrupts:
-        walltime = Walltime(options["walltime"], interrupts)
-        try:
-            word = _search(problem, folder, as_json, options, given, interrupts, walltime)
-        except KeyboardInterrupt:
-            end_stopped(interrupts, folder, KEPT)
-        except ClusterError as error:
-            if not (folder / RUN).exists():
-                raise
-            how = "once the cluster is there (--scheduler takes its new address), the same command goes on"
-            raise Refused(error, kept(folder, KEPT, how)) from error
-    sys.exit(FAILED if word == "failures" else 0)
+    carry_on(folder, options["walltime"], KEPT, partial(_search, problem, folder, as_json, options, given))
 
 
 def _search(

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from daskevo.errors import ClusterError
 from daskevo_workflows.cli.batch_jobs import batch_of, batch_options
+from daskevo_workflows.cli.carrying import carry_on
 from daskevo_workflows.cli.clusters import a_cluster
 from daskevo_workflows.cli.completion import TUNED
-from daskevo_workflows.cli.going_on import kept
-from daskevo_workflows.cli.group import Refused
-from daskevo_workflows.cli.interrupts import Interrupts, heard
+from daskevo_workflows.cli.interrupts import Interrupts
 from daskevo_workflows.cli.lines import TUNE_KEYS, print_json_line
-from daskevo_workflows.cli.places import RUN, root_for_run, run_folder
+from daskevo_workflows.cli.places import root_for_run, run_folder
 from daskevo_workflows.cli.quota_option import quota_option
 from daskevo_workflows.cli.run_options import COUNT, run_options
 from daskevo_workflows.cli.typed import same_command
-from daskevo_workflows.cli.walltime import Walltime, end_out_of_time, end_stopped, walltime_option
+from daskevo_workflows.cli.walltime import Walltime, end_out_of_time, walltime_option
 from daskevo_workflows.cli.watching import say_where
 from daskevo_workflows.deadline import WALLTIME
 
@@ -31,9 +28,6 @@ if TYPE_CHECKING:
     from daskevo_workflows.problems import ProblemReference
     from daskevo_workflows.studies.leading import StudyProgress
     from daskevo_workflows.studies.result import Found, StudyResult
-
-FAILED = 1
-"""Exit code when the study ended because too many trials failed."""
 
 KEPT = "Every answer and every snapshot is kept"
 
@@ -124,18 +118,7 @@ def tune(problem: str, folder: Path | None, as_json: bool, **options: Any) -> No
     command goes on); 130 it was interrupted (the same command goes on).
     """
     folder = folder or _default_folder(problem, options["seed"])
-    with heard(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as interrupts:
-        walltime = Walltime(options["walltime"], interrupts)
-        try:
-            word = _study(problem, folder, as_json, options, interrupts, walltime)
-        except KeyboardInterrupt:
-            end_stopped(interrupts, folder, KEPT)
-        except ClusterError as error:
-            if not (folder / RUN).exists():
-                raise
-            how = "once the cluster is there (--scheduler takes its new address), the same command goes on"
-            raise Refused(error, kept(folder, KEPT, how)) from error
-    sys.exit(FAILED if word == "failures" else 0)
+    carry_on(folder, options["walltime"], KEPT, partial(_study, problem, folder, as_json, options))
 
 
 def _default_folder(problem: str, seed: int) -> Path:
