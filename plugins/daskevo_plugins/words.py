@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Sequence
 
 
 def say_bytes(count: float | None) -> str:
@@ -110,6 +111,22 @@ def say_quality(quality: float | None) -> str:
     if quality is None:
         return "–"
     return f"{quality:,.0f}" if 1e3 <= abs(quality) < 1e15 else f"{quality:.4g}"
+
+
+def say_qualities(qualities: Sequence[float | None]) -> list[str]:
+    """Return several qualities as :func:`say_quality` does, with equally many decimals: they stand below each other.
+
+    Examples
+    --------
+    >>> say_qualities([0.7334, 0.732, None, 25098])
+    ['0.7334', '0.7320', '–', '25,098']
+    """
+    said = [say_quality(quality) for quality in qualities]
+    decimals = max((len(word.partition(".")[2]) for word in said if "e" not in word), default=0)
+    return [
+        f"{quality:.{decimals}f}" if quality is not None and word[-1].isdigit() and not set(word) & set(",e") else word
+        for quality, word in zip(qualities, said, strict=True)
+    ]
 
 
 def say_times(ratio: float | None) -> str:

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 import daskevo
 from daskevo_workflows.cli import main
 from daskevo_workflows.cli.lines import VERIFY_KEYS
+from daskevo_workflows.cli.listing import _short
 
 pytestmark = pytest.mark.processes
 
@@ -75,6 +76,13 @@ def test_ls_shows_the_best_of_each_scope_first(root: Path) -> None:
     assert [line.split()[0] for line in lines] == ["MODEL", "third", "second", "better", "worse"]
     rows = json.loads(run("models", "ls", root, "--scope", "losses", "--limit", 1, "--json").stdout)
     assert [(row["model"], row["quality"], row["labels"]) for row in rows] == [("better", 0.1, ["user:kept"])]
+
+
+def test_a_label_of_a_models_own_run_is_said_by_its_kind() -> None:
+    said = [
+        _short(label, "mine-12-00001") for label in ("best:mine-12", "best:mine", "best:mine-1", "user:kept", "best:")
+    ]
+    assert said == ["best", "best:mine", "best:mine-1", "user:kept", "best:"]
 
 
 def test_a_scope_that_is_not_there_names_those_that_are(root: Path) -> None:

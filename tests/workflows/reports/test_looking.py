@@ -221,7 +221,15 @@ def test_the_end_of_a_search_and_its_report_say_it_too(tmp_path: Path, capsys: p
     rule = "a layer is frozen once it has had 300 steps; until then what is inherited trains on"
     result = nas.look(written(tmp_path / "run", policy={"transfer": True, "freeze": "steps:300"}))
     _say_result(result, err=False, save=False)
-    assert f"20 % of all vertices were frozen: {rule}." in capsys.readouterr().out
+    ended = capsys.readouterr().out
+    assert f"20 % of all vertices were frozen: {rule}." in ended
+    stored = "150 B for 2 living models; full copies would take 800 B (5.3×)"
+    assert f"Stored: {stored}.\n  1. val_auc 0.61  run-00001\n  2. val_auc 0.60  run-00000\n" in ended
+    said = CliRunner().invoke(main, ["status", str(tmp_path / "run")]).stdout
+    assert f" {stored}\n" in said
+    assert " ended: the time limit is over; 1 evaluation to be taken up again\n" in said
+    assert "val_auc 0.61  run-00001\n" in said
+    assert "val_auc 0.60  run-00000\n" in said
     assert cards(result.series)[2].note == f"1 inherited a prefix; {rule}"
     assert ("frozen, share of all vertices", f"20 %: {rule}") in transfer_summary(result.series)
     control = nas.look(written(tmp_path / "control", policy={"transfer": False}))

@@ -54,7 +54,7 @@ def lineage(root: Path, model_id: str | None, everybody: bool, scope: str | None
 
 
 def _show_chain(repository: Repository, model_id: str, records: Sequence[ModelRecord], *, as_json: bool) -> None:
-    from daskevo_workflows.words import say_bytes, say_quality, say_share
+    from daskevo_workflows.words import say_bytes, say_qualities, say_share
 
     chain = [_entry(repository, record) for record in records]
     shares = repository.contributors(model_id) if chain[0]["state"] == "published" else []
@@ -67,8 +67,10 @@ def _show_chain(repository: Repository, model_id: str, records: Sequence[ModelRe
         return
     rows = [("", "MODEL", "QUALITY", "STATE")]
     rows += [
-        ("" if depth == 0 else "←", entry["model"], say_quality(entry["quality"]), entry["state"])
-        for depth, entry in enumerate(chain)
+        ("" if depth == 0 else "←", entry["model"], quality, entry["state"])
+        for depth, (entry, quality) in enumerate(
+            zip(chain, say_qualities([entry["quality"] for entry in chain]), strict=True)
+        )
     ]
     print_columns(rows, right={2})
     if not shares:
@@ -115,7 +117,7 @@ def _family(repository: Repository, scope: str | None) -> Family:
 
 def _show_family(family: Family, *, dot: bool, as_json: bool) -> None:
     from daskevo_workflows.comparing.family import dot_of, tree_of
-    from daskevo_workflows.words import say_quality, say_share
+    from daskevo_workflows.words import say_qualities, say_share
 
     if dot:
         click.echo(dot_of(family), nl=False)
@@ -123,17 +125,18 @@ def _show_family(family: Family, *, dot: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([asdict(member) for member in family.values()]))
         return
+    tree = list(tree_of(family))
     rows = [("MODEL", "SCOPE", "QUALITY", "STEP", "INHERITED", "STATE")]
     rows += [
         (
             f"{'  ' * depth}{member.model}",
             member.scope,
-            say_quality(member.quality),
+            quality,
             str(member.step),
             say_share(member.inherited),
             member.state,
         )
-        for depth, member in tree_of(family)
+        for (depth, member), quality in zip(tree, say_qualities([member.quality for _, member in tree]), strict=True)
     ]
     print_columns(rows, right={2, 3, 4})
 
@@ -152,7 +155,7 @@ def blame(root: Path, model_id: str, as_json: bool) -> None:
     from daskevo_workflows.comparing.blaming import owners_of
     from daskevo_workflows.exporting.facts import ended_of, said_time
     from daskevo_workflows.exporting.origins import Origins
-    from daskevo_workflows.words import plain, say_quality
+    from daskevo_workflows.words import plain, say_qualities
 
     repository, origins = opened(root), Origins.at(root)
     with named(repository, root, model_id):
@@ -172,10 +175,10 @@ def blame(root: Path, model_id: str, as_json: bool) -> None:
             line.model,
             said_time(line.ended) or "–",
             f"{line.steps:,}",
-            say_quality(line.quality),
+            quality,
             line.state,
         )
-        for line in lines
+        for line, quality in zip(lines, say_qualities([line.quality for line in lines]), strict=True)
     ]
     print_columns(rows, right={2, 5, 6})
 
@@ -265,7 +268,7 @@ def _show_difference(
         f"\nnearest common ancestor: {common or 'none'}; shared: {found.shared_tensors} tensors, "
         f"{say_bytes(found.shared_bytes)} of {say_bytes(models[1]['bytes'])}\n"
     )
-    print_columns([("LAYER OF A", "LAYER OF B", "KIND", "", "TRAINED IN"), *map(_row, found.layers)])
+    print_columns([("LAYER OF A", "LAYER OF B", "KIND", "DIFFERENCE", "TRAINED IN"), *map(_row, found.layers)])
 
 
 def _row(pair: LayerPair) -> tuple[str, ...]:

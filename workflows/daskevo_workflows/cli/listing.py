@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 @click.option("--snapshots", is_flag=True, help="List snapshots of trainings, too.")
 @AS_JSON
 def ls(root: Path, scope: str | None, limit: int | None, snapshots: bool, as_json: bool) -> None:
-    """List the published models, the best of each scope first."""
-    from daskevo_workflows.words import say_bytes, say_count, say_quality
+    """List the published models, the best of each scope first.
+
+    Of labels that its own run gave a model, the kind alone is shown: `daskevo models show` and --json have them whole.
+    """
+    from daskevo_workflows.words import say_bytes, say_count, say_qualities
 
     repository = opened(root)
     found = repository.models(scope, snapshots=snapshots)
@@ -40,12 +43,12 @@ def ls(root: Path, scope: str | None, limit: int | None, snapshots: bool, as_jso
         (
             summary.model_id,
             summary.scope,
-            say_quality(summary.quality),
+            quality,
             str(summary.step),
             say_bytes(summary.own_bytes),
-            ", ".join(sorted(summary.labels)),
+            ", ".join(_short(label, summary.model_id) for label in sorted(summary.labels)),
         )
-        for summary in found
+        for summary, quality in zip(found, say_qualities([summary.quality for summary in found]), strict=True)
     ]
     if found:
         print_columns(rows, right={2, 3, 4})
@@ -106,7 +109,7 @@ def show(root: Path, model_id: str, as_json: bool) -> None:
         "scope": record.scope,
         "objective": record.objective or "–",
         "quality": say_quality(record.quality),
-        "metrics": ", ".join(f"{plain(name, 60)} {plain(value, 60)}" for name, value in record.metrics.items()) or "–",
+        "metrics": ", ".join(f"{plain(name, 60)} {_figure(value)}" for name, value in record.metrics.items()) or "–",
         "step": str(record.step),
         "labels": ", ".join(sorted(labels)),
         "parent": record.parent or "–",
@@ -130,6 +133,18 @@ def show(root: Path, model_id: str, as_json: bool) -> None:
         for layer in layers
     ]
     print_columns(rows, right={2, 3})
+
+
+def _short(label: str, model_id: str) -> str:
+    """Return a label, or its kind alone if the rest is the run that the model is named after."""
+    kind, _, name = label.partition(":")
+    return kind if name and name == model_id.rpartition("-")[0] else label
+
+
+def _figure(value: object) -> str:
+    from daskevo_workflows.words import plain, say_quality
+
+    return say_quality(value) if isinstance(value, float) else plain(value, 60)
 
 
 def _rank_in_scope(summary: ModelSummary, objective: str | None) -> tuple[str, float, ModelSummary]:

@@ -48,15 +48,16 @@ def named(repository: Repository, root: Path, model_id: str) -> Iterator[None]:
     except UnknownModel as error:
         names = [str(summary.model_id) for summary in repository.models()]
         meant = difflib.get_close_matches(model_id, names, CLOSE) or [name for name in names if model_id in name]
-        guess = f"did you mean {' or '.join(meant[:CLOSE])}? " if meant else ""
+        guess = f"did you mean {' or '.join(meant[:CLOSE])}? These" if meant else "these"
         raise UnknownModel(
-            f"there is no model {model_id!r} in {root}; {guess}These are there: {command('models', 'ls', root)}",
+            f"there is no model {model_id!r} in {root}; {guess} are there: {command('models', 'ls', root)}",
             model_id=model_id,
         ) from error
     except ModelRetired as error:
         raise ModelRetired(
-            f"{model_id!r} has been retired: its last label was released. Its lineage is still there: "
-            f"{command('models', 'lineage', root, model_id)}",
+            f"{model_id!r} has been retired: its last label was released, and its weights may be gone. Its lineage is "
+            f"still there: {command('models', 'lineage', root, model_id)}\nModels that are not retired: "
+            f"{command('models', 'ls', root)}",
             model_id=model_id,
         ) from error
 

@@ -16,6 +16,7 @@ from daskevo_workflows.cli.batch_jobs import batch_of, batch_options
 from daskevo_workflows.cli.carrying import carry_on
 from daskevo_workflows.cli.clusters import a_cluster
 from daskevo_workflows.cli.completion import PROBLEM
+from daskevo_workflows.cli.found_words import say_models, say_stored
 from daskevo_workflows.cli.interrupts import Interrupts
 from daskevo_workflows.cli.lines import NAS_KEYS, print_json_line
 from daskevo_workflows.cli.places import default_run_folder, root_for_run, run_folder
@@ -251,28 +252,28 @@ def _say_result(result: Result, *, err: bool, since: float | None = None, save: 
     from daskevo_workflows.quiet import import_keras
     from daskevo_workflows.reports.frozen_words import say_rule
     from daskevo_workflows.saving import save_model
-    from daskevo_workflows.words import plain, say_count, say_quality, say_seconds, say_share
+    from daskevo_workflows.words import plain, say_count, say_seconds, say_share
 
     summary = result.summary()
     apart = f", {say_count(summary['failures'], 'failure')}" if summary["failures"] else ""
     apart += f", {say_count(summary['rejected'], 'rejected candidate')}" if summary["rejected"] else ""
     click.echo(
         f"{say_count(summary['evaluations'], 'evaluation')} in {say_seconds(summary['runtime_s'])}{apart}; "
-        f"{summary['transferred']} inherited a prefix. It ended because: {plain(result.stop[1])}.",
+        f"{summary['transferred']} inherited a prefix of layers. It ended because: {plain(result.stop[1])}.",
         err=err,
     )
     if not summary["evaluations"]:
         return
     if summary["transferred"] and (rule := say_rule(result.info.identity.get("policy"))):
         click.echo(f"{say_share(summary['mean_frozen_share'])} of all vertices were frozen: {rule}.", err=err)
+    if (stored := say_stored(summary)) is not None:
+        click.echo(f"Stored: {stored}.", err=err)
     several = len(result.objectives) > 1
     if several:
         click.echo(f"The front has {say_count(len(result.front()), 'model')}:", err=err)
     shown = result.front()[:FRONT_SHOWN] if several else result.best(SHOWN)
-    for place, found in enumerate(shown, start=1):
-        figures = [f"{one.metric} {say_quality(found.metrics.get(one.metric))}" for one in result.objectives[1:]]
-        words = "  ".join([f"{result.objective.metric} {say_quality(found.quality)}", *figures])
-        click.echo(f"  {place}. {words}  {found.model_id}", err=err)
+    for place, words in enumerate(say_models(result, shown), start=1):
+        click.echo(f"  {place}. {words}", err=err)
     if several and len(result.front()) > FRONT_SHOWN:
         click.echo(
             f"  … and {len(result.front()) - FRONT_SHOWN} more, best first by {result.objective.metric}", err=err
@@ -287,6 +288,7 @@ def _say_result(result: Result, *, err: bool, since: float | None = None, save: 
             save_model(result.best(1)[0].model, best)
         click.echo(f"best model: {best}", err=err)
         click.echo(f"report:     {report if _is_newer(report, since) else result.report()}", err=err)
+        click.echo(f"all models: {command('models', 'ls', result.folder)}", err=err)
     except (DaskevoError, OSError) as error:
         # The search is over and recorded: what can't be written now is written when the command is given again.
         click.echo(f"{error}\nThe same command tries again: {same_command(result.folder)}", err=True)

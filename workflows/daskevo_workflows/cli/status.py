@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from daskevo_workflows.cli.completion import FOLDER
+from daskevo_workflows.cli.found_words import say_models, say_stored
 from daskevo_workflows.cli.lines import NAS_KEYS, TUNE_KEYS, print_json_line
 
 if TYPE_CHECKING:
     from daskevo.runs import Session
     from daskevo_workflows.result import Result
+
+SHOWN = 3
+"""Best models that are printed."""
 
 STATE = "state"
 """The key that this command's line has beside those of `daskevo nas --json` and `daskevo tune --json`."""
@@ -55,7 +59,7 @@ def _search(run: Path, as_json: bool) -> None:
 
 def _search_lines(result: Result) -> list[tuple[str, str]]:
     from daskevo_workflows.reports.frozen_words import say_frozen
-    from daskevo_workflows.words import plain, say_bytes, say_count, say_quality, say_seconds
+    from daskevo_workflows.words import plain, say_seconds
 
     series, summary, about = result.series, result.summary(), result.info.about
     apart = [f"{summary['failures']} failed", f"{summary['rejected']} rejected", f"{summary['duplicates']} repeated"]
@@ -72,17 +76,13 @@ def _search_lines(result: Result) -> list[tuple[str, str]]:
         ("running time", say_seconds(summary["runtime_s"])),
         ("inherited", say_frozen(series)),
     ]
-    if (stored := summary["stored_bytes"]) is not None:
-        living = say_count(summary["live_models"] or 0, "living model")
-        lines.append(
-            ("stored", f"{say_bytes(stored)} for {living}; full copies {say_bytes(summary['full_copy_bytes'])}")
-        )
+    if (stored := say_stored(summary)) is not None:
+        lines.append(("stored", stored))
     where = "in memory: gone with its cluster" if root is None else f"{plain(root, 300)}, scope {about.get('scope')}"
     lines.append(("repository", where))
     if summary["evaluations"]:
         lines += [
-            ("best" if place == 0 else "", f"{result.objective.metric} {say_quality(found.quality)}  {found.model_id}")
-            for place, found in enumerate(result.best(3))
+            ("best" if place == 0 else "", words) for place, words in enumerate(say_models(result, result.best(SHOWN)))
         ]
     return lines
 
@@ -152,7 +152,7 @@ def _state(state: str, sessions: Sequence[Session]) -> str:
     from daskevo_workflows.words import plain, say_seconds
 
     if not sessions or sessions[-1].ended is not None:
-        return "ended" if state == "closed" else plain(state)
+        return "ended" if state == "closed" else f"ended: {plain(state)}"
     last = sessions[-1]
     ago = say_seconds(max(0.0, time.time() - last.last))
     known, process = lives(last.process), plain(last.process, 100)

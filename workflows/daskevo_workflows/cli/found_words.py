@@ -1,0 +1,40 @@
+"""What `daskevo nas` and `daskevo status` both say of a search: its best models, and what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from daskevo_workflows.result import Found, Result
+
+
+def say_models(result: Result, shown: Sequence[Found]) -> list[str]:
+    """Return a line for each model: its figures for all objectives, below each other, and its id."""
+    from daskevo_workflows.words import say_qualities
+
+    first, *others = result.objectives
+    columns = [(first.metric, say_qualities([found.quality for found in shown]))]
+    columns += [(one.metric, say_qualities([found.metrics.get(one.metric) for found in shown])) for one in others]
+    widths = [max((len(word) for word in words), default=0) for _, words in columns]
+    return [
+        "  ".join(
+            [
+                *(f"{name} {words[place]:>{width}}" for (name, words), width in zip(columns, widths, strict=True)),
+                found.model_id,
+            ]
+        )
+        for place, found in enumerate(shown)
+    ]
+
+
+def say_stored(summary: Mapping[str, Any]) -> str | None:
+    """Say what the repository holds for a search, of its `Result.summary`; None if that was never asked."""
+    from daskevo_workflows.words import say_bytes, say_count, say_times
+
+    stored, full = summary["stored_bytes"], summary["full_copy_bytes"]
+    if stored is None:
+        return None
+    living = say_count(summary["live_models"] or 0, "living model")
+    ratio = f" ({say_times(full / stored)})" if stored and full and full > stored else ""
+    return f"{say_bytes(stored)} for {living}; full copies would take {say_bytes(full)}{ratio}"
