@@ -9,6 +9,7 @@ from textwrap import wrap
 from typing import Any
 
 import matplotlib
+from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
 from daskevo_workflows.reports import drawing as d
@@ -108,6 +109,8 @@ def legend_below(figure: Figure, panels: Sequence[Any]) -> None:
     for panel in panels:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             handles.setdefault("\n".join(wrap(label, room - 6)), handle)
+    # Bars are of arms; what a mark means beside them comes after.
+    handles = dict(sorted(handles.items(), key=lambda one: not isinstance(one[1], BarContainer)))
     widest = max((len(line) for label in handles for line in label.split("\n")), default=0)
     columns = max(1, min(len(handles), room // (widest + 6)))
     lines = math.ceil(sum(label.count("\n") + 1 for label in handles) / columns)
@@ -118,6 +121,20 @@ def legend_below(figure: Figure, panels: Sequence[Any]) -> None:
 def legend_bar(panel: Any, label: str, colour: str, hatch: str = "") -> None:
     """Give the legend a bar that is nowhere in the panel: of no height, and without the edge that would show there."""
     panel.bar([0], [0], 0.0, color=colour, hatch=hatch, edgecolor=d.PAPER, lw=0, label=label)
+
+
+def say_above(panel: Any, words: str, at: float, height: float, font: float, above: float = 2.0) -> None:
+    """Write above a bar, in front of the grid; `font` and `above` in points."""
+    panel.annotate(
+        words,
+        (at, height),
+        (0, above),
+        textcoords="offset points",
+        ha="center",
+        va="bottom",
+        fontsize=font,
+        bbox={"facecolor": d.PAPER, "edgecolor": "none", "pad": 0.2},
+    )
 
 
 def title_panel(panel: Any, run: RunSeries, runs: Sequence[RunSeries]) -> None:

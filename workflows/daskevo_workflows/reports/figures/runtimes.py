@@ -8,7 +8,15 @@ from matplotlib.figure import Figure
 
 from daskevo_workflows.reports import drawing as d
 from daskevo_workflows.reports.arms import Arm, Spread, say_range, spread
-from daskevo_workflows.reports.figures.chart import HATCHES, RUN_COLOURS, Sheet, Sketch, legend_bar, legend_below
+from daskevo_workflows.reports.figures.chart import (
+    HATCHES,
+    RUN_COLOURS,
+    Sheet,
+    Sketch,
+    legend_bar,
+    legend_below,
+    say_above,
+)
 from daskevo_workflows.reports.series import RunSeries
 from daskevo_workflows.words import say_seconds, say_share, time_unit
 
@@ -47,8 +55,7 @@ def runtimes(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
         words = f"{say_seconds(total.middle)}\n({say_share(share.middle if share else None)})"
         if unequal:
             words = f"{_say_counts(arm)} ev.\n{words}"
-        peak = (at, total.high / scale)
-        panel.annotate(words, peak, (0, 2), textcoords="offset points", ha="center", fontsize=0.8 * sheet.font)
+        say_above(panel, words, at, total.high / scale, 0.8 * sheet.font)
     legend_bar(panel, "with the repository", d.INK)
     panel.set_xticks(range(len(scales)), [str(count) for count in scales])
     panel.set_xlim(-0.6, len(scales) - 0.4)

@@ -10,17 +10,18 @@ from matplotlib.figure import Figure
 
 from daskevo_workflows.reports import drawing as d
 from daskevo_workflows.reports.arms import Arm, Spread, say_range, spread
-from daskevo_workflows.reports.figures.chart import PAGE, Sheet, Sketch, legend_bar, legend_below, wrapped
+from daskevo_workflows.reports.figures.chart import PAGE, Sheet, Sketch, legend_bar, legend_below, say_above, wrapped
 from daskevo_workflows.reports.series import RunSeries, cumulative_bytes
 from daskevo_workflows.words import byte_unit, say_bytes, say_times
 
 KINDS: tuple[tuple[str, bool, Callable[[RunSeries], float | None]], ...] = (
     ("nothing retired", False, lambda run: _last(run, 2)),
     ("nothing retired", True, lambda run: _last(run, 1)),
-    ("retired", False, lambda run: run.storage[-1].full_bytes if run.storage else None),
-    ("retired", True, lambda run: run.storage[-1].stored_bytes if run.storage else None),
+    ("living models", False, lambda run: run.storage[-1].full_bytes if run.storage else None),
+    ("living models", True, lambda run: run.storage[-1].stored_bytes if run.storage else None),
 )
-"""What happens to models that left the population, whether only what changed is stored, and the bytes at the end."""
+"""Which models count (all that were made, or those that weren't retired), whether only what changed is stored, and the
+bytes at the end."""
 
 
 def space(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
@@ -72,9 +73,8 @@ def _draw(panel: Any, amounts: Sequence[Spread | None], scale: float, sheet: She
             panel.vlines(at, amount.low / scale, amount.high / scale, color=d.INK, lw=1.0)
         full = amounts[i - 1] if stored else None
         if full is not None and amount.middle:
-            words, peak = say_times(full.middle / amount.middle), (at, amount.high / scale)
-            panel.annotate(words, peak, (0, 2), textcoords="offset points", ha="center", fontsize=0.8 * sheet.font)
-    panel.set_xticks([0, 1], ["nothing\nretired", "retired"])
+            say_above(panel, say_times(full.middle / amount.middle), at, amount.high / scale, 0.8 * sheet.font)
+    panel.set_xticks([0, 1], [kind.replace(" ", "\n") for kind, stored, _ in KINDS if stored])
     panel.set_xlim(-0.6, 1.6)
     panel.grid(visible=False, axis="x")
 
@@ -87,6 +87,6 @@ def _last(run: RunSeries, column: int) -> float | None:
 def _words(label: str, amounts: Sequence[Spread | None]) -> str:
     all_full, all_stored, full, stored = (None if amount is None else amount.middle for amount in amounts)
     return (
-        f"{label}: nothing retired {say_bytes(all_stored)} instead of {say_bytes(all_full)}; retired "
+        f"{label}: nothing retired {say_bytes(all_stored)} instead of {say_bytes(all_full)}; living models "
         f"{say_bytes(stored)} instead of {say_bytes(full)}."
     )

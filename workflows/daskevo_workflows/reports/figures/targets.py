@@ -10,8 +10,16 @@ from matplotlib.figure import Figure
 
 from daskevo_workflows.reports import drawing as d
 from daskevo_workflows.reports.arms import Arm, Spread, say_range, targets_of, times_to
-from daskevo_workflows.reports.figures.chart import HATCHES, RUN_COLOURS, Sheet, Sketch, legend_bar, legend_below
-from daskevo_workflows.words import plain, say_quality, say_seconds, time_unit
+from daskevo_workflows.reports.figures.chart import (
+    HATCHES,
+    RUN_COLOURS,
+    Sheet,
+    Sketch,
+    legend_bar,
+    legend_below,
+    say_above,
+)
+from daskevo_workflows.words import plain, say_qualities, say_seconds, time_unit
 
 NOT_IN_MOST = "not in more than half of the runs"
 """What a star says where an arm has several runs: their median is that they don't get there."""
@@ -45,7 +53,8 @@ def time_to_target(arms: Sequence[Arm], sheet: Sheet, targets: Sequence[float] |
         legend_bar(panel, arm.label, colour, hatch)
     if any(hit is None or not math.isfinite(hit.middle) for hit in hits.values()):
         panel.plot([], [], "*", color=d.INK, ms=6, ls="none", label=_star(arms))
-    panel.set_xticks(range(len(goals)), [say_quality(goal) for goal in goals])
+    said = say_qualities(goals)
+    panel.set_xticks(range(len(goals)), said)
     panel.set_xlim(-0.6, len(goals) - 0.4)
     panel.set_ylim(0, 1.15 * max(hit.high for hit in reached) / scale)
     panel.grid(visible=False, axis="x")
@@ -58,7 +67,7 @@ def time_to_target(arms: Sequence[Arm], sheet: Sheet, targets: Sequence[float] |
         "Time to a quality",
         f"Running time until an evaluation had so good a quality; a star: {_star(arms)}"
         f"{'' if _one_each(arms) else ' (beside it: in how many)'}{say_range(arms, 'bars')}.",
-        " ".join(_words(arm, goals, hits) for arm in arms),
+        " ".join(_words(arm, [hits[arm.label, goal] for goal in goals], said) for arm in arms),
         figure,
     )
 
@@ -87,19 +96,17 @@ def _draw_bar(
 
 
 def _say_how_many(panel: Any, at: float, height: float, hit: Spread, font: float, *, above: float) -> None:
-    words, place = f"{hit.reached}/{hit.runs}", (at, height)
-    panel.annotate(words, place, (0, above), textcoords="offset points", ha="center", fontsize=0.75 * font)
+    say_above(panel, f"{hit.reached}/{hit.runs}", at, height, 0.75 * font, above)
 
 
-def _words(arm: Arm, goals: Sequence[float], hits: dict[tuple[str, float], Spread | None]) -> str:
+def _words(arm: Arm, hits: Sequence[Spread | None], goals: Sequence[str]) -> str:
     said = []
-    for goal in goals:
-        hit = hits[arm.label, goal]
+    for hit, goal in zip(hits, goals, strict=True):
         if hit is None:
-            said.append(f"{say_quality(goal)} never")
+            said.append(f"{goal} never")
         elif not math.isfinite(hit.middle):
-            said.append(f"{say_quality(goal)} in {hit.reached} of {hit.runs} runs only")
+            said.append(f"{goal} in {hit.reached} of {hit.runs} runs only")
         else:
             share = f" (in {hit.reached} of {hit.runs} runs)" if hit.reached < hit.runs else ""
-            said.append(f"{say_quality(goal)} {say_seconds(hit.middle)}{share}")
+            said.append(f"{goal} {say_seconds(hit.middle)}{share}")
     return f"{arm.label}: {', '.join(said)}."
