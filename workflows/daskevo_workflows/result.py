@@ -16,13 +16,11 @@ from daskevo.types import JSON, ModelId, Objective
 from daskevo_workflows.event_kinds import STORAGE
 from daskevo_workflows.reports.reading import series_of
 from daskevo_workflows.reports.recorded import Recorded
+from daskevo_workflows.reports.series import REPOSITORY_PHASES
 
 if TYPE_CHECKING:
     from daskevo.repository import Repository
     from daskevo_workflows.exporting import Card, Exported
-
-REPOSITORY_PHASES = ("query", "inherit", "put")
-"""Phases of an evaluation that are the repository's work, not training."""
 
 
 @dataclass(frozen=True)
