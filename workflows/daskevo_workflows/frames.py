@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -97,18 +98,27 @@ def as_frame(rows: Sequence[Row]) -> Any:
 
 
 def write_csv(rows: Sequence[Mapping[str, Any]], file: TextIO) -> None:
-    """Write rows as CSV, a column for each name that any row has, in the order in which they come.
+    r"""Write rows as CSV, a column for each name that any row has, in the order in which they come.
 
     Nothing is an empty field, yes and no are ``True`` and ``False``, lists and dicts are JSON: pandas reads it back.
+    Control characters are written as ``\x1b``.
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.DictWriter(file, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(map(_cell, names))
+    writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
+
+
+_UNSAFE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+"""What steers a terminal, or can't be encoded."""
 
 
 def _cell(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, (dict, list, tuple)) else value
+    if isinstance(value, (dict, list, tuple)):
+        return json.dumps(value)
+    if isinstance(value, str):
+        return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), value)
+    return value
 
 
 def _evaluations(result: Result) -> Iterator[Row]:

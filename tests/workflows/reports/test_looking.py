@@ -334,6 +334,18 @@ def test_units_models_and_events(tmp_path: Path) -> None:
     assert [row["lineage"] for row in csv.DictReader(io.StringIO(said))] == ["[]", '["run-00000"]']
 
 
+def test_a_table_has_no_text_that_steers_a_terminal_or_breaks_it() -> None:
+    text = io.StringIO()
+    write_csv([{"a\x1b": "\ud800 \x9b\x7f\n\t=1", "b": ["\x1b"]}, {"c": None, "b": 2}], text)
+    said = text.getvalue()
+    assert said.encode()
+    assert list(csv.reader(io.StringIO(said))) == [
+        ["a\\x1b", "b", "c"],
+        ["\\ud800 \\x9b\\x7f\n\t=1", '["\\u001b"]', ""],
+        ["", "2", ""],
+    ]
+
+
 def test_a_table_that_can_not_be_written_whole_leaves_what_was_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
