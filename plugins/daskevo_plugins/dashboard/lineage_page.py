@@ -10,7 +10,7 @@ from daskevo_plugins.dashboard.lineage_tree import LineageTree, TreeRow, lineage
 from daskevo_plugins.dashboard.markup import Html, age, cards, empty, html, link, table
 from daskevo_plugins.dashboard.repository_page import NOTHING, choose, trouble_of
 from daskevo_plugins.dashboard.sight import ModelRow, Sight
-from daskevo_plugins.words import say_bytes, say_count, say_quality, say_share
+from daskevo_plugins.words import say_bytes, say_count, say_qualities, say_share
 
 LEVEL, ROW = 16, 26
 """Width of a level of the tree, and height of a row."""
@@ -92,12 +92,12 @@ def _drawn(tree: LineageTree, sight: Sight, scope: str) -> str:
     rows = [
         (
             Html(_gutter(row, levels) + f'<span class="model">{html(row.model.model_id)}{_standing(row.model)}</span>'),
-            say_quality(row.model.quality),
+            quality,
             _inherits(row.model),
             say_bytes(row.model.own_bytes),
             _gives(row),
         )
-        for row in tree.rows
+        for row, quality in zip(tree.rows, say_qualities([row.model.quality for row in tree.rows]), strict=True)
     ]
     untold = sight.models_in_all - len(sight.models)
     more = f" {tree.left_out:,} more models are not drawn: the best, those with the most heirs and their lines are."

@@ -102,7 +102,7 @@ def _study(run: Path, as_json: bool) -> None:
     from daskevo.runs import RunView
     from daskevo_workflows.reports.study_reading import read_study
     from daskevo_workflows.studies.accounts import summary
-    from daskevo_workflows.words import plain, say_quality, say_saved, say_seconds
+    from daskevo_workflows.words import plain, say_qualities, say_saved, say_seconds
 
     study = read_study(run)
     if as_json:
@@ -132,13 +132,14 @@ def _study(run: Path, as_json: bool) -> None:
         ),
         ("running time", say_seconds(study.runtime_s)),
     ]
+    shown = study.best[:SHOWN]
     lines += [
         (
             "best" if place == 0 else "",
-            f"{study.objective.metric} {say_quality(one.quality)}  step {one.step}  "
+            f"{study.objective.metric} {quality}  step {one.step}  "
             + plain(", ".join(f"{name}={value!r}" for name, value in _parts(one.configuration).items()), 300),
         )
-        for place, one in enumerate(study.best[:3])
+        for place, (one, quality) in enumerate(zip(shown, say_qualities([one.quality for one in shown]), strict=True))
     ]
     _print(lines)
 

@@ -279,7 +279,7 @@ def _say_result(result: StudyResult, *, err: bool, save: bool) -> None:
 
 def _say_found(result: StudyResult, *, err: bool) -> None:
     """Say the figures, why it ended, and the best trials."""
-    from daskevo_workflows.words import plain, say_count, say_quality, say_saved, say_seconds
+    from daskevo_workflows.words import plain, say_count, say_qualities, say_saved, say_seconds
 
     figures, metric = result.figures, result.study.objective.metric
     click.echo(
@@ -290,8 +290,11 @@ def _say_found(result: StudyResult, *, err: bool) -> None:
     )
     if not figures.trials:
         return
-    for place, found in enumerate(result.best(SHOWN), start=1):
-        words = f"{metric} {say_quality(found.quality)}  {found.trial}  step {found.step}  {_say_choices(found)}"
+    best = result.best(SHOWN)
+    for place, (found, quality) in enumerate(
+        zip(best, say_qualities([found.quality for found in best]), strict=True), start=1
+    ):
+        words = f"{metric} {quality}  {found.trial}  step {found.step}  {_say_choices(found)}"
         click.echo(f"  {place}. {words}", err=err)
 
 

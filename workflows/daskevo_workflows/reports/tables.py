@@ -21,6 +21,7 @@ from daskevo_workflows.words import (
     plain,
     say_bytes,
     say_count,
+    say_qualities,
     say_quality,
     say_seconds,
     say_share,
@@ -133,7 +134,7 @@ def best_models(run: RunSeries) -> Table | None:
             (
                 str(place),
                 (plain(e.model_id, 100),),
-                say_quality(e.quality),
+                said,
                 str(e.number),
                 f"{e.parameters:,}" if e.parameters is not None else "–",
                 say_share(e.frozen_share),
@@ -141,7 +142,7 @@ def best_models(run: RunSeries) -> Table | None:
                 _chain(run, e),
                 _choices(e),
             )
-            for place, e in enumerate(best, start=1)
+            for place, (e, said) in enumerate(zip(best, say_qualities([e.quality for e in best]), strict=True), start=1)
         ),
         frozenset({0, 2, 3, 4, 5, 6}),
     )
@@ -153,18 +154,20 @@ def front_models(run: RunSeries) -> Table | None:
         return None
     goals = [plain(f"{goal.metric} ({goal.direction})", 60) for goal in (run.objective, *run.others)]
     heads = ("", "model", *goals, "evaluation", "frozen", "seconds", "choices")
+    shown = run.front[:FRONT_SHOWN]
+    others = [say_qualities([e.metrics[goal.metric] for e in shown]) for goal in run.others]
+    figures = zip(say_qualities([e.quality for e in shown]), *others, strict=True)
     rows: list[tuple[str | tuple[str, ...], ...]] = [
         (
             str(place),
             (plain(e.model_id, 100),),
-            say_quality(e.quality),
-            *(say_quality(e.metrics[goal.metric]) for goal in run.others),
+            *said,
             str(e.number),
             say_share(e.frozen_share),
             say_seconds(e.cost_s) if e.seconds else "–",
             _choices(e),
         )
-        for place, e in enumerate(run.front[:FRONT_SHOWN], start=1)
+        for place, (e, said) in enumerate(zip(shown, figures, strict=True), start=1)
     ]
     return Table(heads, tuple(rows), frozenset({0, *range(2, len(heads) - 1)}))
 
@@ -198,9 +201,10 @@ def transfer_summary(run: RunSeries) -> list[tuple[str, str]]:
 
 def transfers(run: RunSeries) -> Table | None:
     """Return the last evaluations that inherited: from whom, how much, and what was left to store."""
-    moved = run.transferred[-TRANSFERS_SHOWN:]
+    moved = run.transferred[-TRANSFERS_SHOWN:][::-1]
     if not moved:
         return None
+    said = say_qualities([e.quality for e in moved] + [_quality_of(run, e.ancestor) for e in moved])
     return Table(
         (
             "model",
@@ -221,11 +225,11 @@ def transfers(run: RunSeries) -> Table | None:
                 say_share(e.frozen_share),
                 say_bytes(e.own_bytes),
                 say_bytes(e.full_bytes),
-                say_quality(e.quality),
-                say_quality(_quality_of(run, e.ancestor)),
+                own,
+                ancestors,
                 plain(e.no_more_words, 240) or "–",
             )
-            for e in reversed(moved)
+            for e, own, ancestors in zip(moved, said[: len(moved)], said[len(moved) :], strict=True)
         ),
         frozenset({2, 3, 4, 5, 6, 7}),
     )
@@ -272,6 +276,8 @@ def run_rows(arms: Sequence[Arm]) -> Table:
     """Return a row per run, arm by arm: what it came to."""
     metric = plain(arms[0].runs[0].objective.metric, 40)
     heads = ("arm", "run", "seed", "trainers", "evaluations", "failed", f"best {metric}", "running time", "state")
+    runs = [(arm, run) for arm in arms for run in arm.runs]
+    said = say_qualities([best[0].quality if (best := run.best(1)) else None for _, run in runs])
     rows = tuple(
         (
             plain(arm.label, 60),
@@ -280,12 +286,11 @@ def run_rows(arms: Sequence[Arm]) -> Table:
             str(arm.trainers),
             str(len(run.finished)),
             str(len(run.failed) - run.rejected),
-            say_quality(best[0].quality) if (best := run.best(1)) else "–",
+            best,
             say_seconds(run.runtime_s),
             plain(run.state, 120),
         )
-        for arm in arms
-        for run in arm.runs
+        for (arm, run), best in zip(runs, said, strict=True)
     )
     return Table(heads, rows, frozenset(range(2, 8)))
 
