@@ -147,7 +147,7 @@ def test_nothing_to_draw_and_a_folder_that_is_none_are_said(make_run: Any, tmp_p
     with pytest.raises(InvalidInput, match="'gif'; there are svg, png, pdf"):
         write_all(arms_of([make_run(2)]), tmp_path, ["gif"])
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunFolderUnusable, match="name another folder"):
+    with pytest.raises(RunFolderUnusable, match="File exists; name another place"):
         write_all(arms_of([make_run(2)]), tmp_path / "file", ["svg"])
 
 

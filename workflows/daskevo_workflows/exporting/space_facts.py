@@ -28,7 +28,7 @@ def space_facts(space: JSON, chosen: Mapping[str, JSON] | None) -> JSON:
         size = str(Space.from_json(space).size)
     choices = space.get("choices")
     options: JSON = None
-    if _are_named(choices):
+    if isinstance(choices, list) and _are_named(choices):
         options = {str(name): found for name, found in choices}
     elif chosen is not None and isinstance(space.get("mutators"), list):
         found = {name: _by_mutators(space, chosen, name) for name in chosen}
