@@ -233,6 +233,9 @@ def test_the_end_of_a_search_and_its_report_say_it_too(tmp_path: Path, capsys: p
     assert cards(result.series)[2].note == f"1 inherited a prefix; {rule}"
     assert ("frozen, share of all vertices", f"20 %: {rule}") in transfer_summary(result.series)
     control = nas.look(written(tmp_path / "control", policy={"transfer": False}))
+    _say_result(control, err=False, save=False)
+    assert "2 evaluations in" in (ended := capsys.readouterr().out)
+    assert "nothing was inherited, as this run is without transfer. It ended because" in ended
     assert cards(control.series)[2].note == "without transfer"
     assert [path.name for path in result.figures(formats=["svg"])][-2:] == ["storage.svg", "captions.md"]
     assert (tmp_path / "run" / "figures" / "quality.svg").exists()

@@ -1,4 +1,4 @@
-"""What `daskevo nas` and `daskevo status` both say of a search: its best models, and what is stored."""
+"""What `daskevo nas` and `daskevo status` both say of a search: its best models, and what was inherited and is stored."""
 
 from __future__ import annotations
 
@@ -28,6 +28,14 @@ def say_models(result: Result, shown: Sequence[Found]) -> list[str]:
     ]
 
 
+def say_inherited(result: Result, transferred: int) -> str:
+    """Say how many evaluations inherited something."""
+    match result.info.identity.get("policy"):
+        case {"transfer": False}:
+            return "nothing was inherited, as this run is without transfer"
+    return f"{transferred} inherited a prefix of layers"
+
+
 def say_stored(summary: Mapping[str, Any]) -> str | None:
     """Say what the repository holds for a search, of its `Result.summary`; None if that was never asked."""
     from daskevo_workflows.words import say_bytes, say_count, say_times
@@ -36,5 +44,5 @@ def say_stored(summary: Mapping[str, Any]) -> str | None:
     if stored is None:
         return None
     living = say_count(summary["live_models"] or 0, "living model")
-    ratio = f" ({say_times(full / stored)})" if stored and full and full > stored else ""
+    ratio = f" ({say_times(full / stored)})" if stored and full and full > 1.05 * stored else ""
     return f"{say_bytes(stored)} for {living}; full copies would take {say_bytes(full)}{ratio}"

@@ -16,7 +16,7 @@ from daskevo_workflows.cli.batch_jobs import batch_of, batch_options
 from daskevo_workflows.cli.carrying import carry_on
 from daskevo_workflows.cli.clusters import a_cluster
 from daskevo_workflows.cli.completion import PROBLEM
-from daskevo_workflows.cli.found_words import say_models, say_stored
+from daskevo_workflows.cli.found_words import say_inherited, say_models, say_stored
 from daskevo_workflows.cli.interrupts import Interrupts
 from daskevo_workflows.cli.lines import NAS_KEYS, print_json_line
 from daskevo_workflows.cli.places import default_run_folder, root_for_run, run_folder
@@ -259,7 +259,7 @@ def _say_result(result: Result, *, err: bool, since: float | None = None, save: 
     apart += f", {say_count(summary['rejected'], 'rejected candidate')}" if summary["rejected"] else ""
     click.echo(
         f"{say_count(summary['evaluations'], 'evaluation')} in {say_seconds(summary['runtime_s'])}{apart}; "
-        f"{summary['transferred']} inherited a prefix of layers. It ended because: {plain(result.stop[1])}.",
+        f"{say_inherited(result, summary['transferred'])}. It ended because: {plain(result.stop[1])}.",
         err=err,
     )
     if not summary["evaluations"]:
