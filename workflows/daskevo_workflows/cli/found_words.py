@@ -1,4 +1,4 @@
-"""What `daskevo nas` and `daskevo status` both say of a search: its best models, and what was inherited and is stored."""
+"""What `daskevo nas` and `daskevo status` both say of a search: its best models, what was inherited, what is stored."""
 
 from __future__ import annotations
 
