@@ -15,7 +15,7 @@ from daskevo_workflows.reports.series import (
     mean,
 )
 from daskevo_workflows.reports.tables import Table, ratio
-from daskevo_workflows.words import plain, say_bytes, say_quality, say_seconds, say_share
+from daskevo_workflows.words import plain, say_bytes, say_qualities, say_quality, say_seconds, say_share
 
 Figure = Callable[[RunSeries], float | None]
 
@@ -125,6 +125,8 @@ def _row(
     """
     found = [spread(figure(run) for run in arm.runs) for arm in arms]
     words = [_say(one, say, never=never) for one in found]
+    if say is say_quality and all(one is not None and one.runs == 1 for one in found):
+        words = say_qualities([one.middle for one in found if one is not None])
     if len(arms) != 2:
         return name, *words
     middles = [_middle(one, never=never) for one in found]
