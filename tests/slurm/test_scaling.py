@@ -13,7 +13,7 @@ from distributed import Event
 from distributed.security import Security
 
 import daskevo
-from daskevo.cluster.batch.jobs import NodeJob
+from daskevo.cluster.batch.node_job import NodeJob
 from daskevo.cluster.batch.waiting import wait_for_workers
 from daskevo.cluster.demand import TrainerDemand
 from daskevo.cluster.roles import EVALUATION, PROVIDER

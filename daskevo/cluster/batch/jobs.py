@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import shlex
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -18,6 +18,7 @@ from distributed.deploy.cluster import Cluster
 from distributed.utils import NoOpAwaitable
 
 from daskevo.cluster.adapting import AdaptiveTrainers
+from daskevo.cluster.batch.folders import remove_if_empty
 from daskevo.cluster.batch.notice import let_go
 from daskevo.cluster.batch.waiting import ARRIVE_S, last_words
 from daskevo.cluster.configured import seconds
@@ -28,49 +29,12 @@ logger = logging.getLogger(__name__)
 
 RETIRE_S = 60.0
 """Longest wait for workers to leave in order before their job is cancelled all the same."""
+UNHEARD_S = 2.0
+"""Seconds after which a failure that nobody has raised is logged."""
 SHORT_S = 60.0
 SHORT_LIVES = 3
 """A job whose workers were there for less than SHORT_S, and a quarter of their lifetime, so many times in a row is not
 submitted again."""
-
-
-class NodeJob:
-    """What is mixed into dask-jobqueue's class of a job: what goes wrong with it is said plainly."""
-
-    submit_command: Any
-    job_id: Any
-    status: Any
-
-    async def start(self) -> None:
-        command = shlex.split(str(self.submit_command))[0]
-        try:
-            await super().start()  # type: ignore[misc]
-        except FileNotFoundError as error:
-            raise BatchSystemError(
-                f"there is no {command!r} here ({error}): give the command on a node from which jobs are submitted, or "
-                "leave the batch system out for a cluster on this machine",
-                command=command,
-            ) from error
-        except (RuntimeError, ValueError) as error:
-            raise BatchSystemError(
-                f"{command} took no job: {_said(str(error))}. Change what was asked for (queue, account, walltime, "
-                "cores, memory: dask-jobqueue's YAML file, or options of batch_cluster); `job_script()` of the cluster "
-                "shows the script",
-                command=command,
-            ) from error
-
-    async def close(self) -> None:
-        await super().close()  # type: ignore[misc]
-        self.status = Status.closed
-
-
-def _said(text: str) -> str:
-    """Return what the batch system said, out of dask-jobqueue's message."""
-    for part in ("stderr:", "stdout:"):
-        words = " ".join(text.partition(part)[2].partition("stdout:")[0].split())
-        if words:
-            return repr(words[:500])
-    return repr(" ".join(text.split())[:500])
 
 
 class BatchCluster:
@@ -87,6 +51,8 @@ class BatchCluster:
     trainers_per_job: int
     failures: list[BatchSystemError]
     """What went wrong with jobs since the cluster was made."""
+    made: Sequence[Path] = ()
+    """Folders that were made for what jobs write."""
 
     worker_spec: dict[Any, Any]
     workers: dict[Any, Any]
@@ -113,6 +79,7 @@ class BatchCluster:
         self.trainers_per_job = trainers
         self._workers_per_job = trainers + providers
         self.failures = []
+        self._raised: set[int] = set()
         self._short_s = min(SHORT_S, lifetime_s / 4)
         self._arrivals: Counter[Any] = Counter()
         self._since: dict[Any, float] = {}
@@ -136,10 +103,10 @@ class BatchCluster:
 
     def scale(self, n: int | None = None, jobs: int | None = None, memory: Any = None, cores: int | None = None) -> Any:
         """Have `n` trainers in whole jobs, or so many jobs, or as many as have so much memory (bytes), or cores."""
-        options = self._job_kwargs  # type: ignore[attr-defined]
         if self.status in (Status.closing, Status.closed):
             self.worker_spec.clear()
         else:
+            options = self._job_kwargs  # type: ignore[attr-defined]
             wanted = [0 if jobs is None else jobs]
             wanted.append(0 if n is None else math.ceil(n / max(1, self.trainers_per_job)))
             wanted.append(0 if memory is None else math.ceil(parse_bytes(memory) / parse_bytes(options["memory"])))
@@ -194,6 +161,23 @@ class BatchCluster:
     def _without_providers(self, names: Iterable[Any]) -> set[Any]:
         return {name for name in names if name not in self._provider_jobs}
 
+    # What goes wrong
+
+    def raise_failure(self) -> None:
+        """Raise what went wrong last, if anything has: whoever waits for jobs says it."""
+        if self.failures:
+            self._raised.add(id(self.failures[-1]))
+            raise self.failures[-1]
+
+    def _note(self, error: BatchSystemError) -> None:
+        """Keep what went wrong, and log it a moment later unless somebody has raised it or the cluster has ended."""
+        self.failures.append(error)
+        asyncio.get_running_loop().call_later(UNHEARD_S, self._log, error)
+
+    def _log(self, error: BatchSystemError) -> None:
+        if id(error) not in self._raised and self.status is Status.running:
+            logger.warning("%s", error)
+
     # Coming and going
 
     def new_worker_spec(self) -> dict[Any, Any]:
@@ -207,6 +191,7 @@ class BatchCluster:
 
     async def _close(self) -> None:
         await super()._close()  # type: ignore[misc]
+        remove_if_empty(self.made)
         # Certificates that dask-jobqueue has written for the jobs: files that are removed when they are closed.
         for name in ("ca_file", "cert", "key"):
             if (file := getattr(self, f"_job_{name}", None)) is not None:
@@ -219,8 +204,7 @@ class BatchCluster:
         try:
             await super()._correct_state_internal()  # type: ignore[misc]
         except BatchSystemError as error:
-            self.failures.append(error)
-            logger.warning("%s", error)
+            self._note(error)
             for name, job in list(self.workers.items()):
                 if job.job_id is None:
                     job.status = Status.failed
@@ -283,13 +267,12 @@ class BatchCluster:
         closing = asyncio.ensure_future(self.workers.pop(job).close())
         self._futures.add(closing)  # type: ignore[attr-defined]
         if self._short[job] >= SHORT_LIVES:
-            self.failures.append(
+            self._note(
                 BatchSystemError(
                     f"the workers of job {job} left within {self._short_s:g} s {SHORT_LIVES} times in a row: it is not "
                     "submitted again; its log says why",
                     job=job,
                 )
             )
-            logger.warning("%s", self.failures[-1])
             self.worker_spec.pop(job, None)
         self._correct_state()  # type: ignore[attr-defined]

@@ -13,8 +13,11 @@ from typing import Any
 import dask
 from dask.utils import parse_timedelta
 
+from daskevo.cluster.batch.folders import missing_folders, remove_if_empty
+from daskevo.cluster.batch.interfaces import ipv4_interfaces, say_missing
 from daskevo.cluster.batch.jobqueue import jobqueue
-from daskevo.cluster.batch.jobs import BatchCluster, NodeJob
+from daskevo.cluster.batch.jobs import BatchCluster
+from daskevo.cluster.batch.node_job import NodeJob
 from daskevo.cluster.batch.walltime import margin_s, walltime_s
 from daskevo.errors import BatchSystemError, InvalidInput
 
@@ -123,6 +126,8 @@ def batch_cluster(
         own.append("--cuda")
     options.setdefault("scheduler_options", dask.config.get(f"{config}.scheduler-options", None) or {})
     options["scheduler_options"] = {"dashboard_address": ":0", **options["scheduler_options"]}
+    _check_interface(config, options)
+    made = missing_folders(folder.absolute())
     try:
         cluster = _classes(base)(
             kind=kind,
@@ -142,11 +147,12 @@ def batch_cluster(
             log_directory=str(folder.absolute()),
             **options,
         )
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:
+        remove_if_empty(made)
+        if isinstance(error, RuntimeError):
+            raise BatchSystemError(f"the scheduler could not be started: {error.__cause__ or error}") from error
         raise InvalidInput(f"dask-jobqueue can't make a cluster of {kind}: {error}") from error
-    except RuntimeError as error:
-        raise BatchSystemError(f"the scheduler could not be started: {error.__cause__ or error}") from error
-    cluster.log_directory = folder.absolute()
+    cluster.log_directory, cluster.made = folder.absolute(), made
     if jobs:
         cluster.scale(jobs=jobs)
     return cluster
@@ -185,6 +191,27 @@ def _roles(config: str, trainers: int | None, providers: int | None, provider_jo
             "there would be no provider: nobody would keep the models. Use providers_per_job=1, or provider_jobs"
         )
     return trainers, providers
+
+
+def _check_interface(config: str, options: Mapping[str, Any]) -> None:
+    """Refuse a network that this host doesn't have: the scheduler could not listen on it."""
+    of_scheduler = options["scheduler_options"]
+    if of_scheduler.get("interface") is not None:
+        name = of_scheduler["interface"]
+        key = f"interface in {config}.scheduler-options (or in the argument scheduler_options)"
+    elif "host" in of_scheduler:
+        return
+    elif options.get("interface") is not None:
+        name, key = options["interface"], "the argument interface"
+    else:
+        name, key = dask.config.get(f"{config}.interface", None), f"{config}.interface in Dask's configuration"
+    if name is not None and (words := say_missing(str(name), ipv4_interfaces(), key)) is not None:
+        raise BatchSystemError(
+            f"the scheduler could not be started: {words}. Name the network that this host and the nodes are both on; "
+            f"where it has another name here than there, give this host's in {config}.scheduler-options, as in "
+            "{interface: eth0}",
+            interface=str(name),
+        )
 
 
 def _lifetime(

@@ -18,6 +18,8 @@ ARRIVE_S = 180.0
 """Default of ``daskevo.batch.arrive-timeout``: how long a job may run before its workers are there."""
 LOOK_S = 0.5
 ASK_EVERY_S = 5.0
+SILENT_S = 15.0
+"""Seconds without any answer of the batch system after which that is said."""
 LINES = 12
 """Last lines of a job's log that are quoted."""
 
@@ -57,27 +59,38 @@ def wait_for_workers(
     while (missing := _missing(cluster)) is not None:
         now = time.monotonic()
         jobs = {str(job.job_id): name for name, job in list(cluster.workers.items()) if job.job_id is not None}
-        if cluster.failures and not jobs:
-            raise cluster.failures[-1]
+        if not jobs:
+            cluster.raise_failure()
         if jobs and now - asked > ASK_EVERY_S:
             asked = now
             reports = {job_id: ask(cluster.kind, job_id) for job_id in jobs}
             for job_id, report in reports.items():
                 if report.state in ("running", "unknown"):
                     running.setdefault(job_id, now)
-            words = say_jobs(reports)
-            if words != said and on_wait is not None:
-                on_wait(words)
-            said = words
+            said = _tell(say_jobs(reports), said, on_wait)
             _check(cluster, reports, running, now, arrive_s, missing)
+        if not jobs and cluster.worker_spec and now - began > SILENT_S:
+            said = _tell(f"the batch system has not answered {cluster.job_cls.submit_command} yet", said, on_wait)
+        if now - began > start_s and not jobs:
+            raise BatchSystemError(
+                f"no {missing} came within {start_s:g} s, and no job was submitted: {said or 'none was asked for'}",
+                jobs=[],
+            )
         if now - began > start_s:
             raise BatchSystemError(
-                f"no {missing} came within {start_s:g} s: {said or 'no job was submitted'}. Wait for longer "
+                f"no {missing} came within {start_s:g} s: {said or 'nothing is known of the jobs'}. Wait for longer "
                 "(daskevo.batch.start-timeout in Dask's configuration), or ask for less: fewer cores, a shorter "
                 "walltime, another queue",
                 jobs=sorted(jobs),
             )
         time.sleep(LOOK_S)
+
+
+def _tell(words: str, said: str, on_wait: Callable[[str], None] | None) -> str:
+    """Say something, unless it was said last; return it."""
+    if words != said and on_wait is not None:
+        on_wait(words)
+    return words
 
 
 def _missing(cluster: Any) -> str | None:

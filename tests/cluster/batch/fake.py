@@ -33,7 +33,7 @@ class FakeSlurm:
 
     def _tools(self, folder: Path) -> Path:
         folder.mkdir()
-        for name in ("cp", "echo", "mkdir", "sh"):
+        for name in ("cp", "echo", "mkdir", "sh", "sleep"):
             (folder / name).symlink_to(
                 next(path for path in (Path("/bin") / name, Path("/usr/bin") / name) if path.exists())
             )

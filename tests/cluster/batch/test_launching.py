@@ -97,9 +97,25 @@ def test_options_that_cannot_be(options: dict[str, Any], words: str) -> None:
         script("slurm", **options)
 
 
-def test_a_network_that_is_not_there() -> None:
-    with pytest.raises(BatchSystemError, match="'nowhere0' is not a valid network interface"):
-        batch_cluster("slurm", cores=1, memory="1GiB", interface="nowhere0")
+@pytest.mark.parametrize(
+    ("kind", "where", "key"),
+    [
+        ("slurm", {}, "the argument interface names it"),
+        ("pbs", {"jobqueue.pbs.interface": "nowhere0"}, r"jobqueue\.pbs\.interface in Dask's configuration names it"),
+        ("slurm", {"jobqueue.mine": {"interface": "nowhere0"}}, r"jobqueue\.mine\.interface in"),
+        ("slurm", {"jobqueue.slurm.scheduler-options": {"interface": "nowhere0"}}, r"slurm\.scheduler-options \(or in"),
+    ],
+)
+def test_a_network_that_is_not_there(kind: str, where: dict[str, Any], key: str) -> None:
+    given = {} if where else {"interface": "nowhere0"}
+    if "jobqueue.mine" in where:
+        given["config_name"] = "mine"
+    with dask.config.set(where), pytest.raises(BatchSystemError, match=key) as caught:
+        batch_cluster(kind, cores=1, memory="1GiB", log_directory="logs", **given)
+    words = str(caught.value)
+    assert "'nowhere0' is not a valid network interface of this host" in words
+    assert "lo (127.0.0.1)" in words
+    assert not Path("logs").exists()
 
 
 def test_batch_systems_that_are_none() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,8 @@ import dask
 import pytest
 
 import daskevo
-from daskevo.cluster.batch import waiting
+from daskevo.cluster.batch import jobs, waiting
+from daskevo.cluster.batch.refusals import refusal
 from daskevo.cluster.batch.waiting import wait_for_workers
 from daskevo.errors import BatchSystemError
 from tests.cluster.batch.fake import FakeSlurm
@@ -49,6 +51,53 @@ def test_a_queue_that_refuses_is_quoted(fake: FakeSlurm, tmp_path: Path) -> None
     ):
         wait_for_workers(cluster)
     assert fake.cancelled() == []
+
+
+@pytest.mark.parametrize(
+    ("said", "late"),
+    [
+        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", False),
+        ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", True),
+        ("Connection refused\nqsub: cannot connect to server pbs.example.org (errno=111)", False),
+        ("error: commlib error: got select error (Connection refused)", False),
+    ],
+)
+def test_a_batch_system_that_does_not_answer_is_no_refusal(said: str, late: bool) -> None:
+    found = refusal(
+        "qsub" if "qsub" in said else "sbatch", f"Exit code: 1\nCommand:\nsbatch x\nstdout:\n\nstderr:\n{said}\n"
+    )
+    assert not found.answered
+    assert "does not answer" in found.words
+    assert "walltime" not in found.words
+    assert ("may have been taken" in found.words) is late
+    assert ("`qstat -B`" if "qsub" in said else "`sinfo`") in found.words
+
+
+@pytest.mark.parametrize("hears", [True, False])
+def test_a_failure_is_said_once_and_leaves_no_folder(
+    fake: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hears: bool
+) -> None:
+    """By whoever waits for jobs, or by the log where nobody does."""
+    monkeypatch.setattr(jobs, "UNHEARD_S", 0.3)
+    fake.write("sbatch", 'echo "sbatch: error: Unable to contact slurm controller (connect failure)" >&2; exit 1')
+    with cluster_of(tmp_path, jobs=2) as cluster:
+        if hears:
+            with pytest.raises(BatchSystemError, match="does not answer sbatch") as caught:
+                wait_for_workers(cluster)
+            assert caught.value.facts["answered"] is False
+        time.sleep(0.6)
+    logged = [record for record in caplog.records if "does not answer" in record.getMessage()]
+    assert len(logged) == (0 if hears else 1)
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_command_that_hangs_is_said(fake: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "SILENT_S", 0.1)
+    fake.write("sbatch", "sleep 1.5; exit 1")
+    said: list[str] = []
+    with cluster_of(tmp_path) as cluster, pytest.raises(BatchSystemError, match="no job was submitted: the batch"):
+        wait_for_workers(cluster, start_timeout_s=0.5, on_wait=said.append)
+    assert said == ["the batch system has not answered sbatch yet"]
 
 
 def test_an_answer_without_a_job_number_is_quoted(fake: FakeSlurm, tmp_path: Path) -> None:

@@ -81,11 +81,19 @@ def _run(scheduler: str | None, scheduler_file: Path | None, asked: dict[str, An
     from dask.utils import parse_timedelta
     from distributed.security import Security
 
+    from daskevo.cluster.batch.interfaces import ipv4_interfaces, say_missing
     from daskevo.cluster.batch.node import run_node
     from daskevo.cluster.batch.plan import plan_node
     from daskevo.cluster.environment import find_gpus
     from daskevo.errors import InvalidInput
 
+    network = asked["interface"]
+    if network is not None and (words := say_missing(network, ipv4_interfaces(), "--interface")) is not None:
+        raise InvalidInput(
+            f"{words}. In a job of dask-jobqueue it comes from interface in its YAML file: name the nodes' network "
+            "there, and that of the scheduler's host, if it has another name, in scheduler-options",
+            interface=network,
+        )
     began = time.time()
     trainers, providers, cuda = asked["trainers"], asked["providers"], asked["cuda"]
     threads = CPU_COUNT if asked["nthreads"] is None else asked["nthreads"] * max(trainers, 1)
