@@ -52,16 +52,31 @@ def test_job_script_of_the_settings(kind: str, lines: list[str], tmp_path: Path)
     assert "--interface lo" in started
 
 
-def test_scripts_of_jobs_of_several_nodes_are_alike() -> None:
+def lines_of(script: str) -> list[str]:
+    lines = (line.partition("  #")[0] for line in (BATCH / script).read_text().splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+@pytest.mark.parametrize("script", ["search", "search-chain"])
+def test_scripts_of_jobs_of_several_nodes_are_alike(script: str) -> None:
     """What runs on Slurm in a test is what runs under PBS, but for the words of the batch system and the site."""
+    own = r"^(cd|variables=|next=|export DASK_) ?"
     slurm, pbs = (
-        [line for line in (BATCH / f"search.{kind}").read_text().splitlines() if not line.startswith("#")]
-        for kind in ("slurm", "pbs")
+        [line for line in lines_of(f"{script}.{kind}") if not re.match(own, line)] for kind in ("slurm", "pbs")
     )
     assert len(slurm) == len(pbs)
-    words = r"INTERFACE:=|_ID\.json|_JOBID\.json|^nodes=|^srun |^mpiexec "
+    words = r"INTERFACE:=|_ID\.json|_JOBID\.json|^nodes=|^srun |^mpiexec |scancel|qdel"
     for one, other in zip(slurm, pbs, strict=True):
         assert one == other or (re.search(words, one) and re.search(words, other))
+
+
+@pytest.mark.parametrize("kind", ["slurm", "pbs"])
+def test_a_chain_of_jobs_of_several_nodes_does_what_one_such_job_does(kind: str) -> None:
+    """The chain runs on a real Slurm: so each line of the other does."""
+    chain = lines_of(f"search-chain.{kind}")
+    single = [line for line in lines_of(f"search.{kind}") if not line.startswith("trap ")]
+    assert single
+    assert [line for line in single if line not in chain] == []
 
 
 @pytest.mark.parametrize("path", sorted(BATCH.glob("*.*")), ids=lambda path: path.name)

@@ -1,4 +1,7 @@
-"""The script of a job of several nodes in examples/batch, as it stands, on a real Slurm."""
+"""The script of jobs of several nodes in examples/batch, as it stands, on a real Slurm.
+
+That of one such job has the same lines (tests/examples/test_batch.py).
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,13 @@ import daskevo
 from tests.slurm.command import write_problem
 from tests.slurm.running import Slurm
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "batch" / "search.slurm"
+SCRIPT = Path(__file__).parents[2] / "examples" / "batch" / "search-chain.slurm"
 OF_THE_SITE = ("--account", "--partition", "--gpus-per-node", "--exclusive", "--nodes", "--cpus-per-task")
 
 
 def test_a_search_in_one_job_of_two_nodes(slurm: Slurm, tmp_path: Path) -> None:
     lines = SCRIPT.read_text().splitlines()
-    script = tmp_path / "search.slurm"
+    script = tmp_path / SCRIPT.name
     script.write_text(
         "\n".join(line for line in lines if not line.startswith(tuple(f"#SBATCH {n}" for n in OF_THE_SITE)))
     )
@@ -33,6 +36,7 @@ def test_a_search_in_one_job_of_two_nodes(slurm: Slurm, tmp_path: Path) -> None:
     done = subprocess.run(
         ["sbatch", "--wait", "--nodes=2", "--cpus-per-task=2", f"--output={tmp_path}/said", str(script)],
         env={**slurm.environment, **asked},
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=300,
@@ -44,3 +48,6 @@ def test_a_search_in_one_job_of_two_nodes(slurm: Slurm, tmp_path: Path) -> None:
     assert daskevo.open(run / "repository", "sleeping").verify().clean
     # The scheduler has ended, and took its file along.
     assert [path.name for path in run.parent.iterdir()] == ["one"]
+    # The next job was there, and was withdrawn.
+    assert slurm.jobs() == []
+    assert len(slurm.jobs("CANCELLED")) == 1
