@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,6 +69,39 @@ def check_label(label: object) -> str:
         "1 to 150 letters, digits, spaces or any of . _ + @ # ( ) -",
         what="label",
     )
+
+
+def check_path(path: str | os.PathLike[str], what: str = "path") -> str:
+    """Return a path as text that records can keep, which are UTF-8: file systems take names of any bytes.
+
+    Parameters
+    ----------
+    what:
+        What the path is of, for the message.
+
+    Raises
+    ------
+    InvalidInput
+
+    Examples
+    --------
+    >>> check_path("runs/öl")
+    'runs/öl'
+    >>> check_path(b"runs/\\xffl".decode(errors="surrogateescape"))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    daskevo.errors.InvalidInput: the path 'runs/\\udcffl' holds bytes that are no UTF-8 text, ...
+    """
+    text = os.fspath(path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            f"the {what} {text!r:.200} holds bytes that are no UTF-8 text, which the records of runs and repositories "
+            "can't carry: rename the folder or file (mv), or use another one",
+            what=what,
+        ) from None
+    return text
 
 
 def check_json(value: object, what: str, *, depth: int = 64, values: int = 1_000_000) -> JSON:

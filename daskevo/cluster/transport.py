@@ -23,6 +23,7 @@ from distributed.protocol import to_serialize
 
 from daskevo import errors
 from daskevo.cluster.arguments import check_arguments
+from daskevo.types import check_path
 
 logger = logging.getLogger(__name__)
 
@@ -95,8 +96,14 @@ def repository_key(root: str | os.PathLike[str] | None) -> str:
 
 
 def root_path(root: str | os.PathLike[str]) -> str:
-    """Return the root as an absolute path without ``..`` (links are kept: hosts may mount them differently)."""
-    return os.path.normpath(Path(root).expanduser().absolute())
+    """Return the root as an absolute path without ``..`` (links are kept: hosts may mount them differently).
+
+    Raises
+    ------
+    InvalidInput
+        If it is no UTF-8 text.
+    """
+    return check_path(os.path.normpath(Path(root).expanduser().absolute()), "root")
 
 
 def operation(role: str, key: str, method: str) -> str:

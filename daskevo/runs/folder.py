@@ -17,7 +17,7 @@ from pathlib import Path
 
 from daskevo.errors import RunFolderUnusable, RunMismatch
 from daskevo.store.files import replace_file
-from daskevo.types import JSON
+from daskevo.types import JSON, check_path
 
 FORMAT = "daskevo run"
 VERSION = 1
@@ -124,7 +124,10 @@ def prepare_folder(folder: Path) -> None:
     Raises
     ------
     RunFolderUnusable
+    InvalidInput
+        If its path is no UTF-8 text.
     """
+    check_path(folder.absolute(), "run's folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

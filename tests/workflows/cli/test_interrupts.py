@@ -13,6 +13,7 @@ import threading
 import time
 from pathlib import Path
 
+import click
 import psutil
 import pytest
 from click.testing import CliRunner
@@ -20,7 +21,8 @@ from distributed import worker
 
 from daskevo.errors import SchedulerUnreachable
 from daskevo_workflows.cli import main
-from daskevo_workflows.cli.interrupts import AGAIN_S, heard, put_off
+from daskevo_workflows.cli.group import Commands
+from daskevo_workflows.cli.interrupts import AGAIN_S, TOGETHER_S, heard, put_off
 from daskevo_workflows.cli.undisturbed import is_news
 
 
@@ -67,6 +69,67 @@ def test_one_that_was_heard_in_time_does_not_come_again() -> None:
         with pytest.raises(KeyboardInterrupt):
             interrupts.check()
         time.sleep(5 * AGAIN_S)
+
+
+PRESSED = """
+import sys, time
+import click
+from daskevo_workflows.cli.group import Commands
+
+@click.group(cls=Commands)
+def group(): ...
+
+@group.command()
+@click.argument("rest_s", type=float)
+def work(rest_s):
+    try:
+        print("works", flush=True)
+        time.sleep(60)
+    finally:
+        time.sleep(rest_s)
+        print("tidied up", flush=True)
+
+group()
+"""
+
+
+@pytest.mark.parametrize(
+    ("pauses_s", "rest_s", "tidied"),
+    [
+        pytest.param([0.05] * 6, 1.0, True, id="at once"),
+        pytest.param([TOGETHER_S + 0.1] * 2, 60.0, False, id="again and again"),
+        pytest.param([TOGETHER_S + 0.1, *[0.01] * 40], 0.0, True, id="while it ends"),
+    ],
+)
+def test_however_often_it_is_pressed(pauses_s: list[float], rest_s: float, tidied: bool) -> None:
+    command = [sys.executable, "-c", PRESSED, "work", str(rest_s)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "works\n"
+        process.send_signal(signal.SIGINT)
+        for pause_s in pauses_s:
+            time.sleep(pause_s)
+            process.send_signal(signal.SIGINT)
+        said, told = process.communicate(timeout=30)
+    assert process.returncode == 130, told
+    assert "Traceback" not in told
+    assert "Exception" not in told
+    assert (said == "tidied up\n") is tidied
+
+
+def test_what_an_interrupt_has_broken_off_is_no_error() -> None:
+    @click.group(cls=Commands)
+    def group() -> None: ...
+
+    @group.command()
+    def work() -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:
+            raise SchedulerUnreachable("it was closed")
+
+    result = CliRunner().invoke(group, ["work"])
+    assert (result.exit_code, result.stderr) == (130, "Interrupted.\n")
 
 
 def test_what_is_broken_off_on_purpose_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
@@ -128,7 +191,9 @@ def test_ctrl_c_while_the_cluster_starts(tmp_path: Path) -> None:
         while not _has_workers(process.pid) and process.poll() is None:
             time.sleep(0.01)
         time.sleep(0.2)  # into their imports, where an interrupt leaves a traceback
-        os.killpg(process.pid, signal.SIGINT)
+        for _ in range(3):
+            os.killpg(process.pid, signal.SIGINT)
+            time.sleep(0.06)
         _, told = process.communicate(timeout=300)
     assert process.returncode == 130, told
     assert "Traceback" not in told

@@ -13,8 +13,7 @@ from typing import Any
 
 import click
 
-from daskevo_workflows.cli.group import INTERRUPTED
-from daskevo_workflows.cli.interrupts import heard
+from daskevo_workflows.cli.interrupts import INTERRUPTED, heard
 from daskevo_workflows.cli.lines import CHAOS_KEYS, print_json_line
 
 UNCLEAN = 1

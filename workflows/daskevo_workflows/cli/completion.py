@@ -75,6 +75,8 @@ def folders_like(beginning: str) -> list[str]:
 
 
 def _is_shown(path: Path, name: str) -> bool:
+    if not path.name.isprintable():  # nor is a name whose bytes are no text, which would be refused
+        return False
     return path.is_dir() and (name.startswith(".") or not path.name.startswith("."))
 
 

@@ -5,20 +5,23 @@ Others end it with a code of their own, so that 1 means what each command says o
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
+import signal
+import sys
 import traceback
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 import click
 
 from daskevo.errors import DaskevoError
+from daskevo_workflows.cli.interrupts import INTERRUPTED, heard
 from daskevo_workflows.cli.typed import keep_typed, program
 
 UNFORESEEN = 70
 """Exit code after an error that nobody meant: EX_SOFTWARE of sysexits.h."""
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
 
 
 class Commands(click.Group):
@@ -27,29 +30,70 @@ class Commands(click.Group):
     An error that nobody meant keeps it.
     """
 
+    def __call__(self, *args: Any, **options: Any) -> NoReturn:
+        """Be the program: however often Ctrl-C is pressed, and be it while Python ends, there is no traceback."""
+        code: Any = INTERRUPTED
+        with heard(signal.SIGINT) as interrupts:
+            try:
+                try:
+                    self.main(*args, **options)
+                except SystemExit as ending:
+                    # click says 1 of one that comes while the first is answered.
+                    code = INTERRUPTED if interrupts.presses.count and ending.code == 1 else ending.code
+            except KeyboardInterrupt:
+                pass
+            interrupts.leave(code if isinstance(code, int) else 0)
+        sys.exit(code)
+
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> click.Context:
         words = list(args)  # click takes them from the list as it reads them
+        if not extra.get("resilient_parsing"):
+            _check_texts(words)
         name = info_name if parent is not None else program() or info_name
         context = super().make_context(name, args, parent, **extra)
         keep_typed(context, words)
         return context
 
     def invoke(self, ctx: click.Context) -> Any:
+        with heard(signal.SIGINT) as interrupts:
+            try:
+                return super().invoke(ctx)
+            except (KeyboardInterrupt, Exception) as error:
+                # What Ctrl-C has broken off may say so in its own way.
+                if isinstance(error, KeyboardInterrupt) or (interrupts.presses.count and not _is_exit(error)):
+                    click.echo("Interrupted.", err=True)
+                    ctx.exit(INTERRUPTED)
+                if isinstance(error, DaskevoError):
+                    raise Refused(error) from error
+                if isinstance(error, click.ClickException) or _is_exit(error):
+                    raise
+                if isinstance(error, OSError) and error.errno == errno.EPIPE:
+                    raise  # nobody reads on, which click knows
+                click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+                click.echo("daskevo did not foresee this error: please report it with the lines above.", err=True)
+                ctx.exit(UNFORESEEN)
+
+
+def _check_texts(words: Sequence[str]) -> None:
+    """Refuse paths that no record can carry: they are bytes, which need be no text."""
+    found = [*words]
+    if words and not {"--help", "-h"}.intersection(words):
+        with contextlib.suppress(FileNotFoundError):  # whoever needs a folder that was removed says so
+            found.append(os.getcwd())
+    try:
+        "".join(found).encode()
+    except UnicodeEncodeError:
+        from daskevo.types import check_path
+
         try:
-            return super().invoke(ctx)
+            for word in found:
+                check_path(word)
         except DaskevoError as error:
             raise Refused(error) from error
-        except KeyboardInterrupt:
-            click.echo("Interrupted.", err=True)
-            ctx.exit(INTERRUPTED)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
-            raise
-        except Exception as error:
-            if isinstance(error, OSError) and error.errno == errno.EPIPE:
-                raise  # nobody reads on, which click knows
-            click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-            click.echo("daskevo did not foresee this error: please report it with the lines above.", err=True)
-            ctx.exit(UNFORESEEN)
+
+
+def _is_exit(error: BaseException) -> bool:
+    return isinstance(error, (click.exceptions.Exit, click.Abort))
 
 
 class Refused(click.ClickException):

@@ -1,9 +1,13 @@
-"""Ctrl-C and the words of a batch system: put off while a cluster starts, and heard even where Python loses them."""
+"""Ctrl-C and the words of a batch system: put off while a cluster starts, and heard even where Python loses them.
+
+However often Ctrl-C is pressed, a command ends with 130 and without a traceback: see :class:`Presses`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import signal
 import sys
 import threading
@@ -11,9 +15,42 @@ import time
 from collections.abc import Iterator
 from multiprocessing import resource_tracker
 from types import FrameType
+from typing import Literal
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
 
 AGAIN_S = 0.02
 """Seconds after which an interrupt that Python has lost is sent again: long enough to be out of what lost it."""
+
+
+TOGETHER_S = 0.5
+"""Presses within so many seconds are one: who presses three times at once wants one end, in good order."""
+
+
+class Presses:
+    """What each Ctrl-C does: the first stops the work, a later one breaks off the end in good order, a third the rest.
+
+    No I/O; one for all commands of a process that lie within each other.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._last = 0.0
+
+    def take(self, now: float) -> Literal["stop", "nothing", "leave"]:
+        """Take one in, at a moment of a monotonic clock in seconds; return what it does.
+
+        Examples
+        --------
+        >>> presses = Presses()
+        >>> [presses.take(now) for now in (10.0, 10.1, 10.2, 12.0, 12.1, 15.0)]
+        ['stop', 'nothing', 'nothing', 'stop', 'nothing', 'leave']
+        """
+        if self.count and now - self._last < TOGETHER_S:
+            return "nothing"
+        self.count, self._last = self.count + 1, now
+        return "stop" if self.count < 3 else "leave"
 
 
 class Interrupts:
@@ -25,20 +62,35 @@ class Interrupts:
     From then on only what is critical is logged: calls of Dask that are broken off on purpose leave tracebacks of its
     event loop, which say nothing to whoever pressed Ctrl-C.
 
+    Parameters
+    ----------
+    presses:
+        Of the command that this one lies in.
+
     Attributes
     ----------
     number:
         Of the signal that came last.
+    is_over:
+        Whether nothing is left to interrupt (:meth:`leave`).
     ends:
         When a batch system that has said its first word will kill this process, in seconds since the epoch.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, presses: Presses | None = None) -> None:
+        self.presses = presses or Presses()
         self.came = False
         self.number: int | None = None
         self.ends: float | None = None
+        self.is_over = False
         self._grace_s: float | None = None
         self._is_lost = False
+
+    def leave(self, code: int) -> None:
+        """Have any further Ctrl-C end this process, whose work is over, with this exit code and without a word."""
+        if threading.current_thread() is threading.main_thread():
+            self.is_over = True
+            signal.signal(signal.SIGINT, lambda number, frame: os._exit(code))
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if a signal came."""
@@ -86,8 +138,14 @@ class Interrupts:
         if number == signal.SIGTERM and self._grace_s is not None and self.ends is None:
             self.ends = time.time() + self._grace_s
             return
-        self.came, self._is_lost = True, False
+        is_again, self.came, self._is_lost = self._is_lost, True, False
         logging.disable(logging.ERROR)
+        if number == signal.SIGINT and not is_again:
+            does = self.presses.take(time.monotonic())
+            if does == "nothing":
+                return
+            if does == "leave":
+                os._exit(INTERRUPTED)
         raise KeyboardInterrupt
 
 
@@ -97,14 +155,17 @@ def heard(*signals: signal.Signals) -> Iterator[Interrupts]:
 
     One that is ignored, as under ``nohup``, or taken by somebody else stays so.
     """
-    interrupts, disabled = Interrupts(), logging.root.manager.disable
-    before = {}
+    disabled = logging.root.manager.disable
+    before, around = {}, None
     if threading.current_thread() is threading.main_thread():
+        around = _taken_by(signal.getsignal(signal.SIGINT))
         before = {
             number: handler
             for number in signals
             if (handler := signal.getsignal(number)) in (signal.SIG_DFL, signal.default_int_handler)
+            or _taken_by(handler) is not None
         }
+    interrupts = Interrupts(None if around is None else around.presses)
     for number in before:
         signal.signal(number, interrupts._take)
     try:
@@ -112,8 +173,14 @@ def heard(*signals: signal.Signals) -> Iterator[Interrupts]:
             yield interrupts
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if not (interrupts.is_over and number == signal.SIGINT):
+                signal.signal(number, handler)
         logging.disable(disabled)
+
+
+def _taken_by(handler: object) -> Interrupts | None:
+    found = getattr(handler, "__self__", None)
+    return found if isinstance(found, Interrupts) else None
 
 
 @contextlib.contextmanager

@@ -14,8 +14,7 @@ import click
 
 from daskevo_workflows.cli.exit_codes import STOPPED_FOR_TIME
 from daskevo_workflows.cli.going_on import how_to_go_on, kept
-from daskevo_workflows.cli.group import INTERRUPTED
-from daskevo_workflows.cli.interrupts import Interrupts
+from daskevo_workflows.cli.interrupts import INTERRUPTED, Interrupts
 
 TOO_SHORT = 2
 """Exit code of a command whose whole time was too short for anything: the same command would do no better."""
