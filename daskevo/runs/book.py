@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from daskevo.runs.first_evaluations import FirstEvaluations, without_firsts
 from daskevo.runs.leaders import Leaders
 from daskevo.search import Report, Request
 from daskevo.space import Candidate
@@ -42,10 +43,17 @@ class Book:
     keep_best:
         How many of the best models stay in the repository whatever the population does: with several objectives, of
         the front (see :class:`daskevo.runs.leaders.Leaders`).
+    sessions:
+        When the run's sessions began, in seconds since the epoch, in order.
     """
 
     def __init__(
-        self, objectives: Objective | Sequence[Objective], evaluations: int, label: str, keep_best: int = 5
+        self,
+        objectives: Objective | Sequence[Objective],
+        evaluations: int,
+        label: str,
+        keep_best: int = 5,
+        sessions: Sequence[float] = (),
     ) -> None:
         self.objectives = (objectives,) if isinstance(objectives, Objective) else tuple(objectives)
         self.objective = self.objectives[0]
@@ -63,6 +71,7 @@ class Book:
         # Looked at for each request that is asked: never by going through all that there were.
         self._pending: dict[int, Request] = {}
         self._next_number = 0
+        self._firsts = FirstEvaluations(sessions)
         self._leaders = Leaders(self.objectives, keep_best)
 
     def ask(self, requests: Iterable[Request]) -> None:
@@ -135,6 +144,7 @@ class Book:
             return []
         self.reports[report.number] = report
         self._pending.pop(report.number, None)
+        self._firsts.add(report)
         self.counts[report.status] += 1
         rejected = _is_rejected(report)
         self.rejected += rejected
@@ -174,17 +184,29 @@ class Book:
         return sum(shares) / len(shares) if shares else 0.0
 
     def recent_seconds(self) -> float | None:
-        """Return the mean seconds of the last 20 finished evaluations on their trainers."""
-        recent = self.finished_seconds(20)
+        """Return the mean seconds of the last 20 finished evaluations on their trainers.
+
+        Without the first of each trainer, which imports Keras and prepares the data, once there is another.
+        """
+        recent = [_seconds(report) for report in without_firsts(self._timed(20), self._firsts)]
         return sum(recent) / len(recent) if recent else None
 
     def finished_seconds(self, count: int) -> list[float]:
         """Return the seconds that the last `count` finished evaluations took on their trainers, of recent reports."""
+        return [_seconds(report) for report in self._timed(count)]
+
+    def _timed(self, count: int) -> list[Report]:
         return [
-            report.ended - report.started
+            report
             for report in reversed(list(islice(reversed(self.reports.values()), 2 * count)))
             if report.status == "finished" and report.started is not None and report.ended is not None
         ][-count:]
+
+
+def _seconds(report: Report) -> float:
+    assert report.started is not None
+    assert report.ended is not None
+    return report.ended - report.started
 
 
 def _is_rejected(report: Report) -> bool:

@@ -162,6 +162,26 @@ def test_recent_seconds_and_frozen_share() -> None:
     assert accounts.mean_frozen_share == 0.25
 
 
+def test_a_trainers_first_evaluation_says_nothing_of_others() -> None:
+    """They import Keras and prepare the data; each session, and each trainer that was lost, has another one."""
+    accounts = Book(Objective.parse("max q"), 30, "run", sessions=[0.0, 100.0])
+    accounts.ask(Request(number, ModelId(f"m{number}"), Candidate((number,))) for number in range(12))
+
+    def after(number: int, worker: str, started: float, seconds: float) -> float | None:
+        accounts.report(finished(number, 0.5, worker=worker, started=started, ended=started + seconds))
+        return accounts.recent_seconds()
+
+    assert after(0, "a", 10.0, 20.0) == 20.0  # nothing better is known
+    assert after(1, "b", 10.0, 24.0) == 22.0
+    assert after(2, "a", 31.0, 2.0) == 2.0
+    assert after(3, "b", 35.0, 4.0) == 3.0
+    assert after(4, "a", 110.0, 40.0) == 3.0
+    assert after(5, "a", 150.0, 6.0) == 4.0
+    accounts.report(Report(6, ModelId("m6"), "failed", failure=Failure("trainer lost", "died"), worker="a"))
+    assert after(7, "a", 170.0, 30.0) == 4.0
+    assert accounts.finished_seconds(20) == [20.0, 24.0, 2.0, 4.0, 40.0, 6.0, 30.0]
+
+
 def test_what_is_rejected_is_no_failure_and_ends_a_run_only_in_a_row() -> None:
     accounts = book(evaluations=2, requests=IN_VAIN + 30)
     rejected = Failure("rejected", "too large")

@@ -199,7 +199,8 @@ def search(
     record = RunRecord(run, identity, about)
     ended = "error"
     try:
-        book = Book(goals, evaluations, record.info.label, keep_best)
+        sessions = [session.opened for session in record.sessions()]
+        book = Book(goals, evaluations, record.info.label, keep_best, sessions)
         book.ask(record.requests())
         for number, name in record.identities().items():
             book.identify(number, name)
