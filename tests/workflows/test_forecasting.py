@@ -17,6 +17,7 @@ from daskevo.space import Candidate
 from daskevo_workflows.cli import main
 from daskevo_workflows.cli.lines import FORECAST_KEYS
 from daskevo_workflows.forecasting import Measured, Sample, forecast
+from daskevo_workflows.machine_load import Load, LoadNotes, is_one_here, load_of
 from daskevo_workflows.measuring import measure
 from tests.runs.identity import IDENTITY
 
@@ -127,6 +128,8 @@ def folder(tmp_path: Path) -> Path:
             at[worker] = ended + 2.0
             if request.number == 5:
                 record.event("storage", "", stored_bytes=150, full_copy_bytes=500)
+                record.event("load", "", host="here", load=5.0, cores=4)
+                record.event("load", "", host="here", load=7.0, cores=4)
     finally:
         record.close("finished")
     return tmp_path / "run"
@@ -144,8 +147,10 @@ def test_what_a_record_says(folder: Path) -> None:
     assert found.gap_s == pytest.approx(2.0)
     assert found.kept == 3 + 5
     assert found.living_share == 0.3
+    assert found.load == Load(6.0, 7.0, 4, 2)
     first = measure(folder, first=4)
     assert len(first.samples) == 4
+    assert first.load is None
     assert first.living_share is None
 
 
@@ -171,6 +176,35 @@ def test_what_a_record_says_of_restarts(tmp_path: Path) -> None:
     assert found.gap_s == pytest.approx(1.5)
 
 
+def test_the_load_of_one_machine() -> None:
+    """Of those whose trainers were elsewhere, or on several, nothing is said; nor is idle time warned of."""
+    one, other = {"host": "a", "load": 1.0, "cores": 2}, {"host": "b", "load": 9.0, "cores": 64}
+    assert load_of([one, {"host": "a"}, {"load": "high", "cores": 2}]) == Load(1.0, 1.0, 2, 1)
+    assert not Load(2.0, 3.0, 2, 2).is_too_much
+    assert load_of([one, other]) is load_of([]) is None
+    assert "is not known" in " ".join(forecast(measured([3.0] * 3), 10, 1).assumptions)
+    assert is_one_here(["tcp://10.0.0.9:1", "tcp://127.0.0.1:2"], [])
+    assert is_one_here(["tls://[fe80::1]:7"], ["fe80::1"])
+    assert not is_one_here(["tcp://10.0.0.9:1"], ["10.0.0.8"])
+
+
+def test_it_is_noted_now_and_then_where_a_trainer_is_here() -> None:
+    noted: list[dict[str, object]] = []
+
+    class Record:
+        def event(self, kind: str, message: str, number: int | None = None, **facts: object) -> None:
+            noted.append({"kind": kind, **facts})
+
+    notes = LoadNotes(Record())
+    notes.look([])
+    notes.look(["tcp://192.0.2.1:1"])
+    assert not noted
+    notes.look(["tcp://127.0.0.1:1"], at_once=True)
+    notes.look(["tcp://127.0.0.1:1"])
+    assert [one["kind"] for one in noted] == ["load"]
+    assert load_of(noted) is not None
+
+
 def test_a_study_has_a_forecast_of_its_own(tmp_path: Path) -> None:
     RunRecord(tmp_path / "run", {**IDENTITY, "strategy": {"name": "a study", "settings": {}}}, {}).close("closed")
     with pytest.raises(InvalidInput, match=r"Study\.forecast"):
@@ -188,6 +222,10 @@ def test_the_command_says_what_it_rests_on(folder: Path) -> None:
     assert "100 evaluations on 4 trainers: 1 min 29 s" in result.stderr
     for assumption in line["assumptions"]:
         assert f"  - {assumption}" in result.stderr
+    assert line["load"] == {"mean": 6.0, "highest": 7.0, "cores": 4, "looks": 2}
+    assert "a load average of 1.50 per core (4 cores, 2 looks, 1.75 at most)" in result.stderr
+    assert "Warning: the machine had more to do than it has cores" in result.stderr
+    assert "a load average of 6.0 on 4 cores" in result.stderr
     refused = CliRunner().invoke(main, [*words[:6], "--walltime", "00:00:20"])
     assert refused.exit_code == 2
     assert "take longer jobs" in refused.stderr

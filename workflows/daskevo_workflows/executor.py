@@ -24,6 +24,7 @@ from daskevo_workflows.flight import Landed, failed
 from daskevo_workflows.holdings import Holdings
 from daskevo_workflows.in_flight import TICK_S, Flights
 from daskevo_workflows.limits import EvaluationLimit
+from daskevo_workflows.machine_load import LoadNotes
 from daskevo_workflows.notes import note
 from daskevo_workflows.problems.reference import ProblemReference
 from daskevo_workflows.progress import Progress
@@ -97,6 +98,7 @@ class Executor:
             reference.load(), strategy, record, book, settings, lambda: self.flights.requests, self._report
         )
         self.submission = Submission(self.candidates, self.flights, reference, repository, settings, record, book)
+        self.load = LoadNotes(record)
         self._started = time.monotonic()
         self.showing = SearchShowing(client, self)
 
@@ -131,6 +133,7 @@ class Executor:
     def _until_it_stops(self) -> tuple[str, str]:
         self._resume()
         self._take(self.flights.watch())
+        self._look_at_load()
         while (stop := self._stop_reason()) is None:
             self._fill()
             self.demand.say(self._useful())
@@ -139,8 +142,13 @@ class Executor:
                 # Before the next report is heard, so that a run on one trainer asks in one order.
                 self._fill()
             self.holdings.go_on()
+            self._look_at_load()
             self._tell_progress()
+        self._look_at_load(at_once=True)
         return stop
+
+    def _look_at_load(self, *, at_once: bool = False) -> None:
+        self.load.look([trainer.address for trainer in self.flights.trainers.present.values()], at_once=at_once)
 
     def _close(self) -> None:
         self.demand.close()

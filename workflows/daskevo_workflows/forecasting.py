@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from daskevo.errors import InvalidInput
 from daskevo_workflows.deadline import expected_s
+from daskevo_workflows.machine_load import Load
 from daskevo_workflows.words import say_bytes, say_count, say_seconds
 
 LEAST = 3
@@ -62,6 +63,8 @@ class Measured:
         Evaluations after which a trainer's process is started again; None: it is not.
     restart_s:
         From an evaluation to the next where the process was started again between them, as a mean; 0: none was yet.
+    load:
+        What the trainers' machine had to do meanwhile; None: that was not kept, or there were several machines.
     """
 
     samples: Sequence[Sample]
@@ -72,6 +75,7 @@ class Measured:
     living_share: float | None = None
     recycle_after: int | None = None
     restart_s: float = 0.0
+    load: Load | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,8 @@ class Forecast:
         all.
     assumptions:
         Sentences.
+    load:
+        Under which it was measured; None: not known.
     """
 
     evaluations: int
@@ -113,6 +119,7 @@ class Forecast:
     all_bytes: int
     full_bytes: int
     assumptions: list[str] = field(default_factory=list)
+    load: Load | None = None
 
 
 def forecast(
@@ -180,10 +187,28 @@ def forecast(
     share = measured.living_share if measured.living_share is not None else own / full if full else 1.0
     living = min(all_bytes, alive * full * share)
     found = Forecast(
-        evaluations, trainers, seconds, jobs, per_job, round(living), round(all_bytes), round(full * evaluations)
+        *(evaluations, trainers, seconds, jobs, per_job, round(living), round(all_bytes), round(full * evaluations)),
+        load=measured.load,
     )
     found.assumptions.extend(_assumptions(measured, found, mean_s, first_s, warm, alive, walltime_s, grace_s))
     return found
+
+
+def say_load(load: Load | None) -> str:
+    """Say under which load the evaluations were measured.
+
+    Examples
+    --------
+    >>> say_load(Load(3.0, 4.5, 2, 7))[:76]
+    'the machine is as busy as it was then: a load average of 1.50 per core (2 co'
+    """
+    if load is None:
+        return "the trainers' machines are as busy as they were then; what their load was is not known"
+    return (
+        f"the machine is as busy as it was then: a load average of {load.per_core:.2f} per core "
+        f"({say_count(load.cores, 'core')}, {say_count(load.looks, 'look')}, {load.highest / load.cores:.2f} at most), "
+        "the search's own work included"
+    )
 
 
 def _mean(values: Sequence[float]) -> tuple[float, float]:
@@ -229,6 +254,7 @@ def _assumptions(
         f"between two evaluations a trainer waits {say_seconds(measured.gap_s)}; the first in a process takes "
         f"{say_seconds(first_s)} more; a session begins its first after {say_seconds(measured.start_s)}, to which the "
         "start of the cluster comes",
+        say_load(measured.load),
         "none fails, and no trainer is lost or waits in a queue",
     ]
     if measured.recycle_after is not None:

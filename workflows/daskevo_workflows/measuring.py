@@ -14,6 +14,7 @@ from daskevo.search import Report
 from daskevo.types import JSON
 from daskevo_workflows.event_kinds import RECYCLED, SESSION, STORAGE
 from daskevo_workflows.forecasting import Measured, Sample
+from daskevo_workflows.machine_load import LOAD, load_of
 
 KEEP_BEST = 5
 """Of the best that a search keeps, unless it is told another number."""
@@ -40,6 +41,7 @@ def measure(folder: Path, first: int | None = None) -> Measured:
         identity, sessions, times = view.info.identity, view.sessions(), view.report_times()
         reports = [report for report in view.reports() if report.status == "finished"]
         storage, recycled, begun = view.events(STORAGE), view.events(RECYCLED), view.events(SESSION)
+        loads = view.events(LOAD)
     strategy = identity.get("strategy")
     if isinstance(strategy, Mapping) and strategy.get("name") == "a study":
         raise InvalidInput(
@@ -62,6 +64,7 @@ def measure(folder: Path, first: int | None = None) -> Measured:
         living_share=_share(lasts[-1:] if lasts else ()),
         recycle_after=_recycle_after(begun),
         restart_s=statistics.fmean(restarts) if restarts else 0.0,
+        load=load_of([event.facts for event in loads if event.time <= until or first is None]),
     )
 
 

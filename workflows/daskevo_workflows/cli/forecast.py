@@ -11,13 +11,14 @@ import click
 from daskevo_workflows.cli.completion import PROBLEM
 from daskevo_workflows.cli.lines import FORECAST_KEYS, print_json_line
 from daskevo_workflows.cli.nas import nas
-from daskevo_workflows.cli.places import RUN
+from daskevo_workflows.cli.places import RUN, problem_word
 from daskevo_workflows.cli.run_options import COUNT
 from daskevo_workflows.cli.typed import command
 from daskevo_workflows.cli.walltime import WalltimeType
 
 if TYPE_CHECKING:
     from daskevo_workflows.forecasting import Forecast, Range
+    from daskevo_workflows.machine_load import Load
 
 
 @click.command(short_help="Hours, jobs and bytes of a search before it is queued.")
@@ -66,13 +67,16 @@ def forecast(
     from daskevo_workflows.forecasting import forecast as foretell
     from daskevo_workflows.measuring import measure as read
 
-    folder = Path(problem)
+    folder, again = Path(problem), ""
     if not (folder / RUN).exists():
-        folder = Path("runs") / f"{folder.name.removesuffix('.py')}-forecast"
+        folder = Path("runs") / f"{problem_word(problem)}-forecast"
+        again = f" (it measures anew once {folder} is removed)"
         _run_some(problem, folder, measure)
     seconds = walltime if isinstance(walltime, float) else None
     found = foretell(read(folder, first), evaluations, trainers, seconds, grace_s())
     _say(found, folder, err=as_json)
+    if found.load is not None and found.load.is_too_much:
+        click.echo(_warning(found.load) + again, err=True)
     if as_json:
         print_json_line(FORECAST_KEYS, asdict(found))
 
@@ -108,6 +112,16 @@ def _say(found: Forecast, folder: Path, *, err: bool) -> None:
     for line in found.assumptions:
         click.echo(f"  - {line}", err=err)
     click.echo(f"More evaluations there make it better: {command('nas', '...', '--run', folder)}", err=err)
+
+
+def _warning(load: Load) -> str:
+    from daskevo_workflows.words import say_count
+
+    return (
+        f"Warning: the machine had more to do than it has cores while this was measured, a load average of "
+        f"{load.mean:.1f} on {say_count(load.cores, 'core')}: where less runs beside it, a search takes less. Two "
+        "forecasts compare only if their loads do; measure when nothing else runs"
+    )
 
 
 def _whole(jobs: Range) -> str:
