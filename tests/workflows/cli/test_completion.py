@@ -45,6 +45,8 @@ def test_words() -> None:
     assert values("na") == ["nas"]
     assert values("models", "l") == ["lineage", "ls"]
     assert values("nas", "f") == ["fashion-mnist", "flights"]
+    assert values("check", "f") == ["fashion-mnist", "flights"]
+    assert complete("check", "my_pro") == [("file", "my_pro")]
     assert values("tune", "digits-") == ["digits-lr"]
     assert values("nas", "digits", "--max-p") == ["--max-parameters"]
     assert values("nas", "digits", "--strategy", "ra") == ["random"]
@@ -60,6 +62,8 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "shared" / "repository.json").touch()
     (tmp_path / "runs" / "no run").mkdir()
     (tmp_path / "runs" / "file").touch()
+    (tmp_path / "runs" / os.fsdecode(b"bytes\xff")).mkdir()  # no text: it would be refused
+    (tmp_path / "runs" / os.fsdecode(b"bytes\xff") / "run.json").touch()
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -9,6 +9,7 @@ import click
 
 from daskevo_workflows.cli.bench import bench
 from daskevo_workflows.cli.chaos import chaos
+from daskevo_workflows.cli.check import check
 from daskevo_workflows.cli.completion import completion
 from daskevo_workflows.cli.exit_codes import epilog
 from daskevo_workflows.cli.figures import figures, frame
@@ -41,13 +42,15 @@ def main() -> None:
         daskevo models ls runs/digits-seed0
     Hyper-parameters, with no training step done twice, half a minute:
         daskevo tune digits-lr
+    Is a problem of your own sound?
+        daskevo check my_problem.py
 
     A search or a study is a folder (--run). The same command, started again, goes on where it stopped; the commands
     status, models, report, figures, frame and verify look into the folder, at any time. COMMAND --help has examples.
     """
 
 
-for _command in (nas, tune, status, models, report, figures, frame, verify):
+for _command in (check, nas, tune, status, models, report, figures, frame, verify):
     main.add_command(_command)
 for _command in (forecast, bench, chaos, node, completion):
     main.add_command(_command)

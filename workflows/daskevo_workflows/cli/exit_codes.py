@@ -5,7 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 
-from daskevo_workflows.cli.group import INTERRUPTED, UNFORESEEN
+from daskevo_workflows.cli.group import UNFORESEEN
+from daskevo_workflows.cli.interrupts import INTERRUPTED
 
 STOPPED_FOR_TIME = 75
 """Exit code of a search or a study whose batch job is over before it is: EX_TEMPFAIL of sysexits.h."""
@@ -15,7 +16,8 @@ WIDTH = 68
 MEANINGS: Mapping[int, str] = {
     0: "It is done.",
     1: "It ran to its end, and the answer is no: too many evaluations or trials failed (nas, tune), there are "
-    "differences (verify), a model is still held (models retire), something was lost (chaos).",
+    "differences (verify), a problem isn't sound (check), a model is still held (models retire), something was lost "
+    "(chaos).",
     2: "It was refused, could not begin or could not go on. The message on stderr says what to do.",
     UNFORESEEN: "An error that nobody foresaw, with its traceback. What was finished is kept.",
     STOPPED_FOR_TIME: "The batch system's time is over. The same command, in the next job, goes on.",

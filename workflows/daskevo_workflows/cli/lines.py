@@ -58,11 +58,19 @@ FORECAST_KEYS = (
     "all_bytes",
     "full_bytes",
     "assumptions",
+    "load",
 )
 """What ``daskevo forecast --json`` ends with.
 
 ``seconds`` and ``jobs``: ``{"value", "low", "high"}``; the latter, and ``evaluations_per_job``, null without a
-walltime.
+walltime. ``load``: ``{"mean", "highest", "cores", "looks"}``, load averages of the trainers' machine while it was
+measured; null if they are not known.
+"""
+
+CHECK_KEYS = ("problem", "sound", "looked_at", "found")
+"""What ``daskevo check --json`` ends with.
+
+``looked_at``: a sentence for each thing, as it was found; ``found``: what a search can't rely on, or null.
 """
 
 VERIFY_KEYS = (

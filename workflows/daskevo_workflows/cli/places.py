@@ -175,7 +175,18 @@ def default_run_folder(problem: str, seed: int, transfer: Transfer) -> Path:
     >>> default_run_folder("examples/my_problem.py", 1, Transfer("none")).as_posix()
     'runs/my_problem-seed1-no-transfer'
     """
-    name = os.path.basename(problem).removesuffix(".py") or "run"
+    name = problem_word(problem)
     parts = transfer.changed() if transfer.is_any else {"no": "transfer"}
     arm = "".join(f"-{part}-{value}" for part, value in parts.items()).replace(":", "-").replace("_", "-")
     return Path("runs") / f"{name}-seed{seed}{arm}"
+
+
+def problem_word(problem: str) -> str:
+    """Return what a folder is named by for a problem as it was typed.
+
+    Examples
+    --------
+    >>> problem_word("examples/my_problem.py"), problem_word("examples/my_problem.py:wide"), problem_word("flights")
+    ('my_problem', 'my_problem-wide', 'flights')
+    """
+    return os.path.basename(problem).removesuffix(".py").replace(".py:", "-") or "run"

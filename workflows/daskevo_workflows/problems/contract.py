@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ from daskevo_workflows.problems.building import build_candidate, space_of
 from daskevo_workflows.problems.protocol import Data, Problem
 from daskevo_workflows.problems.reference import load_problem
 from daskevo_workflows.quiet import import_keras
+from daskevo_workflows.words import plain, say_count, say_quality
+
+SHOWN = 100
+"""Characters of a candidate's choices that are shown."""
 
 
 def check_problem(
@@ -52,22 +57,47 @@ def check_problem(
         If there is none of that name, or no such file.
     """
     loaded = load_problem(problem, **settings)
+    look_at(loaded, candidates=candidates, batches=batches, seed=seed)
+    return loaded
+
+
+def look_at(
+    problem: Problem,
+    *,
+    candidates: int = 3,
+    batches: int = 2,
+    seed: int = 0,
+    say: Callable[[str], None] = lambda words: None,
+) -> None:
+    """Look at all that :func:`check_problem` looks at, and say of each what was found as soon as it was.
+
+    Raises
+    ------
+    InvalidProblem
+    """
     import_keras()
-    space = space_of(loaded)
-    is_same = not hasattr(loaded, "space") or loaded.space() == space
-    _check(is_same, loaded, "space() must return the same space at each call")
-    data = _checked_data(loaded)
-    few = _few(data, loaded.batch_size * batches)
+    space = space_of(problem)
+    is_same = not hasattr(problem, "space") or problem.space() == space
+    _check(is_same, problem, "space() must return the same space at each call")
+    say(f"space: {space.size} candidates" + (", the same at each call" if hasattr(problem, "space") else ""))
+    data = _checked_data(problem)
+    say(f"data: {_samples(data.train):,} samples to train with, {_samples(data.validation):,} to score with")
+    few = _few(data, problem.batch_size * batches)
     rng = np.random.default_rng(seed)
-    for _ in range(candidates):
+    for number in range(candidates):
         candidate = space.sample(rng)
+        values = space.values(candidate)
         try:
-            _check_candidate(loaded, candidate, few)
+            found = _check_candidate(problem, candidate, few)
         except InvalidProblem as error:
             raise InvalidProblem(
-                f"{error.message} (candidate {space.values(candidate)})", candidate=candidate.to_json(), **error.facts
+                f"{error.message} (candidate {values})", candidate=candidate.to_json(), **error.facts
             ) from error
-    return loaded
+        say(f"candidate {number + 1} of {candidates}, {plain(values, SHOWN)}: {found}")
+
+
+def _samples(part: tuple[Any, Any]) -> int:
+    return len(_arrays(part[1])[0])
 
 
 def _check(holds: bool, problem: Problem, promise: str) -> None:
@@ -104,7 +134,8 @@ def _few(data: Data, samples: int) -> Data:
     return Data((cut(x), cut(y)), (cut(x_val), cut(y_val)))
 
 
-def _check_candidate(problem: Problem, candidate: Candidate, few: Data) -> None:
+def _check_candidate(problem: Problem, candidate: Candidate, few: Data) -> str:
+    """Build and train a candidate; return what was found, in words."""
     from daskevo.models import flatten, is_fresh, rebuild, shape_only
 
     model, again = _built(problem, candidate), _built(problem, candidate)
@@ -121,7 +152,10 @@ def _check_candidate(problem: Problem, candidate: Candidate, few: Data) -> None:
     with shape_only():
         shaped = _built(problem, candidate)
     _check(graph.ids == flatten(shaped).graph.ids, problem, "build() must not depend on values of weights")
-    _check_training(problem, model, few)
+    steps, metric, value = _check_training(problem, model, few)
+    size = f"{say_count(len(model.layers), 'layer')}, {model.count_params():,} parameters"
+    trained = f"{say_count(steps, 'step')} trained with its first layer frozen"
+    return f"{size}; built twice alike, stored and made again, {trained}; {metric} {say_quality(float(value))}"
 
 
 def _built(problem: Problem, candidate: Candidate) -> Any:
@@ -135,7 +169,8 @@ def _built(problem: Problem, candidate: Candidate) -> Any:
         ) from error
 
 
-def _check_training(problem: Problem, model: Any, few: Data) -> None:
+def _check_training(problem: Problem, model: Any, few: Data) -> tuple[int, str, Any]:
+    """Train a model a little; return its steps, the objective's metric and its value."""
     from daskevo_workflows.training import Stopwatch, lost_its_way, train
 
     # As a search does: some layers are frozen before compile() is called.
@@ -169,3 +204,4 @@ def _check_training(problem: Problem, model: Any, few: Data) -> None:
         problem,
         f"the metric {objective.metric!r} must be a number, not {value!r:.60}",
     )
+    return steps, objective.metric, value

@@ -61,7 +61,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from daskevo.errors import InvalidInput, InvalidProblem
+from daskevo.errors import DaskevoError, InvalidInput, InvalidProblem
 from daskevo.space import ModelSpace, Space
 from daskevo.types import Objective
 
@@ -115,6 +115,15 @@ METHODS: Mapping[str, int] = {"build": 1, "data": 0, "compile": 1, "score": 2}
 """Method -> arguments it takes. More are optional, see above: `space`, `callbacks` and `fit`."""
 
 
+def _space(problem: Any, where: str) -> Any:
+    try:
+        return problem.space() if hasattr(problem, "space") else None
+    except DaskevoError:
+        raise
+    except Exception as error:
+        raise InvalidProblem(f"{where} is no problem yet: space() raised {type(error).__name__}: {error}") from error
+
+
 def check_parts(problem: object, where: str) -> Problem:
     """Return `problem` if it has all parts.
 
@@ -139,7 +148,7 @@ def check_parts(problem: object, where: str) -> Problem:
         value = getattr(problem, part, None)
         if type(value) is not int or value < 1:
             faults.append(f"{part} (a whole number from 1)")
-    space = problem.space() if hasattr(problem, "space") else None
+    space = _space(problem, where)
     # Without Keras; or with it, and for a study, where choices are a configuration's constants.
     has_loop = callable(getattr(problem, "training_loop", None))
     is_tuned = takes_hyperparameters(problem)

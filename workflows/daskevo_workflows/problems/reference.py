@@ -1,6 +1,7 @@
 """How a problem is named, found, told from another, and taken to a trainer.
 
-A problem is named by one of ours (``flights``), by a Python file (``path/to/moons.py``), or is an object. Its
+A problem is named by one of ours (``flights``), by a Python file (``path/to/moons.py``, or ``path/to/moons.py:NAME``
+for the object of that name in it), or is an object. Its
 reference says which, with a hash of the content, so that a run is never resumed with a problem that has changed
 meanwhile. A file travels as its source: trainers need not see the path.
 """
@@ -40,6 +41,9 @@ BUILT_IN: Mapping[str, tuple[str, str]] = {
 TO_TUNE: Mapping[str, tuple[str, str]] = {"digits-lr": ("daskevo_workflows.problems.digits_lr", "DigitsLr")}
 """The same of problems whose hyper-parameters are tuned."""
 
+PART = ".py:"
+"""Between a file and the name of an object in it."""
+
 _syntax_trees = threading.Lock()
 """Held where syntax trees are made: CPython 3.11 counts the depths of all threads together, and raises
 SystemError when they mix."""
@@ -63,6 +67,8 @@ class ProblemReference:
         Arguments of a named problem's class.
     source:
         Of a file.
+    part:
+        Name of the object in the file; None: ``problem``, or the file itself.
     instance:
         The object itself; it travels pickled, and is not kept in the record.
     """
@@ -73,6 +79,7 @@ class ProblemReference:
     content: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     source: str | None = None
+    part: str | None = None
     instance: Problem | None = None
 
     def to_json(self) -> JSON:
@@ -97,7 +104,7 @@ class ProblemReference:
         if key not in _loaded:
             if self.kind == "file":
                 assert self.source is not None
-                _loaded[key] = _from_source(self.source, Path(self.where))
+                _loaded[key] = _from_source(self.source, Path(self.where), self.part)
             else:
                 _loaded[key] = _built_in(self.where, self.settings)
         return _loaded[key]
@@ -123,8 +130,8 @@ def load_problem(problem: str | Path | Problem, **settings: Any) -> Problem:
     Parameters
     ----------
     problem:
-        A word of `BUILT_IN` or `TO_TUNE`, such as ``flights``, a path that ends in ``.py``, or a problem (returned as
-        it is).
+        A word of `BUILT_IN` or `TO_TUNE`, such as ``flights``, a path that ends in ``.py``, such a path with ``:NAME``
+        for one of several problems in the file, or a problem (returned as it is).
     **settings:
         For a named problem: arguments of its class, such as ``rows=10_000``.
 
@@ -142,10 +149,11 @@ def refer(problem: str | Path | Problem, **settings: Any) -> ProblemReference:
     """Return the reference of a problem; raises as :func:`load_problem` does."""
     if isinstance(problem, ProblemReference):
         return problem
-    if isinstance(problem, Path) or (isinstance(problem, str) and problem.endswith(".py")):
+    if isinstance(problem, Path) or (isinstance(problem, str) and (problem.endswith(".py") or PART in problem)):
         if settings:
             raise InvalidProblem(f"settings {sorted(settings)} were given for {problem}: a file has its own")
-        return _refer_file(Path(problem))
+        named, part = file_and_part(str(problem))
+        return _refer_file(Path(named), part)
     if isinstance(problem, str):
         loaded = _built_in(problem, settings)
         content = _hash(problem, repr(sorted(_listed(settings).items())), _source_of(type(loaded)))
@@ -161,7 +169,19 @@ def refer(problem: str | Path | Problem, **settings: Any) -> ProblemReference:
     return ProblemReference(problem.name, "object", type(problem).__qualname__, content, settings, instance=problem)
 
 
-def _refer_file(path: Path) -> ProblemReference:
+def file_and_part(problem: str) -> tuple[str, str | None]:
+    """Return the file and the name in it of ``FILE.py`` or ``FILE.py:NAME``.
+
+    Examples
+    --------
+    >>> file_and_part("my/moons.py:wide"), file_and_part("my/moons.py")
+    (('my/moons.py', 'wide'), ('my/moons.py', None))
+    """
+    before, found, part = problem.rpartition(PART)
+    return (problem, None) if not found or problem.endswith(".py") else (f"{before}.py", part)
+
+
+def _refer_file(path: Path, part: str | None = None) -> ProblemReference:
     try:
         source = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
@@ -169,10 +189,10 @@ def _refer_file(path: Path) -> ProblemReference:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidProblem(f"the problem file {path} can't be read: {error}", path=str(path)) from error
     path = path.resolve()
-    problem = _from_source(source, path)
-    content = _hash(_normal(source, str(path)))
+    problem = _from_source(source, path, part)
+    content = _hash(_normal(source, str(path)), *([] if part is None else [part]))
     _loaded["file", str(path), content] = problem
-    return ProblemReference(problem.name, "file", str(path), content, source=source)
+    return ProblemReference(problem.name, "file", str(path), content, source=source, part=part)
 
 
 def _built_in(name: str, settings: Mapping[str, Any]) -> Problem:
@@ -193,7 +213,7 @@ def _built_in(name: str, settings: Mapping[str, Any]) -> Problem:
     return make(**settings)
 
 
-def _from_source(source: str, path: Path) -> Problem:
+def _from_source(source: str, path: Path, part: str | None = None) -> Problem:
     module = types.ModuleType(f"daskevo_problem_{path.stem}_{_hash(source)[:8]}")
     module.__file__ = str(path)
     # Registered, so that classes defined in the file can be pickled and named; and known to tracebacks.
@@ -210,7 +230,9 @@ def _from_source(source: str, path: Path) -> Problem:
         raise InvalidProblem(
             f"the problem file {path} can't be run: {type(error).__name__}: {error}", path=str(path)
         ) from error
-    problem = check_parts(getattr(module, "problem", module), f"the file {path}")
+    if part is not None and not hasattr(module, part):
+        raise UnknownProblem(f"there is no {part!r:.80} in the problem file {path}: name an object that it makes")
+    problem = check_parts(getattr(module, part or "problem", module), f"the file {path}")
     _check_problem_name(problem.name)
     return problem
 

@@ -1,0 +1,102 @@
+"""`daskevo check`: is a problem one that a search can rely on? Without a cluster, and without a run."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from daskevo_workflows.cli.completion import PROBLEM
+from daskevo_workflows.cli.lines import CHECK_KEYS, print_json_line
+from daskevo_workflows.cli.run_options import COUNT
+from daskevo_workflows.cli.typed import command
+
+if TYPE_CHECKING:
+    from daskevo_workflows.problems import Problem
+
+UNSOUND = 1
+"""Exit code where a search can't rely on the problem."""
+
+
+@click.command(short_help="Is a problem one that a search can rely on?")
+@click.argument("problem", metavar="FILE[:NAME]|PROBLEM", type=PROBLEM)
+@click.option(
+    "--candidates", type=COUNT, default=3, show_default=True, metavar="N", help="Candidates that are built and trained."
+)
+@click.option(
+    "--batches", type=COUNT, default=2, show_default=True, metavar="N", help="Batches that each is trained with."
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Of the draw of candidates."
+)
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON for programs.")
+def check(problem: str, candidates: int, batches: int, seed: int, as_json: bool) -> None:
+    """Check a problem before a long search: FILE is your own (NAME: an object in it), PROBLEM one of daskevo's.
+
+    \b
+    daskevo check my_problem.py
+    daskevo check my_problem.py:wide
+    daskevo check digits
+
+    A few candidates are drawn, built twice, stored and made again, trained for a few batches with a layer frozen, and
+    scored, in this process. What was looked at is said line by line, and at the end whether a search can rely on it.
+
+    Exit codes: 0 it can; 1 it can't, and the last line says why; 2 there is no such problem, or it is none of a
+    search.
+    """
+    from daskevo.errors import InvalidInput, UnknownProblem
+    from daskevo_workflows.problems import load_problem
+    from daskevo_workflows.problems.contract import look_at
+    from daskevo_workflows.words import plain, say_count
+
+    looked: list[str] = []
+
+    def say(words: str) -> None:
+        looked.append(words)
+        click.echo(words, err=as_json)
+
+    found: str | None = None
+    name = problem
+    try:
+        loaded = load_problem(problem)
+        name = loaded.name
+        _check_is_of_a_search(loaded, problem)
+        say(f"problem {name!r}: all parts are there, {loaded.objective} after {say_count(loaded.epochs, 'epoch')}")
+        click.echo("Keras is imported now, which takes some seconds", err=True)
+        look_at(loaded, candidates=candidates, batches=batches, seed=seed, say=say)
+    except UnknownProblem:
+        raise
+    except InvalidInput as error:
+        found = plain(error.message, 2_000)
+    if found is None:
+        more = command("nas", problem, "--evaluations", "20")
+        click.echo(f"Sound: a search can rely on all that was looked at. A short one:\n    {more}", err=as_json)
+    else:
+        click.echo(f"Not sound: {found}", err=as_json)
+    if as_json:
+        line = {"problem": name, "sound": found is None, "looked_at": looked, "found": found}
+        print_json_line(CHECK_KEYS, line)
+    sys.exit(0 if found is None else UNSOUND)
+
+
+def _check_is_of_a_search(loaded: Problem, typed: str) -> None:
+    """See that a problem is one whose architectures are searched.
+
+    Raises
+    ------
+    UnknownProblem
+        If it is one whose hyper-parameters are tuned.
+    """
+    from daskevo.errors import UnknownProblem
+    from daskevo.tuning import ConfigurationSpace
+    from daskevo_workflows.problems.building import space_of
+    from daskevo_workflows.words import plain
+
+    if callable(getattr(loaded, "training_loop", None)) or isinstance(space_of(loaded), ConfigurationSpace):
+        raise UnknownProblem(
+            f"{plain(typed, 100)} is no problem of a search but of a study, and its trainings are looked at by "
+            "check_exact of daskevo_workflows.stage_training (docs/stage-training.md). Try a few steps of it: "
+            f"{command('tune', typed)}",
+            problem=loaded.name,
+        )
