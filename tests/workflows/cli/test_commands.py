@@ -8,21 +8,22 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
 
 import daskevo.errors
-from daskevo.errors import DaskevoError, RootUnusable
+from daskevo.errors import DaskevoError, InvalidInput, RootUnusable
 from daskevo.runs import RunRecord
-from daskevo.search import AgedEvolution, Random
+from daskevo.search import AgedEvolution, Random, Report, TransferReport
 from daskevo.store.root import Root
 from daskevo_workflows.cli import main
 from daskevo_workflows.cli.group import Commands
 from daskevo_workflows.cli.places import default_run_folder, repository_root, root_for_run
 from daskevo_workflows.cli.typed import same_command
-from daskevo_workflows.cli.watching import say_all_at_random
+from daskevo_workflows.cli.watching import say_all_at_random, say_first_is_slow, say_unanswered
 from daskevo_workflows.problems.reference import BUILT_IN
 from daskevo_workflows.transfer import Transfer
 
@@ -268,6 +269,71 @@ def test_arms_of_a_comparison_do_not_share_a_folder() -> None:
     assert len(folders) == 16
     assert all(":" not in folder.name for folder in folders)
     assert all(os.sep not in folder.name for folder in folders)
+    told = " ".join(CliRunner().invoke(main, ["nas", "--help"]).stdout.split()).replace("- ", "-")
+    for transfer, suffix in ((Transfer("none"), "-no-transfer"), (Transfer(freeze="prefix"), "-freeze-prefix")):
+        assert default_run_folder("digits", 0, transfer).name == f"digits-seed0{suffix}"
+        assert f"{suffix}, " in told
+
+
+ODD = os.fsdecode(b"r\xffn")
+"""A name of bytes that are no UTF-8 text, as the shell passes it."""
+
+
+def _commands(group: click.Group, *above: str) -> list[tuple[str, ...]]:
+    found = []
+    for name, command in group.commands.items():
+        found += _commands(command, *above, name) if isinstance(command, click.Group) else [(*above, name)]
+    return found
+
+
+@pytest.mark.parametrize("command", _commands(main), ids=" ".join)
+def test_a_path_that_is_no_text_is_refused(command: tuple[str, ...]) -> None:
+    """By every command, before anything is made: no record could keep it."""
+    result = CliRunner().invoke(main, [*command, ODD])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("Error: InvalidInput: the path 'r\\udcffn' holds bytes that are no UTF-8 text")
+    assert "rename" in result.stderr
+    assert CliRunner().invoke(main, [*command, "--run=" + ODD]).exit_code == 2
+
+
+def test_nor_is_a_current_folder_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ODD).mkdir()
+    monkeypatch.chdir(tmp_path / ODD)
+    result = CliRunner().invoke(main, ["status", "run"])
+    assert result.exit_code == 2
+    assert "no UTF-8 text" in result.stderr
+    assert CliRunner().invoke(main, ["status", "--help"]).exit_code == 0
+
+
+def test_nor_is_one_from_python(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"the run's folder .* no UTF-8 text"):
+        RunRecord(tmp_path / ODD, {}, {})
+    with pytest.raises(InvalidInput, match=r"the root .* no UTF-8 text"):
+        daskevo.open(tmp_path / ODD)
+    assert not (tmp_path / ODD).exists()
+
+
+def report_of(number: int, **transfer: Any) -> Report:
+    return Report(number, f"m{number}", "finished", transfer=TransferReport(words="why", **transfer))  # type: ignore[arg-type]
+
+
+def test_queries_without_an_answer_are_counted_at_the_end() -> None:
+    """In the last words of a search, with what to do; without any nothing is said."""
+    answered = [report_of(0, reason="no match"), report_of(1, reason="other settings"), Report(2, "m2", "finished")]  # type: ignore[arg-type]
+    assert say_unanswered(answered) is None
+    said = say_unanswered(
+        [*answered, report_of(3, reason="no answer"), report_of(4, reason="other settings", silent=2)]
+    )
+    assert said is not None
+    assert said.startswith("2 of 4 evaluations")
+    assert "fewer trainers" in said
+
+
+def test_that_the_first_evaluations_are_slow_is_said_where_trainers_are_new(capsys: pytest.CaptureFixture[str]) -> None:
+    say_first_is_slow("tcp://somebody:1", "evaluation")
+    assert capsys.readouterr().err == ""
+    say_first_is_slow(None, "evaluation")
+    assert "imports Keras and prepares the data before its first evaluation" in capsys.readouterr().err
 
 
 def test_help_names_the_problems_that_come_with_daskevo() -> None:

@@ -27,7 +27,7 @@ from daskevo_workflows.cli.size_options import size_options
 from daskevo_workflows.cli.transfer_options import transfer_options, typed_transfer
 from daskevo_workflows.cli.typed import command, same_command
 from daskevo_workflows.cli.walltime import Walltime, end_out_of_time, walltime_option
-from daskevo_workflows.cli.watching import say_all_at_random, say_where
+from daskevo_workflows.cli.watching import say_all_at_random, say_first_is_slow, say_unanswered, say_where
 from daskevo_workflows.deadline import WALLTIME
 
 if TYPE_CHECKING:
@@ -64,7 +64,11 @@ def _limit(value: Any) -> Any:
     metavar="N",
     help="Finished evaluations in total, those of an earlier start included.",
 )
-@run_options("search", "runs/PROBLEM-seedSEED", "it between runs")
+@run_options(
+    "search",
+    "runs/PROBLEM-seedSEED, with a suffix where models inherit in another way: -no-transfer, -freeze-prefix, ...",
+    "it between runs",
+)
 @quota_option
 @click.option("--scope", help="Models that may be inherited from.  [default: the name in the problem, not its file's]")
 @click.option(
@@ -184,6 +188,7 @@ def _search(
 
     with run_folder(folder), a_cluster(options["scheduler"], options["workers"], batch=batch) as client:
         say_where(folder, client, "search")
+        say_first_is_slow(options["scheduler"], "evaluation")
         say_all_at_random(settings.strategy, options["evaluations"])
         repository = daskevo.open(root, settings.scope, client=client, objective=str(goals[0]), quota=options["quota"])
         with contextlib.closing(line), walltime.gently():
@@ -264,6 +269,8 @@ def _say_result(result: Result, *, err: bool, since: float | None = None, save: 
     )
     if not summary["evaluations"]:
         return
+    if (unanswered := say_unanswered(result.reports)) is not None:
+        click.echo(unanswered, err=err)
     if summary["transferred"] and (rule := say_rule(result.info.identity.get("policy"))):
         click.echo(f"{say_share(summary['mean_frozen_share'])} of all vertices were frozen: {rule}.", err=err)
     if (stored := say_stored(summary)) is not None:

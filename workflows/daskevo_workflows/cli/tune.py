@@ -15,12 +15,12 @@ from daskevo_workflows.cli.clusters import a_cluster
 from daskevo_workflows.cli.completion import TUNED
 from daskevo_workflows.cli.interrupts import Interrupts
 from daskevo_workflows.cli.lines import TUNE_KEYS, print_json_line
-from daskevo_workflows.cli.places import root_for_run, run_folder
+from daskevo_workflows.cli.places import problem_word, root_for_run, run_folder
 from daskevo_workflows.cli.quota_option import quota_option
 from daskevo_workflows.cli.run_options import COUNT, run_options
 from daskevo_workflows.cli.typed import same_command
 from daskevo_workflows.cli.walltime import Walltime, end_out_of_time, walltime_option
-from daskevo_workflows.cli.watching import say_where
+from daskevo_workflows.cli.watching import say_first_is_slow, say_where
 from daskevo_workflows.deadline import WALLTIME
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def tune(problem: str, folder: Path | None, as_json: bool, **options: Any) -> No
 
 
 def _default_folder(problem: str, seed: int) -> Path:
-    return Path("runs") / f"{Path(problem).name.removesuffix('.py') or 'run'}-tune-seed{seed}"
+    return Path("runs") / f"{problem_word(problem)}-tune-seed{seed}"
 
 
 def _study(
@@ -163,6 +163,7 @@ def _study(
 
     with run_folder(folder), a_cluster(options["scheduler"], options["workers"], batch=batch) as client:
         say_where(folder, client, "studies")
+        say_first_is_slow(options["scheduler"], "training")
         scope = options["scope"] or loaded.name
         repository = daskevo.open(root, scope, client=client, objective=str(goal), quota=options["quota"])
         with tuning.study(

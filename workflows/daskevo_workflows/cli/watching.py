@@ -1,7 +1,9 @@
-"""What a command says when its run begins: where it lies, where it can be watched, and what it will not do."""
+"""What a command says when its run begins: where it lies, where it can be watched, and what it will not do; and at its
+end what went wrong beside."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,7 @@ import click
 if TYPE_CHECKING:
     from distributed import Client
 
+    from daskevo.search import Report
     from daskevo_workflows.showing import Page
 
 
@@ -32,3 +35,35 @@ def say_all_at_random(strategy: object, evaluations: int) -> None:
             f"--population {fewer} --sample {max(1, fewer // 3)}, in a new run, later ones descend from the best",
             err=True,
         )
+
+
+def say_first_is_slow(scheduler: str | None, what: str) -> None:
+    """Say why nothing seems to happen at first, where the trainers are new: not those of somebody's scheduler.
+
+    Parameters
+    ----------
+    what:
+        What comes first: ``evaluation`` or ``training``.
+    """
+    if scheduler is None:
+        click.echo(
+            f"each trainer imports Keras and prepares the data before its first {what}: some seconds, or more on a "
+            "busy machine; later ones are faster",
+            err=True,
+        )
+
+
+def say_unanswered(reports: Iterable[Report]) -> str | None:
+    """Say how many evaluations inherited less because repositories did not answer in time, and what to do.
+
+    No I/O; None if there are none.
+    """
+    finished = [report for report in reports if report.status == "finished" and report.transfer is not None]
+    less = [r for r in finished if r.transfer and (r.transfer.silent or r.transfer.reason == "no answer")]
+    if not less:
+        return None
+    return (
+        f"{len(less)} of {len(finished)} evaluations asked for an ancestor and had no answer, or only some, in time: "
+        "they inherited nothing, or less than there was. Providers, or the machine, were too busy: have fewer trainers "
+        "on it, or more providers, or jobs of providers with cores of their own"
+    )
