@@ -31,6 +31,8 @@ RETIRE_S = 60.0
 """Longest wait for workers to leave in order before their job is cancelled all the same."""
 UNHEARD_S = 2.0
 """Seconds after which a failure that nobody has raised is logged."""
+AGAIN_S = 60.0
+"""Seconds after which jobs are submitted again to a batch system that did not answer."""
 SHORT_S = 60.0
 SHORT_LIVES = 3
 """A job whose workers were there for less than SHORT_S, and a quarter of their lifetime, so many times in a row is not
@@ -205,11 +207,21 @@ class BatchCluster:
             await super()._correct_state_internal()  # type: ignore[misc]
         except BatchSystemError as error:
             self._note(error)
+            # A batch system that has taken jobs and doesn't answer now will answer again.
+            took_some = bool(self._arrivals) or any(job.job_id for job in self.workers.values())
+            again = took_some and error.facts.get("answered") is False
             for name, job in list(self.workers.items()):
                 if job.job_id is None:
                     job.status = Status.failed
                     del self.workers[name]
-                    self.worker_spec.pop(name, None)
+                    if not again:
+                        self.worker_spec.pop(name, None)
+            if again:
+                asyncio.get_running_loop().call_later(AGAIN_S, self._submit_again)
+
+    def _submit_again(self) -> None:
+        if self.status is Status.running:
+            self._correct_state()  # type: ignore[attr-defined]
 
     async def _drain(self, jobs: set[Any]) -> None:
         """Have the workers of these jobs leave: trainers first, then providers, which hand their shards over."""

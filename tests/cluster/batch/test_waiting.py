@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,31 @@ def test_a_failure_is_said_once_and_leaves_no_folder(
     logged = [record for record in caplog.records if "does not answer" in record.getMessage()]
     assert len(logged) == (0 if hears else 1)
     assert not (tmp_path / "logs").exists()
+
+
+def test_jobs_are_submitted_again_once_it_answers(
+    fake: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it has taken some before: it is started anew, say, while a search runs for days."""
+    monkeypatch.setattr(jobs, "AGAIN_S", 0.1)
+    takes = (fake.folder / "sbatch").read_text().partition("\n")[2]
+    with cluster_of(tmp_path) as cluster:
+        _until(lambda: (fake.folder / "job-1" / "script").exists())
+        fake.write("sbatch", f'echo x >>{fake.folder}/asked; echo "Unable to contact slurm controller" >&2; exit 1')
+        cluster.scale(jobs=2)
+        _until(lambda: (fake.folder / "asked").exists() and len(cluster.failures) > 1)
+        fake.write("sbatch", takes)
+        _until(lambda: (fake.folder / "job-2" / "script").exists())
+        fake.write("sbatch", 'echo "sbatch: error: invalid partition" >&2; exit 1')
+        cluster.scale(jobs=3)
+        _until(lambda: len(cluster.worker_spec) == 2)
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_a_command_that_hangs_is_said(fake: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
