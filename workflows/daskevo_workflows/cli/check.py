@@ -62,7 +62,8 @@ def check(problem: str, candidates: int, batches: int, seed: int, as_json: bool)
         loaded = load_problem(problem)
         name = loaded.name
         _check_is_of_a_search(loaded, problem)
-        say(f"problem {name!r}: all parts are there, {loaded.objective} after {say_count(loaded.epochs, 'epoch')}")
+        epochs = say_count(loaded.epochs, "epoch")
+        say(f"problem {name!r}: all parts are there, {plain(loaded.objective, 80)} after {epochs}")
         click.echo("Keras is imported now, which takes some seconds", err=True)
         look_at(loaded, candidates=candidates, batches=batches, seed=seed, say=say)
     except UnknownProblem:

@@ -23,7 +23,6 @@ INTERRUPTED = 130
 AGAIN_S = 0.02
 """Seconds after which an interrupt that Python has lost is sent again: long enough to be out of what lost it."""
 
-
 TOGETHER_S = 0.5
 """Presses within so many seconds are one: who presses three times at once wants one end, in good order."""
 
