@@ -96,8 +96,12 @@ def refusal(command: str, message: str) -> Refusal:
 
 def _said(text: str) -> str:
     """Return what the batch system said, out of dask-jobqueue's message."""
-    for part in ("stderr:", "stdout:"):
-        words = " ".join(text.partition(part)[2].partition("stdout:")[0].split())
-        if words:
+    before, found, stderr = text.partition("stderr:")
+    stdout = before.partition("stdout:")[2] if found else ""
+    for part in (stderr, stdout):
+        if words := " ".join(part.split()):
             return repr(words[:QUOTED])
+    if found:
+        code = before.partition("Exit code:")[2].split()[:1]
+        return "it says nothing" + (f", exit code {code[0]}" if code else "")
     return repr(" ".join(text.split())[:QUOTED])

@@ -18,6 +18,9 @@ from daskevo.cluster.batch.waiting import wait_for_workers
 from daskevo.errors import BatchSystemError
 from tests.cluster.batch.fake import FakeSlurm
 
+MESSAGE = "Exit code: {}\nCommand:\nsbatch x\nstdout:\n\nstderr:\n{}\n"
+"""What dask-jobqueue makes of a command that fails."""
+
 
 @contextmanager
 def cluster_of(folder: Path, jobs: int = 1, **options: Any) -> Iterator[Any]:
@@ -63,14 +66,16 @@ def test_a_queue_that_refuses_is_quoted(fake: FakeSlurm, tmp_path: Path) -> None
     ],
 )
 def test_a_batch_system_that_does_not_answer_is_no_refusal(said: str, late: bool) -> None:
-    found = refusal(
-        "qsub" if "qsub" in said else "sbatch", f"Exit code: 1\nCommand:\nsbatch x\nstdout:\n\nstderr:\n{said}\n"
-    )
+    found = refusal("qsub" if "qsub" in said else "sbatch", MESSAGE.format(1, said))
     assert not found.answered
     assert "does not answer" in found.words
     assert "walltime" not in found.words
     assert ("may have been taken" in found.words) is late
     assert ("`qstat -B`" if "qsub" in said else "`sinfo`") in found.words
+
+
+def test_a_command_that_says_nothing() -> None:
+    assert "sbatch took no job: it says nothing, exit code 3." in refusal("sbatch", MESSAGE.format(3, "")).words
 
 
 @pytest.mark.parametrize("hears", [True, False])
@@ -118,10 +123,15 @@ def _until(holds: Callable[[], bool]) -> None:
 
 def test_a_command_that_hangs_is_said(fake: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "SILENT_S", 0.1)
-    fake.write("sbatch", "sleep 1.5; exit 1")
+    fake.write("sbatch", f"while [ ! -e {fake.folder}/over ]; do sleep 0.05; done; exit 1")
     said: list[str] = []
-    with cluster_of(tmp_path) as cluster, pytest.raises(BatchSystemError, match="no job was submitted: the batch"):
-        wait_for_workers(cluster, start_timeout_s=0.5, on_wait=said.append)
+    with cluster_of(tmp_path, jobs=0) as cluster:  # to enter it waits for the first jobs to be taken
+        try:
+            cluster.scale(jobs=1)
+            with pytest.raises(BatchSystemError, match="no job was submitted: the batch"):
+                wait_for_workers(cluster, start_timeout_s=0.5, on_wait=said.append)
+        finally:
+            (fake.folder / "over").touch()
     assert said == ["the batch system has not answered sbatch yet"]
 
 

@@ -56,7 +56,7 @@ def test_one_of_several_in_a_file(tmp_path: Path) -> None:
         (GOOD.replace('return {"val_accuracy"', 'return {"accuracy"'), "score() must return 'val_accuracy'"),
         ("import nowhere_at_all", "can't be run: ModuleNotFoundError"),
         ("name = 'mine'", "missing or wrong"),
-        (GOOD.replace("def space():", "def space():\n    1 / 0"), "space() raised ZeroDivisionError"),
+        (GOOD.replace("def space() -> Space:", "def space() -> Space:\n    1 / 0"), "space() raised ZeroDivisionError"),
     ],
     ids=["score", "import", "parts", "space"],
 )

@@ -112,9 +112,9 @@ def a_batch_cluster(batch: Batch) -> Iterator[Client]:
 
     with contextlib.ExitStack() as stack:
         with put_off():
-            cluster = stack.enter_context(
-                daskevo.batch_cluster(batch.kind, jobs=batch.jobs.minimum, log_directory=batch.logs)
-            )
+            cluster = stack.enter_context(daskevo.batch_cluster(batch.kind, log_directory=batch.logs))
+        # Only now: a batch system may take a minute to take a job, and is interrupted meanwhile.
+        cluster.scale(jobs=batch.jobs.minimum)
         click.echo(f"jobs of {batch.kind} write into {batch.logs}", err=True)
         wait_for_workers(cluster, on_wait=lambda words: click.echo(words, err=True))
         if batch.jobs.maximum > batch.jobs.minimum:
