@@ -5,6 +5,7 @@ Others end it with a code of their own, so that 1 means what each command says o
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import os
@@ -33,6 +34,9 @@ class Commands(click.Group):
     def __call__(self, *args: Any, **options: Any) -> NoReturn:
         """Be the program: however often Ctrl-C is pressed, and be it while Python ends, there is no traceback."""
         code: Any = INTERRUPTED
+        # At its very end Python gives signals back what they do by themselves, but for those that are ignored. What is
+        # registered first is done last.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
         with heard(signal.SIGINT) as interrupts:
             try:
                 try:
