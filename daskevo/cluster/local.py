@@ -27,6 +27,7 @@ from distributed.system import MEMORY_LIMIT
 from distributed.utils import NoOpAwaitable
 
 from daskevo.cluster.adapting import AdaptiveTrainers
+from daskevo.cluster.dashboard_place import dashboard_place
 from daskevo.cluster.environment import find_gpus, next_gpu
 from daskevo.cluster.role_options import provider_options, trainer_options
 from daskevo.cluster.roles import EVALUATION
@@ -196,7 +197,8 @@ def local_cluster(
     Raises
     ------
     InvalidInput
-        If there would be no trainer, a number is negative, `security` is something else, or dask-cuda is missing.
+        If there would be no trainer, a number is negative, `security` or `dashboard_address` is something else, or
+        dask-cuda is missing.
     ClusterError
         If there is no GPU for `cuda`.
 
@@ -252,7 +254,7 @@ def local_cluster(
             "port": 0,
             "dashboard": dashboard_address is not None,
             # Without a dashboard there is still a server for health and metrics: let it take any port.
-            "dashboard_address": dashboard_address or ":0",
+            "dashboard_address": ":0" if dashboard_address is None else dashboard_place(dashboard_address),
             **encryption,
         },
     }

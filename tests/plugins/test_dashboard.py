@@ -12,7 +12,8 @@ import pytest
 from distributed.utils_test import gen_cluster
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 
-from daskevo.errors import CorruptRecord, LaterVersion
+from daskevo.cluster.local import local_cluster
+from daskevo.errors import CorruptRecord, InvalidInput, LaterVersion
 from daskevo.tuning import Configuration, Constant, MultiStep, SearchPlan, Trajectory
 from daskevo.tuning.progress_tree import Asked, progress_tree
 from daskevo.tuning.tree_layout import tree_layout
@@ -240,6 +241,12 @@ def test_a_port_in_use_is_another_one_and_the_address_is_right() -> None:
             assert "No search has been seen" in answer.body.decode()
 
         run()
+
+
+@pytest.mark.parametrize("address", ["nonsense", ":99999", ":-1", "", "192.0.2.1:0", "x" * 300 + ":1"])
+def test_an_address_where_no_dashboard_can_listen_is_named(address: str) -> None:
+    with pytest.raises(InvalidInput, match=r"dashboard_address='.*use ':8787'"):
+        local_cluster(dashboard_address=address)
 
 
 def test_without_bokeh_the_pages_are_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ async def test_a_worker_that_stays_silent_is_named(c: Any, s: Any, a: Any, t: An
     monkeypatch.setattr("daskevo.cluster.deploying._PAUSES_S", (0.01,))
     monkeypatch.setattr("daskevo_plugins.provider.serve", lambda *arguments: None)
     with pytest.raises(ClusterError, match="did not answer while the repository was opened"):
-        await open_here(c, None)
+        await open_here(c, None, timeout_s=5)
 
 
 @evo_cluster(providers=2)

@@ -49,7 +49,7 @@ def _cards(news: SearchNews) -> Iterator[tuple[object, object, object]]:
         apart.append(say_count(news.duplicates, "duplicate"))
     if news.stopped:
         apart.append(f"{news.stopped} given up")
-    yield "evaluations finished", f"{news.finished:,} of {news.evaluations:,}", ", ".join(apart)
+    yield "finished", f"{news.finished:,} of {news.evaluations:,}", ", ".join(apart) or "evaluations"
     best = news.best
     where = "" if best is None else f"evaluation {best.number}, after {say_seconds(_reached(news))}"
     yield f"best {news.metric}", say_quality(None if best is None else best.quality), where
@@ -58,7 +58,7 @@ def _cards(news: SearchNews) -> Iterator[tuple[object, object, object]]:
     inherited = sum(point.inherited for point in recent)
     frozen = say_share(sum(shares) / len(shares)) if shares else "–"
     yield (
-        f"frozen, of the last {len(recent)}",
+        f"frozen, last {len(recent)}",
         frozen,
         f"{inherited} of {len(recent)} inherited a prefix" if recent else "",
     )
@@ -127,7 +127,9 @@ def _quality(news: SearchNews) -> str:
     chart.dots(_where(point for point in points if point.inherited), "full", "inherited a prefix")
     chart.steps(news.best_line, "best", "best so far")
     off = sum(not low <= point.quality <= high for point in points)
-    left_out = f" {off:,} that lie far off are drawn at the edge." if off else ""
+    left_out = (
+        f" {off:,} that lie{'s' * (off == 1)} far off {'is' if off == 1 else 'are'} drawn at the edge." if off else ""
+    )
     some = f" {len(points):,} of {news.finished:,} evaluations are drawn." if len(points) < news.finished else ""
     drawing = chart.svg(time_ticks(chart.x[1]), [(value, say_quality(value)) for value in ticks(low, high)])
     return _figure("Quality over time", drawing, f"{left_out}{some}")
