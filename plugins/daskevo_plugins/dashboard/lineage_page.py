@@ -79,7 +79,7 @@ def _cards(models: Sequence[ModelRow]) -> list[tuple[object, object, object]]:
         ("living models", f"{len(living):,}", f"{inherited:,} inherited, {sharing:,} still share tensors"),
         ("shared, of their bytes", share, f"they put {say_bytes(own)}, full copies: {say_bytes(full)}"),
         (
-            "models whose tensors others use",
+            "models that others use",
             f"{len(givers):,}",
             f"most: {say_count(max((one.heirs for one in givers), default=0), 'heir')}",
         ),
