@@ -55,6 +55,18 @@ def test_a_stopped_run_is_looked_at_as_its_search_returned_it(tmp_path: Path) ->
         _ = result.best()[0].model
 
 
+def test_a_record_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def counted(name: str, original: Any) -> Any:
+        return lambda view, *rest: (read.append(name), original(view, *rest))[1]
+
+    for name in ("requests", "reports", "units", "events"):
+        monkeypatch.setattr(RunView, name, counted(name, getattr(RunView, name)))
+    nas.look(written(tmp_path / "flights"))
+    assert sorted(read) == ["events", "reports", "requests", "units"]
+
+
 def test_its_repository_is_opened_when_it_is_asked_for(tmp_path: Path) -> None:
     check_scope("test")
     shutil.copytree(GOLDEN / "root", tmp_path / "root")
