@@ -21,10 +21,11 @@ from daskevo_workflows.cli.report import report
 from daskevo_workflows.reports import write_report
 from daskevo_workflows.reports.study_page import render_study
 from daskevo_workflows.reports.study_reading import read_study
-from daskevo_workflows.words import say_quality
+from daskevo_workflows.words import say_qualities
 from tests.studies.pretending import constants, pretended, small_grid
 from tests.studies.threads import Fault, ThreadCrew
 from tests.workflows.reports.test_page import ATTACK, Page, drawings
+from tests.workflows.reports.test_reading import written
 
 
 def test_the_report_says_what_the_study_says(tmp_path: Path) -> None:
@@ -66,11 +67,11 @@ def test_the_report_says_what_the_study_says(tmp_path: Path) -> None:
     assert "The stage tree" in (tmp_path / "again.html").read_text("utf-8")
     said = CliRunner().invoke(main, ["status", str(tmp_path / "run")]).stdout
     assert f"of which {result.figures.unique_steps} differ" in said
-    assert f" {say_quality(best.quality)}  step {best.step}  " in said
+    assert f" {say_qualities([one.quality for one in series.best[:3]])[0]}  step {best.step}  " in said
     line = json.loads(CliRunner().invoke(main, ["status", str(tmp_path / "run"), "--json"]).stdout)
     assert (line["trained_steps"], line["best"]["quality"]) == (result.figures.trained_steps, best.quality)
     with pytest.raises(InvalidInput, match="beside"):
-        write_report(tmp_path / "run", tmp_path / "run")
+        write_report(tmp_path / "run", written(tmp_path / "search"))
 
 
 def test_while_it_goes_on_it_shows_who_trains_what(tmp_path: Path) -> None:
