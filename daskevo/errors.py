@@ -6,6 +6,7 @@
     ├── InvalidInput (also ValueError)      what was passed can't be used: change the call
     │   ├── InvalidName                     a model id, label, scope or run name that isn't allowed
     │   ├── ModelNotFresh                   a compiled or trained model was given to `inherit`
+    │   ├── NotFinite                       weights to be stored that hold nan or inf
     │   ├── CannotFlatten                   a Keras model without an architecture graph
     │   ├── CannotRebuild                   an architecture record that can't be turned into a model here
     │   ├── CandidateRejected               choices that don't go together: the space draws again
@@ -96,6 +97,13 @@ class InvalidName(InvalidInput):
 
 class ModelNotFresh(InvalidInput):
     """A compiled or trained model was given to `inherit`, which freezes layers and so needs an uncompiled one."""
+
+
+class NotFinite(InvalidInput):
+    """Weights to be stored that hold nan or inf: whoever inherited them would learn nothing.
+
+    `numbers` are those of the tensors.
+    """
 
 
 class CannotFlatten(InvalidInput):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from daskevo.models.finite import check_finite
 from daskevo.models.flat import FlatModel
 from daskevo.models.flatten import flatten
 from daskevo.models.freezing import Freezing, check_policy, freeze, unfreeze
@@ -18,6 +19,7 @@ __all__ = [
     "Freezing",
     "Mutated",
     "Rebuilt",
+    "check_finite",
     "check_fresh",
     "check_policy",
     "flatten",

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
-from daskevo.errors import InvalidInput
 from daskevo.repository.early import Wish
 from daskevo.repository.handle_base import HandleBase
 from daskevo.repository.inheritance import Inheritance
@@ -62,20 +59,17 @@ class Adding(HandleBase):
             If it has no architecture graph, or has layers that no record can hold: lambdas, unregistered functions.
         ModelExists
             If the id is taken.
+        NotFinite
+            If weights hold nan or inf.
         InvalidInput, InvalidName
-            If an argument can't be, or weights hold nan or inf.
+            If an argument can't be.
         PutFailed, QuotaReached, PutUnknown
             As `Inheritance.put` does.
         """
-        if lost := [weight.path for weight in model.weights if not _is_finite(weight)]:
-            raise InvalidInput(
-                f"{len(lost)} of the model's {len(model.weights)} weights hold values that are no numbers (nan, inf), "
-                f"such as {lost[0]!r:.100}: whoever inherited them would learn nothing"
-            )
         wish = Wish.of(model_id, False, None, "vertex", 0)
         # Nothing is inherited, so nothing is frozen: that it may be compiled does no harm.
         child = Inheritance(cast("Repository", self), model, freeze="none", wish=wish, parent=None, trained=True)
-        options: dict[str, Any] = {"metrics": metrics, "step": step, "labels": labels, "extra": extra}
+        options: dict[str, Any] = {"metrics": metrics, "step": step, "labels": labels, "extra": extra, "finite": True}
         if not self.connection.asynchronous:
             with child:
                 return child.put(**options)
@@ -85,11 +79,3 @@ class Adding(HandleBase):
                 return await child.put(**options)
 
         return put()
-
-
-def _is_finite(weight: Any) -> bool:
-    """Tell whether a Keras variable holds numbers only; of texts there is nothing to tell."""
-    try:
-        return bool(np.isfinite(weight.numpy()).all())
-    except TypeError:
-        return True

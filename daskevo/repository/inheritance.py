@@ -190,6 +190,7 @@ class Inheritance:
         labels: Sequence[str] = (),
         extra: JSON = None,
         trained_steps: int | None = None,
+        finite: bool = False,
     ) -> Any:
         """Store what changed and publish the model.
 
@@ -206,6 +207,9 @@ class Inheritance:
             JSON to attach.
         trained_steps:
             Steps since it was inherited, counted to each tensor that changed; `step` when None.
+        finite:
+            Refuse weights that hold nan or inf, as searches and `Repository.add` do. It reads all tensors once more,
+            some 5 ms for 100 MB.
 
         Returns
         -------
@@ -223,15 +227,17 @@ class Inheritance:
             No answer in time; `repository.status` will tell.
         ModelExists
             Another run of this task had put it, and it has been retired since.
+        NotFinite
+            With `finite`, if weights hold nan or inf: nothing was stored.
         """
         extra = plain_extra(extra)
-        made = self._prepare(dict(metrics or {}), step, labels, trained_steps)
+        made = self._prepare(dict(metrics or {}), step, labels, trained_steps, finite)
         return self._connection.run(self._put, self._connection.caller(), made, step, tuple(labels), extra)
 
     def _prepare(
-        self, metrics: dict[str, Any], step: int, labels: Sequence[str], trained_steps: int | None
+        self, metrics: dict[str, Any], step: int, labels: Sequence[str], trained_steps: int | None, finite: bool
     ) -> tuple[dict[str, JSON], Callable[[ShardSegments | None], Payload]]:
-        from daskevo.models import read_tensors
+        from daskevo.models import check_finite, read_tensors
 
         if isinstance(labels, str):
             raise InvalidInput(f"labels={labels!r} is one text: pass a list of labels")
@@ -245,6 +251,9 @@ class Inheritance:
             raise InvalidInput(f"{self.model_id!r} is stored already: inherit again to make another model")
         with timed(self.timings, "read_s"):
             tensors = dict(enumerate(read_tensors(self.flat)))
+        if finite:
+            with timed(self.timings, "check_s"):
+                check_finite(self.graph, tensors)
         return plain_metrics(metrics), lambda folder: prepare(self._inherited, tensors, steps, folder)
 
     async def _put(

@@ -18,6 +18,7 @@ from daskevo.errors import (
     ModelExists,
     ModelNotFresh,
     ModelRetired,
+    NotFinite,
     PutFailed,
     UnknownModel,
 )
@@ -50,6 +51,17 @@ def train(model: Any, units: int) -> None:
     rng = np.random.default_rng(0)
     model.compile(optimizer="adam", loss="mse")
     model.fit(rng.normal(size=(16, 4)), rng.normal(size=(16, units)), verbose=0, epochs=1)
+
+
+def test_weights_that_are_no_numbers_are_refused_where_they_must_not_be(repository: Repository) -> None:
+    model = build()
+    with repository.inherit(model, model_id="lost") as child:
+        model.layers[1].moving_mean.assign([np.nan] * 6)
+        with pytest.raises(NotFinite, match=r"1 of the model's 10 weights .* such as weight 2 of layer 'batch"):
+            child.put(metrics={"score": 1.0}, finite=True)
+        assert repository.status("lost").state == "unknown"
+        child.put(metrics={"score": 1.0})
+    assert repository.status("lost").state == "published"
 
 
 def test_inherit_train_put_load(repository: Repository) -> None:

@@ -147,5 +147,8 @@ def score(model, data: Data) -> dict[str, float]:
         raise SystemExit("bad score")
     if fault == "interrupt":
         raise KeyboardInterrupt
+    if fault == "nan weights":
+        model.layers[1].bias.assign([float("nan")] * model.layers[1].units)
+        return {"val_accuracy": 1.0}
     x, y = data.validation
     return {"val_accuracy": float(np.mean(np.asarray(model(x)).argmax(1) == y))}

@@ -120,7 +120,7 @@ def _trained(
         qualities = [_quality(one, metrics) for one in objectives if one.metric in metrics or one.metric != "own_bytes"]
         extra = {"report": draft.kept(), "candidate": request.candidate.to_json(), "trajectory": name}
         with draft.phase("put"):
-            child.put(metrics=finite(metrics), step=steps, labels=list(assignment.labels), extra=extra)
+            child.put(metrics=finite(metrics), step=steps, labels=list(assignment.labels), extra=extra, finite=True)
         stored = own_bytes(child.record)
         return {
             "status": "finished",

@@ -9,6 +9,7 @@ from daskevo.errors import (
     CannotRebuild,
     ClusterError,
     InvalidProblem,
+    NotFinite,
     PutFailed,
     QuotaReached,
     RepositoryError,
@@ -29,7 +30,7 @@ class Failed(Exception):
 def failure_of(error: BaseException) -> Failure:
     """Return what a report says of an error."""
     trace = "" if isinstance(error, Failed) else _trace(error)
-    ours = isinstance(error, (Failed, InvalidProblem, UnknownProblem))  # said in full already
+    ours = isinstance(error, (Failed, InvalidProblem, NotFinite, UnknownProblem))  # said in full already
     return Failure(_kind(error), str(error)[:2_000] if ours else say_error(error)[:2_000], trace)
 
 
@@ -70,6 +71,8 @@ def _kind(error: BaseException) -> FailureKind:
         return error.kind
     if isinstance(error, (InvalidProblem, UnknownProblem)):
         return "problem"
+    if isinstance(error, NotFinite):
+        return "not finite"
     if isinstance(error, (CannotFlatten, CannotRebuild)):
         return "flatten"
     if isinstance(error, QuotaReached) or (isinstance(error, PutFailed) and error.facts.get("errno") in FULL):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from deephyper.evaluator import JobStatus, RunningJob
 
-from daskevo.errors import InvalidInput, ModelExists, ModelLost, ModelRetired, UnknownModel
+from daskevo.errors import InvalidInput, ModelExists, ModelLost, ModelRetired, NotFinite, UnknownModel
 from daskevo.repository import Repository
 from daskevo.space import Space
 from daskevo.types import Objective, check_label, check_name
@@ -111,7 +111,10 @@ class TransferRunFunction:
             "ancestor": child.ancestor if inherited else None,
             "frozen_share": float(child.frozen_share),
         }
-        child.put(metrics=metrics, step=_steps(child.model), labels=[self.label], extra=extra)
+        try:
+            child.put(metrics=metrics, step=_steps(child.model), labels=[self.label], extra=extra, finite=True)
+        except NotFinite as error:
+            return failure("not_finite", error.message)
         return self._outcome(child.model_id, metrics, extra)
 
     def _metrics(self, job: RunningJob, problem: Any, model: Any) -> dict[str, Any]:
