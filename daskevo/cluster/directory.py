@@ -33,6 +33,8 @@ _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
 
 
+SHOWN = 3
+"""Damaged shards that a log line says, at most."""
 DAMAGED = f"{ShardDamaged.__name__}: "
 logger = logging.getLogger(__name__)
 
@@ -44,6 +46,11 @@ def damaged_shards(table: ShardTable) -> dict[int, str]:
         for shard, trouble in table.troubles.items()
         if table.places[shard] is None and trouble.startswith(DAMAGED)
     }
+
+
+def _say_some(damaged: Mapping[int, str]) -> str:
+    more = f"; and {len(damaged) - SHOWN} more" if len(damaged) > SHOWN else ""
+    return "; ".join(list(damaged.values())[:SHOWN]) + more
 
 
 class Call(NamedTuple):
@@ -85,6 +92,8 @@ class Directory:
     def __init__(self, transport: Transport, fetch: Callable[[], Awaitable[ShardTable]] | None = None) -> None:
         self.transport = transport
         self.silence = Silence()
+        self.warns = True
+        """Whether answers that lack damaged shards are logged; not where they were said before."""
         self._fetch = fetch or self._ask_coordinator
         self._table: ShardTable | None = None
         self._refreshing: asyncio.Task[ShardTable] | None = None
@@ -353,8 +362,8 @@ class Directory:
         gathering = loop.time() + min(timeout_s, _MOVING_S)
         while True:
             damaged = damaged_shards(table)
-            if damaged and not warned:
-                logger.warning("daskevo: %s leaves out damaged shards: %s", method, "; ".join(damaged.values()))
+            if damaged and not warned and self.warns:
+                logger.warning("daskevo: %s leaves out %d damaged shards: %s", method, len(damaged), _say_some(damaged))
                 warned = True
             missing = [shard for shard, place in table.places.items() if place is None and shard not in damaged]
             if missing and len(missing) < len(table.places) and loop.time() < gathering:

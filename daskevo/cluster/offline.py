@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import getpass
+import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine, Sequence
@@ -37,15 +38,18 @@ from daskevo.ownership.holders import ClientHolder
 from daskevo.ownership.records import Generation, record_from_json
 from daskevo.ownership.shard import Shard
 from daskevo.ownership.table import Place, ShardTable
+from daskevo.store.cut_off import read_whole, say_damage
 from daskevo.store.lease import Holder, current_lease, take_lease
 from daskevo.store.losses import Loss, read_losses
 from daskevo.store.repairing import only_repair
 from daskevo.store.root import Root
-from daskevo.store.shard_state import damaged, read_shard
+from daskevo.store.shard_state import damaged
 from daskevo.store.tiers import DurableTensors
 from daskevo.types import JSON, Attempt, ModelId, Tick
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 _HERE = REPAIR
 _CACHE_BYTES = 64 << 20
@@ -144,17 +148,25 @@ class OfflineConnection:
         self.session.at_rest = lease is None
         tensors = DurableTensors(_locator(self.root), _CACHE_BYTES)
         transport.host = ShardHost(_HERE, self.root, tensors, self.session)
+        self.damage: dict[int, str] = {}
+        """Shard -> what looks damaged in it, in words: what is said of the repository may lack models."""
         with ThreadPoolExecutor(8) as threads:
-            for number, served in enumerate(
+            for number, (served, torn) in enumerate(
                 threads.map(lambda number: _try_to_look_at(self.root, number, tensors), range(self.root.shards))
             ):
+                if torn:
+                    self.damage[number] = torn
                 if isinstance(served, ShardDamaged):
                     transport.troubles[number] = DAMAGED + served.message
+                    self.damage[number] = served.message
                     continue
                 summaries = {m: summary_of(r) for m, r in published(served.shard).items()}
                 transport.host.models.index_shard(served.shard, summaries)
                 transport.host.take(served, summaries)
         leave_out(transport.host, transport.table(), _marked(self.root), again=False)
+        if self.damage:
+            self.session.directory.warns = False
+            logger.warning("%s", say_damage(self.root.path, self.damage))
 
     def caller(self) -> Caller:
         return Caller(ClientHolder("no cluster"))
@@ -191,15 +203,17 @@ def _marked(root: Root) -> list[Loss]:
     return losses
 
 
-def _try_to_look_at(root: Root, number: int, tensors: DurableTensors) -> ServedShard | ShardDamaged:
+def _try_to_look_at(root: Root, number: int, tensors: DurableTensors) -> tuple[ServedShard | ShardDamaged, str]:
+    """Return a shard, or what is wrong with it; and where its last record is cut off, if it is."""
     try:
-        return _look_at(root, number, tensors)
+        content, torn = read_whole(root.path, number)
+        return _look_at(root, number, () if content is None else content.records, tensors), torn
     except CorruptRecord as error:
-        return damaged(root.shard(number).path, error)
+        return damaged(root.shard(number).path, error), ""
 
 
-def _look_at(root: Root, number: int, tensors: DurableTensors) -> ServedShard:
-    records = [record_from_json(row) for row in read_shard(root.path, number)]
+def _look_at(root: Root, number: int, rows: Sequence[JSON], tensors: DurableTensors) -> ServedShard:
+    records = [record_from_json(row) for row in rows]
     generation = max((record.generation for record in records if isinstance(record, Generation)), default=0)
     shard = Shard(number, generation, records)
     served = ServedShard(shard, None, tensors, lambda served, effects: None, read_only_files=root.shard(number))

@@ -281,12 +281,16 @@ class ServedShard:
         """Take the segments of the living into the tiers; blocks on the disk."""
         if not isinstance(self.tensors, DurableTensors):
             return
+        unread = []
         for (model_id, attempt), mask in self.shard.state.references.alive.items():
             try:
                 self.tensors.adopt(model_id, attempt, numbers_in(mask))
             except RepositoryError as error:
                 # One damaged file must not keep the shard's other models away; verify names it.
-                logger.warning("daskevo: a segment of shard %d can't be read: %s", self.number, error)
+                unread.append(error)
+        if unread:
+            many = "a segment" if len(unread) == 1 else f"{len(unread)} segments"
+            logger.warning("daskevo: %s of shard %d can't be read: %s", many, self.number, unread[0])
 
     async def end(self) -> None:
         """Close once what is being written is written; the event loop need not wait for the disk."""

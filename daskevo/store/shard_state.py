@@ -127,12 +127,18 @@ def newest_state(folder: Path, shard: int, numbers: Iterable[int]) -> JournalCon
 
 
 def read_shard(root: str | os.PathLike[str], number: int) -> tuple[JSON, ...]:
-    """Return the records that make a shard's state now, without owning it (a look without a cluster).
+    """Return the records that make a shard's state now; of one that was never served none. Raises as `read_state`."""
+    content = read_state(root, number)
+    return () if content is None else content.records
+
+
+def read_state(root: str | os.PathLike[str], number: int) -> JournalContent | None:
+    """Return the journal that makes a shard's state now, without owning it (a look without a cluster).
 
     Raises
     ------
     CorruptRecord, RootUnusable
-        As in :meth:`daskevo.store.shard_folder.ShardFolder.open`. A shard that was never served has no records.
+        As in :meth:`daskevo.store.shard_folder.ShardFolder.open`. None: the shard was never served.
     """
     folder = shard_path(root, number)
     refuse_links(folder, folder / "segments")
@@ -145,9 +151,9 @@ def read_shard(root: str | os.PathLike[str], number: int) -> tuple[JSON, ...]:
                 if was_served(folder):
                     raise lost(folder, "the shard was served once, but its folder is gone") from None
                 os.stat(folder.parent)
-                return ()
+                return None
             try:
-                content = newest_state(folder, number, numbers)
+                return newest_state(folder, number, numbers)
             except FileNotFoundError:
                 continue  # A new owner has removed it, so there is a higher one now.
             except CorruptRecord:
@@ -155,4 +161,3 @@ def read_shard(root: str | os.PathLike[str], number: int) -> tuple[JSON, ...]:
                 if journal_numbers(folder) != numbers:
                     continue
                 raise
-            return () if content is None else content.records

@@ -220,7 +220,10 @@ def test_verify_of_no_repository_is_said(tmp_path: Path) -> None:
 def test_a_list_of_nothing_says_where_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """A study's folder has snapshots and no models."""
     summary = SimpleNamespace(model_id="snap-1", scope="digits.snapshots")
-    look = SimpleNamespace(models=lambda scope, snapshots=False: [summary] if snapshots and scope != "nowhere" else [])
+    look = SimpleNamespace(
+        models=lambda scope, snapshots=False: [summary] if snapshots and scope != "nowhere" else [],
+        connection=SimpleNamespace(damage={}),
+    )
     monkeypatch.setattr(sys.modules["daskevo_workflows.cli.listing"], "opened", lambda root: look)
     found = run("models", "ls", "there")
     assert (found.exit_code, found.stdout) == (0, "")

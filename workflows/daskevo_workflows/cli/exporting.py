@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 SUFFIXES = (".keras", ".weights.h5", ".safetensors")
 """Those of :data:`daskevo_workflows.exporting.FORMATS`, which is not imported for a `--help`."""
 
+SHOWN = 3
+"""Models that are named, at most, where none of the best is there."""
+
 NOT_ALL = 1
 """Exit code when some of the best have been retired, and the others were written."""
 
@@ -116,14 +119,17 @@ def export(
         written.append({"model": name, "files": [str(file) for file in done.files]})
         if not as_json:
             click.echo(str(path))
+    lost = [name for name in gone if repository.status(name).state == "unknown"]
+    gone = [name for name in gone if name not in lost]
     if as_json:
         click.echo(json.dumps({"exported": written, "retired": gone}))
     if gone:
-        click.echo(
-            f"{len(written)} of the {best} best are written; the others have been retired: {', '.join(gone)}. A run "
-            "keeps its best (keep_best of nas.search, 5 unless said) and its population",
-            err=True,
-        )
+        words = f"{len(written)} of the {best} best are written; the others have been retired: {', '.join(gone)}. A run"
+        click.echo(f"{words} keeps its best (keep_best of nas.search, 5 unless said) and its population", err=True)
+    if lost:
+        words = f"In the repository there is no {', no '.join(lost)}, which the run's record names: it looks damaged"
+        click.echo(f"{words}. What is lost says\n    {command('verify', root)}", err=True)
+    if gone or lost:
         sys.exit(NOT_ALL)
 
 
@@ -165,12 +171,21 @@ def _ranked(repository: Repository, root: Path, origins: Origins | None, k: int)
     InvalidInput
         If the repository has models of several scopes, which don't compare.
     """
-    from daskevo.errors import InvalidInput, RunError
+    from daskevo.errors import InvalidInput, RunError, UnknownModel
+    from daskevo_workflows.reports.study_reading import is_study
 
     if origins is not None:
         names = origins.best(k)
-        if any(repository.status(name).state != "unknown" for name in names):
-            return names
+        if not is_study(root):
+            if names and all(repository.status(name).state == "unknown" for name in names):
+                raise UnknownModel(
+                    f"the best of the run in {root}, {', '.join(names[:SHOWN])}, are not in its repository: it is "
+                    f"damaged, or another one. {command('verify', root)} says what is lost",
+                    model_id=names[0],
+                )
+            if names:
+                return names
+            raise RunError(f"no evaluation of the run in {root} has finished", path=str(root))
         # A study's trials are not models but snapshots, under names of their own.
         label = origins.info.label
         scope = str(origins.info.about.get("scope"))

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from daskevo_workflows.cli.looking import AS_JSON, MODEL, ROOT, facts_of, named, opened, print_columns
+from daskevo_workflows.cli.looking import AS_JSON, MODEL, ROOT, facts_of, is_damaged, named, opened, print_columns
 from daskevo_workflows.cli.typed import command
 
 if TYPE_CHECKING:
-    from daskevo.repository import ModelSummary
+    from daskevo.repository import ModelSummary, Repository
+
+MAYBE_MORE = 1
+"""Exit code where a repository looks damaged, and may have held models that are not listed."""
 
 
 @click.command()
@@ -25,9 +30,9 @@ def ls(root: Path, scope: str | None, limit: int | None, snapshots: bool, as_jso
     """List the published models, the best of each scope first.
 
     Of labels that its own run gave a model, the kind alone is shown: `daskevo models show` and --json have them whole.
-    """
-    from daskevo_workflows.words import say_bytes, say_count, say_qualities
 
+    Exit code 0: these are all; 1: the repository looks damaged, and models may be missing (`daskevo verify` tells).
+    """
     repository = opened(root)
     found = repository.models(scope, snapshots=snapshots)
     objectives = {
@@ -37,7 +42,18 @@ def ls(root: Path, scope: str | None, limit: int | None, snapshots: bool, as_jso
     found = sorted(found, key=lambda summary: _rank_in_scope(summary, objectives[summary.scope]))[:limit]
     if as_json:
         click.echo(json.dumps([facts_of(summary) | {"labels": sorted(summary.labels)} for summary in found]))
-        return
+    else:
+        _print(repository, root, scope, found, snapshots=snapshots)
+    if is_damaged(repository):
+        click.echo(f"Models may be missing here. What is lost says\n    {command('verify', root)}", err=True)
+        sys.exit(MAYBE_MORE)
+
+
+def _print(
+    repository: Repository, root: Path, scope: str | None, found: Sequence[ModelSummary], *, snapshots: bool
+) -> None:
+    from daskevo_workflows.words import say_bytes, say_count, say_qualities
+
     rows = [("MODEL", "SCOPE", "QUALITY", "STEP", "STORED", "LABELS")]
     rows += [
         (

@@ -33,6 +33,13 @@ def opened(root: Path) -> Repository:
     return repository
 
 
+def is_damaged(repository: Repository) -> bool:
+    """Tell whether what is said of a repository may lack models: opening it has said so on stderr."""
+    from daskevo.cluster.offline import OfflineConnection
+
+    return isinstance(repository.connection, OfflineConnection) and bool(repository.connection.damage)
+
+
 @contextlib.contextmanager
 def named(repository: Repository, root: Path, model_id: str) -> Iterator[None]:
     """Say how to find a model that is not there in words of the command line.
@@ -49,8 +56,9 @@ def named(repository: Repository, root: Path, model_id: str) -> Iterator[None]:
         names = [str(summary.model_id) for summary in repository.models()]
         meant = difflib.get_close_matches(model_id, names, CLOSE) or [name for name in names if model_id in name]
         guess = f"did you mean {' or '.join(meant[:CLOSE])}? These" if meant else "these"
+        damaged = f"\nIt looks damaged: {command('verify', root)}" if is_damaged(repository) else ""
         raise UnknownModel(
-            f"there is no model {model_id!r} in {root}; {guess} are there: {command('models', 'ls', root)}",
+            f"there is no model {model_id!r} in {root}; {guess} are there: {command('models', 'ls', root)}{damaged}",
             model_id=model_id,
         ) from error
     except ModelRetired as error:
