@@ -1,26 +1,37 @@
-"""A run's folder: `run.json`, which says what the run is, and the lock that keeps two processes out of one run."""
+"""A run's folder: `run.json`, which says what the run is, and whose repository it has."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-import os
 import re
-import socket
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from daskevo.errors import RunFolderUnusable, RunMismatch
+from daskevo.runs.missing import RESTORE
 from daskevo.store.files import replace_file
 from daskevo.types import JSON, check_path
 
 FORMAT = "daskevo run"
 VERSION = 1
+
+
+class Parts(dict[str, JSON]):
+    """The parts of a run's description; one that is asked for and isn't there is a damaged description."""
+
+    def __init__(self, parts: Mapping[str, JSON], path: Path) -> None:
+        super().__init__(parts)
+        self._path = path
+
+    def __missing__(self, name: str) -> JSON:
+        raise RunFolderUnusable(
+            f"{self._path} says nothing of the run's {name}: it is not what daskevo wrote; {RESTORE}",
+            path=str(self._path),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +108,9 @@ def read_info(folder: Path) -> RunInfo | None:
         return RunInfo(
             str(uuid.UUID(value["id"])),
             str(value["name"]),
-            float(value["created"]),
-            dict(value["identity"]),
-            dict(value["about"]),
+            _moment(value["created"]),
+            Parts(dict(value["identity"]), path),
+            Parts(dict(value["about"]), path),
         )
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -110,6 +121,14 @@ def read_info(folder: Path) -> RunInfo | None:
             f"{path} is not what daskevo wrote ({type(error).__name__}: {error}); restore it, or use another folder",
             path=str(path),
         ) from error
+
+
+def _moment(value: float) -> float:
+    """Return seconds since the epoch, if a calendar has them."""
+    created = float(value)
+    if not 0 <= created < 1e11:
+        raise ValueError(f"it was made at {created} s, which is no moment")
+    return created
 
 
 def write_info(folder: Path, info: RunInfo) -> None:
@@ -137,37 +156,6 @@ def prepare_folder(folder: Path) -> None:
             f"the run's folder {folder} can't be used: {error.strerror or error}; name a folder that you may write to",
             path=str(folder),
         ) from error
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the run's lock: one process at a time goes on with a run. The system frees it when the process ends.
-
-    Raises
-    ------
-    RunFolderUnusable
-        If another process has it; the message names it.
-    """
-    path = folder / "run.lock"
-    try:
-        file = path.open("a+", encoding="utf-8")
-    except OSError as error:
-        raise RunFolderUnusable(f"{path} can't be opened: {error.strerror}", path=str(path)) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.seek(0)
-            raise RunFolderUnusable(
-                f"the run in {folder} is being carried on by "
-                f"{file.read(200).strip() or 'another process'}; wait for it, or use "
-                "another folder",
-                path=str(folder),
-            ) from error
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
-        yield
 
 
 def check_repository(folder: Path, found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> None:
@@ -201,3 +189,23 @@ def _say_repository(about: Mapping[str, JSON]) -> str:
         return "a repository in memory"
     name = about.get("repository_id", "")
     return f"repository {root} ({'where none is' if name is None else name})" if name != "" else f"repository {root}"
+
+
+def copied_from(folder: Path, run_id: str, root: JSON) -> Path | None:
+    """Return the folder of the run whose repository this is, if the run in `folder` is a copy of it; else None.
+
+    Of two copies that go on in one repository each would give and take the labels of the other, under the same names.
+
+    Parameters
+    ----------
+    root:
+        Of the repository that the run in `folder` would go on with.
+    """
+    home = Path(root).parent if isinstance(root, str) else None
+    try:
+        if home is None or (home / "run.json").samefile(folder / "run.json"):
+            return None
+        other = read_info(home)
+    except (OSError, RunFolderUnusable):
+        return None
+    return home if other is not None and other.id == run_id else None

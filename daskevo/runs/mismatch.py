@@ -12,6 +12,15 @@ from daskevo.types import JSON
 IDENTIFYING = ("problem", "space", "objective", "seed", "strategy", "policy")
 """Parts of `run.json` that a resumed run must agree with; budgets and limits may change."""
 
+SOURCE = "problem.content"
+"""The part that tells a problem's source from any other."""
+
+_FOR_PEOPLE = "problem.parts."
+"""Digests of what the source consists of, by name: they say which of it changed, and decide nothing."""
+
+SHOWN = 6
+"""Parts of a source that are named, at most."""
+
 _FOLLOWS: Mapping[str, tuple[str, ...]] = {
     "problem.name": ("problem", "space", "objective", "policy.epochs", "policy.batch_size"),
     "strategy.name": ("strategy",),
@@ -30,10 +39,13 @@ def check_identity(folder: Path, found: Mapping[str, JSON], asked: Mapping[str, 
     """
     differing = differences(found, json.loads(json.dumps(asked)))
     if differing:
-        words = "\n".join(f"    {_say(part, there, here)}" for part, (there, here) in differing.items())
+        changed = _changed_parts(found, asked)
+        words = "\n".join(f"    {_say(part, there, here, changed)}" for part, (there, here) in differing.items())
+        same = "the problem as it was" if SOURCE in differing else ""
+        same += f"{' and ' if same else ''}the same settings" if set(differing) - {SOURCE} else ""
         raise RunMismatch(
             f"{folder} holds another run than the one that is asked for here:\n{words}\n"
-            "Use the same settings to go on with it, or another folder for a new run",
+            f"Use {same} to go on with it, or another folder for a new run",
             path=str(folder),
             parts=sorted(differing),
         )
@@ -42,7 +54,11 @@ def check_identity(folder: Path, found: Mapping[str, JSON], asked: Mapping[str, 
 def differences(found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> dict[str, tuple[JSON, JSON]]:
     """Return part -> (value in the folder, value asked for) where they differ; None where one has no such part."""
     there, here = (dict(_parts("", {name: identity.get(name) for name in IDENTIFYING})) for identity in (found, asked))
-    names = [name for name in dict.fromkeys([*there, *here]) if there.get(name) != here.get(name)]
+    names = [
+        name
+        for name in dict.fromkeys([*there, *here])
+        if there.get(name) != here.get(name) and not name.startswith(_FOR_PEOPLE)
+    ]
     following = {
         name
         for cause, parts in _FOLLOWS.items()
@@ -51,6 +67,16 @@ def differences(found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> dict[st
         if name != cause and any(name == part or name.startswith(f"{part}.") for part in parts)
     }
     return {name: (there.get(name), here.get(name)) for name in names if name not in following}
+
+
+def _changed_parts(found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> str:
+    """Say which parts of the problem's source are others, new or gone; empty where an older run doesn't have them."""
+    match found.get("problem"), asked.get("problem"):
+        case {"parts": dict(there)}, {"parts": dict(here)} if there and here:
+            names = [str(name) for name in dict.fromkeys([*there, *here]) if there.get(name) != here.get(name)]
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            return ", ".join(f"{name:.80}" for name in names[:SHOWN]) + more
+    return ""
 
 
 def _parts(name: str, value: JSON) -> Iterator[tuple[str, JSON]]:
@@ -72,9 +98,9 @@ def _parts(name: str, value: JSON) -> Iterator[tuple[str, JSON]]:
             yield name, value
 
 
-def _say(part: str, there: JSON, here: JSON) -> str:
-    if part == "problem.content":
-        return "problem: its source has changed since the run was begun"
+def _say(part: str, there: JSON, here: JSON, changed: str) -> str:
+    if part == SOURCE:
+        return "problem: its source has changed since the run was begun" + (changed and f": {changed}")
     kind, _, name = part.partition(".")
     words = part.rpartition(".")[2].replace("_", " ")
     if name == "name" and kind in ("problem", "strategy"):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from daskevo.errors import RunFolderUnusable
-from daskevo.runs.schema import FILE
+from daskevo.errors import RunFolderUnusable, RunMismatch
+from daskevo.runs.schema import FILE, VERSION
 
 RESTORE = "restore it from a copy, or use another folder for a new run"
 """What to do about a run's record that is missing, cut or damaged."""
@@ -26,6 +26,29 @@ def without_description(folder: Path) -> RunFolderUnusable:
     """Return the error of a record whose description has been lost."""
     return RunFolderUnusable(
         f"{folder / DESCRIPTION} is missing: {folder / FILE} is the record of a run; {RESTORE}", path=str(folder)
+    )
+
+
+def other_version(path: Path, version: int) -> RunFolderUnusable:
+    """Return the error of a record that is of a version which this daskevo neither reads nor writes."""
+    if version == 0:
+        return RunFolderUnusable(f"{path} is empty, or not what daskevo wrote: {RESTORE}", path=str(path))
+    later = "a later daskevo wrote it" if version > VERSION else "no daskevo that is known here wrote it"
+    return RunFolderUnusable(
+        f"{path} is of version {version}, this daskevo reads and writes {VERSION}: {later}; use the daskevo that wrote "
+        "it, or another folder for a new run",
+        path=str(path),
+    )
+
+
+def copy_of(folder: Path, home: Path) -> RunMismatch:
+    """Return the error of a copied run that would go on in the repository of the one that it was copied from."""
+    return RunMismatch(
+        f"{folder} is a copy of the run in {home}, which has the repository: what is done by the copy's name would be "
+        f"done to the models of {home}. Name that folder, or copy it as a whole, with its repository ({REPOSITORY} and "
+        "all)",
+        path=str(folder),
+        parts=["repository"],
     )
 
 

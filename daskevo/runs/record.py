@@ -13,17 +13,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from daskevo.errors import CorruptRecord, RunFolderUnusable
+from daskevo.runs.anew import begins_anew, empty
 from daskevo.runs.book import LabelChange
 from daskevo.runs.folder import (
+    RunInfo,
     check_repository,
-    locked,
+    copied_from,
     new_info,
     prepare_folder,
     read_info,
     write_info,
 )
+from daskevo.runs.locking import locked
 from daskevo.runs.mismatch import check_identity
-from daskevo.runs.missing import without_description
+from daskevo.runs.missing import copy_of, other_version, without_description
 from daskevo.runs.planner import Unit
 from daskevo.runs.schema import FILE, TABLES, VERSION
 from daskevo.runs.view import RunView, checked
@@ -44,6 +47,9 @@ class RunRecord(RunView):
         What the run is (see :data:`daskevo.runs.mismatch.IDENTIFYING`).
     about:
         What is good to know about it, the repository it belongs to (see :class:`daskevo.runs.folder.RunInfo`).
+    was_put:
+        Tells whether the repository has heard of a model. With it, a run that came to nothing (none finished, no model
+        put) is begun anew under another id if its problem has changed since: it has been mended.
 
     Raises
     ------
@@ -55,19 +61,28 @@ class RunRecord(RunView):
     """
 
     def __init__(
-        self, folder: str | Path, identity: Mapping[str, JSON], about: Mapping[str, JSON] | None = None
+        self,
+        folder: str | Path,
+        identity: Mapping[str, JSON],
+        about: Mapping[str, JSON] | None = None,
+        *,
+        was_put: Callable[[ModelId], bool] | None = None,
     ) -> None:
-        path = Path(folder)
+        path, failed = Path(folder), ""
         self._unit_ends: list[tuple[str, float | None, float, str]] = []
         self._unit_places: list[tuple[str, str]] = []
         with contextlib.ExitStack() as stack:
             prepare_folder(path)
             stack.enter_context(locked(path))
             info = read_info(path)
-            self.resumed = info is not None
             if info is not None:
-                check_identity(path, info.identity, identity)
                 check_repository(path, info.about, about or {})
+                _refuse_copy(path, info, about or {})
+                if was_put is not None and begins_anew(path, info.identity, identity, was_put):
+                    info, failed = None, empty(path)
+                else:
+                    check_identity(path, info.identity, identity)
+            self.resumed = info is not None
             _prepare_tables(path, resumed=self.resumed)
             if info is None:
                 write_info(path, new_info(path, identity, about or {}))
@@ -83,6 +98,8 @@ class RunRecord(RunView):
                     (now, now, f"{os.getpid()} on {socket.gethostname()}"),
                 )
                 self._session = row.lastrowid
+            if failed:
+                self.event("begun anew", failed)
             self._stack = stack.pop_all()
 
     def _connect(self) -> sqlite3.Connection:
@@ -219,6 +236,11 @@ def check_record(folder: Path) -> None:
         raise without_description(folder)
 
 
+def _refuse_copy(folder: Path, info: RunInfo, about: Mapping[str, JSON]) -> None:
+    if (home := copied_from(folder, info.id, about.get("repository"))) is not None:
+        raise copy_of(folder, home)
+
+
 def _read_only(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=30)
 
@@ -240,9 +262,7 @@ def _prepare_tables(folder: Path, *, resumed: bool) -> None:
         with contextlib.closing(connection):
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             if version not in ((VERSION,) if resumed else (0, VERSION)):
-                found = "is empty" if version == 0 else f"is of version {version}, this daskevo writes {VERSION}"
-                to_do = "restore it from a copy" if version == 0 else "use the daskevo that wrote it"
-                raise RunFolderUnusable(f"{path} {found}: {to_do}, or use another folder for a new run", path=str(path))
+                raise other_version(path, version)
             if version:
                 _check_whole(connection, path)
             connection.executescript(TABLES)

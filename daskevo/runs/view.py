@@ -14,13 +14,16 @@ from typing import NamedTuple
 from daskevo.errors import CorruptRecord, InvalidInput, RunFolderUnusable
 from daskevo.runs.book import LabelChange
 from daskevo.runs.folder import RunInfo, read_info
-from daskevo.runs.missing import RESTORE, no_run
+from daskevo.runs.missing import RESTORE, no_run, other_version
 from daskevo.runs.schema import FILE, VERSION
 from daskevo.search import Report, Request
 from daskevo.types import JSON, ModelId, check_name
 
 BUSY_S = 10.0
 """How long who reads waits for who writes, who takes milliseconds."""
+
+LOOKED_AT = ("PRAGMA user_version", "PRAGMA schema_version")
+"""What tells a database from anything else, whatever tables it has."""
 
 
 class Event(NamedTuple):
@@ -84,11 +87,8 @@ class RunView:
         try:
             # Opened for writing where that's allowed: a killed run leaves a journal that the first reader must roll
             # back.
-            return checked(
-                sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, timeout=BUSY_S),
-                "PRAGMA query_only = 1",
-                "SELECT count(*) FROM requests",
-            )
+            connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, timeout=BUSY_S)
+            return of_this_version(checked(connection, "PRAGMA query_only = 1", *LOOKED_AT), path)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
                 raise RunFolderUnusable(
@@ -107,10 +107,13 @@ class RunView:
             shutil.copyfile(path, copy)
             with contextlib.suppress(FileNotFoundError):
                 shutil.copyfile(path.with_name(f"{FILE}-journal"), copy.with_name(f"{FILE}-journal"))
-            return checked(sqlite3.connect(copy), "SELECT count(*) FROM requests")
+            return of_this_version(checked(sqlite3.connect(copy), *LOOKED_AT), path)
         except (OSError, sqlite3.DatabaseError) as error:
             self._scratch.cleanup()
             raise RunFolderUnusable(f"{path} can't be read: {error}; {RESTORE}", path=str(path)) from error
+        except BaseException:
+            self._scratch.cleanup()
+            raise
 
     @contextlib.contextmanager
     def still(self) -> Iterator[None]:
@@ -141,17 +144,7 @@ class RunView:
         try:
             yield from self._connection.execute(query, values).fetchall()
         except sqlite3.DatabaseError as error:
-            raise CorruptRecord(
-                f"the record of the run in {self.folder} can't be read: {error}{self._other_version()}"
-            ) from error
-
-    def _other_version(self) -> str:
-        """Say what to do if it is another daskevo's record, which may have other tables; most of them can be read."""
-        with contextlib.suppress(sqlite3.DatabaseError):
-            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-            if version != VERSION:
-                return f"; it is of version {version}, this daskevo reads {VERSION}: use the daskevo that wrote it"
-        return ""
+            raise CorruptRecord(f"the record of the run in {self.folder} can't be read: {error}; {RESTORE}") from error
 
     def requests(self) -> list[Request]:
         """Return all requests, in the order in which they were asked."""
@@ -234,6 +227,24 @@ def _numbers(text: str) -> tuple[int, ...]:
     if isinstance(value, list) and all(type(number) is int for number in value):
         return tuple(value)
     raise CorruptRecord(f"a unit of the run's record has no list of numbers: {text!r:.120}")
+
+
+def of_this_version(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+    """Return a connection to a record that this daskevo reads; closed if it doesn't.
+
+    Raises
+    ------
+    RunFolderUnusable
+        If it is of another version: which, and what to do.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.callback(connection.close)
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version != VERSION:
+            raise other_version(path, version)
+        connection.execute("SELECT count(*) FROM requests").fetchone()
+        stack.pop_all()
+    return connection
 
 
 def checked(connection: sqlite3.Connection, *statements: str) -> sqlite3.Connection:

@@ -79,7 +79,7 @@ def unseen(space: ModelSpace, draw: Callable[[], Candidate], seen: Seen, rng: np
     """
     most, reason = space.size.most, ""
     for source in (draw, lambda: space.sample(rng)):
-        if most is not None and len(seen) >= most:
+        if most is not None and len(seen) >= max(most, 1):  # of a space without any, a draw says why
             break
         for _ in range(DRAWS):
             try:

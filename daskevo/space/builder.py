@@ -14,6 +14,7 @@ import textwrap
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from typing import Any, Protocol
 
 from daskevo.errors import CandidateRejected, InvalidInput
@@ -25,6 +26,8 @@ from daskevo.types import JSON
 
 COUNTED = 200
 """Candidates that are made one by one to know how many there are."""
+TRIED = 20_000
+"""Tries after which counting is given up, where the function rejects most of them."""
 REMEMBERED = 4096
 """Candidates whose choices are remembered."""
 
@@ -47,7 +50,8 @@ class Builder(ModelSpace):
         JSON values. It depends on nothing else; it may raise :class:`daskevo.errors.CandidateRejected` where choices
         don't go together.
     size:
-        Where it is known. None: counted if there are at most 200 candidates, else ``at least`` as many as were seen.
+        Where it is known. None: counted if there are at most 200 candidates, else ``at least`` as many as were seen in
+        at most 20,000 tries.
     around:
         Makes a context in which `build` runs where its model isn't needed, such as one without weights.
 
@@ -83,12 +87,17 @@ class Builder(ModelSpace):
     @property
     def size(self) -> Size:
         if self._size is None:
-            found = 0
-            for found, _ in enumerate(self._all(), start=1):
-                if found > COUNTED:
+            found, more = 0, False
+            for tried, candidate in enumerate(self._walk()):
+                found += candidate is not None
+                if more := found > COUNTED or tried + 1 == TRIED:
                     break
-            self._size = Size("exact" if found <= COUNTED else "at least", found)
+            self._size = Size("at least" if more else "exact", found)
         return self._size
+
+    def find(self, tries: int) -> Candidate | None:
+        """Return the first candidate that isn't rejected, among so many in order; None if all are."""
+        return next((candidate for candidate in islice(self._walk(), tries) if candidate is not None), None)
 
     def _shaped(self) -> AbstractContextManager[Any]:
         return nullcontext() if self.around is None else self.around()
@@ -145,8 +154,8 @@ class Builder(ModelSpace):
             self._known.popitem(last=False)
         return candidate, made
 
-    def _all(self) -> Iterator[Candidate]:
-        """Yield every candidate: each run takes up where the last one differs from its successor."""
+    def _walk(self) -> Iterator[Candidate | None]:
+        """Yield every candidate, None for those that are rejected: each run takes up where its successor differs."""
         prefix: list[int] = []
         while True:
             recorder = Recorder(self.name, _following(prefix))
@@ -155,7 +164,7 @@ class Builder(ModelSpace):
                     self._build(recorder)
                 yield recorder.candidate
             except CandidateRejected:
-                pass
+                yield None
             taken = recorder.indices
             while taken and taken[-1] + 1 == len(recorder.choices[len(taken) - 1].options):
                 taken.pop()
@@ -165,7 +174,7 @@ class Builder(ModelSpace):
             prefix = taken
 
     def enumerate(self, most: int = 1_000_000) -> Iterator[Candidate]:
-        for number, candidate in enumerate(self._all()):
+        for number, candidate in enumerate(made for made in self._walk() if made is not None):
             if number == most:
                 raise InvalidInput(f"space {self.name!r} has more than the {most} candidates that may be enumerated")
             yield candidate

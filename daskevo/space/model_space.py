@@ -193,7 +193,7 @@ class ModelSpace(ABC):
     def _evenly(self, rng: np.random.Generator) -> Candidate:
         """Return any candidate, all of them equally likely."""
         if not self._listed:
-            raise CandidateRejected(f"space {self.name!r} rejects all of its candidates")
+            return self.sample(rng)  # which says why there are none
         return self._listed[int(rng.integers(len(self._listed)))]
 
     @cached_property

@@ -70,5 +70,12 @@ def test_a_problem_that_has_changed_is_said_with_the_choices_that_have() -> None
     assert choices[0] == "options of units: [4, 8] there, [4, 8, 16] here"
     assert choices[-1].startswith('options of act: none there, ["relu", "relu"')
     assert all(len(choice) < 220 for choice in choices)
+    older = {**THERE["problem"], "parts": {"build": "1", "data": "2", "EPOCHS": "3"}}
+    newer = {**problem, "parts": {"build": "9", "data": "2", "head": "4"}}
+    with pytest.raises(
+        RunMismatch, match="has changed since the run was begun: build, EPOCHS, head\nUse the problem as it"
+    ):
+        check_identity(Path("x"), THERE | {"problem": older}, THERE | {"problem": newer})
+    assert differences(THERE | {"problem": older}, THERE | {"problem": {**older, "parts": {}}}) == {}
     swapped = {"name": "s", "choices": THERE["space"]["choices"][::-1]}
     assert said(space=swapped) == ['order of the space: ["units", "skip"] there, ["skip", "units"] here']

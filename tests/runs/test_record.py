@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -140,6 +141,22 @@ def test_a_run_belongs_to_one_repository(tmp_path: Path, other: dict[str, Any], 
         assert len(view.sessions()) == 1
 
 
+def test_a_copy_does_not_go_on_in_the_repository_of_the_original(tmp_path: Path) -> None:
+    home, copy = tmp_path / "home", tmp_path / "copy"
+    about = {"repository": str(home / "repository"), "repository_id": "a"}
+    RunRecord(home, IDENTITY, about).close()
+    shutil.copytree(home, copy)
+    with pytest.raises(RunMismatch, match=rf"{copy} is a copy of the run in {home}, which has the repository"):
+        RunRecord(copy, IDENTITY, about)
+    RunRecord(home, IDENTITY, about).close()
+    (tmp_path / "same").symlink_to(home)
+    RunRecord(tmp_path / "same", IDENTITY, about).close()
+    # With a repository of its own, or once the original has gone, it goes on.
+    RunRecord(copy, IDENTITY, about | {"repository": str(copy / "repository")}).close()
+    shutil.rmtree(home)
+    RunRecord(copy, IDENTITY, about).close()
+
+
 def test_its_repository_may_move(tmp_path: Path) -> None:
     first = RunRecord(tmp_path, IDENTITY, HERE | {"scope": "x"})
     first.close()
@@ -263,6 +280,8 @@ def test_no_run_there(tmp_path: Path) -> None:
         '{"format": "x"}',
         '{"format": "daskevo run", "version": 1, "id": "x", "name": "n", "created": 1, "identity": {}, "about": {}}',
         '{"format": "daskevo run", "version": 1, "id": [], "name": "n", "created": 1, "identity": {}, "about": {}}',
+        '{"format": "daskevo run", "version": 1, "id": "00000000-0000-4000-8000-000000000000", "name": "n", '
+        '"created": 1e99, "identity": {}, "about": {}}',
     ],
 )
 def test_a_run_json_of_another_make(tmp_path: Path, text: str) -> None:
@@ -270,6 +289,29 @@ def test_a_run_json_of_another_make(tmp_path: Path, text: str) -> None:
     for attempt in (lambda: RunView(tmp_path), lambda: RunRecord(tmp_path, IDENTITY)):
         with pytest.raises(RunFolderUnusable, match=r"run\.json"):
             attempt()
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [(VERSION + 1, "a later daskevo wrote it"), (-7, "no daskevo"), (0, "empty")]
+)
+def test_a_record_of_another_version(tmp_path: Path, version: int, said: str) -> None:
+    RunRecord(tmp_path, IDENTITY).close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "run.sqlite")) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+    before = (tmp_path / "run.sqlite").read_bytes()
+    for attempt in (lambda: RunView(tmp_path), lambda: RunRecord(tmp_path, IDENTITY)):
+        with pytest.raises(RunFolderUnusable, match=said):
+            attempt()
+    assert (tmp_path / "run.sqlite").read_bytes() == before
+
+
+def test_what_a_description_lacks_is_named(tmp_path: Path) -> None:
+    RunRecord(tmp_path, {}).close()
+    with (
+        RunView(tmp_path) as view,
+        pytest.raises(RunFolderUnusable, match=r"run\.json says nothing of the run's objective"),
+    ):
+        view.info.identity["objective"]
 
 
 def test_a_record_that_another_process_has_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskevo.errors import InvalidInput
+from daskevo.errors import CandidateRejected, InvalidInput
 from daskevo.search import (
     AgedEvolution,
     AsynchronousHalving,
@@ -138,6 +138,21 @@ def test_no_candidate_is_asked_twice_and_an_exhausted_space_stops(make: Callable
     assert run.stop is not None
     assert run.stop.reason == "exhausted"
     assert "8" in run.stop.message
+
+
+@pytest.mark.parametrize("make", [Random, AgedEvolution])
+def test_a_space_that_rejects_all_says_why(make: Callable[[], Strategy]) -> None:
+    def build(choose: Choose) -> None:
+        choose("units", (8, 16))
+        raise CandidateRejected("kernel beyond input")
+
+    run = Run(make(), Builder("none", build))
+    run.go(2)
+    assert run.stop is not None
+    assert "0 of its 0 candidates" in run.stop.message
+    assert "kernel beyond input" in run.stop.message
+    with pytest.raises(CandidateRejected, match="kernel beyond input"):
+        Run(Random(over="candidates"), Builder("none", build))
 
 
 def test_conditional_spaces_are_walked_to_their_end(make: Callable[[], Strategy]) -> None:

@@ -46,6 +46,19 @@ def test_a_large_one_knows_a_lower_bound() -> None:
     assert Builder("said", chain, size=Size("exact", 7)).size == Size("exact", 7)
 
 
+def test_one_that_rejects_all_is_counted_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reject(choose: Any) -> None:
+        for number in range(40):
+            choose(f"c{number}", (0, 1))
+        raise CandidateRejected("never")
+
+    monkeypatch.setattr("daskevo.space.builder.TRIED", 50)
+    assert Builder("none", reject).size == Size("at least", 0)
+    assert Builder("none", reject).find(20) is None
+    assert CHAINS.find(1) == next(iter(CHAINS.enumerate()))
+    assert Builder("few", chain).size == Size("at least", 50)
+
+
 @given(SEEDS, st.floats(0.1, 10))
 def test_mutations_change_one_choice_and_keep_what_still_applies(seed: int, beta: float) -> None:
     rng = np.random.default_rng(seed)

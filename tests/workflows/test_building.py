@@ -12,7 +12,7 @@ import pytest
 from daskevo.errors import CandidateRejected, InvalidInput, InvalidProblem
 from daskevo_workflows.failures import say_error
 from daskevo_workflows.problems import load_problem
-from daskevo_workflows.problems.building import build_candidate, graph_of, space_of
+from daskevo_workflows.problems.building import build_candidate, check_builds, graph_of, space_of
 
 FILE = """
 import keras
@@ -89,3 +89,21 @@ def test_of_an_error_in_a_graph_the_point_is_said() -> None:
     message = f"Graph execution error:\n\nDetected at node loss defined at (most recent call last):\n{place * 30}"
     error = ValueError(message + "Received a label value of 2 which is outside the valid range of [0, 2).")
     assert say_error(error) == "ValueError: Received a label value of 2 which is outside the valid range of [0, 2)."
+
+
+def test_a_build_that_always_raises_is_said_with_the_first_cause(tmp_path: Path) -> None:
+    problem = problem_of(tmp_path, "raise ValueError(f'no layer of {tensor.shape[1]} units')")
+    words = r"the first because build\(\) raised ValueError: no layer of 2 units\. The first has units=2\."
+    with pytest.raises(InvalidProblem, match=words) as caught:
+        check_builds(problem)
+    assert caught.value.choices == {"units": 2}
+
+
+@pytest.mark.parametrize("line", [RETURN, f"assert tensor.shape[1] == 3; {RETURN}", "return None"])
+def test_one_that_builds_something_is_searched(tmp_path: Path, line: str) -> None:
+    check_builds(problem_of(tmp_path, line))
+
+
+def test_a_build_that_exits_ends_nobody(tmp_path: Path) -> None:
+    with pytest.raises(InvalidProblem, match="SystemExit: 3"):
+        check_builds(problem_of(tmp_path, "raise SystemExit(3)"))

@@ -28,6 +28,7 @@ pytestmark = pytest.mark.processes
         ("nan", "not finite", "nan"),
         ("inf", "not finite", "inf"),
         ("lost", "not finite", "the loss is nan at the end of training"),
+        ("nan weights", "not finite", "1 of the model's 6 weights hold values that are no numbers (nan, inf)"),
         ("build", "build", "ArithmeticError: no such model"),
         ("lambda", "flatten", "Lambda"),
         ("huge", "not finite", "1000000"),
@@ -87,7 +88,7 @@ def test_a_fault_of_the_problem_ends_the_run_at_once(
     problem = tiny(**WIDE, FAULTS=dict.fromkeys(WIDE["SECOND"], fault), DATA=fault)
     with pytest.raises(InvalidProblem, match=said) as caught:
         search(problem, repository, tmp_path, 10)
-    assert "use another folder" in str(caught.value)
+    assert "the same command or call begins it anew" in str(caught.value)
     assert "InvalidProblem" not in str(caught.value)
     with RunView(tmp_path / "run") as view:
         reports = view.reports()

@@ -345,7 +345,7 @@ class Executor:
         if failure is not None and failure.kind == "problem" and not self.book.counts["finished"]:
             raise InvalidProblem(
                 f"{failure.message}\nNo candidate would fare better, so the run in {self.record.folder} has "
-                "been ended: mend the problem, and use another folder for the new run",
+                "been ended: mend the problem, and the same command or call begins it anew",
                 path=str(self.record.folder),
                 reason=failure.message,
             )

@@ -8,6 +8,7 @@ from daskevo.search import Strategy
 from daskevo.types import JSON, Objective
 from daskevo_workflows.problems import ProblemReference
 from daskevo_workflows.problems.building import space_of
+from daskevo_workflows.problems.source_parts import source_parts
 from daskevo_workflows.size_limits import SizeLimits
 from daskevo_workflows.transfer import Transfer
 
@@ -31,7 +32,8 @@ def identity_of(
     if not isinstance(objectives, Objective) and len(objectives) == 1:
         objectives = objectives[0]
     return {
-        "problem": reference.to_json(),
+        # Its parts are kept for people, who are told which of them changed: the content decides.
+        "problem": {**reference.to_json(), "parts": source_parts(reference)},
         "space": space_of(problem).to_json(),
         # One as it has always been written, several as a list.
         "objective": str(objectives) if isinstance(objectives, Objective) else [*map(str, objectives)],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from daskevo_workflows.words import plain
+
 REPOSITORY = "repository"
 """Name of the repository's root in a run's folder, where no other root is named."""
 
@@ -36,3 +38,26 @@ def repository_id(root: Path) -> str | None:
     from daskevo.store.root import Root
 
     return Root.open(root).repository_id if (root / DESCRIPTION).exists() else None
+
+
+def borrowed_from(folder: Path) -> Path | None:
+    """Return the folder of the run that the one in `folder` is a copy of, and whose repository it has: none of its own.
+
+    Raises
+    ------
+    RunFolderUnusable
+        If the run's description can't be read.
+    """
+    from daskevo.runs.folder import copied_from, read_info
+
+    info, root = read_info(folder), recorded_root(folder)
+    return None if info is None or root is None else copied_from(folder, info.id, str(root))
+
+
+def say_borrowed(folder: Path, home: Path) -> str:
+    """Say of a copied run without a repository of its own whose models are shown."""
+    return plain(
+        f"{folder} is a copy of the run in {home} without a repository of its own: the models are those of "
+        f"{home / REPOSITORY}, as they are now",
+        2000,
+    )

@@ -15,8 +15,9 @@ from daskevo.types import Objective
 from daskevo_workflows.about import about_run
 from daskevo_workflows.failures import say_error
 from daskevo_workflows.problems import Problem, ProblemReference, refer
-from daskevo_workflows.problems.building import space_of
+from daskevo_workflows.problems.building import check_builds, space_of
 from daskevo_workflows.problems.reference import data_of
+from daskevo_workflows.problems.source_parts import source_parts
 from daskevo_workflows.scheduler_gone import told_if_scheduler_gone
 from daskevo_workflows.stage_training import check, data_digest
 from daskevo_workflows.stage_training.beginning import own_loop
@@ -107,6 +108,8 @@ def study(
     reference = refer(problem)  # type: ignore[arg-type]
     loaded = reference.load()
     tuned = space_to_tune(loaded, space)
+    if space is None and not own_loop(loaded):
+        check_builds(loaded)
     goal = Objective.parse(objective or loaded.objective)
     unit = _unit(tuned)
     data, digest = data_to_tune(reference, loaded)
@@ -220,7 +223,7 @@ def identity_of(
 ) -> dict[str, Any]:
     """Return what tells a study from others; `digest` is that of its data."""
     return {
-        "problem": {**reference.to_json(), "data": digest},
+        "problem": {**reference.to_json(), "data": digest, "parts": source_parts(reference)},
         "space": space.to_json(),  # type: ignore[attr-defined]
         "objective": str(objective),
         "seed": seed,

@@ -87,6 +87,24 @@ def test_a_run_goes_on_with_its_own_settings(begin: MakeRun, tmp_path: Path) -> 
     settle(folder, read_info(folder), refer("digits"), typed, ("population", "seed", "no_transfer"))
 
 
+def test_a_run_that_came_to_nothing_takes_up_the_mended_problem(begin: MakeRun, tmp_path: Path) -> None:
+    """With the options of the command that begins it anew, as a new run would."""
+    folder, path = tmp_path / "run", tmp_path / "run" / "run.json"
+    record = begin()
+    report(record, 0, status="failed", quality=None, failure=Failure("build", "build() raised ValueError: no"))
+    record.close("failures")
+    path.write_text(path.read_text().replace(refer("digits").content, "as it was before"))
+    found = settle(folder, read_info(folder), refer("digits"), TYPED, ())
+    assert found.anew
+    assert (found.seed, found.strategy.settings) == (0, AgedEvolution().settings)
+    assert not settle(folder, None, refer("digits"), TYPED, ()).anew
+    record = RunRecord(folder, read_info(folder).identity)  # type: ignore[union-attr]
+    report(record, 1)
+    record.close()
+    with pytest.raises(RunMismatch, match="its source has changed since the run was begun"):
+        settle(folder, read_info(folder), refer("digits"), TYPED, ())
+
+
 def test_limits_of_size_are_the_runs_own(begin: MakeRun, tmp_path: Path) -> None:
     begin(limits={"parameters": (None, 5000)}).close()
     folder = tmp_path / "run"

@@ -145,7 +145,7 @@ def _place(root: Path, scope: str | None) -> tuple[Path, str]:
     if not root.exists() or (root.is_dir() and not any(root.iterdir())):
         place, there = root, []
     else:
-        place = repository_root(root)
+        place = repository_root(root, to_change=True)
         there = sorted({summary.scope for summary in opened(place).models()})
     if scope is not None:
         return place, scope

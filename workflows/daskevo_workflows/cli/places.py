@@ -9,7 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from daskevo_workflows.roots import DESCRIPTION, REPOSITORY, recorded_root, repository_id
+import click
+
+from daskevo_workflows.roots import (
+    DESCRIPTION,
+    REPOSITORY,
+    borrowed_from,
+    recorded_root,
+    repository_id,
+    say_borrowed,
+)
 
 if TYPE_CHECKING:
     from daskevo_workflows.transfer import Transfer
@@ -24,17 +33,27 @@ SHOWN = 8
 """Repositories that are named where one was asked for, at most."""
 
 
-def repository_root(place: Path) -> Path:
+def repository_root(place: Path, *, to_change: bool = False) -> Path:
     """Return the root of a repository, given itself or the folder of a run that belongs to it.
+
+    A copy of a run that has none of its own is read as the original's, and stderr says so.
+
+    Parameters
+    ----------
+    to_change:
+        Whether something will be changed there: not by a copy's name.
 
     Raises
     ------
+    RunMismatch
+        If it would be changed, and is that of the run which this one is a copy of.
     RootUnusable
         If there is none, naming those that lie in the folder.
     RunFolderUnusable
         If the run's description can't be read.
     """
     from daskevo.errors import RootUnusable
+    from daskevo.runs.missing import copy_of
 
     try:
         root = _root_at(place)
@@ -50,6 +69,10 @@ def repository_root(place: Path) -> Path:
             f"the run in {place} belongs to the repository {root}, which is not there: name the folder where it is now",
             path=str(root),
         )
+    if root != place and (home := borrowed_from(place)) is not None:
+        if to_change:
+            raise copy_of(place, home)
+        click.echo(say_borrowed(place, home), err=True)
     return root
 
 
@@ -88,7 +111,7 @@ def root_for_run(folder: Path, named: Path | None) -> Path:
     Raises
     ------
     RunMismatch
-        If the run belongs to another repository than the one that was named.
+        If the run belongs to another repository than the one that was named, or is a copy of the one that has it.
     RootUnusable
         If the run's repository is no longer where it was.
     RunFolderUnusable
@@ -96,6 +119,7 @@ def root_for_run(folder: Path, named: Path | None) -> Path:
     """
     from daskevo.errors import RootUnusable
     from daskevo.runs.folder import check_repository, read_info
+    from daskevo.runs.missing import copy_of
 
     info, recorded = read_info(folder), recorded_root(folder)
     if info is not None and named is not None:
@@ -109,12 +133,14 @@ def root_for_run(folder: Path, named: Path | None) -> Path:
             "--repository, or use another folder for a new run",
             path=str(recorded),
         )
+    if (home := borrowed_from(folder)) is not None:
+        raise copy_of(folder, home)
     return recorded
 
 
 @contextlib.contextmanager
 def run_folder(folder: Path) -> Iterator[None]:
-    """Make a run's folder, and take it away again if nothing has come into it.
+    """Make a run's folder, have it alone from here on, and take it away again if nothing has come into it.
 
     So is a run that this command has begun, if its problem or objective turns out to be one that no candidate can
     finish: it would only be in the way of the same command, mended.
@@ -122,12 +148,13 @@ def run_folder(folder: Path) -> Iterator[None]:
     Raises
     ------
     RunFolderUnusable
-        If it can't be written, or is half a run.
+        If it can't be written, is half a run, or another process carries it on.
     InvalidProblem
         As it came, with what became of the run.
     """
     from daskevo.errors import InvalidProblem
     from daskevo.runs.folder import prepare_folder
+    from daskevo.runs.locking import locked_early
     from daskevo.runs.record import check_record
 
     check_record(folder)
@@ -135,7 +162,8 @@ def run_folder(folder: Path) -> Iterator[None]:
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         prepare_folder(folder)
-        yield
+        with locked_early(folder):  # before a cluster is started, and the repository asked for
+            yield
     except InvalidProblem as error:
         if RUN not in new or not (folder / RUN).exists() or _has_finished(folder):
             raise

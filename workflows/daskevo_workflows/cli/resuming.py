@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,8 @@ class Settings:
     epochs: int | None
     scope: str
     limits: SizeLimits
+    anew: bool = False
+    """Whether the run in the folder came to nothing, and its problem has been mended since."""
 
     def search_options(self) -> dict[str, Any]:
         """Return the keyword arguments of the search that are part of a run's identity."""
@@ -66,6 +68,8 @@ def settle(
 ) -> Settings:
     """Return the settings of a new run, or of the one in the folder: its own where no option was given.
 
+    In place of one that came to nothing, with a problem that has been mended since, there is a new one.
+
     Parameters
     ----------
     options:
@@ -79,6 +83,7 @@ def settle(
         If the folder holds another run than what was typed, or one that only Python can take up.
     """
     from daskevo.errors import InvalidInput, RunMismatch
+    from daskevo.runs.anew import begins_anew
     from daskevo.runs.mismatch import check_identity
     from daskevo.types import Objective
     from daskevo_workflows.identity import identity_of
@@ -110,14 +115,14 @@ def settle(
         str(options["scope"] or info.about.get("scope") or loaded.name),
         changed_limits(_mapping(policy.get("limits")), options),
     )
+    asked = identity_of(
+        reference, Objective.parse_all(settings.objective), settings.strategy, **settings.search_options()
+    )
+    # Whether a model of it was put, the search asks the repository.
+    if begins_anew(folder, info.identity, asked, lambda name: False):
+        return replace(settle(folder, None, reference, options, given), anew=True)
     try:
-        check_identity(
-            folder,
-            info.identity,
-            identity_of(
-                reference, Objective.parse_all(settings.objective), settings.strategy, **settings.search_options()
-            ),
-        )
+        check_identity(folder, info.identity, asked)
     except RunMismatch as error:
         flags = [FLAGS[part] for part in error.parts if part in FLAGS]
         own = f". Without {', '.join(flags)} it goes on with its own" if flags else ""

@@ -40,7 +40,7 @@ def verify(root: Path, repair: bool, as_json: bool) -> None:
     import daskevo
     from daskevo_workflows.words import plain, say_bytes, say_count
 
-    found = daskevo.open(repository_root(root)).verify(repair=repair)
+    found = daskevo.open(repository_root(root, to_change=repair)).verify(repair=repair)
     said = found.to_json()
     for line in (
         *said["differences"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import re
@@ -10,9 +11,11 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
+import numpy as np
+
 from daskevo.errors import CandidateRejected, DaskevoError, InvalidProblem
 from daskevo.graph import ArchitectureGraph
-from daskevo.space import Builder, Candidate, Choose, ModelSpace, Space
+from daskevo.space import Builder, Candidate, Choice, Choose, ModelSpace, Space
 from daskevo.tuning import ConfigurationSpace
 from daskevo.types import JSON
 from daskevo_workflows.failures import say_error
@@ -21,6 +24,9 @@ from daskevo_workflows.quiet import import_keras
 from daskevo_workflows.words import plain
 
 logger = logging.getLogger(__name__)
+
+FIRST = 2_000
+"""Candidates of which one must be possible, after some random ones were not."""
 
 REMEMBERED = 16
 _spaces: OrderedDict[int, tuple[Problem, ModelSpace]] = OrderedDict()
@@ -54,6 +60,41 @@ def space_to_search(problem: Problem) -> ModelSpace:
     return space
 
 
+def check_builds(problem: Problem) -> None:
+    """See that some candidate can be made, before there is a run of it: the first, a random one, or any that is found.
+
+    Raises
+    ------
+    InvalidProblem
+        If none can, with what stood in the way of the first, and which choices that has.
+    """
+    space, taken = space_of(problem), dict[str, JSON]()
+
+    def first(choice: Choice) -> int:
+        taken[choice.name] = choice.options[0]
+        return 0
+
+    try:
+        space.draw(first)
+    except CandidateRejected as cause:
+        with contextlib.suppress(CandidateRejected):
+            space.sample(np.random.default_rng(0))
+            return
+        if space.find(FIRST) is None if isinstance(space, Builder) else space.size.count == 0:
+            raise _nothing_built(problem, cause.reason, taken) from cause
+
+
+def _nothing_built(problem: Problem, reason: str, taken: Mapping[str, JSON]) -> InvalidProblem:
+    choices = ", ".join(f"{name}={value!r:.60}" for name, value in taken.items())
+    at = f" The first has {plain(choices, 600)}." if taken else ""
+    return InvalidProblem(
+        f"no candidate of problem {problem.name!r} can be built, the first because {plain(reason, 1000)}.{at} Nothing "
+        "was evaluated: mend build(), and give the same command or call again",
+        problem=problem.name,
+        choices=dict(taken),
+    )
+
+
 def _space(problem: Problem) -> ModelSpace:
     if not hasattr(problem, "space"):
         return Builder(problem.name, _drawn_again(problem), around=_without_weights)
@@ -76,7 +117,7 @@ def _drawn_again(problem: Problem) -> Callable[[Choose], Any]:
             return problem.build(choose)
         except DaskevoError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             words = f"build() raised {say_error(error)}"
             if "stateless scope" in words:
                 words += " (it must return an uncompiled model: compile() is called later)"

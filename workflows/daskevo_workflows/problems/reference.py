@@ -156,16 +156,16 @@ def refer(problem: str | Path | Problem, **settings: Any) -> ProblemReference:
         return _refer_file(Path(named), part)
     if isinstance(problem, str):
         loaded = _built_in(problem, settings)
-        content = _hash(problem, repr(sorted(_listed(settings).items())), _source_of(type(loaded)))
+        content = _hash(problem, repr(sorted(_listed(settings).items())), source_of(type(loaded)))
         return ProblemReference(loaded.name, "name", problem, content, settings)
     check_parts(problem, f"the object {type(problem).__name__}")
     _check_problem_name(problem.name)
     if type(problem) is types.ModuleType:
-        source = _source_of(problem)
+        source = source_of(problem)
         path = Path(getattr(problem, "__file__", None) or f"{problem.__name__}.py")
         return ProblemReference(problem.name, "file", str(path), _hash(source), source=source)
     settings = _settings_of(problem)
-    content = _hash(type(problem).__qualname__, repr(sorted(settings.items())), _source_of(type(problem)))
+    content = _hash(type(problem).__qualname__, repr(sorted(settings.items())), source_of(type(problem)))
     return ProblemReference(problem.name, "object", type(problem).__qualname__, content, settings, instance=problem)
 
 
@@ -244,13 +244,20 @@ def _check_problem_name(name: str) -> None:
         raise InvalidProblem(error.message) from error
 
 
+def syntax_tree(source: str, path: str) -> ast.Module:
+    """Parse a source, in any thread."""
+    with _syntax_trees:
+        return ast.parse(source, path)
+
+
 def _normal(source: str, path: str) -> str:
     """Return the source without comments and layout: changing those makes no other problem."""
     with _syntax_trees:
         return ast.unparse(ast.parse(source, path))
 
 
-def _source_of(part: Any) -> str:
+def source_of(part: Any) -> str:
+    """Return the source of a class or module, without comments and layout; empty where there is none to be had."""
     try:
         with _syntax_trees:
             source = inspect.getsource(part)

@@ -1,0 +1,52 @@
+"""What a problem's source consists of, by name: so that which of it has changed since a run was begun can be told."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import hashlib
+from collections.abc import Iterator
+
+from daskevo_workflows.problems.reference import ProblemReference, source_of, syntax_tree
+
+REST = "what stands beside these"
+"""Name of all that has none: imports, statements, decorators' calls."""
+
+MOST = 200
+"""Parts of a source that are told apart, at most; those after them are part of the rest."""
+
+
+def source_parts(reference: ProblemReference) -> dict[str, str]:
+    """Return a short digest of each function, method and named value of a problem's source, by its name.
+
+    Comments and layout don't count. Empty where there is no source to be had.
+
+    Examples
+    --------
+    >>> from daskevo_workflows.problems import refer
+    >>> "Digits.build" in source_parts(refer("digits"))
+    True
+    """
+    source = reference.source if reference.source is not None else source_of(type(reference.load()))
+    if not source:
+        return {}
+    found: dict[str, list[str]] = {}
+    for name, words in _named("", syntax_tree(source, "<source>")):
+        found.setdefault(name if name in found or len(found) < MOST else REST, []).append(words)
+    return {name: hashlib.sha256("\0".join(words).encode()).hexdigest()[:8] for name, words in found.items()}
+
+
+def _named(within: str, tree: ast.Module | ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for part in tree.body:
+        match part:
+            case ast.ClassDef(name=name):
+                yield from _named(f"{within}{name}.", part)
+                head = copy.copy(part)
+                head.body = [ast.Pass()]
+                yield f"{within}{name}", ast.unparse(head)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield f"{within}{name}", ast.unparse(part)
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                yield f"{within}{name}", ast.unparse(part)
+            case _:
+                yield REST, ast.unparse(part)
