@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,12 @@ from daskevo.runs import RunInfo
 from daskevo_workflows.event_kinds import STOPPED
 from daskevo_workflows.reports.study_reading import is_study
 from daskevo_workflows.result import Result
-from daskevo_workflows.roots import DESCRIPTION, recorded_root
+from daskevo_workflows.roots import DESCRIPTION, borrowed_from, recorded_root, say_borrowed
 
 if TYPE_CHECKING:
     from daskevo.repository import Repository
+
+logger = logging.getLogger(__name__)
 
 
 def look(run: str | Path, *, repository: str | Path | Repository | None = None) -> Result:
@@ -60,7 +63,7 @@ def look(run: str | Path, *, repository: str | Path | Repository | None = None) 
         )
     if repository is None or isinstance(repository, (str, Path)):
         named = None if repository is None else Path(repository)
-        result = Result(folder, lambda: _opened(folder, result.info, named))
+        result = Result(folder, lambda: _opened(folder, result.info, named), root=named)
     else:
         result = Result(folder, repository)
     result.stop = _why_stopped(result)
@@ -87,5 +90,7 @@ def _opened(folder: Path, info: RunInfo, named: Path | None) -> Repository:
             f"the repository of the run in {folder} is not in {root}: say where it is now, look(run, repository=...)",
             path=str(root),
         )
+    if named is None and (home := borrowed_from(folder)) is not None:
+        logger.warning("%s", say_borrowed(folder, home))
     opened: Repository = daskevo.open(root, str(info.about.get("scope") or "default"))
     return opened

@@ -26,17 +26,18 @@ from daskevo_workflows.about import about_run
 from daskevo_workflows.deadline import At, moment_of
 from daskevo_workflows.event_kinds import SESSION
 from daskevo_workflows.executor import Executor
+from daskevo_workflows.found import Found
 from daskevo_workflows.frames import frames
 from daskevo_workflows.identity import identity_of
 from daskevo_workflows.limits import Limit, check_limit
 from daskevo_workflows.looking import look
 from daskevo_workflows.offered import check_objectives
 from daskevo_workflows.problems import Problem, ProblemReference, refer
-from daskevo_workflows.problems.building import space_to_search
+from daskevo_workflows.problems.building import check_builds, space_to_search
 from daskevo_workflows.progress import Progress
 from daskevo_workflows.refining import refine
 from daskevo_workflows.reports import write_figures as figures
-from daskevo_workflows.result import Found, Result
+from daskevo_workflows.result import Result
 from daskevo_workflows.scheduler_gone import told_if_scheduler_gone
 from daskevo_workflows.settings import Settings
 from daskevo_workflows.size_limits import SizeLimits, check_size_limits
@@ -156,9 +157,10 @@ def search(
     Raises
     ------
     InvalidProblem, UnknownProblem, InvalidInput
-        If the search can't be what was asked for.
+        If the search can't be what was asked for, or no candidate can be built.
     RunMismatch, RunFolderUnusable
-        If the folder holds another run, or one that belongs to another repository, or can't be used.
+        If the folder holds another run, or one that belongs to another repository, or can't be used. A run of which
+        nothing finished is begun anew where its problem is another by now: it has been mended.
     NoTrainer, SchedulerUnreachable
         If the cluster can't train.
     RunFailed
@@ -183,6 +185,7 @@ def search(
     chosen = _strategy(strategy)
     repository = _with_objective(repository, goals[0])
     space = space_to_search(loaded)
+    check_builds(loaded)
     chosen.start(space, goals, seed)  # before there is a run: it may refuse the space
     identity = identity_of(
         reference,
@@ -196,7 +199,7 @@ def search(
     )
     with told_if_scheduler_gone():
         about = about_run(repository)
-    record = RunRecord(run, identity, about)
+    record = RunRecord(run, identity, about, was_put=lambda name: repository.status(name).state != "unknown")
     ended = "error"
     try:
         sessions = [session.opened for session in record.sessions()]

@@ -22,7 +22,8 @@ from daskevo_workflows.training import Callbacks, fresh
 from daskevo_workflows.transfer import Transfer
 
 if TYPE_CHECKING:
-    from daskevo_workflows.result import Found, Result
+    from daskevo_workflows.found import Found
+    from daskevo_workflows.result import Result
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,7 @@ def _reference(problem: str | Problem | ProblemReference | None, result: Result)
             )
         return refer(recorded["name"], **recorded["settings"])
     reference = refer(problem)  # type: ignore[arg-type]
-    if reference.to_json() != recorded:
+    if reference.to_json() != {name: part for name, part in recorded.items() if name != "parts"}:
         raise InvalidInput(
             f"the run in {result.folder} was of another problem ({recorded['name']!r}, content {recorded['content']}), "
             f"not of {reference.name!r}, content {reference.content}"

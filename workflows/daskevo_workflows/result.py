@@ -2,92 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from daskevo.errors import DaskevoError, RunError, RunFailed
 from daskevo.runs import Book, Chosen, RunView
-from daskevo.search import Report, Request, TransferReport
-from daskevo.space import Candidate
+from daskevo.search import Report, Request
 from daskevo.types import JSON, ModelId, Objective
 from daskevo_workflows.event_kinds import STORAGE
+from daskevo_workflows.found import Found
 from daskevo_workflows.reports.reading import series_of
 from daskevo_workflows.reports.recorded import Recorded
 from daskevo_workflows.reports.series import REPOSITORY_PHASES
+from daskevo_workflows.whereabouts import GONE, ask, look_up
 
 if TYPE_CHECKING:
     from daskevo.repository import Repository
-    from daskevo_workflows.exporting import Card, Exported
-
-
-@dataclass(frozen=True)
-class Found:
-    """One of the best models.
-
-    Parameters
-    ----------
-    model_id, quality, metrics, step:
-        As reported.
-    candidate, choices:
-        The candidate, and as choice name -> option.
-    result:
-        Of which run.
-    transfer:
-        What it inherited, and why no more; None in older records.
-    """
-
-    model_id: ModelId
-    quality: float
-    metrics: Mapping[str, float]
-    step: int
-    candidate: Candidate
-    choices: Mapping[str, JSON]
-    result: Result
-    transfer: TransferReport | None = None
-
-    @cached_property
-    def model(self) -> Any:
-        """The trained keras.Model, weights in place, loaded at first use.
-
-        Raises
-        ------
-        ModelRetired, ModelLost
-        """
-        return self.result.repository.load(self.model_id)
-
-    @cached_property
-    def lineage(self) -> Any:
-        """Whom it inherited from, and whom those inherited from (`Repository.lineage`)."""
-        return self.result.repository.lineage(self.model_id)
-
-    def export(self, path: str | Path, *, overwrite: bool = False, data: Any = None) -> Exported:
-        """Write it as a ``.keras``, ``.weights.h5`` or ``.safetensors`` file, with its card beside it.
-
-        Parameters and errors are those of :func:`daskevo_workflows.exporting.export_model`.
-        """
-        from daskevo_workflows.exporting import export_model
-
-        found = self.result
-        return export_model(found.repository, self.model_id, path, run=found.folder, overwrite=overwrite, data=data)
-
-    @cached_property
-    def card(self) -> Card:
-        """The model card of it, for ``print(found.card)`` and ``found.card.facts``.
-
-        Raises
-        ------
-        ModelRetired
-        """
-        from daskevo_workflows.exporting import model_card
-
-        return model_card(self.result.repository, self.model_id, run=self.result.folder)
-
-    def __repr__(self) -> str:
-        others = "".join(f", {one.metric}={self.metrics.get(one.metric):.6g}" for one in self.result.objectives[1:])
-        return f"Found({self.model_id!r}, {self.result.objective.metric}={self.quality:.4f}{others}, step={self.step})"
 
 
 class Result:
@@ -102,6 +34,8 @@ class Result:
     stop:
         Why the run ended: a word (``finished``, ``exhausted``, ``failures``, ``time limit``, ``walltime``) and a
         sentence.
+    root:
+        Where its repository is, if not where the run had it.
     """
 
     def __init__(
@@ -109,9 +43,11 @@ class Result:
         folder: str | Path,
         repository: Repository | Callable[[], Repository],
         stop: tuple[str, str] = ("", ""),
+        root: Path | None = None,
     ) -> None:
         self.folder = Path(folder)
         self._repository = repository
+        self._root = root
         self.stop = stop
         self._read()
 
@@ -161,17 +97,31 @@ class Result:
         """When the last report came, in seconds since the epoch; 0 if none did."""
         return max(self._times.values(), default=0.0)
 
-    def best(self, k: int = 1) -> list[Found]:
+    def standings(self, models: Iterable[ModelId]) -> dict[ModelId, str]:
+        """Return where models stand (the state of `Repository.status`); those that can't be looked up are left out."""
+        if not callable(self._repository):
+            return ask(self._repository, models)
+        return look_up(self.folder, models, self._root)
+
+    def best(self, k: int = 1, *, living: bool = False) -> list[Found]:
         """Return the k best finished evaluations by the first objective, best first; of equal ones the earlier leads.
 
-        The run keeps the best in the repository (`keep_best` of the search); further ones may have been retired, which
-        their `.model` says when it is asked for.
+        The run keeps the best in the repository (`keep_best` of the search). Further ones may have been retired, and
+        any by hand (``daskevo models retire --force``): their figures stay, their `.state` is ``retired``, and their
+        `.model` raises :class:`daskevo.errors.ModelRetired`.
+
+        Parameters
+        ----------
+        living:
+            Leave those out that have been retired.
 
         Raises
         ------
         RunError
             If nothing has finished.
         """
+        if living and self._book.best(1):
+            return self._living(k)
         reports = self._book.best(k)
         if not reports:
             raise RunError(
@@ -180,6 +130,17 @@ class Result:
                 path=str(self.folder),
             )
         return [self._found(report) for report in reports]
+
+    def _living(self, k: int) -> list[Found]:
+        found: list[Found] = []
+        ranked = self._book.best()
+        for begin in range(0, len(ranked), k):
+            some = ranked[begin : begin + k]
+            states = self.standings([report.model_id for report in some])
+            found += [self._found(report) for report in some if states.get(report.model_id) not in GONE]
+            if len(found) >= k:
+                break
+        return found[:k]
 
     def front(self) -> list[Found]:
         """Return the finished evaluations that no other is better than: nowhere worse, somewhere better.

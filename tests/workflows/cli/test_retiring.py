@@ -37,7 +37,7 @@ def retire(*words: object) -> Result:
 def test_labels_of_others_are_named_and_nothing_is_retired(root: Path) -> None:
     refused = retire(root, "third", "Second")
     assert refused.exit_code == 2
-    assert "'Second' is held by user:paper. Nothing was retired." in refused.stderr
+    assert "'Second' is held by user:paper. Nothing was retired. To take these labels away" in refused.stderr
     assert f"evo models retire {root} third Second --force" in refused.stderr
     assert {model.model_id for model in daskevo.open(root).models()} == {"Second", "third"}
 
@@ -90,6 +90,9 @@ def test_a_repository_in_use_is_changed_through_its_scheduler(root: Path, monkey
             late = retire(root, "third", "--scheduler", cluster.scheduler_address)
         assert (late.exit_code, late.stdout) == (1, "retired 0 models\n")
         assert "'third' is held by user:late, given meanwhile" in late.stderr
+        repository.hold("Second", "population:run")
+        counted = retire(root, "Second", "--scheduler", cluster.scheduler_address).stderr
+        assert "'Second' is held by population:run and user:paper. Nothing was retired. The run counts on it" in counted
         forced = retire(root, "third", "Second", "--force", "--scheduler", cluster.scheduler_address)
         assert forced.exit_code == 0, forced.output
         assert forced.stdout == "retired 2 models: third, Second\n"

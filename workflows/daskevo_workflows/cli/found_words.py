@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from daskevo_workflows.result import Found, Result
+    from daskevo_workflows.found import Found
+    from daskevo_workflows.result import Result
 
 
 def say_models(result: Result, shown: Sequence[Found]) -> list[str]:
-    """Return a line for each model: its figures for all objectives, below each other, and its id."""
+    """Return a line for each model: its figures for all objectives, below each other, its id; whether it is gone."""
+    from daskevo_workflows.whereabouts import mark
     from daskevo_workflows.words import say_qualities
 
+    states = result.standings([found.model_id for found in shown])
     first, *others = result.objectives
     columns = [(first.metric, say_qualities([found.quality for found in shown]))]
     columns += [(one.metric, say_qualities([found.metrics.get(one.metric) for found in shown])) for one in others]
@@ -21,7 +24,7 @@ def say_models(result: Result, shown: Sequence[Found]) -> list[str]:
         "  ".join(
             [
                 *(f"{name} {words[place]:>{width}}" for (name, words), width in zip(columns, widths, strict=True)),
-                found.model_id,
+                found.model_id + mark(found.model_id, states),
             ]
         )
         for place, found in enumerate(shown)

@@ -172,7 +172,10 @@ def _search(
     root = root_for_run(folder, options["root"])
     batch = batch_of(options, folder)
     settings = settle(folder, info, reference, options, given)
-    stop = None if info is None else why_ended(folder, options["evaluations"])
+    if settings.anew:
+        words = f"Nothing of the run in {folder} had finished, and {problem} is another by now: it is begun anew."
+        click.echo(words, err=as_json)
+    stop = None if info is None or settings.anew else why_ended(folder, options["evaluations"])
     if stop is not None:
         return _say_nothing_left(problem, Result(folder, daskevo.open(root, settings.scope), stop), as_json, options)
     goals = Objective.parse_all(settings.objective)
@@ -292,7 +295,8 @@ def _say_result(result: Result, *, err: bool, since: float | None = None, save: 
     try:
         if not _is_newer(best, since):
             import_keras()
-            save_model(result.best(1)[0].model, best)
+            living = result.best(1, living=True)
+            save_model((living or result.best(1))[0].model, best)
         click.echo(f"best model: {best}", err=err)
         click.echo(f"report:     {report if _is_newer(report, since) else result.report()}", err=err)
         click.echo(f"all models: {command('models', 'ls', result.folder)}", err=err)

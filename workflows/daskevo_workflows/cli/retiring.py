@@ -18,6 +18,15 @@ from daskevo_workflows.cli.looking import AS_JSON, ROOT, named, opened
 from daskevo_workflows.cli.places import repository_root
 from daskevo_workflows.cli.typed import command
 
+OF_RUNS = ("population:", "best:")
+"""How labels begin that a run gives to its population and to its best models."""
+
+WITH_FORCE = (
+    "The run counts on it: once it is forced to go, its weights are gone for good, nothing inherits from it, and the "
+    "run keeps its figures alone, marked as retired."
+)
+"""What becomes of a run whose models are taken away."""
+
 STILL_HELD = 1
 """Exit code when somebody gave a model a label meanwhile, and it was left to them."""
 
@@ -34,6 +43,10 @@ def retire(root: Path, model_ids: tuple[str, ...], force: bool, scheduler: str |
     Tensors that no heir needs go, the others stay until the heirs are retired. A model that is held by a label other
     than user:kept is refused without --force, and then none of those named is retired.
 
+    With --force a model of a run's population, or of its best, goes as well: its weights are gone for good. The run
+    goes on without it: its figures stay in the record, status and reports mark it as retired, nothing inherits from it
+    any more. As a parent it stays in the population until its turn to leave.
+
     The repository must not be open elsewhere, or name the scheduler of the job that has it open.
 
     Exit code 0: all are retired; 1: some were given a label meanwhile and are still there; 2: nothing was done.
@@ -46,7 +59,8 @@ def retire(root: Path, model_ids: tuple[str, ...], force: bool, scheduler: str |
 
     # What can be refused is told before a cluster is started.
     names = [check_name(name) for name in dict.fromkeys(model_ids)]
-    look = opened(root)
+    place = repository_root(root, to_change=True)
+    look = opened(place)
     held: dict[str, list[str]] = {}
     scope = "default"  # any will do
     for name in names:
@@ -58,11 +72,14 @@ def retire(root: Path, model_ids: tuple[str, ...], force: bool, scheduler: str |
             held[name] = others
     typed: list[str | Path] = ["models", "retire", root, *names, *(["--force"] if force else [])]
     if held:
+        runs = any(label.startswith(OF_RUNS) for labels in held.values() for label in labels)
+        words = f" {WITH_FORCE}" if runs else ""
         raise InvalidInput(
-            f"{_say(held)}. Nothing was retired. To take these labels away too:\n    {command(*typed, '--force')}",
+            f"{_say(held)}. Nothing was retired.{words} To take these labels away too:\n"
+            f"    {command(*typed, '--force')}",
             held=held,
         )
-    with open_to_change(repository_root(root), scope, scheduler, typed) as repository:
+    with open_to_change(place, scope, scheduler, typed) as repository:
         for name in names:
             with named(repository, root, name):
                 # By its label, unless forced: a label that somebody gave since the look keeps the model.

@@ -59,6 +59,7 @@ def _search(run: Path, as_json: bool) -> None:
 
 def _search_lines(result: Result) -> list[tuple[str, str]]:
     from daskevo_workflows.reports.frozen_words import say_frozen
+    from daskevo_workflows.roots import borrowed_from
     from daskevo_workflows.words import plain, say_seconds
 
     series, summary, about = result.series, result.summary(), result.info.about
@@ -79,6 +80,8 @@ def _search_lines(result: Result) -> list[tuple[str, str]]:
     if (stored := say_stored(summary)) is not None:
         lines.append(("stored", stored))
     where = "in memory: gone with its cluster" if root is None else f"{plain(root, 300)}, scope {about.get('scope')}"
+    if (home := borrowed_from(result.folder)) is not None:
+        where += f"; that of {plain(home, 300)}, of which this is a copy"
     lines.append(("repository", where))
     if summary["evaluations"]:
         lines += [

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from daskevo.errors import InvalidInput
+from daskevo.types import ModelId
 from daskevo_workflows.saving import write_file
+
+if TYPE_CHECKING:
+    from daskevo_workflows.reports.series import RunSeries
 
 __all__ = ["write_figures", "write_report"]
 
@@ -55,8 +61,17 @@ def write_report(run: str | Path, *others: str | Path, output: Path | None = Non
             raise InvalidInput("a study can't be shown beside another run: make a report of each")
         page = render_study(read_study(folders[0]), version=version("daskevo"))
     else:
-        page = render(labelled([read_run(one) for one in folders]), version=version("daskevo"))
+        runs = labelled([_with_retired(read_run(one), one) for one in folders])
+        page = render(runs, version=version("daskevo"))
     return write_file(output, page)
+
+
+def _with_retired(run: RunSeries, folder: Path) -> RunSeries:
+    from daskevo_workflows.reports.tables import shown_models
+    from daskevo_workflows.whereabouts import GONE, look_up
+
+    states = look_up(folder, map(ModelId, shown_models(run)))
+    return replace(run, retired=frozenset(name for name, state in states.items() if state in GONE))
 
 
 def write_figures(

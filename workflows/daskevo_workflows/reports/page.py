@@ -65,6 +65,7 @@ def _run_parts(run: RunSeries) -> dict[str, Any]:
         "front": tables.front_models(run),
         "more_on_front": max(0, len(run.front) - tables.FRONT_SHOWN),
         "best": tables.best_models(run),
+        "retired": tables.RETIRED.strip() if run.retired else "",
         "summary": tables.Table(("", ""), tuple(tables.transfer_summary(run))),
         "transfers": tables.transfers(run),
         "failures": tables.failures(run),

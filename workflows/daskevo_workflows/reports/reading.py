@@ -242,7 +242,7 @@ def facts_of(info: RunInfo, space: Space | None, sessions: Sequence[Session]) ->
             facts["space"] = f"{value['name']}: choices that depend on each other"
         elif name == "problem" and isinstance(value, dict) and "name" in value:
             facts["problem"] = str(value["name"])
-            if rest := {key: part for key, part in value.items() if key != "name"}:
+            if rest := {key: part for key, part in value.items() if key not in ("name", "parts")}:
                 facts["problem's settings"] = say_json(rest)
         else:
             facts[name] = say_json(value)

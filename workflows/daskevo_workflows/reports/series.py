@@ -127,6 +127,8 @@ class RunSeries:
         What the run was, in the order in which it is shown: problem, space, strategy, seed, policy, machine, versions.
     identity:
         What it was, as its record holds it.
+    retired:
+        Those of its best models whose weights are gone, as far as its repository could be asked.
     """
 
     label: str
@@ -142,6 +144,7 @@ class RunSeries:
     state: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
     identity: Mapping[str, JSON] = field(default_factory=dict)
+    retired: frozenset[str] = frozenset()
 
     @property
     def finished(self) -> list[Evaluation]:

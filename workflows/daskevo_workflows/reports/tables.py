@@ -34,6 +34,9 @@ TRANSFERS_SHOWN = 20
 REASONS_SHOWN = 30
 HAPPENINGS_SHOWN = 30
 
+RETIRED = " †"
+"""After the name of a model whose weights are gone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Card:
@@ -133,7 +136,7 @@ def best_models(run: RunSeries) -> Table | None:
         tuple(
             (
                 str(place),
-                (plain(e.model_id, 100),),
+                (_named(run, e),),
                 said,
                 str(e.number),
                 f"{e.parameters:,}" if e.parameters is not None else "–",
@@ -160,7 +163,7 @@ def front_models(run: RunSeries) -> Table | None:
     rows: list[tuple[str | tuple[str, ...], ...]] = [
         (
             str(place),
-            (plain(e.model_id, 100),),
+            (_named(run, e),),
             *said,
             str(e.number),
             say_share(e.frozen_share),
@@ -311,6 +314,15 @@ def _reasons(evaluations: Sequence[Evaluation]) -> str:
     """Return why prefixes ended or there were none, the most frequent reason first."""
     counts = Counter(e.no_more for e in evaluations if e.no_more)
     return ", ".join(f"{plain(reason, 40)} {times}" for reason, times in counts.most_common())
+
+
+def shown_models(run: RunSeries) -> list[str]:
+    """Return the models that the tables of the best name."""
+    return list(dict.fromkeys(e.model_id for e in [*run.best(BEST_SHOWN), *run.front[:FRONT_SHOWN]]))
+
+
+def _named(run: RunSeries, evaluation: Evaluation) -> str:
+    return plain(evaluation.model_id, 100) + (RETIRED if evaluation.model_id in run.retired else "")
 
 
 def _chain(run: RunSeries, evaluation: Evaluation) -> str | tuple[str, ...]:
