@@ -61,6 +61,7 @@ def test_a_worker_that_goes_while_the_plugin_is_sent_does_not_fail_the_opening(m
 async def test_a_worker_that_went_before_it_was_checked_is_not_waited_for(
     c: Any, s: Any, a: Any, b: Any, t: Any, monkeypatch: Any
 ) -> None:
+    monkeypatch.setattr("daskevo.cluster.deploying._PAUSES_S", (0.01, 0.1))
     real, asked = s.handlers["identity"], []
 
     async def identity(**keywords: Any) -> Any:
@@ -194,7 +195,7 @@ async def test_a_scheduler_that_is_gone(c: Any, s: Any, a: Any, t: Any) -> None:
     with pytest.raises(SchedulerUnreachable):
         await repository.connection.session.tick()
     with pytest.raises(SchedulerUnreachable):
-        await open_here(c, None, timeout_s=2)
+        await open_here(c, None, timeout_s=0.5)
 
 
 @evo_cluster()

@@ -16,7 +16,7 @@ from daskevo_workflows import nas
 from daskevo_workflows.showing import where_shown
 from tests.browser import CHROMIUM, browser
 
-EVALUATIONS = 9
+EVALUATIONS = 7
 
 
 @pytest.fixture(scope="module")
@@ -58,12 +58,12 @@ def test_all_pages_live_while_a_search_runs(shown: Any, tiny: Callable[..., Path
         )
         searching.start()
         try:
-            tabs["search"].until("/[1-9]\\d* of 9/.test(document.querySelector('main').innerText)")
+            tabs["search"].until("/[1-9]\\d* of 7/.test(document.querySelector('main').innerText)")
             first = {page: one.words() for page, one in tabs.items()}
             assert "trainer-0" in first["search"]
             assert "running" in first["search"]
             done = finished(first["search"])
-            tabs["search"].until(f"Number((/(\\d+) of 9/.exec(document.querySelector('main').innerText))[1]) > {done}")
+            tabs["search"].until(f"Number((/(\\d+) of 7/.exec(document.querySelector('main').innerText))[1]) > {done}")
             tabs["lineage"].until("document.querySelectorAll('.lineage tbody tr').length > 1")
             tabs["repository"].until("document.querySelector('main').innerText.includes('s each')")
         finally:
