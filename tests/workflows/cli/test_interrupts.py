@@ -117,6 +117,19 @@ def test_however_often_it_is_pressed(pauses_s: list[float], rest_s: float, tidie
     assert (said == "tidied up\n") is tidied
 
 
+def test_what_is_left_at_once_is_tidied_up_without_a_word() -> None:
+    code = """
+import multiprocessing, os, sys
+from daskevo_workflows.cli.interrupts import put_off
+with put_off():
+    kept = multiprocessing.get_context("spawn").Semaphore()
+assert not sys.warnoptions
+os._exit(130)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 def test_what_an_interrupt_has_broken_off_is_no_error() -> None:
     @click.group(cls=Commands)
     def group() -> None: ...

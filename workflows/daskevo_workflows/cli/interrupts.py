@@ -27,6 +27,10 @@ TOGETHER_S = 0.5
 """Presses within so many seconds are one: who presses three times at once wants one end, in good order."""
 
 
+TIDIED = "ignore:resource_tracker:UserWarning"
+"""What Python's own helper, which removes what a process that was left at once had open, does not print."""
+
+
 class Presses:
     """What each Ctrl-C does: the first stops the work, a later one breaks off the end in good order, a third the rest.
 
@@ -189,8 +193,13 @@ def put_off() -> Iterator[None]:
     A terminal sends it to every process of the command; in the middle of starting, each would print a traceback.
     A thread that ran before, such as one of a BLAS library, may still take it for this process.
     """
-    # It unblocks the interrupt in the thread that starts it, which would be one that starts workers.
-    resource_tracker.ensure_running()
+    # It unblocks the interrupt in the thread that starts it, which would be one that starts workers. It tidies up after
+    # a third Ctrl-C, too, and need not say so.
+    sys.warnoptions.append(TIDIED)
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        sys.warnoptions.remove(TIDIED)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
