@@ -91,6 +91,8 @@ def test_the_same_command_goes_on_to_exactly_the_budget(stopped: tuple[Path, Any
     assert len(done.stdout.splitlines()) == 1
     assert f"{EVALUATIONS}/{EVALUATIONS} evaluations" in done.stderr
     assert done.stderr.count("imports Keras and prepares the data before its first evaluation") == 1
+    with RunView(folder) as view:
+        assert {"load", "cores", "host"} == set(view.events("load")[-1].facts)
     # Said once, in the line of the run's folder.
     assert re.findall(r"dashboard: http://\S+/daskevo/(\w+)\n", done.stderr) == ["search"]
     assert not (folder / "repository").exists()
