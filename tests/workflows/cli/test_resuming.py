@@ -179,7 +179,7 @@ def test_a_front_is_told_to_people_and_to_programs(tmp_path: Path) -> None:
     assert list(line) == [*NAS_KEYS, "front"]
     assert len(line["front"]) == count
     assert line["front"][0] == {"model": "m0", "metrics": {"val_accuracy": 0.5, "parameters": 90_000.0}}
-    assert "1. val_accuracy 0.5  parameters 90,000  m0" in told.stderr
+    assert "1. val_accuracy 0.50  parameters 90,000  m0" in told.stderr
     assert "and 3 more, best first by val_accuracy" in told.stderr
 
 
