@@ -73,7 +73,8 @@ async def deploy(client: Client, settings: Settings, timeout_s: float) -> dict[s
     except TimeoutError as error:
         raise SchedulerUnreachable(
             f"the scheduler at {transport.scheduler_address} did not let the repository open within {timeout_s:.0f} s: "
-            "is the cluster running, and reachable from here?",
+            "is the cluster running, and reachable from here? On a machine that is very busy more time helps, such as "
+            "DASK_DASKEVO__TIMEOUT='2 minutes'",
             address=transport.scheduler_address,
         ) from error
     except OSError as error:

@@ -50,7 +50,7 @@ class RunInfo:
         Problem (name, content hash, settings), space, objective, seed, strategy with settings, policy.
     about:
         What is good to know: root and id of the repository that the run belongs to (the root may move, the id stays),
-        its scope, versions.
+        its scope, versions, and the folder that the run was in when it last went on.
     """
 
     id: str
@@ -79,7 +79,7 @@ class RunInfo:
 def new_info(folder: Path, identity: Mapping[str, JSON], about: Mapping[str, JSON]) -> RunInfo:
     """Make the description of a new run."""
     name = re.sub(r"[^A-Za-z0-9._-]", "-", folder.resolve().name)[:60].strip("-._") or "run"
-    return RunInfo(str(uuid.uuid4()), name, time.time(), identity, about)
+    return RunInfo(str(uuid.uuid4()), name, time.time(), identity, {**about, "folder": str(folder.resolve())})
 
 
 def read_info(folder: Path) -> RunInfo | None:
@@ -191,21 +191,35 @@ def _say_repository(about: Mapping[str, JSON]) -> str:
     return f"repository {root} ({'where none is' if name is None else name})" if name != "" else f"repository {root}"
 
 
-def copied_from(folder: Path, run_id: str, root: JSON) -> Path | None:
+def copied_from(folder: Path, info: RunInfo, root: JSON) -> Path | None:
     """Return the folder of the run whose repository this is, if the run in `folder` is a copy of it; else None.
 
     Of two copies that go on in one repository each would give and take the labels of the other, under the same names.
+    The original is where the repository lies, or where the run was when it last went on.
 
     Parameters
     ----------
+    info:
+        Of the run in `folder`.
     root:
-        Of the repository that the run in `folder` would go on with.
+        Of the repository that it would go on with.
     """
-    home = Path(root).parent if isinstance(root, str) else None
-    try:
-        if home is None or (home / "run.json").samefile(folder / "run.json"):
-            return None
-        other = read_info(home)
-    except (OSError, RunFolderUnusable):
+    if not isinstance(root, str):
         return None
-    return home if other is not None and other.id == run_id else None
+    place, last = Path(root), info.about.get("folder")
+    homes = [place.parent, *([Path(last)] if isinstance(last, str) else [])]
+    for home in homes:
+        try:
+            if (home / "run.json").samefile(folder / "run.json"):
+                return None
+            other = read_info(home)
+        except (OSError, RunFolderUnusable):
+            continue
+        if other is not None and other.id == info.id and (home == place.parent or _is_of(other, place)):
+            return home
+    return None
+
+
+def _is_of(info: RunInfo, root: Path) -> bool:
+    recorded = info.about.get("repository")
+    return isinstance(recorded, str) and Path(recorded).resolve() == root.resolve()

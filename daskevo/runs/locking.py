@@ -54,6 +54,24 @@ def locked_early(folder: Path) -> Iterator[None]:
                     (folder / FILE).unlink(missing_ok=True)
 
 
+def holder(folder: Path) -> str | None:
+    """Return who has the run's lock, in its own words; None if nobody has."""
+    try:
+        with (folder / FILE).open(encoding="utf-8", errors="replace") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return _words(file)
+    except OSError:
+        pass
+    return None
+
+
+def _words(file: TextIO) -> str:
+    file.seek(0)
+    return file.read(200).strip() or "another process"
+
+
 def _lock(folder: Path) -> TextIO:
     path = folder / FILE
     while True:
@@ -65,10 +83,9 @@ def _lock(folder: Path) -> TextIO:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             with file:
-                file.seek(0)
-                holder = file.read(200).strip() or "another process"
+                process = _words(file)
             raise RunFolderUnusable(
-                f"the run in {folder} is being carried on by {holder}; wait for it, or use another folder",
+                f"the run in {folder} is being carried on by {process}; wait for it, or use another folder",
                 path=str(folder),
             ) from error
         if _is_at(file, path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from daskevo.errors import RunFolderUnusable, RunMismatch
+from daskevo.runs.locking import holder
 from daskevo.runs.schema import FILE, VERSION
 
 RESTORE = "restore it from a copy, or use another folder for a new run"
@@ -66,5 +67,7 @@ def _say(folder: Path) -> str:
     if below:
         shown = ", ".join(map(str, below[:SHOWN])) + (", …" if len(below) > SHOWN else "")
         return f"{start} has {len(below)} below it; name one: {shown}"
+    if (process := holder(folder)) is not None:
+        return f"{start} has nothing recorded yet: {process} is beginning one there; ask again in a while"
     found = f"has no {DESCRIPTION}" if any(folder.iterdir()) else "is empty"
     return f"{start} {found}. Name the folder of a run, as --run or run= did when it was begun"

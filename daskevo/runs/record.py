@@ -86,9 +86,11 @@ class RunRecord(RunView):
             _prepare_tables(path, resumed=self.resumed)
             if info is None:
                 write_info(path, new_info(path, identity, about or {}))
-            elif about and info.about.get("repository") != about.get("repository"):
-                # The same one at another place.
-                write_info(path, replace(info, about={**info.about, "repository": about.get("repository")}))
+            elif about:
+                # The same repository may lie at another place now, and so may the run.
+                now_about = {**info.about, "repository": about.get("repository"), "folder": str(path.resolve())}
+                if now_about != info.about:
+                    write_info(path, replace(info, about=now_about))
             super().__init__(path)
             stack.callback(super().close)
             with self._transaction() as execute:
@@ -237,7 +239,7 @@ def check_record(folder: Path) -> None:
 
 
 def _refuse_copy(folder: Path, info: RunInfo, about: Mapping[str, JSON]) -> None:
-    if (home := copied_from(folder, info.id, about.get("repository"))) is not None:
+    if (home := copied_from(folder, info, about.get("repository"))) is not None:
         raise copy_of(folder, home)
 
 

@@ -272,5 +272,12 @@ CASES = (
         )
     ),
     Case("record-label", RECORD, row("UPDATE labels SET model_id = '../x'"), "CorruptRecord", "", "a path for a name"),
-    Case("record-later", RECORD, row("PRAGMA user_version = 2"), "", "", "looked at all the same"),
+    Case(
+        "record-later",
+        RECORD,
+        row("PRAGMA user_version = 2"),
+        "RunFolderUnusable",
+        "later daskevo",
+        "may have other tables",
+    ),
 )

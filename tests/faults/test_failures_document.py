@@ -12,7 +12,7 @@ KINDS = (1, 3, 4, 7, 8, 10, 12, 14, 16, 17, 19, 22, 23, 25, 26, 29, 30, 32, 34, 
 def test_each_kind_has_a_row_and_every_test_that_it_names_is_there() -> None:
     text = (ROOT / "docs" / "failures.md").read_text()
     rows = re.findall(r"^\| (\d\d) \|(.*)$", text, re.MULTILINE)
-    assert tuple(int(number) for number, _ in rows) == KINDS
+    assert tuple(dict.fromkeys(int(number) for number, _ in rows)) == KINDS
     for number, row in rows:
         named = re.findall(r"`([\w/]+/test_\w+\.py)(?:::(test_\w+))?`", row)
         assert named, f"kind {number} names no test"

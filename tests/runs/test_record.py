@@ -18,6 +18,8 @@ import pytest
 
 from daskevo.errors import CorruptRecord, RunFolderUnusable, RunMismatch
 from daskevo.runs import LabelChange, RunRecord, RunView, plan
+from daskevo.runs.folder import prepare_folder
+from daskevo.runs.locking import locked_early
 from daskevo.runs.schema import TABLES, VERSION
 from daskevo.search import Failure, Report, Request
 from daskevo.space import Candidate
@@ -65,7 +67,7 @@ def test_everything_comes_back(tmp_path: Path) -> None:
         )
         assert view.events("other") == []
         assert [session.ended for session in view.sessions()] == ["finished"]
-        assert view.info.about == {"scope": "x"}
+        assert view.info.about == {"scope": "x", "folder": str(tmp_path)}
         assert set(view.report_times()) == {0, 1}
 
 
@@ -157,12 +159,39 @@ def test_a_copy_does_not_go_on_in_the_repository_of_the_original(tmp_path: Path)
     RunRecord(copy, IDENTITY, about).close()
 
 
+def test_a_copy_of_a_run_whose_repository_lies_elsewhere(tmp_path: Path) -> None:
+    home, copy, moved = tmp_path / "home", tmp_path / "copy", tmp_path / "moved"
+    about = {"repository": str(tmp_path / "shared"), "repository_id": "a"}
+    RunRecord(home, IDENTITY, about).close()
+    RunRecord(tmp_path / "other", IDENTITY, about).close()  # of a run of its own in the same repository
+    shutil.copytree(home, copy)
+    with pytest.raises(RunMismatch, match=rf"{copy} is a copy of the run in {home}, which has the repository"):
+        RunRecord(copy, IDENTITY, about)
+    RunRecord(copy, IDENTITY, about | {"repository": str(tmp_path / "copied")}).close()
+    shutil.rmtree(copy)
+    # One that was moved goes on, and is the original from then on.
+    home.rename(moved)
+    RunRecord(moved, IDENTITY, about).close()
+    shutil.copytree(moved, copy)
+    with pytest.raises(RunMismatch, match=rf"{copy} is a copy of the run in {moved}"):
+        RunRecord(copy, IDENTITY, about)
+
+
+def test_a_folder_in_which_a_run_is_being_begun(tmp_path: Path) -> None:
+    prepare_folder(tmp_path / "run")
+    with locked_early(tmp_path / "run"), pytest.raises(RunFolderUnusable, match=f"yet: process {os.getpid()} on"):
+        RunView(tmp_path / "run")
+    with pytest.raises(RunFolderUnusable, match="holds no run: it is empty"):
+        RunView(tmp_path / "run")
+
+
 def test_its_repository_may_move(tmp_path: Path) -> None:
     first = RunRecord(tmp_path, IDENTITY, HERE | {"scope": "x"})
     first.close()
     RunRecord(tmp_path, IDENTITY, HERE | {"repository": "/moved"}).close()
     with RunView(tmp_path) as view:
-        assert view.info.about == {"repository": "/moved", "repository_id": "a", "scope": "x"}
+        about = {"repository": "/moved", "repository_id": "a", "scope": "x", "folder": str(tmp_path)}
+        assert view.info.about == about
         assert view.info.id == first.info.id
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from daskevo.errors import DaskevoError, RunError, RunFailed
+from daskevo.errors import DaskevoError, InvalidInput, RunError, RunFailed
 from daskevo.runs import Book, Chosen, RunView
 from daskevo.search import Report, Request
 from daskevo.types import JSON, ModelId, Objective
@@ -117,9 +117,13 @@ class Result:
 
         Raises
         ------
+        InvalidInput
+            If `k` is no number of models.
         RunError
             If nothing has finished.
         """
+        if not isinstance(k, int) or k < 1:
+            raise InvalidInput(f"k={k!r} is no number of models: 1 or more of the best can be had")
         if living and self._book.best(1):
             return self._living(k)
         reports = self._book.best(k)

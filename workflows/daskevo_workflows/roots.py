@@ -51,13 +51,13 @@ def borrowed_from(folder: Path) -> Path | None:
     from daskevo.runs.folder import copied_from, read_info
 
     info, root = read_info(folder), recorded_root(folder)
-    return None if info is None or root is None else copied_from(folder, info.id, str(root))
+    return None if info is None or root is None else copied_from(folder, info, str(root))
 
 
 def say_borrowed(folder: Path, home: Path) -> str:
     """Say of a copied run without a repository of its own whose models are shown."""
     return plain(
         f"{folder} is a copy of the run in {home} without a repository of its own: the models are those of "
-        f"{home / REPOSITORY}, as they are now",
+        f"{recorded_root(folder)}, as they are now",
         2000,
     )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from daskevo.errors import ModelRetired, RunMismatch
+from daskevo.errors import InvalidInput, ModelRetired, RunMismatch
 from daskevo.ownership.hashing import shard_of
 from daskevo.runs import RunRecord
 from daskevo.search import Report, Request
@@ -57,7 +57,12 @@ def test_status_report_and_the_end_of_a_search_mark_them(run: Path, capsys: pyte
     assert "† retired: its figures stay, its weights are gone." in page
     assert "Second †" not in page
     _say_result(nas.look(run), err=False, save=False)
+    for name in ("best.keras", "report.html"):  # newer than the last report: not written again
+        (run / name).touch()
+    with main.make_context("daskevo", ["nas", "digits"]):
+        _say_result(nas.look(run), err=False, since=0)
     shown = capsys.readouterr().out
+    assert f"best model: {run / 'best.keras'} (Second, the best that has not been retired)\n" in shown
     assert "first  retired\n" in shown
     assert "Second\n" in shown
 
@@ -70,6 +75,9 @@ def test_its_weights_are_gone_and_the_next_best_is_found(run: Path) -> None:
         _ = best[0].model
     assert [found.model_id for found in result.best(1, living=True)] == ["Second"]
     assert [found.model_id for found in result.best(9, living=True)] == ["Second", "third"]
+    for living in (False, True):
+        with pytest.raises(InvalidInput, match="k=0 is no number of models"):
+            result.best(0, living=living)
     opened = nas.look(run, repository=result.repository)
     assert [found.model_id for found in opened.best(1, living=True)] == ["Second"]
     moved = run.parent / "moved"

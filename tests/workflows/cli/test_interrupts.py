@@ -145,6 +145,22 @@ def test_what_an_interrupt_has_broken_off_is_no_error() -> None:
     assert (result.exit_code, result.stderr) == (130, "Interrupted.\n")
 
 
+def test_what_was_broken_off_fails_to_close_without_a_word() -> None:
+    """As a cluster does that was being started, at the end of Python; after any other end it is said."""
+    code = (
+        "import atexit, sys\nfrom daskevo_workflows.cli import main\natexit.register(lambda: 1 / 0)\n"
+        "@main.command()\ndef stop():\n    raise {}\nmain(['stop'])\n"
+    )
+    told = {}
+    for how in ("KeyboardInterrupt", "SystemExit(3)"):
+        command = [sys.executable, "-c", code.format(how)]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        told[ended.returncode] = ended.stderr
+    assert told.keys() == {130, 3}
+    assert told[130] == "Interrupted.\n"
+    assert "ZeroDivisionError" in told[3]
+
+
 def test_what_is_broken_off_on_purpose_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
     """Dask's calls, which an interrupt breaks off, and callbacks of its event loop, which find nothing left."""
     log = logging.getLogger("tornado.application")

@@ -47,6 +47,9 @@ class Commands(click.Group):
             except KeyboardInterrupt:
                 pass
             interrupts.leave(code if isinstance(code, int) else 0)
+        if code == INTERRUPTED:
+            # A cluster that was broken off while it started fails to be closed at Python's end.
+            sys.unraisablehook = lambda _: None
         sys.exit(code)
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> click.Context:

@@ -293,11 +293,13 @@ def _say_result(result: Result, *, err: bool, since: float | None = None, save: 
         return
     best, report = result.folder / "best.keras", result.folder / "report.html"
     try:
+        (first,) = result.best(1)
+        (saved,) = result.best(1, living=True) or [first]
         if not _is_newer(best, since):
             import_keras()
-            living = result.best(1, living=True)
-            save_model((living or result.best(1))[0].model, best)
-        click.echo(f"best model: {best}", err=err)
+            save_model(saved.model, best)
+        which = "" if saved.model_id == first.model_id else f" ({saved.model_id}, the best that has not been retired)"
+        click.echo(f"best model: {best}{which}", err=err)
         click.echo(f"report:     {report if _is_newer(report, since) else result.report()}", err=err)
         click.echo(f"all models: {command('models', 'ls', result.folder)}", err=err)
     except (DaskevoError, OSError) as error:
