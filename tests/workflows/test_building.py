@@ -91,6 +91,16 @@ def test_of_an_error_in_a_graph_the_point_is_said() -> None:
     assert say_error(error) == "ValueError: Received a label value of 2 which is outside the valid range of [0, 2)."
 
 
+def test_of_an_error_in_a_layer_the_point_is_said() -> None:
+    """Keras writes for a terminal, and lists all that the layer was given."""
+    message = (
+        "Exception encountered when calling Functional.call().\n\n\x1b[1mInvalid input shape: (8, 16, 16, 1)\x1b[0m\n\n"
+        "Arguments received by Functional.call():\n  • training=True\n  • mask=None"
+    )
+    words = "Exception encountered when calling Functional.call(). Invalid input shape: (8, 16, 16, 1)"
+    assert say_error(ValueError(message)) == f"ValueError: {words}"
+
+
 def test_a_build_that_always_raises_is_said_with_the_first_cause(tmp_path: Path) -> None:
     problem = problem_of(tmp_path, "raise ValueError(f'no layer of {tensor.shape[1]} units')")
     words = r"the first because build\(\) raised ValueError: no layer of 2 units\. The first has units=2\."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 
 from daskevo.errors import (
@@ -17,6 +18,9 @@ from daskevo.errors import (
 )
 from daskevo.search import Failure, FailureKind
 from daskevo.store.files import FULL
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+"""With which Keras writes for a terminal."""
 
 
 class Failed(Exception):
@@ -43,7 +47,13 @@ def say_error(error: BaseException) -> str:
 
 
 def _to_the_point(message: str) -> str:
-    """Return a message without TensorFlow's list of the places where its graph was made: what is wrong comes after."""
+    """Return a message without colours and without what Keras and TensorFlow say around it.
+
+    TensorFlow lists the places where its graph was made before what is wrong, Keras what a layer was given after it.
+    """
+    message = _COLOURS.sub("", message)
+    if message.startswith("Exception encountered when calling"):
+        return " ".join(message.partition("Arguments received by")[0].split())
     if not message.startswith("Graph execution error"):
         return message
     places = ("Graph execution error", "Detected at node", 'File "', "Stack trace for op definition", "[[{{node")

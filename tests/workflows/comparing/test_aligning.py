@@ -56,6 +56,7 @@ def test_of_very_long_sequences_blocks_are_matched(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(aligning, "MOST_CELLS", 3)
     one, other, more = (Trait(kind, kind) for kind in "abc")
     assert matched([one, other, one], [more, one, other]) == [(0, 1), (1, 2)]
+    assert matched([one, other], [Trait("a", "x"), Trait("b", "y")]) == [(0, 0), (1, 1)]
 
 
 @given(architecture_graphs())

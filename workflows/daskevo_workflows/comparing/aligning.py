@@ -10,7 +10,7 @@ Pair = tuple[int | None, int | None]
 """A place in A and the place in B that stands for it; None where there is none."""
 
 MOST_CELLS = 4_000_000
-"""Of the table of two sequences; of longer ones the common blocks are looked for, which may be fewer places."""
+"""Of the table of two sequences; of longer ones common blocks of kinds are looked for, whatever their settings."""
 
 
 class Trait(NamedTuple):
@@ -74,7 +74,8 @@ def in_order(first: int, second: int, pairs: Mapping[int, int]) -> list[Pair]:
 
 def _middle(first: Sequence[Trait], second: Sequence[Trait]) -> list[tuple[int, int]]:
     if len(first) * len(second) > MOST_CELLS:
-        blocks = SequenceMatcher(None, first, second, autojunk=False).get_matching_blocks()
+        kinds = [[trait.kind for trait in sequence] for sequence in (first, second)]
+        blocks = SequenceMatcher(None, *kinds, autojunk=False).get_matching_blocks()
         return [(mine + more, theirs + more) for mine, theirs, size in blocks for more in range(size)]
     # More kinds alike never outweigh one layer that is alike in all.
     much = min(len(first), len(second)) + 1
