@@ -88,7 +88,7 @@ def test_what_went_on_between_two_looks_is_worked_out() -> None:
         "67 %",
         "5 kB",
         "no answer one",
-        "nobody serves: 1",
+        "are being opened, or their provider has gone: 1",
         "Shards, the hot",
     ):
         assert said in words, said

@@ -70,7 +70,7 @@ def choose(board: Board, seen: Seen) -> str:
 def _amiss(sight: Sight) -> str:
     """Return what somebody should look after."""
     said = [f"{html(name)} did not tell: {html(why)}" for name, why in sight.silent]
-    for what, shards in (("nobody serves", sight.unserved), ("are lost", sight.lost)):
+    for what, shards in (("are being opened, or their provider has gone", sight.unserved), ("are lost", sight.lost)):
         if shards:
             some = ", ".join(map(str, shards[:10]))
             said.append(f"Of {sight.shards:,} shards {len(shards):,} {what}: {some}{', …' if len(shards) > 10 else ''}")

@@ -236,6 +236,7 @@ def _units(news: SearchNews) -> str:
     heads = ("kind", "ready", "under way", "done", "failed", "lost", "cancelled")
     note = (
         "match: the query of a batch to all providers; evaluate: inherit, train, score and put one candidate. What is "
-        "ready has been planned, and waits for a trainer; what is under way has one."
+        "ready has been planned, and waits for a trainer; what is under way has one. Lost: its worker went, or no "
+        "answer came in time; such an evaluation is done again, and one whose query was lost asks for itself."
     )
     return table("Units by kind", heads, rows, numbers=(1, 2, 3, 4, 5, 6), note=note)
