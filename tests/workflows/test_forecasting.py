@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from daskevo.search import Report, Request
 from daskevo.space import Candidate
 from daskevo_workflows.cli import main
 from daskevo_workflows.cli.lines import FORECAST_KEYS
+from daskevo_workflows.cli.watching import say_all_at_random
 from daskevo_workflows.forecasting import Measured, Sample, forecast
 from daskevo_workflows.machine_load import Load, LoadNotes, is_one_here, load_of
 from daskevo_workflows.measuring import measure
@@ -229,3 +232,26 @@ def test_the_command_says_what_it_rests_on(folder: Path) -> None:
     refused = CliRunner().invoke(main, [*words[:6], "--walltime", "00:00:20"])
     assert refused.exit_code == 2
     assert "take longer jobs" in refused.stderr
+
+
+def test_a_measuring_that_is_stopped_before_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it stays, and it is begun by what was typed: there is no --run, and no population."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs" / "digits-forecast"
+
+    def stop(strategy: object, evaluations: int) -> None:
+        say_all_at_random(strategy, evaluations)
+        (folder / "repository" / "shards").mkdir(parents=True)
+        (folder / "repository" / "repository.json").write_text("{}")
+        raise KeyboardInterrupt
+
+    module = sys.modules["daskevo_workflows.cli.nas"]
+    monkeypatch.setattr(module, "say_all_at_random", stop)
+    monkeypatch.setattr(module, "say_where", lambda *args: None)
+    monkeypatch.setattr(module, "a_cluster", lambda *args, **options: contextlib.nullcontext())
+    words = ["forecast", "digits", "--evaluations", "100", "--trainers", "4", "--measure", "10"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 130, result.output
+    assert result.stderr.endswith(f" forecast {' '.join(words[1:])}\n"), result.stderr
+    assert "--population" not in result.stderr
+    assert not (tmp_path / "runs").exists()

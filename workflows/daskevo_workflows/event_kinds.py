@@ -11,3 +11,6 @@ RECYCLED = "recycled"
 
 STOPPED = "stopped"
 """A process left the run, and why."""
+
+INTERRUPTED = "interrupted by Ctrl-C or a signal"
+"""Why it left, where it was."""

@@ -19,7 +19,7 @@ from daskevo_workflows.candidates import Candidates
 from daskevo_workflows.closing import Closing
 from daskevo_workflows.demand import Demand
 from daskevo_workflows.evaluation_report import other_candidate, report_of_record
-from daskevo_workflows.event_kinds import STOPPED
+from daskevo_workflows.event_kinds import INTERRUPTED, STOPPED
 from daskevo_workflows.flight import Landed, failed
 from daskevo_workflows.holdings import Holdings
 from daskevo_workflows.in_flight import TICK_S, Flights
@@ -119,8 +119,9 @@ class Executor:
                 stop = self._until_it_stops()
         except BaseException as error:
             self._close()
-            self.showing.close("error", type(error).__name__)
-            note(self.record, STOPPED, type(error).__name__)
+            why = INTERRUPTED if isinstance(error, KeyboardInterrupt) else type(error).__name__
+            self.showing.close("error", why)
+            note(self.record, STOPPED, why)
             raise
         self._close()
         self.holdings.change_labels()

@@ -106,6 +106,7 @@ def batch_cluster(
     """
     base = _class_of(kind)
     config = f"jobqueue.{options.get('config_name') or kind}"
+    _check_size(config, options)
     trainers, providers = _roles(config, trainers_per_job, providers_per_job, provider_jobs)
     name = f"daskevo-{uuid.uuid4().hex[:6]}"
     folder = Path(log_directory or dask.config.get(f"{config}.log-directory", None) or "daskevo-jobs").expanduser()
@@ -156,6 +157,17 @@ def batch_cluster(
     if jobs:
         cluster.scale(jobs=jobs)
     return cluster
+
+
+def _check_size(config: str, options: Mapping[str, Any]) -> None:
+    """See that it is known what a job has: a batch system gives no default."""
+    names = [n for n in ("cores", "memory") if (options.get(n) or dask.config.get(f"{config}.{n}", None)) is None]
+    if names:
+        raise InvalidInput(
+            f"{' and '.join(f'{config}.{name}' for name in names)} {'is' if len(names) == 1 else 'are'} not set, so "
+            "that nobody knows what a job has: set this in ~/.config/dask/*.yaml; examples/batch/slurm.yaml (or "
+            f"pbs.yaml) is one to begin with. In Python: batch_cluster(..., {'=..., '.join(names)}=...)"
+        )
 
 
 def _class_of(kind: str) -> Any:

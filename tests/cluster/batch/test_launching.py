@@ -89,7 +89,7 @@ def test_what_is_configured() -> None:
         ({"walltime": "two hours"}, "hours:minutes:seconds"),
         ({"lifetime_margin": "3 hours"}, "leaves nothing of a walltime"),
         ({"processors": 8}, "processors"),
-        ({"cores": None}, "how much cores and memory"),
+        ({"cores": None}, "jobqueue.slurm.cores is not set"),
     ],
 )
 def test_options_that_cannot_be(options: dict[str, Any], words: str) -> None:
@@ -116,6 +116,13 @@ def test_a_network_that_is_not_there(kind: str, where: dict[str, Any], key: str)
     assert "'nowhere0' is not a valid network interface of this host" in words
     assert "lo (127.0.0.1)" in words
     assert not Path("logs").exists()
+
+
+def test_what_a_job_has_must_be_known() -> None:
+    with pytest.raises(InvalidInput, match=r"^jobqueue.slurm.cores and jobqueue.slurm.memory are not set.*slurm.yaml"):
+        batch_cluster("slurm")
+    with dask.config.set({"jobqueue.pbs.cores": 8}), pytest.raises(InvalidInput, match=r"^jobqueue.pbs.memory is not"):
+        batch_cluster("pbs")
 
 
 def test_batch_systems_that_are_none() -> None:

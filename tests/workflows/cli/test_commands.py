@@ -58,6 +58,7 @@ def test_every_error_ends_with_code_2_and_its_message_on_stderr(kind: type[Daske
         (RuntimeError("a bug"), 70, "RuntimeError: a bug\ndaskevo did not foresee this error"),
         (FileNotFoundError(2, "no such file"), 70, "FileNotFoundError"),
         (KeyboardInterrupt(), 130, "Interrupted."),
+        (OSError(28, "No space left on device"), 2, "Error: No space left on device: not all could"),
         (click.Abort(), 1, "Aborted!"),
         (click.UsageError("not so"), 2, "not so"),
         (BrokenPipeError(32, "nobody reads"), 1, ""),
@@ -81,6 +82,18 @@ def test_what_nobody_meant_keeps_its_traceback_and_has_a_code_of_its_own(
     assert (result.exit_code, result.stdout) == (code, "")
     assert said in result.stderr
     assert ("Traceback (most recent call last)" in result.stderr) == (code == 70)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["models", "--help"]], ids=len)
+def test_what_does_not_fit_on_stdout_is_said(words: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        code = "from daskevo_workflows.cli import main; main()"
+        done = subprocess.run(
+            [sys.executable, "-c", code, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=180
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("Error: No space left on device: not all could be written to stdout")
+    assert done.stderr.count("\n") == 1
 
 
 def test_help_says_the_exit_codes() -> None:

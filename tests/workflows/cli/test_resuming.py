@@ -298,7 +298,7 @@ def test_a_run_that_failed_says_so_again(begin: MakeRun, tmp_path: Path) -> None
         report(record, number, status="failed", quality=None, failure=Failure("error", "ValueError: no"))
     record.close("failures")
     result = nas("digits", "--run", str(tmp_path / "run"), "--evaluations", "5")
-    assert result.exit_code == 2
+    assert result.exit_code == 1
     assert result.stderr.startswith("Error: RunFailed: ")
     assert "the last failure: ValueError: no" in result.stderr
     assert why_ended(tmp_path / "run", 21) is None  # more failures are allowed

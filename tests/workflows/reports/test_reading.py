@@ -16,7 +16,7 @@ from daskevo.space import Candidate, Choice, Space
 from daskevo.types import ModelId
 from daskevo_workflows.reports import write_report
 from daskevo_workflows.reports.arms import labelled
-from daskevo_workflows.reports.reading import RunningTime, read_run
+from daskevo_workflows.reports.reading import RunningTime, read_run, state_of
 
 SPACE = Space("tiny", (Choice("width", (16, 32)), Choice("activation", ("relu", None))))
 
@@ -79,6 +79,7 @@ def written(folder: Path, **changes: Any) -> Path:
     )
     record.event("storage", "", stored_bytes=150, full_copy_bytes=800, live_models=2)
     record.event("session", "", evaluations=40)
+    record.event("load", "load 1.0", load=1.0)
     record.event("stopped", "the time limit is over", word="time limit")
     record.close("time limit")
     return folder
@@ -102,6 +103,19 @@ def test_a_record_becomes_the_reports_series(tmp_path: Path) -> None:
     assert run.state == "the time limit is over; 1 evaluation to be taken up again"
     assert run.asked == 40
     assert [(what.kind, what.message) for what in run.happenings] == [("stopped", "the time limit is over")]
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [("KeyboardInterrupt", "interrupted"), ("interrupted by Ctrl-C or a signal", "interrupted by Ctrl-C or a signal")],
+)
+def test_who_interrupted_a_run_need_not_know_python(tmp_path: Path, message: str, said: str) -> None:
+    record = RunRecord(tmp_path / "run", {"seed": 0}, {})
+    record.event("stopped", message)
+    record.close("interrupted")
+    with RunView(tmp_path / "run") as view:
+        state = state_of(view.sessions(), view.events(), 3)
+    assert state == f"{said}; 3 evaluations to be taken up again"
 
 
 def test_why_no_more_was_inherited_is_on_the_page(tmp_path: Path) -> None:

@@ -8,15 +8,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from daskevo.errors import ClusterError
+from daskevo.errors import ClusterError, RunFailed
 from daskevo_workflows.cli.going_on import kept
 from daskevo_workflows.cli.group import Refused
 from daskevo_workflows.cli.interrupts import Interrupts, heard
 from daskevo_workflows.cli.places import RUN
 from daskevo_workflows.cli.walltime import Walltime, end_stopped
 
+FAILURES = "failures"
+"""The word for why a run ended in which too many failed."""
+
 FAILED = 1
 """Exit code when the run ended because too many evaluations or trials failed."""
+
+
+class Failed(Refused):
+    """Nothing finished, as too many failed."""
+
+    exit_code = FAILED
 
 
 def carry_on(folder: Path, walltime: str | float, what: str, work: Callable[[Interrupts, Walltime], str]) -> NoReturn:
@@ -35,15 +44,21 @@ def carry_on(folder: Path, walltime: str | float, what: str, work: Callable[[Int
     ------
     Refused
         If the cluster went away: with how to go on.
+    Failed
+        If nothing finished, as too many failed.
     """
     with heard(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as interrupts:
         try:
             word = work(interrupts, Walltime(walltime, interrupts))
         except KeyboardInterrupt:
             end_stopped(interrupts, folder, what)
+        except RunFailed as error:
+            if error.facts.get("reason") != FAILURES:
+                raise
+            raise Failed(error) from error
         except ClusterError as error:
             if not (folder / RUN).exists():
                 raise
             how = "once the cluster is there (--scheduler takes its new address), the same command goes on"
             raise Refused(error, kept(folder, what, how)) from error
-    sys.exit(FAILED if word == "failures" else 0)
+    sys.exit(FAILED if word == FAILURES else 0)

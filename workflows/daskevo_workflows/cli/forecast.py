@@ -13,7 +13,7 @@ from daskevo_workflows.cli.lines import FORECAST_KEYS, print_json_line
 from daskevo_workflows.cli.nas import nas
 from daskevo_workflows.cli.places import RUN, problem_word
 from daskevo_workflows.cli.run_options import COUNT
-from daskevo_workflows.cli.typed import command
+from daskevo_workflows.cli.typed import command, keep_whole
 from daskevo_workflows.cli.walltime import WalltimeType
 
 if TYPE_CHECKING:
@@ -54,8 +54,9 @@ def forecast(
 ) -> None:
     """Foretell what a search takes, with what that rests on: hours, jobs of a walltime, bytes on the disk.
 
-    PROBLEM is one that daskevo nas takes, of which a few evaluations are run here first, with its defaults; RUN is the
-    folder of a run that was begun already, on the machine and with the settings that matter.
+    PROBLEM is one that daskevo nas takes, of which a few evaluations are run here first, with its defaults, in
+    runs/PROBLEM-forecast, where a later forecast finds them again; RUN is the folder of a run that was begun already,
+    on the machine and with the settings that matter.
 
     \b
     Ten evaluations on this machine, then what 2000 would take on 4 nodes of 4 GPUs:
@@ -85,6 +86,7 @@ def _run_some(problem: str, folder: Path, evaluations: int) -> None:
     """Search a little, in a folder that a later forecast finds again."""
     click.echo(f"Measuring {evaluations} evaluations on this machine, with one trainer:", err=True)
     context = click.get_current_context()
+    keep_whole(context)
     try:
         context.invoke(nas, problem=problem, evaluations=evaluations, folder=folder, workers=1, as_json=False)
     except SystemExit as ending:

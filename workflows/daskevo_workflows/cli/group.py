@@ -57,7 +57,10 @@ class Commands(click.Group):
         if not extra.get("resilient_parsing"):
             _check_texts(words)
         name = info_name if parent is not None else program() or info_name
-        context = super().make_context(name, args, parent, **extra)
+        try:
+            context = super().make_context(name, args, parent, **extra)
+        except OSError as error:  # of a --help
+            raise _full(error) or error from error
         keep_typed(context, words)
         return context
 
@@ -76,6 +79,8 @@ class Commands(click.Group):
                     raise
                 if isinstance(error, OSError) and error.errno == errno.EPIPE:
                     raise  # nobody reads on, which click knows
+                if isinstance(error, OSError) and (full := _full(error)) is not None:
+                    raise full from error
                 click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
                 click.echo("daskevo did not foresee this error: please report it with the lines above.", err=True)
                 ctx.exit(UNFORESEEN)
@@ -99,8 +104,29 @@ def _check_texts(words: Sequence[str]) -> None:
             raise Refused(error) from error
 
 
+def _full(error: OSError) -> click.ClickException | None:
+    """Return what is said where something could not be written for want of space; None: that isn't it."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return None
+    try:
+        sys.stdout.flush()
+    except OSError:  # nor could it be at the very end, of which Python makes a traceback
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return NoSpace(
+        f"{_safe(error.strerror or str(error))}: not all could be written to "
+        f"{_safe(str(error.filename or 'stdout, or to a disk'))}. Make room, and give the same command again"
+    )
+
+
 def _is_exit(error: BaseException) -> bool:
     return isinstance(error, (click.exceptions.Exit, click.Abort))
+
+
+class NoSpace(click.ClickException):
+    """Of what was to be written, some did not fit."""
+
+    exit_code = 2
 
 
 class Refused(click.ClickException):

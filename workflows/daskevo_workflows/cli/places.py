@@ -143,7 +143,8 @@ def run_folder(folder: Path) -> Iterator[None]:
     """Make a run's folder, have it alone from here on, and take it away again if nothing has come into it.
 
     So is a run that this command has begun, if its problem or objective turns out to be one that no candidate can
-    finish: it would only be in the way of the same command, mended.
+    finish: it would only be in the way of the same command, mended. And so is what an interrupted command has made
+    before its run had begun.
 
     Raises
     ------
@@ -164,6 +165,11 @@ def run_folder(folder: Path) -> Iterator[None]:
         prepare_folder(folder)
         with locked_early(folder):  # before a cluster is started, and the repository asked for
             yield
+    except KeyboardInterrupt:
+        if not (folder / RUN).exists():
+            for name in new:
+                _remove(folder / name)
+        raise
     except InvalidProblem as error:
         if RUN not in new or not (folder / RUN).exists() or _has_finished(folder):
             raise

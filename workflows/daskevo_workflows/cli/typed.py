@@ -16,6 +16,7 @@ AGAIN = "DASKEVO_AGAIN"
 """Environment variable: the whole command that was typed (shell text), where its arguments are not those seen here."""
 
 _KEY = "daskevo_workflows.typed"
+_WHOLE = "daskevo_workflows.typed_whole"
 
 
 def program() -> str | None:
@@ -26,6 +27,17 @@ def program() -> str | None:
 def keep_typed(context: click.Context, words: Sequence[str]) -> None:
     """Remember the command that `context` was made for: its path and the words after it."""
     context.meta[_KEY] = context.command_path, list(words)
+
+
+def keep_whole(context: click.Context) -> None:
+    """Remember that what was typed has a run's folder of its own: it takes neither --run nor a run's options."""
+    context.meta[_WHOLE] = True
+
+
+def is_whole() -> bool:
+    """Return whether the command as it was typed takes no options of a run."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_WHOLE))
 
 
 def command(*words: str | Path) -> str:
@@ -40,5 +52,5 @@ def same_command(folder: Path) -> str:
     if again:
         return again
     _, words = click.get_current_context().meta[_KEY]
-    named = any(word == "--run" or word.startswith("--run=") for word in words)
+    named = is_whole() or any(word == "--run" or word.startswith("--run=") for word in words)
     return command(*words, *([] if named else ["--run", str(folder)]))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from daskevo_workflows.cli.typed import is_whole
+
 if TYPE_CHECKING:
     from distributed import Client
 
@@ -25,10 +27,13 @@ def say_where(folder: Path, client: Client, page: Page) -> None:
 
 
 def say_all_at_random(strategy: object, evaluations: int) -> None:
-    """Say so where an evolution ends before its population is full: then nothing descends from the best."""
+    """Say so where an evolution ends before its population is full: then nothing descends from the best.
+
+    Not where the command that was typed takes no population, as a forecast.
+    """
     from daskevo.search.evolving import Evolving
 
-    if isinstance(strategy, Evolving) and strategy.size >= evaluations:
+    if isinstance(strategy, Evolving) and strategy.size >= evaluations and not is_whole():
         fewer = max(2, evaluations // 4)
         click.echo(
             f"A population of {strategy.size} is filled at random first: all of {evaluations} evaluations. With "

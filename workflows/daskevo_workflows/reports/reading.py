@@ -14,6 +14,7 @@ from daskevo.search import Report, Request
 from daskevo.space import Space
 from daskevo.types import JSON, Objective
 from daskevo_workflows.event_kinds import SESSION, STOPPED, STORAGE
+from daskevo_workflows.machine_load import LOAD
 from daskevo_workflows.reports.recorded import Recorded
 from daskevo_workflows.reports.series import Evaluation, Happening, RunSeries, StorageSample
 from daskevo_workflows.words import say_bytes, say_count
@@ -65,7 +66,7 @@ def series_of(recorded: Recorded) -> RunSeries:
         others=goals[1:],
         evaluations=tuple(sorted(rows, key=lambda row: (row.ended_s or 0.0, row.number))),
         storage=tuple(_samples(recorded.of_kind(STORAGE), clock)),
-        happenings=tuple(happenings_of(recorded.events, clock, (STORAGE, SESSION))),
+        happenings=tuple(happenings_of(recorded.events, clock, (STORAGE, SESSION, LOAD))),
         asked=_asked(recorded.of_kind(SESSION)),
         runtime_s=recorded.runtime_s,
         state=state_of(sessions, recorded.of_kind(STOPPED), len(requests) - len(reports)),
@@ -228,6 +229,8 @@ def state_of(sessions: Sequence[Session], stops: Sequence[Event], pending: int, 
     if ended is None:
         return f"running, or killed; {say_count(pending, noun)} without a report"
     said = stops[-1].message if stops else ended
+    if said == "KeyboardInterrupt":  # so said records of earlier versions
+        said = ended
     words = said if ended == "finished" or ended in said else f"{ended}: {said}"
     return f"{words}; {say_count(pending, noun)} to be taken up again" if pending else words
 
