@@ -74,8 +74,8 @@ def in_order(first: int, second: int, pairs: Mapping[int, int]) -> list[Pair]:
 
 def _middle(first: Sequence[Trait], second: Sequence[Trait]) -> list[tuple[int, int]]:
     if len(first) * len(second) > MOST_CELLS:
-        kinds = [[trait.kind for trait in sequence] for sequence in (first, second)]
-        blocks = SequenceMatcher(None, *kinds, autojunk=False).get_matching_blocks()
+        ours, others = ([trait.kind for trait in sequence] for sequence in (first, second))
+        blocks = SequenceMatcher(None, ours, others, autojunk=False).get_matching_blocks()
         return [(mine + more, theirs + more) for mine, theirs, size in blocks for more in range(size)]
     # More kinds alike never outweigh one layer that is alike in all.
     much = min(len(first), len(second)) + 1
