@@ -19,14 +19,15 @@ def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, JSON]:
     Raises
     ------
     InvalidInput
-        If a value is no JSON.
+        If a value is no JSON, or a name no text that UTF-8 can carry.
 
     Examples
     --------
     >>> plain_metrics({"val_auc": np.float32(0.5), "loss": float("nan")})
     {'val_auc': 0.5, 'loss': None}
     """
-    return {str(name): _json(_plain(value, str(name)), f"the metric {name!r}") for name, value in metrics.items()}
+    found = {str(name): _json(_plain(value, str(name)), f"the metric {name!r}") for name, value in metrics.items()}
+    return _json(found, "the names of metrics")  # type: ignore[no-any-return]
 
 
 def plain_extra(extra: JSON) -> JSON:

@@ -17,6 +17,11 @@ def test_what_is_kept() -> None:
     assert plain_extra({"a": (1, 2.5)}) == {"a": [1, 2.5]}
 
 
+def test_names_that_json_cannot_carry() -> None:
+    with pytest.raises(InvalidInput, match="names of metrics"):
+        plain_metrics({"\ud800": 0.5})
+
+
 @pytest.mark.parametrize("value", [2**64, -(2**63) - 1, "\ud800", {"deep": [2**70]}, object()])
 def test_what_json_cannot_carry(value: Any) -> None:
     with pytest.raises(InvalidInput, match="metric 'score'"):

@@ -19,7 +19,7 @@ def test_ours_keep_the_contract(name: str) -> None:
     if name == "tiny":
         assert check_problem(tiny.__file__, candidates=2).name == "tiny"
         return
-    settings: dict[str, Any] = {"samples": 128, "features": 96, "widths": (50, 75)} if name == "attn" else {}
+    settings: dict[str, Any] = {"samples": 256, "features": 96, "widths": (50, 75)} if name == "attn" else {}
     assert check_problem(name, candidates=1, batches=1, **settings).name == name
 
 
@@ -27,6 +27,7 @@ START = '    import keras\n\n    if FAULTS.get(choices["second"]) == "build"'
 END = '    return keras.Model(inputs, keras.layers.Dense(2, "softmax")(tensor))\n'
 SCORE = 'return {"val_accuracy": float(np'
 COMPILE = "    model.compile("
+LOST = '    model.layers[2].bias.assign([float("nan")] * model.layers[2].units)\n'
 BROKEN = {
     "compiled": (END, END.replace("return", "m =") + "    m.compile()\n    return m\n", "uncompiled"),
     "another architecture": ('choices["first"], choices', "next(SIZES), choices", "same architecture"),
@@ -40,20 +41,54 @@ BROKEN = {
     "other metrics": (SCORE, 'return {"accuracy": float(np', "must return 'val_accuracy'"),
     "no number": (SCORE, 'return {"val_accuracy": str(np', "must be a number"),
     "thaws": (COMPILE, "    model.layers[1].trainable = True\n" + COMPILE, "leave frozen layers frozen"),
+    "nan": (SCORE, 'return {"val_accuracy": float("nan") or (np', "must be finite, not nan"),
+    "inf": (SCORE, 'return {"val_accuracy": float("-inf") or (np', "must be finite, not -inf"),
+    "beyond a float": (SCORE, 'return {"val_accuracy": 10**400 or (np', "must be finite, not 1000"),
+    "too long to be shown": (SCORE, 'return {"val_accuracy": 10**5000 or (np', "type int that can't be shown"),
+    "nan weights": (
+        "    x, y = data.validation\n",
+        LOST + "    x, y = data.validation\n",
+        "hold values that are no numbers",
+    ),
+    "a name that is no text": (
+        SCORE,
+        'return {"\\ud800": 1.0, "val_accuracy": float(np',
+        "can't be stored: the names of",
+    ),
+    "a name that can't be read": (
+        SCORE,
+        'return {Unnamed(): 1.0, "val_accuracy": float(np',
+        "reading them raised ArithmeticError",
+    ),
     "not compiled": (COMPILE, "    (lambda *a, **k: None)(", "compile(), fit() or score() raised"),
 }
 """What is broken -> words of a good problem, what stands in their place, what is said."""
+
+
+UNNAMED = """
+class Unnamed:
+    def __str__(self):
+        raise ArithmeticError("no name")
+"""
 
 
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_broken_promise_is_named(fault: str, tmp_path: Path) -> None:
     old, new, said = BROKEN[fault]
     assert GOOD.count(old) == 1, old
-    source = GOOD.replace(old, new) + "\nimport itertools\nSIZES = itertools.count(3)\n"
+    source = GOOD.replace(old, new) + "\nimport itertools\nSIZES = itertools.count(3)\n" + UNNAMED
     (tmp_path / "broken.py").write_text(source)
     with pytest.raises(InvalidProblem) as caught:
         check_problem(tmp_path / "broken.py", candidates=1)
     assert said in str(caught.value)
+
+
+def test_a_score_that_needs_more_samples_is_that_of_all(tmp_path: Path) -> None:
+    """As an AUC is nan where a few samples are all of one class."""
+    old = "    x, y = data.validation\n"
+    source = GOOD.replace(old, old + '    if len(y) < 32:\n        return {"val_accuracy": float("nan")}\n')
+    (tmp_path / "few.py").write_text(source)
+    check_problem(tmp_path / "few.py", candidates=1, batches=1)
 
 
 def test_what_is_no_problem() -> None:

@@ -171,6 +171,20 @@ def test_files_that_can_not_be_read(tmp_path: Path) -> None:
     (tmp_path / "folder.py").mkdir()
     with pytest.raises(InvalidProblem, match="can't be read"):
         load_problem(tmp_path / "folder.py")
+    (tmp_path / "mine.py").write_text("# -*- coding: nothing -*-\n")
+    with pytest.raises(InvalidProblem, match="can't be read"):
+        load_problem(tmp_path / "mine.py")
+
+
+def test_encodings_are_read_as_python_does(tmp_path: Path) -> None:
+    source = GOOD + "\nwords = 'äöü'\n"
+    plain = refer(write(tmp_path, source))
+    (tmp_path / "mine.py").write_text(source, encoding="utf-8-sig")
+    assert refer(tmp_path / "mine.py") == plain
+    (tmp_path / "mine.py").write_text(f"# -*- coding: latin-1 -*-\n{source}", encoding="latin-1")
+    latin = refer(tmp_path / "mine.py")
+    assert latin.content == plain.content
+    assert latin.load().words == "äöü"  # type: ignore[attr-defined]
 
 
 def test_everything_missing_is_said_at_once() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import traceback
+from collections.abc import Iterator
+from typing import Any
 
 from daskevo.errors import (
     CannotFlatten,
@@ -44,6 +47,33 @@ def say_error(error: BaseException) -> str:
         return f"{type(error).__name__}: {_to_the_point(str(error))}"
     except Exception as second:  # noqa: BLE001 - what user code raises may be anything
         return f"{type(error).__name__}, whose message can't be read: its __str__ raised {type(second).__name__}"
+
+
+@contextlib.contextmanager
+def user_code(what: str, *, passing: tuple[type[Exception], ...] = (InvalidProblem,), **facts: Any) -> Iterator[None]:
+    """Run a part of a problem in this process: whatever it raises is said of it, an exit too, but for Ctrl-C.
+
+    Parameters
+    ----------
+    what:
+        The part, as the sentence begins: it "raised".
+    passing:
+        Errors that say enough by themselves.
+    **facts:
+        Of the error.
+
+    Raises
+    ------
+    InvalidProblem
+        Of anything else.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, (KeyboardInterrupt, *passing)):
+            raise
+        # Passed on, a SystemExit would end the process as if all had gone well.
+        raise InvalidProblem(f"{what} raised {say_error(error)}", **facts) from error
 
 
 def _to_the_point(message: str) -> str:

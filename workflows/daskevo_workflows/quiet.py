@@ -40,17 +40,23 @@ def quietly() -> Iterator[None]:
 @contextlib.contextmanager
 def _without(marks: tuple[bytes, ...]) -> Iterator[None]:
     """Hold back what is written to descriptor 2, and pass on the lines without any of these marks."""
-    sys.stderr.flush()
+    _flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), 2)
         try:
             yield
         finally:
-            sys.stderr.flush()
+            _flush()
             os.dup2(kept, 2)
             os.close(kept)
             held.seek(0)
             for line in held:
                 if not any(mark in line for mark in marks):
                     os.write(2, line)
+
+
+def _flush() -> None:
+    # A problem file may have closed it, or put something else in its place.
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        sys.stderr.flush()

@@ -54,11 +54,33 @@ def test_one_of_several_in_a_file(tmp_path: Path) -> None:
     ("source", "said"),
     [
         (GOOD.replace('return {"val_accuracy"', 'return {"accuracy"'), "score() must return 'val_accuracy'"),
-        ("import nowhere_at_all", "can't be run: ModuleNotFoundError"),
+        ("import nowhere_at_all", "can't be run: it raised ModuleNotFoundError"),
         ("name = 'mine'", "missing or wrong"),
         (GOOD.replace("def space() -> Space:", "def space() -> Space:\n    1 / 0"), "space() raised ZeroDivisionError"),
+        (GOOD + "\ndef space():\n    raise SystemExit(0)\n", "space() raised SystemExit"),
+        (GOOD + "\ndef data():\n    raise SystemExit(0)\n", "data() raised SystemExit"),
+        (GOOD + "\ndef build(choices):\n    raise GeneratorExit\n", "build() raised GeneratorExit"),
+        (GOOD + "\ndel space\ndef build(choose):\n    raise Unheard\n", "build() raised Unheard"),
+        (GOOD + "\ndef compile(model):\n    raise SystemExit(0)\n", "score() raised SystemExit"),
+        (GOOD + "\ndef score(model, data):\n    raise SystemExit(0)\n", "score() raised SystemExit"),
+        ("raise GeneratorExit", "can't be run: it raised GeneratorExit"),
+        ("def __getattr__(name):\n    raise RuntimeError(name)\n", "can't be looked at: it raised RuntimeError"),
+        ("import sys\nsys.stdout = sys.stderr = None\n", "missing or wrong"),
+        ("import sys\nsys.stdout.close()\nsys.stderr.close()\n", "missing or wrong"),
     ],
-    ids=["score", "import", "parts", "space"],
+    ids=[
+        *(
+            "score",
+            "import",
+            "parts",
+            "space",
+            "exit in space",
+            "exit in data",
+            "base in build",
+            "base without a space",
+        ),
+        *("exit in compile", "exit in score", "base in file", "getattr", "no streams", "closed streams"),
+    ],
 )
 def test_what_is_not_sound_is_named(source: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(source)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from daskevo_workflows.cli.completion import PROBLEM
+from daskevo_workflows.cli.lending import lent_streams
 from daskevo_workflows.cli.lines import CHECK_KEYS, print_json_line
 from daskevo_workflows.cli.run_options import COUNT
 from daskevo_workflows.cli.typed import command
@@ -53,19 +54,21 @@ def check(problem: str, candidates: int, batches: int, seed: int, as_json: bool)
     looked: list[str] = []
 
     def say(words: str) -> None:
+        put_back()
         looked.append(words)
         click.echo(words, err=as_json)
 
     found: str | None = None
     name = problem
     try:
-        loaded = load_problem(problem)
-        name = loaded.name
-        _check_is_of_a_search(loaded, problem)
-        epochs = say_count(loaded.epochs, "epoch")
-        say(f"problem {name!r}: all parts are there, {plain(loaded.objective, 80)} after {epochs}")
-        click.echo("Keras is imported now, which takes some seconds", err=True)
-        look_at(loaded, candidates=candidates, batches=batches, seed=seed, say=say)
+        with lent_streams() as put_back:
+            loaded = load_problem(problem)
+            name = loaded.name
+            _check_is_of_a_search(loaded, problem)
+            epochs = say_count(loaded.epochs, "epoch")
+            say(f"problem {name!r}: all parts are there, {plain(loaded.objective, 80)} after {epochs}")
+            click.echo("Keras is imported now, which takes some seconds", err=True)
+            look_at(loaded, candidates=candidates, batches=batches, seed=seed, say=say)
     except UnknownProblem:
         raise
     except InvalidInput as error:

@@ -18,7 +18,7 @@ from daskevo.graph import ArchitectureGraph
 from daskevo.space import Builder, Candidate, Choice, Choose, ModelSpace, Space
 from daskevo.tuning import ConfigurationSpace
 from daskevo.types import JSON
-from daskevo_workflows.failures import say_error
+from daskevo_workflows.failures import say_error, user_code
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.quiet import import_keras
 from daskevo_workflows.words import plain
@@ -98,7 +98,8 @@ def _nothing_built(problem: Problem, reason: str, taken: Mapping[str, JSON]) -> 
 def _space(problem: Problem) -> ModelSpace:
     if not hasattr(problem, "space"):
         return Builder(problem.name, _drawn_again(problem), around=_without_weights)
-    space: ModelSpace = problem.space()
+    with user_code(f"problem {problem.name!r}: space()", passing=(DaskevoError,)):
+        space: ModelSpace = problem.space()
     if isinstance(space, Builder) and space.around is None:
         space.around = _without_weights
     return space

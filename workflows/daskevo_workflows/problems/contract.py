@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from daskevo.errors import CannotFlatten, CannotRebuild, InvalidProblem
+from daskevo.errors import CannotFlatten, CannotRebuild, DaskevoError, InvalidInput, InvalidProblem
 from daskevo.space import Candidate
 from daskevo.types import Objective
+from daskevo_workflows.failures import shown, user_code
 from daskevo_workflows.problems.building import build_candidate, space_of
 from daskevo_workflows.problems.protocol import Data, Problem
 from daskevo_workflows.problems.reference import load_problem
 from daskevo_workflows.quiet import import_keras
 from daskevo_workflows.words import plain, say_count, say_quality
+
+if TYPE_CHECKING:
+    from daskevo.models import FlatModel
 
 SHOWN = 100
 """Characters of a candidate's choices that are shown."""
@@ -77,18 +81,22 @@ def look_at(
     """
     import_keras()
     space = space_of(problem)
-    is_same = not hasattr(problem, "space") or problem.space() == space
+    with user_code(f"problem {problem.name!r}: space()", passing=(DaskevoError,)):
+        is_same = not hasattr(problem, "space") or problem.space() == space
+    with user_code(f"problem {problem.name!r}: build()", passing=(DaskevoError,)):
+        size = space.size
     _check(is_same, problem, "space() must return the same space at each call")
-    say(f"space: {space.size} candidates" + (", the same at each call" if hasattr(problem, "space") else ""))
+    say(f"space: {size} candidates" + (", the same at each call" if hasattr(problem, "space") else ""))
     data = _checked_data(problem)
     say(f"data: {_samples(data.train):,} samples to train with, {_samples(data.validation):,} to score with")
     few = _few(data, problem.batch_size * batches)
     rng = np.random.default_rng(seed)
     for number in range(candidates):
-        candidate = space.sample(rng)
+        with user_code(f"problem {problem.name!r}: build()", passing=(DaskevoError,)):
+            candidate = space.sample(rng)
         values = space.values(candidate)
         try:
-            found = _check_candidate(problem, candidate, few)
+            found = _check_candidate(problem, candidate, few, data)
         except InvalidProblem as error:
             raise InvalidProblem(
                 f"{error.message} (candidate {values})", candidate=candidate.to_json(), **error.facts
@@ -106,12 +114,8 @@ def _check(holds: bool, problem: Problem, promise: str) -> None:
 
 
 def _checked_data(problem: Problem) -> Data:
-    try:
+    with user_code(f"problem {problem.name!r}: data()", problem=problem.name):
         data = problem.data()
-    except InvalidProblem:
-        raise
-    except Exception as error:
-        raise InvalidProblem(f"problem {problem.name!r}: data() raised {type(error).__name__}: {error}") from error
     _check(isinstance(data, Data), problem, f"data() must return Data, not {type(data).__name__}")
     for name in ("train", "validation"):
         part = getattr(data, name)
@@ -134,7 +138,7 @@ def _few(data: Data, samples: int) -> Data:
     return Data((cut(x), cut(y)), (cut(x_val), cut(y_val)))
 
 
-def _check_candidate(problem: Problem, candidate: Candidate, few: Data) -> str:
+def _check_candidate(problem: Problem, candidate: Candidate, few: Data, data: Data) -> str:
     """Build and train a candidate; return what was found, in words."""
     from daskevo.models import flatten, is_fresh, rebuild, shape_only
 
@@ -142,7 +146,8 @@ def _check_candidate(problem: Problem, candidate: Candidate, few: Data) -> str:
     _check(model is not again, problem, "build() must return a fresh model each time")
     _check(is_fresh(model), problem, "build() must return an uncompiled, untrained model: compile() is called later")
     try:
-        graph = flatten(model).graph
+        flat = flatten(model)
+        graph = flat.graph
         rebuild(graph)
     except (CannotFlatten, CannotRebuild) as error:
         raise InvalidProblem(
@@ -152,24 +157,18 @@ def _check_candidate(problem: Problem, candidate: Candidate, few: Data) -> str:
     with shape_only():
         shaped = _built(problem, candidate)
     _check(graph.ids == flatten(shaped).graph.ids, problem, "build() must not depend on values of weights")
-    steps, metric, value = _check_training(problem, model, few)
+    steps, metric, value = _check_training(problem, model, flat, few, data)
     size = f"{say_count(len(model.layers), 'layer')}, {model.count_params():,} parameters"
     trained = f"{say_count(steps, 'step')} trained with its first layer frozen"
-    return f"{size}; built twice alike, stored and made again, {trained}; {metric} {say_quality(float(value))}"
+    return f"{size}; built twice alike, stored and made again, {trained}; {metric} {say_quality(value)}"
 
 
 def _built(problem: Problem, candidate: Candidate) -> Any:
-    try:
+    with user_code(f"problem {problem.name!r}: build()", problem=problem.name):
         return build_candidate(problem, candidate)
-    except InvalidProblem:
-        raise
-    except Exception as error:
-        raise InvalidProblem(
-            f"problem {problem.name!r}: build() raised {type(error).__name__}: {error}", problem=problem.name
-        ) from error
 
 
-def _check_training(problem: Problem, model: Any, few: Data) -> tuple[int, str, Any]:
+def _check_training(problem: Problem, model: Any, flat: FlatModel, few: Data, data: Data) -> tuple[int, str, float]:
     """Train a model a little; return its steps, the objective's metric and its value."""
     from daskevo_workflows.training import Stopwatch, lost_its_way, train
 
@@ -178,15 +177,8 @@ def _check_training(problem: Problem, model: Any, few: Data) -> tuple[int, str, 
     if frozen is not None:
         frozen.trainable = False
     before = [] if frozen is None else [np.asarray(weight) for weight in frozen.weights]
-    try:
+    with user_code(f"problem {problem.name!r}: compile(), fit() or score()", problem=problem.name):
         metrics, steps = train(problem, model, few, Stopwatch(), epochs=1)
-    except InvalidProblem:
-        raise
-    except Exception as error:
-        raise InvalidProblem(
-            f"problem {problem.name!r}: compile(), fit() or score() raised {type(error).__name__}: {error}",
-            problem=problem.name,
-        ) from error
     why = lost_its_way(metrics)
     _check(not why, problem, f"{why} (after {steps} steps)")
     _check(model.compiled, problem, "compile() must compile the model that it is given")
@@ -195,6 +187,35 @@ def _check_training(problem: Problem, model: Any, few: Data) -> tuple[int, str, 
         same = all(np.array_equal(old, np.asarray(new)) for old, new in zip(before, frozen.weights, strict=True))
         _check(same, problem, "a frozen layer must not change in training")
     _check(frozen is None or not frozen.trainable, problem, "compile() and fit() must leave frozen layers frozen")
+    _check_put(problem, flat, metrics)
+    metric, quality = _checked_quality(problem, metrics, lambda: problem.score(model, data))
+    return steps, metric, quality
+
+
+def _check_put(problem: Problem, flat: FlatModel, metrics: dict[str, Any]) -> None:
+    """See that a search could store a trained model and its metrics, as its put does."""
+    from daskevo.models import check_finite, read_tensors
+    from daskevo.repository.attachments import plain_metrics
+    from daskevo_workflows.training import finite
+
+    try:
+        check_finite(flat.graph, dict(enumerate(read_tensors(flat))))
+        with user_code("reading them", passing=(DaskevoError,)):
+            plain_metrics(finite(metrics))
+    except InvalidInput as error:
+        raise InvalidProblem(
+            f"problem {problem.name!r}: what compile(), fit() and score() left, weights and metrics, can't be stored: "
+            f"{error.message}",
+            problem=problem.name,
+        ) from error
+
+
+def _checked_quality(problem: Problem, metrics: dict[str, Any], score_all: Callable[[], Any]) -> tuple[str, float]:
+    """Return the objective's metric and its value.
+
+    Of a few samples there may be none that is finite, such as an AUC where all are of one class: then it is that of
+    all.
+    """
     objective = Objective.parse(problem.objective)
     names = sorted(map(str, metrics))
     _check(objective.metric in metrics, problem, f"score() must return {objective.metric!r}; there are {names}")
@@ -202,6 +223,15 @@ def _check_training(problem: Problem, model: Any, few: Data) -> tuple[int, str, 
     _check(
         isinstance(value, (int, float, np.number)) and not isinstance(value, bool),
         problem,
-        f"the metric {objective.metric!r} must be a number, not {value!r:.60}",
+        f"the metric {objective.metric!r} must be a number, not {shown(value)}",
     )
-    return steps, objective.metric, value
+    quality = objective.quality(metrics)
+    if quality is None:
+        with user_code(f"problem {problem.name!r}: score()", problem=problem.name):
+            quality = objective.quality({**metrics, **score_all()})
+    if quality is None:
+        raise InvalidProblem(
+            f"problem {problem.name!r}: the metric {objective.metric!r} must be finite, not {shown(value)}",
+            problem=problem.name,
+        )
+    return objective.metric, quality

@@ -64,6 +64,7 @@ from typing import Any, Protocol, runtime_checkable
 from daskevo.errors import DaskevoError, InvalidInput, InvalidProblem
 from daskevo.space import ModelSpace, Space
 from daskevo.types import Objective
+from daskevo_workflows.failures import user_code
 
 
 @dataclass(frozen=True)
@@ -116,12 +117,8 @@ METHODS: Mapping[str, int] = {"build": 1, "data": 0, "compile": 1, "score": 2}
 
 
 def _space(problem: Any, where: str) -> Any:
-    try:
+    with user_code(f"{where} is no problem yet: space()", passing=(DaskevoError,)):
         return problem.space() if hasattr(problem, "space") else None
-    except DaskevoError:
-        raise
-    except Exception as error:
-        raise InvalidProblem(f"{where} is no problem yet: space() raised {type(error).__name__}: {error}") from error
 
 
 def check_parts(problem: object, where: str) -> Problem:

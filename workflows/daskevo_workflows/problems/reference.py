@@ -16,14 +16,16 @@ import linecache
 import sys
 import textwrap
 import threading
+import tokenize
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from daskevo.errors import InvalidName, InvalidProblem, UnknownProblem
+from daskevo.errors import DaskevoError, InvalidName, InvalidProblem, UnknownProblem
 from daskevo.types import JSON, check_json, check_name
+from daskevo_workflows.failures import user_code
 from daskevo_workflows.problems.protocol import Problem, check_parts
 from daskevo_workflows.quiet import quietly
 
@@ -183,10 +185,11 @@ def file_and_part(problem: str) -> tuple[str, str | None]:
 
 def _refer_file(path: Path, part: str | None = None) -> ProblemReference:
     try:
-        source = path.read_text(encoding="utf-8")
+        with tokenize.open(path) as file:  # as Python does: a byte order mark and a coding line are followed
+            source = file.read()
     except FileNotFoundError as error:
         raise UnknownProblem(f"there is no problem file {path}", path=str(path)) from error
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
         raise InvalidProblem(f"the problem file {path} can't be read: {error}", path=str(path)) from error
     path = path.resolve()
     problem = _from_source(source, path, part)
@@ -223,16 +226,16 @@ def _from_source(source: str, path: Path, part: str | None = None) -> Problem:
         sys.path.append(str(path.parent))
     try:
         # The user's own code, as in any task.
-        with quietly():
+        with quietly(), user_code(f"the problem file {path} can't be run: it", passing=(), path=str(path)):
             exec(compile(source, str(path), "exec"), module.__dict__)
-    except (Exception, SystemExit) as error:
-        del sys.modules[module.__name__]
-        raise InvalidProblem(
-            f"the problem file {path} can't be run: {type(error).__name__}: {error}", path=str(path)
-        ) from error
-    if part is not None and not hasattr(module, part):
-        raise UnknownProblem(f"there is no {part!r:.80} in the problem file {path}: name an object that it makes")
-    problem = check_parts(getattr(module, part or "problem", module), f"the file {path}")
+    except InvalidProblem:
+        sys.modules.pop(module.__name__, None)
+        raise
+    # Its `__getattr__`, or that of the object in it, is user code as well.
+    with user_code(f"the parts of the problem file {path} can't be looked at: it", passing=(DaskevoError,)):
+        if part is not None and not hasattr(module, part):
+            raise UnknownProblem(f"there is no {part!r:.80} in the problem file {path}: name an object that it makes")
+        problem = check_parts(getattr(module, part or "problem", module), f"the file {path}")
     _check_problem_name(problem.name)
     return problem
 
