@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from daskevo.errors import CandidateRejected, InvalidInput, InvalidProblem
-from daskevo_workflows.failures import say_error
+from daskevo.types import Objective
+from daskevo_workflows.failures import failure_of, say_error, user_code
 from daskevo_workflows.problems import load_problem
 from daskevo_workflows.problems.building import build_candidate, check_builds, graph_of, space_of
 
@@ -99,6 +100,23 @@ def test_of_an_error_in_a_layer_the_point_is_said() -> None:
     )
     words = "Exception encountered when calling Functional.call(). Invalid input shape: (8, 16, 16, 1)"
     assert say_error(ValueError(message)) == f"ValueError: {words}"
+
+
+def test_where_it_was_raised_is_said(tmp_path: Path) -> None:
+    """The line of the problem's own file, not one of a library that it calls; of daskevo's own, none."""
+    code = compile("import json\n\ndef score():\n    return json.loads('{')\n", str(tmp_path / "mine.py"), "exec")
+    module: dict[str, Any] = {}
+    exec(code, module)
+    words = r"score\(\) raised JSONDecodeError: .* \(mine\.py, line 4, in score\)$"
+    with pytest.raises(InvalidProblem, match=words), user_code("score()"):
+        module["score"]()
+    with pytest.raises(ValueError, match="Expecting") as caught:
+        module["score"]()
+    assert failure_of(caught.value).message.endswith(" (mine.py, line 4, in score)")
+    with pytest.raises(InvalidInput) as ours:
+        Objective.parse("nonsense")
+    ours.value.__traceback__ = ours.value.__traceback__.tb_next  # type: ignore[union-attr]
+    assert " in parse)" not in failure_of(ours.value).message
 
 
 def test_a_build_that_always_raises_is_said_with_the_first_cause(tmp_path: Path) -> None:

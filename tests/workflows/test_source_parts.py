@@ -38,7 +38,10 @@ def test_each_change_is_found_where_it_is(tmp_path: Path) -> None:
         "Unheard"
     }
     assert changed(tmp_path, TINY, TINY.replace("import time\n", "import time\nimport math\n")) == {REST}
-    assert changed(tmp_path, TINY, TINY.replace("epochs, batch_size = 1, 16", "epochs, batch_size = 2, 16")) == {REST}
+    assert changed(tmp_path, TINY, TINY.replace("epochs, batch_size = 1, 16", "epochs, batch_size = 2, 16")) == {
+        "epochs",
+        "batch_size",
+    }
     assert changed(tmp_path, TINY, TINY.replace('DATA = ""', 'DATA = "x"')) == {"DATA"}
     many = "".join(f"x{number} = 1\n" for number in range(2 * MOST))
     assert len(parts(tmp_path, TINY + many)) == MOST

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sysconfig
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import daskevo
+import daskevo_workflows
 from daskevo.errors import (
     CannotFlatten,
     CannotRebuild,
@@ -21,6 +25,11 @@ from daskevo.errors import (
 )
 from daskevo.search import Failure, FailureKind
 from daskevo.store.files import FULL
+
+_LIBRARIES = tuple(
+    f"{place}/" for place in (sysconfig.get_path("stdlib"), *daskevo.__path__, *daskevo_workflows.__path__)
+)
+"""Folders of code that no user of daskevo has written; packages that were installed are elsewhere."""
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 """With which Keras writes for a terminal."""
@@ -38,7 +47,8 @@ def failure_of(error: BaseException) -> Failure:
     """Return what a report says of an error."""
     trace = "" if isinstance(error, Failed) else _trace(error)
     ours = isinstance(error, (Failed, InvalidProblem, NotFinite, UnknownProblem))  # said in full already
-    return Failure(_kind(error), str(error)[:2_000] if ours else say_error(error)[:2_000], trace)
+    words = str(error)[:2_000] if ours else f"{say_error(error)[:2_000]}{_place(error)}"
+    return Failure(_kind(error), words, trace)
 
 
 def say_error(error: BaseException) -> str:
@@ -73,7 +83,16 @@ def user_code(what: str, *, passing: tuple[type[Exception], ...] = (InvalidProbl
         if isinstance(error, (KeyboardInterrupt, *passing)):
             raise
         # Passed on, a SystemExit would end the process as if all had gone well.
-        raise InvalidProblem(f"{what} raised {say_error(error)}", **facts) from error
+        raise InvalidProblem(f"{what} raised {say_error(error)}{_place(error)}", **facts) from error
+
+
+def _place(error: BaseException) -> str:
+    """Return where it was raised: the innermost line that is neither of Python, nor of a library, nor of daskevo."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = frame.filename
+        if path.startswith("/") and "/site-packages/" not in path and not path.startswith(_LIBRARIES):
+            return f" ({Path(path).name}, line {frame.lineno}, in {frame.name})"
+    return ""
 
 
 def _to_the_point(message: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from daskevo_workflows.problems.reference import ProblemReference, source_of, syntax_tree
 
-REST = "what stands beside these"
+REST = "other statements"
 """Name of all that has none: imports, statements, decorators' calls."""
 
 MOST = 200
@@ -46,6 +46,9 @@ def _named(within: str, tree: ast.Module | ast.ClassDef) -> Iterator[tuple[str, 
                 yield f"{within}{name}", ast.unparse(head)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 yield f"{within}{name}", ast.unparse(part)
+            case ast.Assign(targets=[ast.Tuple(elts=elements)]) if all(isinstance(one, ast.Name) for one in elements):
+                for one in elements:
+                    yield f"{within}{ast.unparse(one)}", ast.unparse(part)
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
                 yield f"{within}{name}", ast.unparse(part)
             case _:

@@ -34,6 +34,8 @@ def differences(identities: Sequence[Mapping[str, JSON]]) -> list[str]:
     --------
     >>> differences([{"policy": {"epochs": 4, "freeze": "all"}}, {"policy": {"epochs": 8, "freeze": "all"}}])
     ['epochs 4', 'epochs 8']
+    >>> differences([{"problem": {"name": "moons"}}, {"problem": {"name": "digits"}}])
+    ['problem moons', 'problem digits']
     >>> differences([{"seed": 1}, {"seed": 2}])
     []
     """
@@ -45,11 +47,13 @@ def differences(identities: Sequence[Mapping[str, JSON]]) -> list[str]:
         and len(set(values := [one.get(name, "none") for one in settings])) > 1
         and max(map(len, values)) <= LONGEST
     ][:MOST_SAID]
-    words = [
-        plain(", ".join(f"{name[-1].replace('_', ' ')} {one.get(name, 'none')}" for name in names), 80)
-        for one in settings
-    ]
+    words = [plain(", ".join(f"{_word(name)} {one.get(name, 'none')}" for name in names), 80) for one in settings]
     return words if len(set(words)) == len(words) else []
+
+
+def _word(name: tuple[str, ...]) -> str:
+    """Return what a setting is called: of a problem's or strategy's name, what it is the name of."""
+    return name[-2 if name[-1] == "name" and len(name) > 1 else -1].replace("_", " ")
 
 
 def _leaves(value: Mapping[str, JSON], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -39,7 +39,7 @@ def series_of(recorded: Recorded) -> RunSeries:
     """Return the series of a run; raises CorruptRecord as :func:`read_run`."""
     sessions, requests, reports, times = recorded.sessions, recorded.requests, recorded.reports, recorded.times
     clock = RunningTime(sessions)
-    identity = recorded.info.identity
+    identity = _compared(recorded.info.identity)
     goals = _objectives(identity.get("objective"))
     chosen = Chosen(identity.get("space"))
     by_number = {request.number: request for request in requests}
@@ -233,6 +233,14 @@ def state_of(sessions: Sequence[Session], stops: Sequence[Event], pending: int, 
         said = ended
     words = said if ended == "finished" or ended in said else f"{ended}: {said}"
     return f"{words}; {say_count(pending, noun)} to be taken up again" if pending else words
+
+
+def _compared(identity: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Return what sets a run apart from others: digests of a problem's parts are for people who changed it."""
+    problem = identity.get("problem")
+    if isinstance(problem, dict):
+        problem = {name: part for name, part in problem.items() if name != "parts"}
+    return {**identity, "problem": problem} if "problem" in identity else dict(identity)
 
 
 def facts_of(info: RunInfo, space: Space | None, sessions: Sequence[Session]) -> dict[str, str]:

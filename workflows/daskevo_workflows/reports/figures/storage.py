@@ -63,7 +63,7 @@ def bytes_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
             panel.set_xlabel(f"running time ({time_name})")
             title_panel(panel, run, runs)
         from_zero(panels)
-        panels[0].set_ylabel(f"tensor bytes ({unit}{', logarithmic' if logarithmic else ''})")
+        panels[0].set_ylabel(f"tensor bytes ({unit}{chr(10) + 'logarithmic' if logarithmic else ''})")
         legend_below(figure, panels)
         return finish(
             figure,
