@@ -217,6 +217,7 @@ def test_two_runs_are_told_apart_by_what_differs(tmp_path: Path) -> None:
     labels = [run.label for run in labelled([first, read_run(written(tmp_path / "elsewhere" / "a"))])]
     assert labels[0] != labels[1]
     page = write_report(one, other)
+    assert write_report(one, other, output=f"{tmp_path}/both.html").read_bytes() == page.read_bytes()
     assert page.name == "report-with-b.html"
     assert "Side by side" in page.read_text("utf-8")
 

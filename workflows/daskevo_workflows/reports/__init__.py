@@ -21,7 +21,7 @@ FORMATS = ("svg", "png", "pdf")
 """What figures can be written as."""
 
 
-def write_report(run: str | Path, *others: str | Path, output: Path | None = None) -> Path:
+def write_report(run: str | Path, *others: str | Path, output: str | Path | None = None) -> Path:
     """Write the report of a run, or of several side by side, or of a study, and return where it lies.
 
     Two runs stand beside each other, each by itself. More are grouped into arms: runs that differ by their seed only
@@ -63,7 +63,7 @@ def write_report(run: str | Path, *others: str | Path, output: Path | None = Non
     else:
         runs = labelled([_with_retired(read_run(one), one) for one in folders])
         page = render(runs, version=version("daskevo"))
-    return write_file(output, page)
+    return write_file(Path(output), page)
 
 
 def _with_retired(run: RunSeries, folder: Path) -> RunSeries:
