@@ -60,7 +60,9 @@ class Commands(click.Group):
         try:
             context = super().make_context(name, args, parent, **extra)
         except OSError as error:  # of a --help
-            raise _full(error) or error from error
+            if (full := _full(error)) is None:
+                raise
+            raise full from error
         keep_typed(context, words)
         return context
 
