@@ -31,8 +31,10 @@ def withdraw(script: str) -> str:
     return WITHDRAW[script.rpartition(".")[2]]
 
 
-def run(script: str, folder: Path, daskevo: str, *, nodes_come: bool = True) -> subprocess.Popen[str]:
-    """Start a job's script; what its commands were called with is in the file `told`."""
+def run(
+    script: str, folder: Path, daskevo: str, *, nodes_come: bool = True, before: str = "", **changed: str
+) -> subprocess.Popen[str]:
+    """Start a job's script, after these lines of bash; what its commands were called with is in the file `told`."""
     programs = {"sbatch": "echo '8;here'", "qsub": "echo 8", "scancel": "", "qdel": "", "daskevo": daskevo}
     # Beside a search on several nodes there are the scheduler, the nodes, and who waits for them.
     stays = f"touch {folder}/run.scheduler.7.json; exec sleep 100"
@@ -47,6 +49,8 @@ def run(script: str, folder: Path, daskevo: str, *, nodes_come: bool = True) -> 
     variables = {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": str(folder), "PBS_JOBID": "7", "PBS_O_WORKDIR": str(folder)}
     variables |= {"RUN": str(folder / "run"), "TRAINERS": "1", "INTERFACE": "lo", "SLURM_JOB_NUM_NODES": "2"}
     variables |= {"SLURM_CPUS_PER_TASK": "2", "PBS_NODEFILE": str(folder / "nodes")}
+    (folder / "before").write_text(before)
+    variables |= {"BASH_ENV": str(folder / "before"), **changed}
     environment = {**os.environ, **variables, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
     return subprocess.Popen(["bash", str(BATCH / script)], env=environment, text=True, start_new_session=True)
 
@@ -102,3 +106,24 @@ def test_nodes_that_do_not_come_end_the_chain(script: str, tmp_path: Path) -> No
     assert run(script, tmp_path, "exit 0", nodes_come=False).wait(60) == 1
     assert told(tmp_path)[1:] == [withdraw(script)]
     assert not is_left_behind(tmp_path)
+
+
+@pytest.mark.parametrize("script", [script for script in SUBMIT if script.startswith("search")])
+def test_a_folder_that_cannot_be_made_submits_nothing(script: str, tmp_path: Path) -> None:
+    """Else each job of the chain would fail there, and the next begin."""
+    (tmp_path / "file").touch()
+    assert run(script, tmp_path, "exit 0", RUN=str(tmp_path / "file" / "runs" / "run")).wait(60) == 1
+    assert told(tmp_path) == []
+
+
+@pytest.mark.parametrize("script", ["search.slurm", "search.pbs", "search-chain.slurm", "search-chain.pbs"])
+def test_what_a_script_starts_has_no_part_in_its_end(script: str, tmp_path: Path) -> None:
+    """Bash does what a trap says in a child, too, that gets SIGTERM between fork and exec: it withdrew the next job."""
+    launcher = "srun" if script.endswith("slurm") else "mpiexec"
+    before = "".join(
+        f"{name}() {{ trap -p EXIT TERM > {tmp_path}/{name}; touch {tmp_path}/{name}.on; command {name}; }}\n"
+        for name in ("dask", launcher)
+    )
+    waits = f"until [ -e {tmp_path}/dask.on ] && [ -e {tmp_path}/{launcher}.on ]; do sleep 0.02; done; exit 75"
+    assert run(script, tmp_path, waits, before=before).wait(60) == 75
+    assert (tmp_path / "dask").read_text() == (tmp_path / launcher).read_text() == ""
