@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -26,48 +27,74 @@ from daskevo_workflows.cli.interrupts import AGAIN_S, TOGETHER_S, heard, put_off
 from daskevo_workflows.cli.undisturbed import is_news
 
 
-class Awkward:
-    """Interrupts its own end, where Python drops what the handler raises."""
-
-    def __del__(self) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.001)
-
-
-def _in_the_collector(phase: str, info: dict[str, int]) -> None:
+def _press(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(0.001)
 
 
-@pytest.mark.parametrize("where", ["destructor", "collector"])
-def test_an_interrupt_that_python_loses_comes_again(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+class Awkward:
+    """Interrupts its own end, where Python drops what the handler raises."""
+
+    def __del__(self) -> None:
+        _press()
+
+
+class Failing:
+    def __del__(self) -> None:
+        raise ValueError("dropped, and told to a hook")
+
+
+def _do_both(drop: Callable[[], object], then: Callable[[], object]) -> None:
+    """What was dropped comes again after a while, whatever is done then."""
+    drop()
+    then()
+
+
+def _collect() -> None:
+    """Interrupt the collector's callback, before it collects and after that."""
+    gc.callbacks.append(_press)
+    try:
+        gc.collect()
+    finally:
+        gc.callbacks.remove(_press)
+
+
+@pytest.mark.parametrize(
+    ("drop", "told"),
+    [
+        pytest.param(Awkward, [], id="destructor"),
+        pytest.param(_collect, [], id="collector"),
+        pytest.param(Failing, ["dropped, and told to a hook"], id="hook"),
+        pytest.param(lambda: [Awkward() for _ in range(300)], [], id="one after another"),
+    ],
+)
+def test_an_interrupt_that_python_loses_comes_again(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], drop: Callable[[], object], told: list[str]
+) -> None:
     """Nothing is printed of it, and who waits for something else is woken."""
-    printed: list[object] = []
-    monkeypatch.setattr(sys, "unraisablehook", printed.append)
+    heard_of = []
+
+    def hook(unraisable: sys.UnraisableHookArgs) -> None:
+        heard_of.append(str(unraisable.exc_value))
+        _press()
+
+    monkeypatch.setattr(sys, "unraisablehook", hook)
     before = signal.getsignal(signal.SIGINT)
     with heard(signal.SIGINT) as interrupts:
         interrupts.check()
-        if where == "destructor":
-            Awkward()
-        else:
-            gc.callbacks.append(_in_the_collector)
-            try:
-                gc.collect()
-            finally:
-                gc.callbacks.remove(_in_the_collector)
         with pytest.raises(KeyboardInterrupt):
-            threading.Event().wait(20)
+            _do_both(drop, lambda: threading.Event().wait(20))
         with pytest.raises(KeyboardInterrupt):
             interrupts.check()
-    assert not printed
+    assert heard_of == told
+    assert "Exception" not in capfd.readouterr().err
     assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_one_that_was_heard_in_time_does_not_come_again() -> None:
     with heard(signal.SIGINT) as interrupts:
-        Awkward()
         with pytest.raises(KeyboardInterrupt):
-            interrupts.check()
+            _do_both(Awkward, interrupts.check)
         time.sleep(5 * AGAIN_S)
 
 

@@ -12,7 +12,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from _thread import start_new_thread
+from collections.abc import Callable, Iterator
 from multiprocessing import resource_tracker
 from types import FrameType
 from typing import Literal
@@ -88,6 +89,7 @@ class Interrupts:
         self.is_over = False
         self._grace_s: float | None = None
         self._is_lost = False
+        self._before: Callable[[sys.UnraisableHookArgs], object] = sys.unraisablehook
 
     def leave(self, code: int) -> None:
         """Have any further Ctrl-C end this process, whose work is over, with this exit code and without a word."""
@@ -104,23 +106,12 @@ class Interrupts:
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
         """Send an interrupt that Python loses again."""
-        before = sys.unraisablehook
-
-        def hook(unraisable: sys.UnraisableHookArgs) -> None:
-            if not (self.came and unraisable.exc_type is KeyboardInterrupt):
-                before(unraisable)
-                return
-            self._is_lost = True
-            timer = threading.Timer(AGAIN_S, self._send_again)
-            timer.daemon = True
-            timer.start()
-
-        sys.unraisablehook = hook
+        self._before, sys.unraisablehook = sys.unraisablehook, self._dropped
         try:
             yield
         finally:
             self._is_lost = False
-            sys.unraisablehook = before
+            sys.unraisablehook = self._before
 
     @contextlib.contextmanager
     def gently(self, grace_s: float | None) -> Iterator[None]:
@@ -131,7 +122,20 @@ class Interrupts:
         finally:
             self._grace_s = None
 
+    def _dropped(self, unraisable: sys.UnraisableHookArgs) -> None:
+        """Hear of an exception that Python drops, wherever it does so."""
+        if self.came and unraisable.exc_type is KeyboardInterrupt:
+            self._come_again()
+        else:
+            self._before(unraisable)
+
+    def _come_again(self) -> None:
+        self._is_lost = True
+        # What takes a lock could wait for ever here: the main thread may hold it, in the middle of starting a thread.
+        start_new_thread(self._send_again, ())
+
     def _send_again(self) -> None:
+        time.sleep(AGAIN_S)
         main = threading.main_thread().ident
         if self._is_lost and self.number is not None and main is not None:
             signal.pthread_kill(main, self.number)
@@ -149,7 +153,18 @@ class Interrupts:
                 return
             if does == "leave":
                 os._exit(INTERRUPTED)
-        raise KeyboardInterrupt
+        if _is_dropping(frame):  # what is raised now is lost, too
+            self._come_again()
+        else:
+            raise KeyboardInterrupt
+
+
+def _is_dropping(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code is Interrupts._dropped.__code__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextlib.contextmanager
