@@ -67,6 +67,7 @@ class Book:
         self.asked: set[Candidate] = set()
         self.counts = {"finished": 0, "failed": 0, "duplicate": 0}
         self.rejected = self.stopped = 0
+        self.first_failure: Report | None = None
         self.in_vain = 0
         # Looked at for each request that is asked: never by going through all that there were.
         self._pending: dict[int, Request] = {}
@@ -146,6 +147,8 @@ class Book:
         self._pending.pop(report.number, None)
         self._firsts.add(report)
         self.counts[report.status] += 1
+        if self.first_failure is None and _has_failed(report):
+            self.first_failure = report
         rejected = _is_rejected(report)
         self.rejected += rejected
         self.stopped += report.failure is not None and report.failure.kind == "stopped"

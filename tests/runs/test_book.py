@@ -71,6 +71,16 @@ def test_too_many_failures_end_the_run_and_say_the_last_reason(evaluations: int,
     assert "why" in stop[1]
 
 
+def test_the_first_failure_is_kept_and_what_is_rejected_is_none() -> None:
+    accounts = book(evaluations=10, requests=5)
+    accounts.report(Report(0, ModelId("m0"), "failed", failure=Failure("rejected", "too large", "")))
+    accounts.report(finished(1, 0.5))
+    assert accounts.first_failure is None
+    for number in (3, 2):
+        accounts.report(failure(number))
+    assert accounts.first_failure == accounts.reports[3]
+
+
 def test_duplicates_in_a_row_end_the_run() -> None:
     accounts = book(evaluations=10, requests=IN_VAIN + 2)
     accounts.report(finished(0, 0.5))

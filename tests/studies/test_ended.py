@@ -110,18 +110,22 @@ def test_another_strategy_has_all_left_to_do(tmp_path: Path) -> None:
 
 
 def test_failures_count(tmp_path: Path) -> None:
-    bad = small_grid().configuration(list(small_grid().enumerate())[-1])
+    """The first is said in the progress: which trial, and why."""
+    bad = small_grid().configuration(next(iter(small_grid().enumerate())))
+    said: list[str] = []
 
     def breaks(trajectory: Trajectory, step: int) -> None:
         if trajectory.configuration.key(step) == bad.key(16):
             raise Fault("error")
 
     with pretended(ThreadCrew("t0", before_step=breaks), tmp_path) as study:
-        live = study.run(Grid())
+        live = study.run(Grid(), on_progress=lambda progress: said.append(progress.first_failure))
     found = look(tmp_path, Grid())
     assert found is not None
     assert found.stop == live.stop
-    assert [report.status for report in found.reports].count("failed") == 1
+    (failed,) = [report for report in found.reports if report.status == "failed"]
+    assert failed.failure is not None
+    assert (said[0], said[-1]) == ("", f"trial {failed.number} failed: {failed.failure.message}")
 
 
 @pytest.mark.parametrize("how", ["interrupted", "error", "pending"])

@@ -12,7 +12,7 @@ import pytest
 
 from daskevo.errors import InvalidProblem, SchedulerUnreachable
 from daskevo.runs import Book
-from daskevo.search import Report, Request
+from daskevo.search import Failure, Report, Request
 from daskevo.space import Candidate
 from daskevo.types import ModelId, Objective
 from daskevo_workflows.evaluation import _quality
@@ -155,6 +155,9 @@ def test_progress() -> None:
     assert progress.left_s == 8 * 4.0 / 2
     assert (progress.stored_bytes, progress.full_copy_bytes, progress.mean_frozen_share) == (3, 6, 0.5)
     assert Progress.of(book, {}, 0).left_s is None
+    assert progress.first_failure == ""
+    book.report(Report(3, ModelId("m3"), "failed", failure=Failure("error", "ValueError: why")))
+    assert Progress.of(book, {}, 2).first_failure == "evaluation 3 failed: ValueError: why"
 
 
 @pytest.mark.parametrize(("until", "steps"), [(None, 4), (1, 1), (4, 4), (6, 6)])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from daskevo.runs import Book
+from daskevo.search import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Progress:
         Seconds to go, by the mean of recent evaluations and the trainers there are; None = nothing to go by.
     rejected:
         Candidates that were rejected before they were trained, no failures.
+    first_failure:
+        Which evaluation failed first, and why; empty while there is none.
     """
 
     finished: int
@@ -40,6 +43,7 @@ class Progress:
     full_copy_bytes: int | None
     left_s: float | None
     rejected: int = 0
+    first_failure: str = ""
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -67,4 +71,12 @@ class Progress:
             full_copy_bytes=storage.get("full_copy_bytes"),
             left_s=None if seconds is None or not slots else left * seconds / slots,
             rejected=book.rejected,
+            first_failure=say_failure("evaluation", book.first_failure),
         )
+
+
+def say_failure(what: str, report: Report | None) -> str:
+    """Return which of what failed, and why; empty without a report of it."""
+    return (
+        "" if report is None or report.failure is None else f"{what} {report.number} failed: {report.failure.message}"
+    )

@@ -101,6 +101,23 @@ def test_a_log_of_a_search_that_was_stopped_ends_with_where_it_was() -> None:
     assert len(stream.getvalue().splitlines()) == 2
 
 
+@pytest.mark.parametrize("stream", [Terminal(), io.StringIO()], ids=["terminal", "log"])
+def test_the_first_failure_is_said_at_once_and_once(stream: io.StringIO) -> None:
+    line = ProgressLine("val_auc", stream, clock=lambda: 0.0)
+    line(replace(HALF, failures=0))
+    failed = replace(HALF, first_failure="evaluation 3 failed: ValueError: \x1b[2Jno such column\n(line 7 of my.py)")
+    for finished in (6, 7):
+        line(replace(failed, finished=finished))
+    line.close()
+    said = [text.rpartition("\r\x1b[K")[2] for text in stream.getvalue().strip("\n").split("\n")]
+    words = [text for text in said if "failed:" in text]
+    assert len(words) == 1
+    assert words[0].startswith("evaluation 3 failed: ValueError: ")
+    assert words[0].endswith("(line 7 of my.py)")
+    assert "\x1b" not in words[0]
+    assert said[-1].startswith(" 7/10")
+
+
 def test_a_stream_without_utf8_gets_the_line_in_ascii() -> None:
     raw = io.BytesIO()
     stream: Any = io.TextIOWrapper(raw, encoding="ascii")

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 PLAIN_EVERY_S = 15.0
 """Seconds between lines where there is no terminal: a log of a thousand evaluations stays readable."""
 
+CLEAR = "\r\x1b[K"
+"""What has a terminal write the line anew."""
+
+WORDS = 500
+"""Characters at most of why an evaluation has failed."""
+
 
 def say_study(progress: StudyProgress, metric: str) -> str:
     """Return the line of a study: answers, best quality, steps trained against steps asked for, what is under way."""
@@ -87,13 +93,18 @@ class ProgressLine:
         self._shown = ""
         self._shown_counts: tuple[int, ...] | None = None
         self._last: Progress | StudyProgress | None = None
+        self._has_said_failure = False
 
     def __call__(self, progress: Progress | StudyProgress) -> None:
         self._last = progress
+        if progress.first_failure and not self._has_said_failure:
+            # At once: whoever made a mistake in the problem wants to know before all evaluations have failed of it.
+            self._has_said_failure = True
+            self._write(f"{CLEAR if self._terminal else ''}{plain(progress.first_failure, WORDS)}\n")
         if self._terminal:
             line = self._say(progress, self._metric)
             width = shutil.get_terminal_size().columns - 1
-            self._write(f"\r\x1b[K{line if len(line) <= width else line[: width - 1] + '…'}")
+            self._write(f"{CLEAR}{line if len(line) <= width else line[: width - 1] + '…'}")
         elif not progress.is_over and self._due():
             self._write_line(progress)
 

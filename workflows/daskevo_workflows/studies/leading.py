@@ -15,6 +15,7 @@ from daskevo.space import ModelSpace
 from daskevo.types import ModelId
 from daskevo_workflows.closing import grace_s
 from daskevo_workflows.deadline import WALLTIME, At, Deadline, moment_of
+from daskevo_workflows.progress import say_failure
 from daskevo_workflows.studies.accounts import Figures
 from daskevo_workflows.studies.copying import copy_all, time_to_copy
 
@@ -69,6 +70,8 @@ class StudyProgress:
         Of the study, in the objective's own direction.
     figures:
         Of the study.
+    first_failure:
+        Which trial of this strategy failed first, and why; empty while there is none.
     """
 
     finished: int
@@ -77,6 +80,7 @@ class StudyProgress:
     evaluations: int | None
     best_quality: float | None
     figures: Figures
+    first_failure: str = ""
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -121,6 +125,7 @@ class Leading:
         self._pending: dict[int, Request] = {}
         self._futures: dict[int, Future[Any]] = {}
         self._finished = self._failures = 0
+        self._first_failure: Report | None = None
         self._leaving: list[ModelId] = []
         strategy.start(space, (study.objective,), study.seed)
         settings = {"settings": strategy.settings, "steps": steps}
@@ -180,6 +185,7 @@ class Leading:
             self._evaluations,
             best[0].quality if best else None,
             self._study.figures(),
+            say_failure("trial", self._first_failure),
         )
 
     def _ask(self) -> tuple[str, str] | None:
@@ -232,7 +238,9 @@ class Leading:
     def _tell(self, request: Request, report: Report) -> None:
         stopped = report.failure is not None and report.failure.kind == "stopped"
         self._finished += report.status == "finished"
-        self._failures += report.status == "failed" and not stopped
+        if report.status == "failed" and not stopped:
+            self._failures += 1
+            self._first_failure = self._first_failure or report
         self._strategy.tell(request, report)
         self._leaving += self._strategy.leave()
 
