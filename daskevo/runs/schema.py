@@ -36,3 +36,16 @@ CREATE TABLE IF NOT EXISTS sessions (
 """
 """`labels` holds changes that are decided and not yet carried out; `sessions` one row per process that went on with
 the run."""
+
+_NUMBER, _SECONDS, _TEXT, _NOTHING = (int,), (int, float), (str,), (type(None),)
+TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("id", "step", "count"), _NUMBER),
+    **dict.fromkeys(("time", "reported", "submitted", "opened", "last"), _SECONDS),
+    **dict.fromkeys(("estimated_s", "started", "ended"), _SECONDS + _NOTHING),
+    **dict.fromkeys(("request", "report", "status", "key", "kind", "numbers", "state", "message", "facts"), _TEXT),
+    **dict.fromkeys(("value", "action", "label", "model_id", "process"), _TEXT),
+    **dict.fromkeys(("identity", "worker", "how"), _TEXT + _NOTHING),
+    "number": _NUMBER + _NOTHING,
+}
+"""What Python gets of each column, by its name in a query. SQLite itself takes anything, whatever a table says; only an
+event's number may be missing, which a query of others does not meet: those are keys."""

@@ -7,15 +7,15 @@ import json
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from daskevo.errors import CorruptRecord, InvalidInput, RunFolderUnusable
 from daskevo.runs.book import LabelChange
 from daskevo.runs.folder import RunInfo, read_info
 from daskevo.runs.missing import RESTORE, no_run, other_version
-from daskevo.runs.schema import FILE, VERSION
+from daskevo.runs.schema import FILE, TYPES, VERSION
 from daskevo.search import Report, Request
 from daskevo.types import JSON, ModelId, check_name
 
@@ -142,9 +142,23 @@ class RunView:
 
     def _rows(self, query: str, *values: object) -> Iterator[tuple[JSON, ...]]:
         try:
-            yield from self._connection.execute(query, values).fetchall()
+            found = self._connection.execute(query, values)
+            rows = found.fetchall()
         except sqlite3.DatabaseError as error:
             raise CorruptRecord(f"the record of the run in {self.folder} can't be read: {error}; {RESTORE}") from error
+        names = [name for name, *_ in found.description]
+        types = [TYPES[name] for name in names]
+        for row in rows:
+            if not all(map(isinstance, row, types)):
+                self._say_odd(names, row)
+            yield row
+
+    def _say_odd(self, names: Sequence[str], row: Sequence[object]) -> NoReturn:
+        held = zip(names, row, strict=True)
+        name, value = next((name, value) for name, value in held if not isinstance(value, TYPES[name]))
+        raise CorruptRecord(
+            f"the record of the run in {self.folder} can't be read: it has {value!r:.120} for {name!r}; {RESTORE}"
+        )
 
     def requests(self) -> list[Request]:
         """Return all requests, in the order in which they were asked."""
@@ -162,7 +176,7 @@ class RunView:
 
     def report_times(self) -> dict[int, float]:
         """Return when each report came, by number, in seconds since the epoch."""
-        return dict(self._rows("SELECT number, max(reported) FROM reports GROUP BY number"))
+        return dict(self._rows("SELECT number, max(reported) AS reported FROM reports GROUP BY number"))
 
     def units(self) -> list[UnitRow]:
         """Return all units of work, in the order in which they were submitted."""
@@ -175,8 +189,8 @@ class RunView:
     def unit_counts(self) -> dict[str, dict[str, int]]:
         """Return how many units there are of each kind, by their state."""
         found: dict[str, dict[str, int]] = {}
-        for kind, state, units in self._rows("SELECT kind, state, count(*) FROM units GROUP BY kind, state"):
-            found.setdefault(str(kind), {})[str(state)] = int(units)
+        for kind, state, units in self._rows("SELECT kind, state, count(*) AS count FROM units GROUP BY kind, state"):
+            found.setdefault(kind, {})[state] = units
         return found
 
     def events(self, kind: str | None = None) -> list[Event]:
@@ -191,7 +205,9 @@ class RunView:
 
     def sessions(self) -> list[Session]:
         """Return the processes that carried the run on, first to last."""
-        return [Session(*row) for row in self._rows("SELECT opened, last, process, ended FROM sessions ORDER BY id")]
+        return [
+            Session(*row) for row in self._rows("SELECT opened, last, process, ended AS how FROM sessions ORDER BY id")
+        ]
 
     @property
     def runtime_s(self) -> float:

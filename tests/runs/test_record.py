@@ -430,6 +430,36 @@ def test_a_damaged_row_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "read", "name"),
+    [
+        ("UPDATE reports SET reported = 'yesterday'", "report_times", "reported"),
+        ("UPDATE reports SET report = x'00'", "reports", "report"),
+        ("UPDATE requests SET identity = x'07'", "identities", "identity"),
+        ("UPDATE sessions SET last = 'soon'", "sessions", "last"),
+        ("UPDATE sessions SET ended = x'00'", "sessions", "how"),
+        ("INSERT INTO events (time, kind, message, facts) VALUES ('now', 'k', 'm', '{}')", "events", "time"),
+        ("INSERT INTO events (time, kind, number, message, facts) VALUES (1, 'k', 'x', 'm', '{}')", "events", "number"),
+        (
+            "INSERT INTO units (key, kind, numbers, state, submitted) VALUES ('k', 'k', '[]', 's', '')",
+            "units",
+            "submitted",
+        ),
+        ("REPLACE INTO state VALUES ('population', x'00')", "population", "value"),
+        ("INSERT INTO labels (action, label, model_id) VALUES ('hold', x'00', 'm')", "label_changes", "label"),
+    ],
+)
+def test_what_a_column_cannot_hold_is_named(tmp_path: Path, change: str, read: str, name: str) -> None:
+    """SQLite takes text for a number, and what it can't make text of for text."""
+    with RunRecord(tmp_path, IDENTITY) as record:
+        record.asked(requests(1))
+        record.reported(report(0), [], [])
+        getattr(record, read)()
+        record._connection.execute(change)
+        with pytest.raises(CorruptRecord, match=f"for '{name}'; restore it from a copy"):
+            getattr(record, read)()
+
+
+@pytest.mark.parametrize(
     ("folder", "name"),
     [("attn", "attn"), ("my run (2)", "my-run--2"), ("x" * 200, "x" * 60), ("...", "run"), ("ü", "run")],
 )
