@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def failure_of(error: BaseException) -> Failure:
     """Return what a report says of an error."""
     trace = "" if isinstance(error, Failed) else _trace(error)
     ours = isinstance(error, (Failed, InvalidProblem, NotFinite, UnknownProblem))  # said in full already
-    words = str(error)[:2_000] if ours else f"{say_error(error)[:2_000]}{_place(error)}"
+    words = str(error)[:2_000] if ours else f"{say_error(error)[:2_000]}{_raised_at(error)}"
     return Failure(_kind(error), words, trace)
 
 
@@ -83,15 +84,21 @@ def user_code(what: str, *, passing: tuple[type[Exception], ...] = (InvalidProbl
         if isinstance(error, (KeyboardInterrupt, *passing)):
             raise
         # Passed on, a SystemExit would end the process as if all had gone well.
-        raise InvalidProblem(f"{what} raised {say_error(error)}{_place(error)}", **facts) from error
+        raise InvalidProblem(f"{what} raised {say_error(error)}{_raised_at(error)}", **facts) from error
 
 
-def _place(error: BaseException) -> str:
-    """Return where it was raised: the innermost line that is neither of Python, nor of a library, nor of daskevo."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        path = frame.filename
-        if path.startswith("/") and "/site-packages/" not in path and not path.startswith(_LIBRARIES):
-            return f" ({Path(path).name}, line {frame.lineno}, in {frame.name})"
+def _raised_at(error: BaseException) -> str:
+    place = place_of(traceback.extract_tb(error.__traceback__))
+    return f" ({place})" if place else ""
+
+
+def place_of(frames: Sequence[traceback.FrameSummary]) -> str:
+    """Return the innermost line that is neither of Python, nor of a library or program, nor of daskevo; or nothing."""
+    for frame in reversed(frames):
+        path = Path(frame.filename)
+        installed = "site-packages" in path.parts or path.parent == Path(sys.executable).parent
+        if path.is_absolute() and not installed and not frame.filename.startswith(_LIBRARIES):
+            return f"{path.name}, line {frame.lineno}, in {frame.name}"
     return ""
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
-from daskevo_workflows.cli import main
+from daskevo_workflows.cli import main, patience
 from daskevo_workflows.cli.lending import lent_streams
 from daskevo_workflows.cli.lines import CHECK_KEYS
 from daskevo_workflows.problems import refer
@@ -95,6 +98,26 @@ def test_what_is_not_sound_is_named(source: str, said: str, tmp_path: Path) -> N
     assert found["sound"] is False
     assert said in found["found"]
     assert f"Not sound: {found['found']}" in result.stderr
+
+
+def test_a_build_that_does_not_end_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = tmp_path / "noted"
+
+    def watched(say: Callable[[str], None]) -> AbstractContextManager[None]:
+        def say_and_note(words: str) -> None:
+            say(words)
+            if "in build" in words:
+                noted.touch()
+
+        return patience.watched(say_and_note)
+
+    monkeypatch.setattr(patience, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(sys.modules["daskevo_workflows.cli.check"], "watched", watched)
+    source = f"{GOOD}\ndef build(choices):\n    while not Path({str(noted)!r}).exists():\n        time.sleep(0.01)\n"
+    (tmp_path / "mine.py").write_text(source + "    raise KeyboardInterrupt\n")
+    result = check(str(tmp_path / "mine.py"))
+    assert result.exit_code == 130
+    assert re.search(r"have gone by: it is at mine\.py, line \d+, in build now; Ctrl-C ends it", result.stderr)
 
 
 def test_streams_that_a_problem_closes(monkeypatch: pytest.MonkeyPatch) -> None:

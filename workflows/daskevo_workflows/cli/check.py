@@ -10,6 +10,7 @@ import click
 from daskevo_workflows.cli.completion import PROBLEM
 from daskevo_workflows.cli.lending import lent_streams
 from daskevo_workflows.cli.lines import CHECK_KEYS, print_json_line
+from daskevo_workflows.cli.patience import watched
 from daskevo_workflows.cli.run_options import COUNT
 from daskevo_workflows.cli.typed import command
 
@@ -58,10 +59,14 @@ def check(problem: str, candidates: int, batches: int, seed: int, as_json: bool)
         looked.append(words)
         click.echo(words, err=as_json)
 
+    def say_where(words: str) -> None:
+        put_back()
+        click.echo(words, err=True)
+
     found: str | None = None
     name = problem
     try:
-        with lent_streams() as put_back:
+        with lent_streams() as put_back, watched(say_where):
             loaded = load_problem(problem)
             name = loaded.name
             _check_is_of_a_search(loaded, problem)
