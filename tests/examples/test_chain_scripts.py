@@ -37,7 +37,7 @@ def run(
     """Start a job's script, after these lines of bash; what its commands were called with is in the file `told`."""
     programs = {"sbatch": "echo '8;here'", "qsub": "echo 8", "scancel": "", "qdel": "", "daskevo": daskevo}
     # Beside a search on several nodes there are the scheduler, the nodes, and who waits for them.
-    stays = f"touch {folder}/run.scheduler.7.json; exec sleep 100"
+    stays = f"echo > {folder}/run.scheduler.7.json; exec sleep 100"  # no process between that could write it later
     programs |= {"dask": stays, "srun": "exec sleep 100", "mpiexec": "exec sleep 100"}
     programs |= {"python": "echo tcp://here:1" if nodes_come else "sleep 0.3; exit 1"}
     (folder / "bin").mkdir()

@@ -73,13 +73,22 @@ class Slurm:
         return next(word.partition("=")[2] for word in words if word.startswith("JobState="))
 
 
-def free_ports(count: int) -> int:
-    """Return the first of so many ports in a row that nobody listens on."""
-    for first in range(20_000 + os.getpid() % 5_000, 60_000, count):
+def free_ports(count: int, number: int) -> int:
+    """Return the first of so many ports in a row that nobody listens on, below those that the system gives away.
+
+    Parameters
+    ----------
+    number:
+        Of this process. Each has ports of its own: Slurm listens on them only some time after they were looked at, and
+        tests run in several processes at once.
+    """
+    blocks = range(20_000, 32_000, count)
+    for attempt in range(len(blocks)):
+        first = blocks[(number + 101 * attempt) % len(blocks)]
         with contextlib.ExitStack() as stack:
             try:
                 for port in range(first, first + count):
-                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
             except OSError:
                 continue
             return first
@@ -94,7 +103,7 @@ def start(words: list[str], environment: dict[str, str]) -> subprocess.Popen[byt
 def running(folder: Path) -> Iterator[Slurm]:
     """Yield a Slurm with nothing in its queue, whose files lie in a folder."""
     found = Slurm(folder)
-    first = free_ports(NODES + 1)
+    first = free_ports(NODES + 1, os.getpid())
     text = CONFIGURATION.format(
         host=socket.gethostname().partition(".")[0],
         folder=folder,
