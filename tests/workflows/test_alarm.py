@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,35 @@ def test_what_waits_and_what_computes_is_interrupted() -> None:
         time.sleep(10_000)
     with pytest.raises(Overdue), alarm(0.05):
         sum(iter(lambda: 1, 2))
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("place", ["begin", "end"])
+def test_it_may_ring_while_it_begins_or_ends(place: str, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where this process slept meanwhile: nothing of it is left, whoever it interrupts."""
+    setitimer = signal.setitimer
+
+    def ringing(which: int, seconds: float, *again: float) -> Any:
+        rings = (seconds > 0) == (place == "begin")
+        if rings and when == "before":
+            signal.raise_signal(signal.SIGALRM)
+        found = setitimer(which, seconds, *again)
+        if rings and when == "after":
+            signal.raise_signal(signal.SIGALRM)
+        return found
+
+    monkeypatch.setattr(signal, "setitimer", ringing)
+    done = []
+    if place == "begin":
+        with pytest.raises(Overdue), alarm(10_000):
+            done.append("nothing")
+    else:
+        with alarm(10_000):
+            done.append("all")
+    monkeypatch.undo()
+    assert done == ([] if place == "begin" else ["all"])
     assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 

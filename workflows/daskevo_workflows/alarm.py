@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
 
 AGAIN_S = 1.0
@@ -16,27 +15,48 @@ class Overdue(BaseException):
     """Code was past its time limit. Beyond Exception, so that it isn't caught in passing."""
 
 
-@contextmanager
-def alarm(limit_s: float | None) -> Iterator[None]:
+def alarm(limit_s: float | None) -> AbstractContextManager[None]:
     """Raise :class:`Overdue` in what is done here after so many seconds.
 
     Python code and calls that wait are interrupted, code in C when it returns. No limit holds outside of the main
     thread, or where somebody else uses the alarm clock (SIGALRM).
     """
-    if limit_s is None or not _is_free():
-        yield
-        return
+    return nullcontext() if limit_s is None or not _is_free() else _Alarm(limit_s)
 
-    def ring(number: int, frame: FrameType | None) -> None:
-        raise Overdue
 
-    before = signal.signal(signal.SIGALRM, ring)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, limit_s, AGAIN_S)
-        yield
-    finally:
+class _Alarm(AbstractContextManager[None]):
+    # A class and no generator: it may ring between any two lines, and what a generator does at its end would be left
+    # undone if it rang just before.
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+
+    def __enter__(self) -> None:
+        self._before = signal.signal(signal.SIGALRM, _ring)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, self._limit_s, AGAIN_S)
+        except BaseException:
+            self._stop()
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, self._before)
+
+
+_AT_ITS_END = (_Alarm.__exit__.__code__, _Alarm._stop.__code__)
+
+
+def _ring(number: int, frame: FrameType | None) -> None:
+    """Interrupt what is done, but for the end of the limit itself: the clock would ring on for ever."""
+    while frame is not None:
+        if frame.f_code in _AT_ITS_END:
+            return
+        frame = frame.f_back
+    raise Overdue
 
 
 def _is_free() -> bool:
