@@ -7,6 +7,7 @@ import platform
 import socket
 from typing import TYPE_CHECKING
 
+from daskevo.cluster.listing import workers_of
 from daskevo.types import JSON
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def about_run(repository: Repository) -> dict[str, JSON]:
             versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    workers = repository.client.scheduler_info(n_workers=-1)["workers"]
+    workers = workers_of(repository.client)
     return {
         "repository": None if repository.root is None else str(repository.root),
         "repository_id": repository.stats()["repository_id"],

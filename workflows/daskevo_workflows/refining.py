@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from daskevo.cluster.listing import workers_of
 from daskevo.errors import InvalidInput, NoTrainer
 from daskevo.search import Report, Request
 from daskevo.types import ModelId, Objective
@@ -104,10 +105,7 @@ def refine(
     reference = _reference(problem, result)
     client = result.repository.client
     if (
-        not any(
-            (w.get("resources") or {}).get("evaluation")
-            for w in client.scheduler_info(n_workers=-1)["workers"].values()
-        )
+        not any((worker.get("resources") or {}).get("evaluation") for worker in workers_of(client).values())
         and not Demand(client, "refining").is_met_later()
     ):
         raise NoTrainer(

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from daskevo.cluster.listing import workers_of
 from daskevo.cluster.roles import ENDS, EVALUATION, PROVIDER
 from daskevo_workflows.deadline import may_take
 from daskevo_workflows.scheduler_gone import NO_ANSWER, scheduler_gone
@@ -115,9 +116,7 @@ class Trainers:
         SchedulerUnreachable
         """
         try:
-            # Not `client.scheduler_info`: its answer may be overwritten, before it is read, by the client's own regular
-            # look at the scheduler, which asks for no workers; all trainers would seem to be gone.
-            workers = self._client.sync(self._client.scheduler.identity, n_workers=-1)["workers"]
+            workers = workers_of(self._client)
         except NO_ANSWER as error:
             raise scheduler_gone(error) from error
         found: dict[str, Trainer] = {}
@@ -244,10 +243,9 @@ class Trainers:
         self._restarted(str(trainer.name), failure)
 
     def _is_back(self, trainer: Trainer) -> bool:
-        workers = self._client.sync(self._client.scheduler.identity, n_workers=-1)["workers"]
         return any(
             worker["name"] == trainer.name and address != trainer.address and worker["status"] == "running"
-            for address, worker in workers.items()
+            for address, worker in workers_of(self._client).items()
         )
 
     def has_restarted(self, name: str) -> None:

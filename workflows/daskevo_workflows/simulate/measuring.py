@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import daskevo
+from daskevo.cluster.listing import workers_of
 from daskevo.errors import InvalidInput
 from daskevo.runs import RunRecord
 from daskevo.search import AgedEvolution, Report, Request
@@ -182,7 +183,7 @@ def _bytes_per_s(path: Path) -> float:
 
 def _cpu(client: Any) -> float:
     """Return the seconds of all threads of the provider until now."""
-    names = {worker["name"]: address for address, worker in client.scheduler_info(n_workers=-1)["workers"].items()}
+    names = {worker["name"]: address for address, worker in workers_of(client).items()}
     address = names["provider-0"]
     return float(client.run(time.process_time, workers=[address])[address])
 
