@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 
 import pytest
 
 from daskevo_workflows.bench.prefix.cluster import (
     LAYERS,
     ClusterRow,
+    ask,
     catalogue,
     cluster_json,
     cluster_rows,
@@ -34,6 +36,16 @@ def test_rows_as_table_and_as_json() -> None:
     rows = [ClusterRow(2, 1, 100, 25_000.04, 3.99999), ClusterRow(2, 8, 1, 900.0, 7.0)]
     assert cluster_json(rows) == [{"workers": 2, "batch": 100, "queries_per_s": 25000.0, "median_ms": 4.0}]
     assert "| 2       |       8 |     1 |       900 |      7.00 |" in str(cluster_table(rows))
+
+
+def test_each_client_asks_once_however_long_it_takes_to_begin() -> None:
+    asked: list[int] = []
+    session = SimpleNamespace(asker=SimpleNamespace(best=print))
+    connection = SimpleNamespace(session=session, run=lambda best, scope, questions: asked.append(len(questions)))
+    repository = SimpleNamespace(connection=connection, timeout_s=1.0)
+    per_s, median_s = ask(repository, models=10, clients=3, batch=2, queries=100, seconds=0.0)
+    assert asked == [2] * (1 + 3)
+    assert per_s > 0 <= median_s
 
 
 @pytest.mark.processes

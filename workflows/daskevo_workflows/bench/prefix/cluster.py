@@ -174,11 +174,11 @@ def ask(repository: Any, models: int, clients: int, batch: int, queries: int, se
         return time.perf_counter() - started
 
     def client(number: int) -> list[float]:
-        # Each from another place; together not more than `queries`, and not longer than `seconds`.
+        # Each from another place; together not more than `queries`, and not longer than `seconds`, but one in any case.
         return [
             once(start * batch)
             for start in range(number, max(queries // batch, clients), clients)
-            if time.perf_counter() < until
+            if start == number or time.perf_counter() < until
         ]
 
     once(0)

@@ -22,7 +22,7 @@ from daskevo_workflows.bench.prefix.space import Model
 
 FETCHED = 1000
 """Values that one MGET brings."""
-_PATIENCE_S = 10.0
+_PATIENCE_S = 60.0
 
 _LOCK = """
 if redis.call('EXISTS', 'writer') == 1 then return 0 end
