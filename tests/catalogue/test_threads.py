@@ -44,7 +44,7 @@ def running(*functions) -> Iterator[None]:
         yield
     finally:
         for thread in threads:
-            thread.join(timeout=60)
+            thread.join(timeout=200)
     assert not any(thread.is_alive() for thread in threads)
     if failures:
         raise failures[0]
@@ -110,7 +110,7 @@ def test_each_answer_is_right_for_some_moment() -> None:
 
 def test_readers_are_inside_together() -> None:
     lock = ReadWriteLock()
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=60)
 
     def read() -> None:
         with lock.reading:
@@ -130,23 +130,24 @@ def test_a_writer_waits_for_readers_and_later_readers_for_the_writer() -> None:
     def read_first() -> None:
         with lock.reading:
             inside.set()
-            assert leave.wait(10)
+            assert leave.wait(60)
             events.append("first reader leaves")
 
     def write() -> None:
-        assert inside.wait(10)
+        assert inside.wait(60)
         with lock.writing:
             events.append("writer")
 
     def read_later() -> None:
-        # Only once the writer stands in the gate.
+        # Only once the writer stands in the gate, through which the first reader has gone.
+        assert inside.wait(60)
         while not lock._gate.locked():
             pass
         with lock.reading:
             events.append("later reader")
 
     with running(read_first, write, read_later):
-        assert inside.wait(10)
+        assert inside.wait(60)
         while not lock._gate.locked():
             pass
         assert events == []

@@ -26,6 +26,15 @@ def client() -> Iterator[Any]:
         yield found
 
 
+@pytest.fixture(autouse=True)
+def whole_cluster(request: pytest.FixtureRequest) -> None:
+    """Have all workers of the client's cluster there before a test: the one before may have ended some."""
+    if "client" in request.fixturenames:
+        from tests.workflows.waiting import wait_for_workers
+
+        wait_for_workers(request.getfixturevalue("client"), {"provider-0", "trainer-0", "trainer-1"})
+
+
 @pytest.fixture
 def tiny(tmp_path: Path) -> Callable[..., Path]:
     """Writes the tiny problem's file with other constants."""

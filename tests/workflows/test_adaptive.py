@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import daskevo
+from daskevo.cluster.listing import workers_of
 from daskevo.runs import RunView
 from daskevo.search import AgedEvolution
 from daskevo_workflows import nas, upkeep
@@ -17,7 +18,8 @@ from daskevo_workflows.progress import Progress
 
 pytestmark = pytest.mark.processes
 
-SLOW = {"FIRST": (4, 8, 12, 16, 20), "SECOND": (3,), "FAULTS": {3: "slow"}}
+TOGETHER = {"FIRST": (4, 8, 12, 16, 20), "SECOND": (3,), "FAULTS": {3: "meet"}}
+"""All wait until so many trainers have begun."""
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +34,13 @@ def client(cluster: Any) -> Iterator[Any]:
         yield found
 
 
+@pytest.fixture(autouse=True)
+def whole_cluster() -> None:
+    """Whoever is there."""
+
+
 def workers(client: Any) -> set[str]:
-    return {str(worker["name"]) for worker in client.scheduler_info(n_workers=-1)["workers"].values()}
+    return {str(worker["name"]) for worker in workers_of(client).values()}
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -47,12 +54,13 @@ def test_as_many_trainers_as_a_search_can_use_and_none_when_it_is_over(
     cluster: Any, client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(upkeep, "NO_TRAINER_S", 0.5)
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    problem = tiny(**TOGETHER, MEET=2, MARKS=str(marks))
     adaptive = cluster.adapt(minimum=0, maximum=2, interval="200ms")
     try:
         wait_until(lambda: workers(client) == {"provider-0"})
-        result = nas.search(
-            tiny(**SLOW), AgedEvolution(4, 2), repository=repository, evaluations=4, run=tmp_path / "run"
-        )
+        result = nas.search(problem, AgedEvolution(4, 2), repository=repository, evaluations=4, run=tmp_path / "run")
         assert result.stop == ("finished", "4 evaluations finished")
         assert len({report.worker for report in result.reports}) == 2
         with RunView(result.folder) as view:
@@ -64,7 +72,7 @@ def test_as_many_trainers_as_a_search_can_use_and_none_when_it_is_over(
         verification = repository.verify()
         assert verification.clean
         # Refining has tasks and no other demand.
-        (refined,) = nas.refine(result.best(1), tiny(**SLOW), epochs=1)
+        (refined,) = nas.refine(result.best(1), problem, epochs=1)
         assert refined.quality is not None
     finally:
         adaptive.stop()
@@ -81,10 +89,9 @@ def test_a_search_uses_trainers_that_come_and_does_without_those_that_go(
     marks.mkdir()
 
     def scale(progress: Progress) -> None:
-        # All wait until three trainers have begun.
         cluster.scale(3 if progress.finished < 3 else 1)
 
-    problem = tiny(**{**SLOW, "FAULTS": {3: "meet"}, "MARKS": str(marks)})
+    problem = tiny(**TOGETHER, MEET=3, MARKS=str(marks))
     result = nas.search(
         problem, AgedEvolution(4, 2), repository=repository, evaluations=8, run=tmp_path / "run", on_progress=scale
     )

@@ -12,6 +12,7 @@ import dask
 import pytest
 
 import daskevo
+from daskevo.cluster.listing import workers_of
 from daskevo.cluster.roles import ENDS
 from daskevo.errors import InvalidInput
 from daskevo.runs import RunView
@@ -20,10 +21,12 @@ from daskevo.tuning import Constant, grid
 from daskevo_workflows import nas, tune
 from daskevo_workflows.closing import Closing
 from daskevo_workflows.progress import Progress
+from tests.workflows.gate import Gate
 
 pytestmark = pytest.mark.processes
 
-SLOW = {"FIRST": (4, 8, 12, 16, 20), "SECOND": (3, 6), "FAULTS": {3: "slow", 6: "slow"}}
+WIDE = {"FIRST": (4, 8, 12, 16, 20), "SECOND": (3, 6)}
+SLOW = {**WIDE, "FAULTS": {3: "slow", 6: "slow"}}
 
 
 def search(problem: Path, repository: Any, folder: Path, evaluations: int, **options: Any) -> nas.Result:
@@ -70,17 +73,19 @@ def test_what_runs_is_waited_for_and_nothing_more_is_begun(
 
 
 def test_when_time_is_over_the_rest_is_pending(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
-    problem, after = tiny(**SLOW), After(2, 5.0)
+    # Two finish, and the others are on their way for as long as it takes.
+    gate = Gate(tmp_path / "gate", 2)
+    problem, after = tiny(**WIDE, GATE=str(gate.folder)), After(2, 5.0)
     with dask.config.set({"daskevo.batch.grace": "5s"}):
         result = search(problem, repository, tmp_path, 12, deadline=after, on_progress=after.see)
     assert result.stop[0] == "walltime"
     assert "on their way" in result.stop[1]
-    finished = result.summary()["evaluations"]
-    assert 2 <= finished < 12
+    assert result.summary()["evaluations"] == 2
     with RunView(result.folder) as view:
         assert len(view.requests()) > len(view.reports())
         assert "to be taken up again" in result.report().read_text()
 
+    gate.let(1000)
     again = search(problem, repository, tmp_path, 12)
     assert again.stop == ("finished", "12 evaluations finished")
     assert repository.verify().clean
@@ -125,35 +130,39 @@ def set_end(ends: float | None, dask_worker: Any) -> None:
 
 
 def address_of(client: Any, name: str) -> str:
-    workers = client.scheduler_info(n_workers=-1)["workers"]
-    return next(address for address, worker in workers.items() if worker["name"] == name)
+    return next(address for address, worker in workers_of(client).items() if worker["name"] == name)
 
 
 def ends_of(client: Any, name: str) -> Any:
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    return next(worker["metrics"].get(ENDS) for worker in workers if worker["name"] == name)
+    return next(worker["metrics"].get(ENDS) for worker in workers_of(client).values() if worker["name"] == name)
 
 
 def test_what_a_study_trains_is_kept_and_gone_on_with(client: Any, tuned: Callable[..., Path], tmp_path: Path) -> None:
     repository = daskevo.open(tmp_path / "root", "looped", client=client, objective="min loss", shards=8)
     marks = tmp_path / "marks"
     marks.mkdir()
-    problem = tuned("looped.py", SLEEP_S=1.0, MARKS=str(marks))
+    # Slow enough that none comes to its end before its time is over.
+    problem = tuned("looped.py", epochs=60, SLEEP_S=0.5, MARKS=str(marks))
     # Two trials that never part: nothing is stored before their ends, but copies.
     space = grid(learning_rate=[Constant(0.1), Constant(0.05)], unit="epoch")
-    steps = marks / "steps"
+    steps, looks = marks / "steps", []
 
     def deadline() -> float | None:
-        return time.time() + 10 if steps.exists() and len(steps.read_text().splitlines()) > 2 else None
+        """Once both train, and the study has had the time to hear of it."""
+        text = steps.read_text() if steps.exists() else ""
+        if all(text.count(f"[{rate}, ") > 1 for rate in (0.1, 0.05)):
+            looks.append(text)
+        return time.time() + 60 if len(looks) > 2 else None
 
-    with dask.config.set({"daskevo.batch.grace": "10s"}):
+    with dask.config.set({"daskevo.batch.grace": "60s"}):
         with tune.study(problem, space, repository=repository, run=tmp_path / "run", seed=3) as study:
             result = study.run(Grid(), deadline=deadline)
         assert result.stop[0] == "walltime"
         assert not result.reports
     kept = {snapshot.step for snapshot in repository.snapshots()}
     assert kept
-    assert max(kept) < 8
+    assert max(kept) < 60
+    (marks / "hurry").touch()
 
     with tune.study(problem, space, repository=repository, run=tmp_path / "run", seed=3) as study:
         result = study.run(Grid())

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from daskevo.cluster.listing import workers_of
 from daskevo.errors import InvalidProblem, RunError, RunFailed
 from daskevo.runs import RunView
 from daskevo.search import Random
@@ -188,8 +189,8 @@ def test_a_provider_that_dies_between_a_query_and_its_answer(
     def kill(progress: Progress) -> None:
         if progress.finished == 4 and not killed:
             killed.append(1)
-            workers = client.scheduler_info(n_workers=-1)["workers"]
-            (provider,) = (address for address, worker in workers.items() if worker["name"] == "provider-0")
+            workers = workers_of(client).items()
+            (provider,) = (address for address, worker in workers if worker["name"] == "provider-0")
             pid = client.run(os.getpid, workers=[provider])[provider]
             os.kill(pid, signal.SIGKILL)
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import daskevo
+from daskevo.cluster.listing import workers_of
 from daskevo.errors import NoTrainer, RunFailed
 from daskevo.runs import RunView
 from daskevo.search import Random
@@ -19,6 +20,7 @@ from daskevo_workflows import in_flight, nas
 from daskevo_workflows.progress import Progress
 from daskevo_workflows.trainers import SILENT_S, Trainer, Trainers
 from daskevo_workflows.upkeep import NO_TRAINER_S, Upkeep
+from tests.workflows.waiting import wait_for_workers
 
 pytestmark = pytest.mark.processes
 
@@ -34,7 +36,7 @@ def wait_for_names(client: Any, names: list[str]) -> None:
     found: list[str] = []
     while found != names and time.monotonic() < until:
         time.sleep(0.1)
-        found = sorted(str(worker["name"]) for worker in client.scheduler_info(n_workers=-1)["workers"].values())
+        found = sorted(str(worker["name"]) for worker in workers_of(client).values())
     assert found == names
 
 
@@ -48,7 +50,7 @@ def test_deaf_in_c_or_in_a_put(client: Any, repository: Any, tiny: Callable[...,
     assert failures(tmp_path / "run") == ["time limit"] * 3
     assert sorted(mark.read_text() for mark in marks.iterdir()) == ["4 12 relu", "4 15 relu", "4 9 relu"]
     # What they had reserved is given back, and their slots can be used again.
-    wait_for_names(client, ["provider-0", "trainer-0", "trainer-1"])
+    wait_for_workers(client, {"provider-0", "trainer-0", "trainer-1"})
     assert repository.verify().clean
 
 
@@ -60,7 +62,7 @@ def test_before_it_is_ready(
     with pytest.raises(RunFailed):
         nas.search(problem, Random(), repository=repository, evaluations=1, run=tmp_path / "run", evaluation_limit_s=1)
     assert failures(tmp_path / "run") in (["time limit"], ["trainer lost"])
-    wait_for_names(client, ["provider-0", "trainer-0", "trainer-1"])
+    wait_for_workers(client, {"provider-0", "trainer-0", "trainer-1"})
 
 
 @pytest.mark.usefixtures("alarm_clock")

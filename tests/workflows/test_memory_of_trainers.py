@@ -10,6 +10,7 @@ import pytest
 from distributed import Nanny
 
 import daskevo
+from daskevo.cluster.listing import workers_of
 from daskevo.errors import TrialFailed
 from daskevo.tuning import Constant, MultiStep
 from daskevo_workflows import tune
@@ -23,7 +24,7 @@ FALLS = {"learning_rate": MultiStep(0.1, (6,), 0.01)}
 @pytest.fixture(scope="module")
 def limits(client: Any) -> Iterator[tuple[int, int]]:
     """Two trainers with equal limits, and one with twice as much; yields both limits, in bytes."""
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    workers = workers_of(client).values()
     small = next(worker["memory_limit"] for worker in workers if "evaluation" in worker["resources"])
 
     async def start() -> Nanny:

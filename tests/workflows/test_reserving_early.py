@@ -54,6 +54,17 @@ def evaluated(client: Any, assignment: Assignment) -> Report:
     return report
 
 
+def cancel(client: Any, future: Any) -> None:
+    """Cancel an evaluation, and wait until its trainer knows of it."""
+    future.cancel()
+    until(lambda: not any(client.run(is_under_way, future.key).values()))
+
+
+def is_under_way(key: str, dask_worker: Any) -> bool:
+    task = dask_worker.state.tasks.get(key)
+    return task is not None and task.state == "executing"
+
+
 def until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + 60
     while not condition():
@@ -99,7 +110,7 @@ def test_reservations_that_come_to_nothing(
     references = repository.stats()["references"]
     future = submitted(client, stuck)
     until(lambda: (marks / "building").exists() and repository.stats()["references"] > references)
-    future.cancel()
+    cancel(client, future)
     (marks / "go on").touch()
     at_rest(repository)
     assert repository.status("m-3").state == repository.status("m-4").state == "unknown"

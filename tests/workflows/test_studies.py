@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import daskevo
+from daskevo.cluster.listing import workers_of
 from daskevo.errors import InvalidInput, InvalidProblem, RunError, RunMismatch
 from daskevo.search import AsynchronousHalving, Grid, SuccessiveHalving
 from daskevo.tuning import Constant, MultiStep, Trajectory, grid
@@ -48,7 +49,7 @@ def test_a_grid_is_trained_as_far_as_it_differs(tuned: Callable[..., Path], repo
         result = study.run(Grid())
         figures = result.figures
         assert (figures.total_steps, figures.unique_steps, figures.trained_steps) == (64, 34, 34)
-        assert figures.training_s < 60
+        assert 0 < figures.training_s < 600
         # Each as if it had been trained by itself.
         by_number = {report.number: report for report in result.reports}
         for request in result.requests[1::3]:
@@ -120,8 +121,8 @@ def test_what_is_stored_is_not_trained_again_and_what_is_gone_is(
                 for label in stored.labels:
                     loops.release(stored.name, label)
         # Nor do trainers have it in memory any more.
-        workers = client.scheduler_info(n_workers=-1)["workers"]
-        client.run(holding.drop, workers=[a for a, worker in workers.items() if "evaluation" in worker["resources"]])
+        workers = workers_of(client).items()
+        client.run(holding.drop, workers=[a for a, worker in workers if "evaluation" in worker["resources"]])
         study.evaluate(point, 6)
         # From step 3, where it parted from the others.
         assert study.figures().trained_steps == 2 + 3

@@ -19,6 +19,7 @@ from daskevo.tuning import Trajectory
 from daskevo_workflows import tune
 from daskevo_workflows.problems import refer
 from daskevo_workflows.studies.lines import Lines
+from tests.workflows.gate import Gate
 
 pytestmark = pytest.mark.processes
 
@@ -52,14 +53,18 @@ def wait_for_reports(folder: Path, count: int, process: subprocess.Popen[str]) -
 
 
 def test_killed_twice_and_started_again(tuned: Callable[..., Path], tmp_path: Path) -> None:
-    problem, log = tuned("looped.py", SLEEP_S=0.1, PADDING_BYTES=SNAPSHOT_BYTES), tmp_path / "log"
+    gate, log = Gate(tmp_path / "gate", 0), tmp_path / "log"
+    problem = tuned("looped.py", GATE=str(gate.folder), PADDING_BYTES=SNAPSHOT_BYTES)
     for reports in (1, 2):
+        # One more trial is scored, and the next waits: the study is not over before it is killed.
+        gate.let(gate.came + 1)
         process = start(problem, tmp_path, log)
         try:
             wait_for_reports(tmp_path, reports, process)
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
+    gate.let(1000)
     process = start(problem, tmp_path, log)
     out, _ = process.communicate(timeout=500)
     assert process.returncode == 0, log.read_text()[-3000:]

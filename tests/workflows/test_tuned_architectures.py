@@ -28,12 +28,13 @@ def test_promoted_architectures_of_the_digits_go_on_from_their_snapshots(reposit
         assert halving.figures.trained_steps == halving.figures.unique_steps == 8
         asha = study.run(AsynchronousHalving(1, 4, 2, candidates=4))
         assert asha.figures.trained_steps == asha.figures.unique_steps
-        begun_anew = sum(request.until_step or 0 for request in halving.requests + asha.requests)
+        requests = halving.requests + asha.requests
+        begun_anew = sum(request.until_step or 0 for request in requests)
         assert asha.figures.trained_steps < begun_anew
         (best,) = halving.best()
         trained = asha.figures.trained_steps
         further = study.evaluate(best, 5)
-        came_to = max(request.until_step or 0 for request in halving.requests if request.candidate == best.candidate)
+        came_to = max(request.until_step or 0 for request in requests if request.candidate == best.candidate)
         assert study.figures().trained_steps == trained + 5 - came_to
         # The one that came to the last rung, in one piece.
         trajectory = Trajectory(study.origin, study.line(halving.requests[-1]).trial.configuration)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import signal
 import time
@@ -27,6 +28,10 @@ DATA = ""
 """What goes wrong with the data."""
 MARKS = ""
 """A folder where each evaluation leaves a file, to count them."""
+GATE = ""
+"""A folder whose file `open` says how many evaluations may train; others wait, in the order in which they came."""
+MEET = 3
+"""How many processes those that meet wait for."""
 
 
 class Unheard(BaseException):
@@ -84,12 +89,19 @@ def data() -> Data:
     return Data((x[:64], y[:64]), (x[64:], y[64:]))
 
 
-def first_to_die() -> bool:
+def is_first(path: Path) -> bool:
     try:
-        (Path(MARKS) / "died").touch(exist_ok=False)
+        path.touch(exist_ok=False)
     except FileExistsError:
         return False
     return True
+
+
+def pass_gate() -> None:
+    """Take the next place, and wait until it is let in."""
+    place = next(number for number in itertools.count(1) if is_first(Path(GATE) / str(number)))
+    while place > int((Path(GATE) / "open").read_text()):
+        time.sleep(0.05)
 
 
 def compile(model) -> None:
@@ -99,6 +111,8 @@ def compile(model) -> None:
     if MARKS:
         with (Path(MARKS) / f"{os.getpid()}-{time.time_ns()}").open("w") as file:
             file.write(f"{model.layers[1].units} {model.layers[-2].units} {model.layers[1].activation.__name__}")
+    if GATE:
+        pass_gate()
     if fault == "raise":
         raise ValueError("does not train")
     if fault == "exit":
@@ -122,9 +136,9 @@ def compile(model) -> None:
         Inheritance.put = lambda *arguments, **options: time.sleep(10_000)
     while fault == "hang at first" and not (Path(MARKS) / "go on").exists():
         time.sleep(0.1)
-    while fault == "meet" and len({path.name.partition("-")[0] for path in Path(MARKS).iterdir()}) < 3:
+    while fault == "meet" and len({path.name.partition("-")[0] for path in Path(MARKS).iterdir()}) < MEET:
         time.sleep(0.1)
-    if fault == "die" or (fault == "die once" and first_to_die()):
+    if fault == "die" or (fault == "die once" and is_first(Path(MARKS) / "died")):
         os._exit(3)
     if fault == "slow":
         time.sleep(1.0)

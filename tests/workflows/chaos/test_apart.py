@@ -34,7 +34,7 @@ from daskevo_workflows.chaos.apart import beside_a_reaper
 def work():
     for _ in range(5):
         subprocess.run(["sh", "-c", "sleep 0.01 & exit"], check=True)
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while len([1 for place in Path("/proc").glob("[0-9]*")]) > 2 and time.monotonic() < until:
         time.sleep(0.02)
     print(len([1 for place in Path("/proc").glob("[0-9]*")]))

@@ -28,13 +28,18 @@ def half_model() -> Any:
 
 @pytest.fixture(scope="module")
 def run(client: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The folder of a run of 7 evaluations that inherit and freeze, its root, and its result."""
+    """The folder of a run of 7 evaluations that inherit and freeze, its root, and its result.
+
+    All share their first layer: whoever begins when another has ended inherits it, and lives at the end or not.
+    """
     folder = tmp_path_factory.mktemp("exports") / "run"
     root = folder / "repository"
     problem = folder.parent / "tiny.py"
-    problem.write_text(
-        TINY.read_text().replace("FIRST: tuple[int, ...] = (4, 8)", "FIRST: tuple[int, ...] = (4, 8, 12)")
-    )
+    text = TINY.read_text()
+    for old, new in (("(4, 8)", "(4,)"), ('("relu", "tanh")', '("relu",)'), ("(3, 6)", "tuple(range(3, 15))")):
+        assert text.count(f"...] = {old}\n") == 1
+        text = text.replace(f"...] = {old}\n", f"...] = {new}\n")
+    problem.write_text(text)
     repository = daskevo.open(root, "tiny", client=client, objective="max val_accuracy", shards=4)
     result = nas.search(
         problem, AgedEvolution(3, 2), repository=repository, evaluations=7, run=folder, freeze="prefix", keep_best=2
