@@ -17,6 +17,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from daskevo.cluster.listing import workers_of
+
 PROBLEM = Path(__file__).parents[1] / "workflows" / "tiny.py"
 
 
@@ -51,7 +53,7 @@ def main() -> int:
         repository = daskevo.open(root, "tiny", client=client, objective="max val_accuracy", shards=8)
 
         def look(_: Any = None) -> None:
-            for address, worker in client.scheduler_info(n_workers=-1)["workers"].items():
+            for address, worker in workers_of(client).items():
                 if str(worker["name"]).startswith("provider"):
                     seen[str(worker["name"])].add(address)
 

@@ -27,6 +27,7 @@ import numpy as np
 
 import daskevo
 from daskevo.cluster.connection import provider_plugin
+from daskevo.cluster.listing import workers_of
 from tests.cluster.helpers import chain, put_reserved, reserve
 
 SMALL = [chain(24, 24, width) for width in range(8, 40)]
@@ -173,7 +174,7 @@ def signs_of_life(models: int, large: int) -> dict[str, Any]:
         client.wait_for_workers(3)
         beats = Beats(cluster.scheduler)
         repository = daskevo.open(None, "test", client=client, objective="max score", memory=MEMORY_BYTES, shards=8)
-        workers = client.scheduler_info(n_workers=-1)["workers"].items()
+        workers = workers_of(client).items()
         (provider,) = (address for address, facts in workers if facts["name"] == "provider-0")
         (idle,) = (address for address, facts in workers if facts["name"] == "trainer-1")
         client.run(watch_loop, workers=[provider, idle])

@@ -18,6 +18,7 @@ from distributed import Client
 
 import daskevo
 from daskevo.cluster.environment import provider_environment, trainer_environment
+from daskevo.cluster.listing import workers_of
 from daskevo.cluster.local import local_cluster
 from daskevo.cluster.role_options import trainer_options
 from daskevo.errors import InvalidInput
@@ -183,7 +184,7 @@ def settled(dask_worker: Any) -> tuple[Any, float]:
 
 @pytest.mark.processes
 def test_a_trainer_is_interrupted_less_often_than_a_provider(client: Client) -> None:
-    workers = client.scheduler_info(n_workers=-1)["workers"].items()
+    workers = workers_of(client).items()
     found = {worker["name"]: client.run(settled, workers=[address])[address] for address, worker in workers}
     assert found == {"provider-0": ("10ms", 20), "trainer-0": ("100ms", 100)}
 
