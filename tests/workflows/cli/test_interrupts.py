@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import inspect
 import logging
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -21,6 +22,7 @@ from click.testing import CliRunner
 from distributed import worker
 
 from daskevo.errors import SchedulerUnreachable
+from daskevo_workflows.cli import interrupts as interrupts_module
 from daskevo_workflows.cli import main
 from daskevo_workflows.cli.group import Commands
 from daskevo_workflows.cli.interrupts import AGAIN_S, TOGETHER_S, heard, put_off
@@ -78,12 +80,13 @@ def test_an_interrupt_that_python_loses_comes_again(
         heard_of.append(str(unraisable.exc_value))
         _press()
 
+    gc.collect()  # what earlier tests left, and what that raises
     monkeypatch.setattr(sys, "unraisablehook", hook)
     before = signal.getsignal(signal.SIGINT)
     with heard(signal.SIGINT) as interrupts:
         interrupts.check()
         with pytest.raises(KeyboardInterrupt):
-            _do_both(drop, lambda: threading.Event().wait(20))
+            _do_both(drop, lambda: threading.Event().wait(60))
         with pytest.raises(KeyboardInterrupt):
             interrupts.check()
     assert heard_of == told
@@ -98,50 +101,133 @@ def test_one_that_was_heard_in_time_does_not_come_again() -> None:
         time.sleep(5 * AGAIN_S)
 
 
+class Blocking:
+    """Is interrupted at its end, and holds back what comes again."""
+
+    def __del__(self) -> None:
+        try:
+            _press()
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
+def test_nor_does_one_that_was_heard_while_it_was_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long ago it was pressed: it is no second one."""
+    monkeypatch.setattr(interrupts_module, "TOGETHER_S", 0.0)
+    with heard(signal.SIGINT) as interrupts:
+        try:
+            Blocking()
+            while signal.SIGINT not in signal.sigpending():
+                time.sleep(0.001)
+            with pytest.raises(KeyboardInterrupt):
+                interrupts.check()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        assert interrupts.presses.count == 1
+
+
 PRESSED = """
 import sys, time
 import click
+from daskevo_workflows.cli import interrupts
 from daskevo_workflows.cli.group import Commands
+
+interrupts.TOGETHER_S = float(sys.argv.pop())
 
 @click.group(cls=Commands)
 def group(): ...
 
 @group.command()
-@click.argument("rest_s", type=float)
-def work(rest_s):
+@click.argument("rests_s", type=float, nargs=-1)
+def work(rests_s):
     try:
-        print("works", flush=True)
-        time.sleep(60)
+        rest("works", 60)
     finally:
-        time.sleep(rest_s)
-        print("tidied up", flush=True)
+        try:
+            rest("ends", rests_s[0])
+        finally:
+            rest("tidied up", rests_s[1])
+
+def rest(word, seconds):
+    print(word, flush=True)
+    time.sleep(seconds)
 
 group()
 """
 
 
-@pytest.mark.parametrize(
-    ("pauses_s", "rest_s", "tidied"),
-    [
-        pytest.param([0.05] * 6, 1.0, True, id="at once"),
-        pytest.param([TOGETHER_S + 0.1] * 2, 60.0, False, id="again and again"),
-        pytest.param([TOGETHER_S + 0.1, *[0.01] * 40], 0.0, True, id="while it ends"),
-    ],
-)
-def test_however_often_it_is_pressed(pauses_s: list[float], rest_s: float, tidied: bool) -> None:
-    command = [sys.executable, "-c", PRESSED, "work", str(rest_s)]
+@contextlib.contextmanager
+def _pressed(*rests_s: float, together_s: float) -> Iterator[subprocess.Popen[str]]:
+    """Start work that rests so long at its end and once it is tidied up, and press when it has begun."""
+    command = [sys.executable, "-c", PRESSED, "work", *map(str, rests_s), str(together_s)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "works\n"
         process.send_signal(signal.SIGINT)
-        for pause_s in pauses_s:
-            time.sleep(pause_s)
-            process.send_signal(signal.SIGINT)
-        said, told = process.communicate(timeout=30)
+        yield process
+        _, told = process.communicate(timeout=60)
     assert process.returncode == 130, told
     assert "Traceback" not in told
     assert "Exception" not in told
-    assert (said == "tidied up\n") is tidied
+
+
+def _says(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline() == f"{word}\n"
+
+
+def test_presses_within_a_moment_are_one() -> None:
+    with _pressed(1.0, 0.0, together_s=600.0) as process:
+        for _ in range(6):
+            time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+        _says(process, "ends")
+        _says(process, "tidied up")
+
+
+def test_a_press_after_a_moment_breaks_off_the_end_and_another_the_rest() -> None:
+    with _pressed(600.0, 600.0, together_s=0.0) as process:
+        for word in ("ends", "tidied up"):
+            _says(process, word)
+            process.send_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("together_s", [0.0, TOGETHER_S], ids=["each by itself", "together"])
+def test_presses_while_it_ends(together_s: float) -> None:
+    with _pressed(0.0, 0.0, together_s=together_s) as process:
+        _says(process, "ends")
+        _says(process, "tidied up")
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.002)
+
+
+def test_a_press_when_all_is_over_leaves_no_traceback() -> None:
+    """Just before the moment from which on a press ends the process at once."""
+    code = """
+import os, signal
+import click
+from daskevo_workflows.cli.group import Commands
+from daskevo_workflows.cli.interrupts import Interrupts
+
+leave = Interrupts.leave
+
+def pressed(interrupts, code):
+    Interrupts.leave = leave
+    os.kill(os.getpid(), signal.SIGINT)
+
+Interrupts.leave = pressed
+
+@click.group(cls=Commands)
+def group(): ...
+
+@group.command()
+def work(): ...
+
+group(["work"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_what_is_left_at_once_is_tidied_up_without_a_word() -> None:
@@ -240,9 +326,22 @@ def test_an_interrupt_is_put_off_and_not_lost() -> None:
     assert passed == ["inside"]
 
 
+STARTED = """
+import time
+from daskevo_workflows import quiet
+from daskevo_workflows.cli import interrupts, main
+
+# However long it takes until it is pressed, the run has not begun; however far apart, the presses are one.
+quiet.import_keras = lambda: time.sleep(600)
+interrupts.TOGETHER_S = 600.0
+if __name__ == "__main__":
+    main(prog_name="daskevo")
+"""
+
+
 def test_ctrl_c_while_the_cluster_starts(tmp_path: Path) -> None:
     """A terminal sends it to every process: none prints a traceback, and the exit code is 130."""
-    command = [str(Path(sys.executable).with_name("daskevo")), "nas", "digits", "--run", str(tmp_path / "run")]
+    command = [sys.executable, "-c", STARTED, "nas", "digits", "--run", str(tmp_path / "run")]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         while not _has_workers(process.pid) and process.poll() is None:
             time.sleep(0.01)

@@ -44,9 +44,9 @@ class Commands(click.Group):
                 except SystemExit as ending:
                     # click says 1 of one that comes while the first is answered.
                     code = INTERRUPTED if interrupts.presses.count and ending.code == 1 else ending.code
-            except KeyboardInterrupt:
-                pass
-            interrupts.leave(code if isinstance(code, int) else 0)
+                interrupts.leave(code if isinstance(code, int) else 0)
+            except KeyboardInterrupt:  # it may come on the way to `leave`, too
+                interrupts.leave(code if isinstance(code, int) else 0)
         if code == INTERRUPTED:
             # A cluster that was broken off while it started fails to be closed at Python's end.
             sys.unraisablehook = lambda _: None

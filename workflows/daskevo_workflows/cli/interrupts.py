@@ -88,7 +88,7 @@ class Interrupts:
         self.ends: float | None = None
         self.is_over = False
         self._grace_s: float | None = None
-        self._is_lost = False
+        self._is_lost = self._is_sent = False
         self._before: Callable[[sys.UnraisableHookArgs], object] = sys.unraisablehook
 
     def leave(self, code: int) -> None:
@@ -138,6 +138,7 @@ class Interrupts:
         time.sleep(AGAIN_S)
         main = threading.main_thread().ident
         if self._is_lost and self.number is not None and main is not None:
+            self._is_sent = True
             signal.pthread_kill(main, self.number)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
@@ -145,6 +146,9 @@ class Interrupts:
         if number == signal.SIGTERM and self._grace_s is not None and self.ends is None:
             self.ends = time.time() + self._grace_s
             return
+        is_sent, self._is_sent = self._is_sent, False
+        if is_sent and not self._is_lost:
+            return  # it was heard while it was on its way
         is_again, self.came, self._is_lost = self._is_lost, True, False
         logging.disable(logging.ERROR)
         if number == signal.SIGINT and not is_again:
