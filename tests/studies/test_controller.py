@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
@@ -14,7 +15,9 @@ import pytest
 
 from daskevo.errors import InvalidInput, RunError, TrialFailed
 from daskevo.tuning import Configuration, Constant, Trajectory, concatenate, count_steps
+from daskevo_workflows.studies import work
 from daskevo_workflows.studies.controller import Controller, Wish
+from daskevo_workflows.studies.waiting import until_stored
 from tests.studies.threads import Fault, ThreadCrew, figures
 
 TIMEOUT_S = 60
@@ -74,8 +77,7 @@ def test_a_newcomer_has_a_running_work_save_where_it_parts() -> None:
         (first,) = ask(controller, (ONE, 8))
         assert gate.came.wait(TIMEOUT_S)
         (second,) = ask(controller, (PARTS_AT_4, 6))
-        controller.call(lambda: None)
-        controller.call(lambda: None)
+        crew.settle()
         gate.open.set()
         assert second.result(TIMEOUT_S) == figures(PARTS_AT_4, 6)
         assert first.result(TIMEOUT_S) == figures(ONE, 8)
@@ -83,8 +85,9 @@ def test_a_newcomer_has_a_running_work_save_where_it_parts() -> None:
     assert set(crew.trained.values()) == {1}
 
 
-def test_a_newcomer_that_comes_too_late_has_the_steps_trained_again() -> None:
+def test_a_newcomer_that_comes_too_late_has_the_steps_trained_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The work has passed the step, unsaved, and it isn't known yet where it is."""
+    monkeypatch.setattr(work, "TOLD_EVERY_S", math.inf)
     gate = Gate(ONE, 7)
     crew = ThreadCrew("t0", "t1", before_step=gate)
     with led(crew) as controller:
@@ -124,8 +127,7 @@ def test_a_request_that_is_taken_back_ends_the_work_at_the_next_step() -> None:
         (first,) = ask(controller, (ONE, 1000))
         assert gate.came.wait(TIMEOUT_S)
         assert first.cancel()
-        controller.call(lambda: None)
-        controller.call(lambda: None)
+        crew.settle()
         gate.open.set()
         (other,) = ask(controller, (rate((0, 0.5)), 3))
         assert other.result(TIMEOUT_S) == figures(rate((0, 0.5)), 3)
@@ -198,6 +200,7 @@ def test_a_snapshot_that_is_gone_is_made_again() -> None:
     crew = ThreadCrew("t0")
     with led(crew) as controller:
         assert ask(controller, (ONE, 4))[0].result(TIMEOUT_S) == figures(ONE, 4)
+        until_stored(controller)  # which is after the answer
         crew.store.clear()
         assert ask(controller, (PARTS_AT_4, 6))[0].result(TIMEOUT_S) == figures(PARTS_AT_4, 6)
     assert crew.trained[ONE.key(4)] == 2
@@ -226,6 +229,7 @@ def test_costs_are_measured_a_start_apart() -> None:
 def test_what_ends_the_controller_is_raised_wherever_somebody_waits() -> None:
     class Broken(ThreadCrew):
         def watch(self) -> None:
+            super().watch()
             if self.runs:
                 raise RunError("no trainer any more")
 

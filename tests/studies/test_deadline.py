@@ -12,6 +12,7 @@ from daskevo.errors import InvalidInput
 from daskevo.search import Grid
 from daskevo.tuning import Trajectory
 from daskevo_workflows.deadline import Deadline
+from daskevo_workflows.studies import leading
 from daskevo_workflows.studies.copying import time_to_copy
 from daskevo_workflows.studies.orders import Orders
 from tests.studies.pretending import pretended
@@ -46,10 +47,11 @@ class Stops:
             assert self.over.wait(60)
 
     def deadline(self) -> float | None:
-        return time.time() + 19 if self.came.is_set() else None
+        return time.time() + 119 if self.came.is_set() else None
 
 
-def test_what_is_trained_is_stored_and_gone_on_with(tmp_path: Path) -> None:
+def test_what_is_trained_is_stored_and_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leading, "grace_s", lambda: 120.0)
     store, stops = Store(), Stops()
     study, crew = open_study(store, tmp_path, before_step=stops)
     copied: list[str] = []
@@ -64,6 +66,7 @@ def test_what_is_trained_is_stored_and_gone_on_with(tmp_path: Path) -> None:
     crew.__class__ = Asked
     with study:
         result = study.run(Grid(), deadline=stops.deadline)
+        crew.settle()  # it was told that nobody waits any more
         stops.over.set()
     assert result.stop[0] == "walltime"
     assert not result.reports

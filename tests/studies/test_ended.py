@@ -32,7 +32,8 @@ def look(folder: Path, strategy: Strategy, repository: Any = NOTHING, **how: Any
     [
         Grid,
         lambda: AsynchronousHalving(1, 16, 4, candidates=8),
-        lambda: MedianStopping(4, 16, candidates=6),
+        # Nobody is given up: what trained then would still say so after the study.
+        lambda: MedianStopping(4, 16, least=6, candidates=6),
         lambda: PopulationBasedTraining(4, 16, population=5, rounds=1),
     ],
 )

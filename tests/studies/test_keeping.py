@@ -19,6 +19,7 @@ from daskevo_workflows.reports.study_reading import read_study
 from daskevo_workflows.stage_training.origin import versions
 from daskevo_workflows.studies import keeping, making_room
 from daskevo_workflows.studies.stored import described
+from daskevo_workflows.studies.waiting import until_stored
 from tests.studies.pretending import pretended, small_grid
 from tests.studies.threads import ThreadCrew
 
@@ -32,7 +33,9 @@ class Store:
 
     def add(self, name: str, trajectory: Trajectory, step: int, metrics: Any, labels: Iterable[str]) -> None:
         extra = {"trajectory": described(trajectory, step), "step": step, "versions": versions()}
-        self.rows[name] = SimpleNamespace(name=name, step=step, metrics=metrics, extra=extra, labels=tuple(labels))
+        row = SimpleNamespace(name=name, step=step, metrics=metrics, extra=extra, labels=tuple(labels))
+        with self.lock:
+            self.rows[name] = row
 
     def hold(self, name: str, label: str) -> None:
         with self.lock:
@@ -61,7 +64,7 @@ class Store:
     def kinds(self) -> dict[int, set[str]]:
         """Return the kinds of labels at each step."""
         found: dict[int, set[str]] = {}
-        for row in self.rows.values():
+        for row in self.snapshots():
             found.setdefault(row.step, set()).update(label.partition(":")[0] for label in row.labels)
         return found
 
@@ -163,6 +166,7 @@ def test_room_is_made_by_what_nobody_needs(tmp_path: Path, prompt: None) -> None
     with study:
         study.run(Grid())
         controller, keeper = study.controller, study._keeper
+        until_stored(controller)
         wait_for(lambda: store.kinds()[4] == {"cache"} and store.kinds()[8] == {"cache"})
         before = dict(store.rows)
         spare = [name for name, row in before.items() if row.labels[0].startswith("cache:")]
@@ -198,8 +202,9 @@ def test_what_two_processes_stored_is_kept_once_and_counted(tmp_path: Path, prom
     one, _ = open_study(store, tmp_path, "one")
     two, crew = open_study(store, tmp_path, "two")
     with one, two:
-        one.run(Grid())
-        two.run(Grid())
+        for study in (one, two):
+            study.run(Grid())
+            until_stored(study.controller)
         assert set(crew.trained.values()) == {1}
         before = len(store.rows)
         labels = label_of(one), label_of(two)

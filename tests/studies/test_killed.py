@@ -18,11 +18,11 @@ from tests.studies.pretending import small_grid
 from tests.studies.threads import figures
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
+def start(folder: Path, *ends: int) -> subprocess.Popen[str]:
     script = Path(__file__).parent / "killed_script.py"
     root = Path(__file__).parents[2]
     return subprocess.Popen(
-        [sys.executable, str(script), str(folder)],
+        [sys.executable, str(script), str(folder), *map(str, ends)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -43,7 +43,7 @@ def wait_for_reports(folder: Path, count: int, process: subprocess.Popen[str]) -
 
 def test_killed_twice_and_started_again(tmp_path: Path) -> None:
     for reports in (2, 6):
-        process = start(tmp_path)
+        process = start(tmp_path, reports)
         try:
             wait_for_reports(tmp_path, reports, process)
         finally:

@@ -83,10 +83,10 @@ def test_while_it_goes_on_it_shows_who_trains_what(tmp_path: Path) -> None:
             came.set()
             assert go_on.wait(60)
 
-    with pretended(ThreadCrew("t0", before_step=waits), tmp_path) as study:
+    crew = ThreadCrew("t0", before_step=waits)
+    with pretended(crew, tmp_path) as study:
         futures = [study.submit(candidate, 16) for candidate in small_grid().enumerate()]
-        for _ in range(2):  # taken in, then decided
-            study.controller.call(lambda: None)
+        crew.settle()
         all_asked.set()
         assert came.wait(60)
         study.controller.call(lambda: None)

@@ -59,6 +59,7 @@ class ShownCrew(ThreadCrew):
         super().begin(controller)
 
     def watch(self) -> None:
+        super().watch()
         self.showing.look(self.controller)
 
     def close(self) -> None:
@@ -95,6 +96,7 @@ def crew_of(client: Any, **options: Any) -> ShownCrew:
 def test_a_study_is_shown_while_it_runs_and_after(loop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(showing, "UNWATCHED_S", 0.02)
     monkeypatch.setattr(showing, "SHARE", 1.0)
+    monkeypatch.setattr(showing, "LAST_WORD_S", 60.0)
     came, go_on = threading.Event(), threading.Event()
     bad = small_grid().configuration(list(small_grid().enumerate())[-1])
 
@@ -171,7 +173,8 @@ def test_no_study_waits_for_or_fails_from_what_goes_wrong(
     assert len(client.asked) <= 2 * showing.MOST_FAILURES
 
 
-def test_another_scheduler_at_the_old_address_is_told_all(loop: Any) -> None:
+def test_another_scheduler_at_the_old_address_is_told_all(loop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(showing, "LAST_WORD_S", 60.0)
     client = Client(loop)
     sender = showing.Sender(client, "studies")
     picture: Any = SimpleNamespace(news=lambda name: news_of("s1", client=name))

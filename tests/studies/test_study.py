@@ -164,13 +164,30 @@ def test_a_request_that_is_taken_back_is_noted_and_costs_nobody_else(tmp_path: P
         first, other = study.submit(candidates[0], 16), study.submit(candidates[-1], 4)
         assert came.wait(60)
         assert first.cancel()
-        for _ in range(2):  # taken back, then decided
-            study.controller.call(lambda: None)
+        crew.settle()
         go_on.set()
         other.result(60)
         statuses = dict(zip(study.result().frame()["number"], study.result().frame()["status"], strict=True))
     assert statuses == {0: "failed", 1: "finished"}
     assert crew.trained.total() < 10
+
+
+def test_what_was_answered_is_in_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits is woken, and asks, before anything else is done with an answer."""
+    asked = threading.Event()
+    monkeypatch.setattr(Controller, "_take_back", lambda controller, waiter, future: asked.wait(60))
+    with pretended(ThreadCrew("t0"), tmp_path) as study:
+        future = study.submit(next(small_grid().enumerate()), 4)
+        assert future.result(60)
+        post = study.controller.post
+
+        def asks(function: Callable[[], object]) -> None:
+            post(function)
+            asked.set()
+
+        monkeypatch.setattr(study.controller, "post", asks)
+        assert study.figures().trials == 1
+        assert len(study.result().reports) == 1
 
 
 def test_a_study_that_was_closed_goes_on_where_it_was(tmp_path: Path) -> None:

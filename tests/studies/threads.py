@@ -80,6 +80,7 @@ class ThreadCrew:
         self.replies: list[tuple[Save, str]] = []
         self.runs: list[Run] = []
         self.rooms: list[tuple[str, bool]] = []
+        self._turns = 0
         self._numbers = itertools.count()
         self._working: dict[str, tuple[Orders, threading.Thread]] = {}
 
@@ -108,7 +109,14 @@ class ThreadCrew:
         self.controller.post(lambda: self.controller.replied(told.work, told.step, reply))
 
     def watch(self) -> None:
-        pass
+        self._turns += 1
+
+    def settle(self) -> None:
+        """Wait until the controller has decided upon all that came in before this: it does so after each `watch`."""
+        self.controller.call(lambda: None)
+        decided = self._turns + 2
+        while self._turns < decided:
+            self.controller.call(lambda: None)
 
     def copy(self, work: str) -> bool:
         self._working[work][0].copy()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from daskevo.errors import InvalidInput
 from daskevo.search import Report, Request, Strategy, model_id
@@ -30,6 +30,8 @@ Point = Candidate | Mapping[str, Any] | Found
 """A candidate of the space; its options by name, sequences or constants; or what was found, to go on with it."""
 
 Metrics = Mapping[str, float]
+
+T = TypeVar("T")
 
 HURRIED_S = 5.0
 """How long the end of a study waits for what is stored, when its time is over."""
@@ -119,7 +121,7 @@ class Study:
             if self.controller.failure is None:
                 if self._keeper is not None:
                     self._keeper.close()
-                self.controller.call(close)
+                self._read(close)
                 self.controller.leave(self.origin, self._ledger, self._keeper)
         finally:
             if self._keeper is not None:
@@ -218,7 +220,7 @@ class Study:
 
     def figures(self) -> Figures:
         """Return the study's figures of this moment."""
-        return self.controller.call(self._ledger.figures)
+        return self._read(self._ledger.figures)
 
     # Before training
 
@@ -318,7 +320,13 @@ class Study:
             result.figures = self._ledger.figures()
             result.runtime_s = self._ledger.record.runtime_s
 
-        self.controller.call(read)
+        self._read(read)
+
+    def _read(self, function: Callable[[], T]) -> T:
+        """Call a function in the controller's thread once whatever was answered is in the record."""
+        # Whoever waits for a future is woken before its report is on its way there; once this is done, it is.
+        self.controller.call(lambda: None)
+        return self.controller.call(function)
 
     def snapshot(self, trajectory: Trajectory, step: int) -> str | None:
         """Return the name of the snapshot at a step, once it is stored; None if the repository has none."""
