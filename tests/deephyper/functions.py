@@ -67,10 +67,11 @@ def climb(job: Any) -> dict[str, Any]:
     return {"objective": job.objective, "metadata": {"steps": step}}
 
 
-def until_told(job: Any) -> dict[str, Any]:
-    """Work until the search's time is over, as the job's status says."""
+def until_told(job: Any, marks: str) -> dict[str, Any]:
+    """Leave a mark, and work until the search's time is over, as the job's status says."""
     from deephyper.evaluator import JobStatus
 
+    (Path(marks) / job.id).touch()
     until = time.monotonic() + 100
     while job.status is JobStatus.RUNNING and time.monotonic() < until:
         time.sleep(0.05)
@@ -79,6 +80,15 @@ def until_told(job: Any) -> dict[str, Any]:
 
 def hang(job: Any) -> float:
     time.sleep(job["x"])
+    return 1.0
+
+
+def until_freed(job: Any, marks: str) -> float:
+    """Leave a mark, and work until there is another, whatever the job's status says."""
+    (Path(marks) / job.id).touch()
+    until = time.monotonic() + 100
+    while not (Path(marks) / "free").exists() and time.monotonic() < until:
+        time.sleep(0.05)
     return 1.0
 
 

@@ -187,7 +187,8 @@ def test_training_ends_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) ->
     job = running()
     is_now(job, JobStatus.CANCELLING)
     callback = following(job)
-    callback.on_train_batch_end(0)  # no second has passed
+    monkeypatch.setattr("daskevo_plugins.deephyper.following.LOOK_S", 1e6)
+    callback.on_train_batch_end(0)  # it is too early to look
     assert callback.stopped is None
     monkeypatch.setattr("daskevo_plugins.deephyper.following.LOOK_S", 0.0)
     callback.on_train_batch_end(1)

@@ -241,19 +241,38 @@ def test_stoppers_work_on_trainers(client: Any) -> None:
     assert [job.metadata["steps"] for job in jobs] == [4, 1, 4]
 
 
-def test_run_functions_see_that_the_time_is_over(client: Any, tmp_path: Path) -> None:
+class Limited(DaskEvaluator):
+    """The search's time is over once all workers have begun an evaluation, however long that takes."""
+
+    @property
+    def time_left(self) -> float:
+        begun = len(list(Path(self.run_function_kwargs["marks"]).iterdir()))
+        return 0.0 if begun >= self.num_workers else 100.0
+
+
+@pytest.fixture
+def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr("daskevo_plugins.deephyper.evaluator.LOOK_S", 0.2)
+    (tmp_path / "marks").mkdir()
+    return str(tmp_path / "marks")
+
+
+def test_run_functions_see_that_the_time_is_over(client: Any, tmp_path: Path, marks: str) -> None:
     small = HpProblem()
     small.add((0.0, 1.0), "x")
-    frame = RandomSearch(small, log_dir=str(tmp_path)).search(DaskEvaluator(functions.until_told, client), timeout=1)
+    evaluator = Limited(functions.until_told, client, run_function_kwargs={"marks": marks})
+    frame = RandomSearch(small, log_dir=str(tmp_path)).search(evaluator, timeout=100)
     assert list(frame["m:seen"]) == ["CANCELLING"] * len(frame)
     assert set(frame["job_status"]) == {"CANCELLED"}
 
 
-def test_one_that_does_not_look_is_given_up_after_its_grace(client: Any, tmp_path: Path) -> None:
+def test_one_that_does_not_look_is_given_up_after_its_grace(client: Any, tmp_path: Path, marks: str) -> None:
     small = HpProblem()
     small.add([3.0], "x")
-    evaluator = DaskEvaluator(functions.hang, client, num_workers=1, grace_s=0.2)
-    frame = RandomSearch(small, log_dir=str(tmp_path)).search(evaluator, timeout=1)
+    options = {"num_workers": 1, "grace_s": 0.2, "run_function_kwargs": {"marks": marks}}
+    evaluator = Limited(functions.until_freed, client, **options)
+    frame = RandomSearch(small, log_dir=str(tmp_path)).search(evaluator, timeout=100)
+    (Path(marks) / "free").touch()
     assert list(frame["objective"]) == ["F_TIMEOUT"]
 
 
