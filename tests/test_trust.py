@@ -83,7 +83,7 @@ def test_the_user_s_mask_counts_for_every_file_and_none_is_code(mask: str, tmp_p
         env={**os.environ, "DASK_TEMPORARY_DIRECTORY": str(tmp_path / "scratch")},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

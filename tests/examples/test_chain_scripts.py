@@ -63,10 +63,16 @@ def told(folder: Path) -> list[str]:
 
 
 def is_left_behind(folder: Path) -> bool:
-    """Tell whether anything that the script has started still runs, or its scheduler's file is there."""
+    """Tell whether anything that the script has started goes on, or its scheduler's file is there."""
+    deadline = time.monotonic() + 60  # what has been told to end may take a moment, and what stays stays longer
+    while (running := _is_running(folder)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return running or (folder / "run.scheduler.7.json").exists()
+
+
+def _is_running(folder: Path) -> bool:
     inside = {str(folder / "bin")}
-    running = [one for one in psutil.process_iter(["environ"]) if inside & {_first(one.info["environ"])}]
-    return bool(running) or (folder / "run.scheduler.7.json").exists()
+    return any(inside & {_first(one.info["environ"])} for one in psutil.process_iter(["environ"]))
 
 
 def _first(environment: dict[str, str] | None) -> str:
@@ -89,7 +95,7 @@ def test_the_next_job_is_there_until_it_is_not_needed(script: str, code: int, tm
 def test_a_word_to_all_processes_leaves_the_search_its_time(script: str, tmp_path: Path) -> None:
     """Of a search on several nodes the scheduler hears it, too: that is no reason to break off the chain."""
     code = 2 if script.startswith("search") else 75
-    waits = f"trap 'sleep 0.5; echo ended >> {tmp_path}/told; exit {code}' TERM\ntouch {tmp_path}/on\nsleep 60 & wait"
+    waits = f"trap 'sleep 0.5; echo ended >> {tmp_path}/told; exit {code}' TERM\n: > {tmp_path}/on\nsleep 100 & wait"
     process = run(script, tmp_path, waits)
     deadline = time.monotonic() + 60
     while not (tmp_path / "on").exists():

@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def _run(folder: Path, *command: str) -> str:
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=550, check=False)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 

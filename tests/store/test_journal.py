@@ -272,13 +272,13 @@ def test_threads_share_flushes_and_lose_nothing(tmp_path: Path, monkeypatch: pyt
     def slow(handle: int) -> None:
         calls.append(handle)
         entered.set()
-        go_on.wait(10)
+        go_on.wait(60)
         fsync(handle)
 
     monkeypatch.setattr(module.os, "fsync", slow)
     with ThreadPoolExecutor(9) as pool:
         first = pool.submit(journal.flush, journal.append(["first"]))
-        entered.wait(10)
+        assert entered.wait(60)
         others = [pool.submit(journal.flush, journal.append([n])) for n in range(8)]
         go_on.set()
         for future in [first, *others]:

@@ -102,7 +102,7 @@ def test_of_takers_in_a_race_one_wins(root: Root) -> None:
 
     def ask(holder: Holder) -> str | None:
         if holder == dead:
-            together.wait(10)
+            together.wait(60)
             return None
         return holder.scheduler_id
 

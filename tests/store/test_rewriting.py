@@ -141,11 +141,13 @@ def test_readers_beside_it(tensors: DurableTensors) -> None:
 
     threads = ThreadPoolExecutor(3)
     reading = [threads.submit(read) for _ in range(3)]
-    for number in (0, 1, 2):
-        tensors.free(M, P, [number])
-        for _ in range(5):
-            tensors.segments.rewrite(M, P, lambda: None)
-    done.set()
+    try:
+        for number in (0, 1, 2):
+            tensors.free(M, P, [number])
+            for _ in range(5):
+                tensors.segments.rewrite(M, P, lambda: None)
+    finally:
+        done.set()
     for reader in reading:
         reader.result()
     threads.shutdown()

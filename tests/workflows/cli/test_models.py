@@ -61,7 +61,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("run")
     script = folder / "write.py"
     script.write_text(WRITE)
-    subprocess.run([sys.executable, str(script), str(folder / "repository")], check=True, timeout=110)
+    subprocess.run([sys.executable, str(script), str(folder / "repository")], check=True, timeout=300)
     return folder / "repository"
 
 

@@ -76,12 +76,37 @@ def answers(folder: Path) -> int:
         return 0
 
 
+HELD = """
+import time
+from pathlib import Path
+
+from daskevo_workflows.problems.digits_lr import DigitsLr
+
+
+class Held(DigitsLr):
+    name = "held"
+
+    def score(self, model, data):
+        try:
+            (Path({folder!r}) / "scored").touch(exist_ok=False)
+        except FileExistsError:
+            while not (Path({folder!r}) / "go on").exists():
+                time.sleep(0.05)
+        return super().score(model, data)
+
+
+held = Held()
+"""
+"""One state is scored, and no other until it may be: the study is interrupted in the middle, however late."""
+
+
 @pytest.mark.processes
 @pytest.mark.timeout(1500)
 def test_a_study_that_is_interrupted_goes_on_with_the_same_command(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
+    folder, problem = tmp_path / "run", tmp_path / "held.py"
+    problem.write_text(HELD.format(folder=str(tmp_path)))
     code = "from daskevo_workflows.cli import main; main(prog_name='daskevo')"
-    words = ["digits-lr", "--strategy", "grid", "--steps", "8", "--workers", "1", "--run", str(folder), "--json"]
+    words = [f"{problem}:held", "--strategy", "grid", "--steps", "8", "--workers", "1", "--run", str(folder), "--json"]
     command = [sys.executable, "-c", code, "tune", *words]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -99,6 +124,7 @@ def test_a_study_that_is_interrupted_goes_on_with_the_same_command(tmp_path: Pat
     assert "Traceback" not in err
     assert "Every answer and every snapshot is kept; to go on:" in err
     assert 1 <= answers(folder) < 20
+    (tmp_path / "go on").touch()
     ended = subprocess.run(command, capture_output=True, text=True, timeout=700, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "best model:" in ended.stderr

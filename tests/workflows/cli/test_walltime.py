@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -18,7 +19,7 @@ from daskevo.runs import RunView
 from daskevo_workflows.batch_limits import JOBS, BatchJob, Limit
 from daskevo_workflows.cli import main, walltime
 from daskevo_workflows.cli.interrupts import Interrupts, heard
-from daskevo_workflows.cli.walltime import Walltime
+from daskevo_workflows.cli.walltime import ASK_EVERY_S, Walltime
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 
@@ -74,12 +75,14 @@ def test_what_is_no_walltime_is_refused(words: str) -> None:
 
 def test_whose_word_holds(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[BatchJob] = []
+    now = time.time()
 
     def answer(job: BatchJob) -> Limit:
         asked.append(job)
-        return Limit(time.time() + 600 * len(asked), "squeue")
+        return Limit(now + 600 * len(asked), "squeue")
 
     monkeypatch.setattr("daskevo_workflows.batch_limits.limit_of", answer)
+    monkeypatch.setattr(walltime, "time", SimpleNamespace(time=lambda: now, monotonic=lambda: now))
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     interrupts = Interrupts()
     automatic, stated, endless = (Walltime(asked, interrupts) for asked in ("auto", 60.0, "none"))
@@ -92,11 +95,8 @@ def test_whose_word_holds(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     assert stated.deadline() is not None
     assert endless.deadline() is None
     # A limit that was changed meanwhile.
-    monkeypatch.setattr(walltime, "ASK_EVERY_S", 0.0)
-    later = automatic.deadline()
-    assert later is not None
-    assert first is not None
-    assert later > first + 500
+    now += ASK_EVERY_S + 1
+    assert automatic.deadline() == now + 1200
     interrupts.ends = 5.0
     assert [one.deadline() for one in (automatic, stated, endless)] == [5.0] * 3
 
@@ -126,8 +126,9 @@ def finished(folder: Path) -> int:
 
 
 def test_a_job_that_is_ended_says_its_word_to_all_processes(tiny: Callable[..., Path], tmp_path: Path) -> None:
-    problem, folder = tiny(FIRST=(4, 8, 12, 16), SECOND=(3,), FAULTS={3: "slow"}), tmp_path / "run"
-    process = start(problem, folder, "--walltime", "none", job="7")
+    # More than would be done before the word comes, however late that is.
+    problem, folder = tiny(IDLE=tuple(range(100)), SECOND=(3,), FAULTS={3: "slow"}), tmp_path / "run"
+    process = start(problem, folder, "--walltime", "none", "--evaluations", "300", job="7")
     try:
         until = time.monotonic() + 300
         while not finished(folder) and time.monotonic() < until and process.poll() is None:
@@ -144,10 +145,11 @@ def test_a_job_that_is_ended_says_its_word_to_all_processes(tiny: Callable[..., 
     with RunView(folder) as view:
         assert view.sessions()[-1].ended == "walltime"
 
-    process = start(problem, folder)
+    wanted = finished(folder) + 2
+    process = start(problem, folder, "--evaluations", str(wanted))
     _, told = process.communicate(timeout=300)
     assert process.returncode == 0, told
-    assert finished(folder) == 6
+    assert finished(folder) == wanted
     assert (folder / "best.keras").exists()
 
 
