@@ -95,7 +95,10 @@ def test_the_next_job_is_there_until_it_is_not_needed(script: str, code: int, tm
 def test_a_word_to_all_processes_leaves_the_search_its_time(script: str, tmp_path: Path) -> None:
     """Of a search on several nodes the scheduler hears it, too: that is no reason to break off the chain."""
     code = 2 if script.startswith("search") else 75
-    waits = f"trap 'sleep 0.5; echo ended >> {tmp_path}/told; exit {code}' TERM\n: > {tmp_path}/on\nsleep 100 & wait"
+    ends = f"trap 'sleep 0.5; echo ended >> {tmp_path}/told; exit {code}' TERM"
+    # Bash may lose the word in a child that has not begun its program.
+    begun = "until read -r word < /proc/$!/comm && [ $word = sleep ]; do :; done"
+    waits = f"{ends}\nsleep 100 &\n{begun}\n: > {tmp_path}/on\nwait"
     process = run(script, tmp_path, waits)
     deadline = time.monotonic() + 60
     while not (tmp_path / "on").exists():
