@@ -14,15 +14,17 @@ from typing import Any
 
 from distributed.core import send_recv
 
-from daskevo.cluster.transport import NoCertificates, connected
+from daskevo.cluster.transport import NoCertificates, connected, stands_still
 from daskevo.store.lease import CannotAsk, Holder
 
 REPAIR = "here"
 """The address of a repair without a cluster: it listens nowhere, and its lease goes with its process."""
 _CONNECT_S = 2.0
 """Dask tries again until then, and says only at the end why it failed: before the question is given up."""
-_QUESTION_S = 3.0
-"""Longest wait for an answer: a dead host gives none."""
+_ANSWER_S = 3.0
+_QUESTION_S = 15.0
+"""Longest wait for an answer: a dead host gives none, and a busy scheduler stands still for some seconds. Where nobody
+listens nobody is asked again."""
 _INPROC = "inproc://"
 
 
@@ -45,21 +47,33 @@ async def identity_at(holder: Holder, pool: Any) -> str | None:
         if _has_ended(holder):
             return None
         raise CannotAsk("its scheduler is inside another process, and listens to nobody outside it")
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _QUESTION_S
+    while True:
+        try:
+            return await _identity(holder.address, pool)
+        except OSError as error:
+            if loop.time() > deadline or not await stands_still(holder.address, error):
+                return None
+
+
+async def _identity(address: str, pool: Any) -> str | None:
+    """Ask once; raises CannotAsk as `identity_at`, and OSError if nobody answers."""
     try:
-        async with asyncio.timeout(_QUESTION_S):
-            comm = await connected(pool, holder.address, _CONNECT_S)
+        async with asyncio.timeout(_ANSWER_S):
+            comm = await connected(pool, address, _CONNECT_S)
             try:
                 reply = await send_recv(comm, op="identity")
             finally:
-                pool.reuse(holder.address, comm)
+                pool.reuse(address, comm)
     except TimeoutError:
-        return None
+        raise
     except NoCertificates as error:
         raise CannotAsk(str(error)) from error
     except OSError as error:
         refusal = _tls_refusal(error)
         if refusal is None:
-            return None
+            raise
         raise CannotAsk(
             f"something listens there, but no TLS connection came about ({refusal}); this process needs the "
             "certificates of that cluster"

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 
-from daskevo.cluster.directory import Call, Directory
+from daskevo.cluster.directory import CALL_TIMEOUT_S, Call, Directory
 from daskevo.errors import ClusterError, DaskevoError
 from daskevo.ownership.messages import Drop
 from daskevo.types import Attempt
@@ -18,7 +18,8 @@ from daskevo.types import Attempt
 logger = logging.getLogger(__name__)
 
 GIVE_BACK_TIMEOUT_S = 5.0
-"""Longest that giving back waits for an answer: what did not get through, settling and audit do."""
+"""Longest that giving back waits for an answer: what did not get through, settling and audit do. An end is waited for
+as any other word of the scheduler: what it did not hear lives as long as its holder."""
 
 
 class Outbox:
@@ -80,7 +81,7 @@ async def end(directory: Directory, attempts: Sequence[Attempt], *, settled: boo
     try:
         await directory.transport.coordinator(
             "end",
-            timeout_s=GIVE_BACK_TIMEOUT_S,
+            timeout_s=CALL_TIMEOUT_S,
             attempts=[list(attempt) for attempt in attempts],
             settled=settled,
         )

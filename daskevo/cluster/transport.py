@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from distributed.comm import get_address_host_port
 from distributed.core import send_recv
 from distributed.protocol import to_serialize
 
@@ -28,7 +29,8 @@ from daskevo.types import check_path
 logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 3.0
-"""Longest wait for a connection: a dead address must not cost Dask's 30 s."""
+"""Longest wait for a connection: a dead address must not cost Dask's 30 s. A scheduler that gives no answer is tried
+again: it may stand still for some seconds, and nobody else can answer."""
 
 Handler = Callable[..., Any]
 
@@ -243,6 +245,27 @@ async def connected(pool: Any, address: str, timeout_s: float) -> Any:
         raise NoCertificates from error
 
 
+async def stands_still(address: str, error: BaseException) -> bool:
+    """Whether a connection failed because nobody said anything, though somebody may be there.
+
+    Dask tries again until its time is up, and may say at the end that it was, of an address that refused it all along.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, TimeoutError):
+        cause = cause.__cause__ or cause.__context__
+    if cause is None:
+        return False
+    try:
+        host, port = get_address_host_port(address)
+        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), 1.0)
+    except ConnectionRefusedError:
+        return False
+    except (OSError, ValueError, NotImplementedError):
+        return True
+    writer.close()
+    return True
+
+
 class PoolTransport:
     """Calls over the connection pool of a Dask client, worker or scheduler.
 
@@ -273,7 +296,7 @@ class PoolTransport:
     async def coordinator(self, method: str, *, timeout_s: float, **arguments: Any) -> Any:
         name = operation("coordinator", self.key, method)
         try:
-            reply = await self._call(self.scheduler_address, name, timeout_s, arguments)
+            reply = await self._call(self.scheduler_address, name, timeout_s, arguments, again=True)
         except NoAnswer as error:
             raise errors.SchedulerUnreachable(
                 f"the scheduler at {self.scheduler_address} did not answer {method!r} within {timeout_s:.1f} s "
@@ -301,15 +324,12 @@ class PoolTransport:
     def is_here(self, address: str) -> bool:
         return self._local(address) is not None
 
-    async def _call(self, address: str, name: str, timeout_s: float, arguments: Mapping[str, Any]) -> Any:
+    async def _call(
+        self, address: str, name: str, timeout_s: float, arguments: Mapping[str, Any], *, again: bool = False
+    ) -> Any:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        comm = await _within(
-            min(CONNECT_TIMEOUT_S, timeout_s),
-            connected(self.pool, address, min(CONNECT_TIMEOUT_S, timeout_s)),
-            address,
-            name,
-        )
+        comm = await self._connected(address, name, deadline, again)
         try:
             return await _within(
                 max(deadline - loop.time(), 0.001),
@@ -319,6 +339,17 @@ class PoolTransport:
             )
         finally:
             self.pool.reuse(address, comm)
+
+    async def _connected(self, address: str, name: str, deadline: float, again: bool) -> Any:
+        loop = asyncio.get_running_loop()
+        while True:
+            limit_s = max(min(CONNECT_TIMEOUT_S, deadline - loop.time()), 0.001)
+            try:
+                # Dask's own limit comes first: it says why.
+                return await _within(limit_s, connected(self.pool, address, 0.9 * limit_s), address, name)
+            except NoAnswer as error:
+                if not (again and loop.time() < deadline and await stands_still(address, error)):
+                    raise
 
 
 def method_of(methods: Mapping[str, Handler], address: str, method: str) -> Handler:

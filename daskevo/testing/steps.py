@@ -98,7 +98,7 @@ def _served(method: str, function: Any, arguments: Any, role: str | None = None)
     return f"{role or 'this process'}: {method} served", "answered"
 
 
-def _called(pool: Any, address: str, name: str, *more: Any) -> tuple[str, str]:
+def _called(pool: Any, address: str, name: str, *more: Any, **options: Any) -> tuple[str, str]:
     return f"call of {name.split('_')[1]} {name.split('_', 3)[3]}", "came back"
 
 

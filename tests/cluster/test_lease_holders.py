@@ -87,6 +87,39 @@ def test_a_scheduler_with_tls_is_not_dead_to_whoever_lacks_its_certificates(cert
         asyncio.run(ask_scheduler(certificates, None if asks == "nothing" else Security.temporary()))
 
 
+class Busy:
+    """A pool whose first connections come to nothing: who is there stands still."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self.pool = pool
+        self.tries = 0
+
+    async def connect(self, address: str, timeout: float) -> Any:
+        self.tries += 1
+        if self.tries < 3:
+            raise OSError(f"timed out trying to connect to {address}") from TimeoutError()
+        return await self.pool.connect(address)
+
+    def reuse(self, address: str, comm: Any) -> None:
+        self.pool.reuse(address, comm)
+
+
+@evo_cluster(trainers=0)
+async def test_a_scheduler_that_stands_still_for_a_moment_is_asked_again(c: Any, s: Any, a: Any) -> None:
+    pool = Busy(c.rpc)
+    assert await identity_at(holder_at(s.address), pool) == s.id
+    assert pool.tries == 3
+    repository = await open_here(c, None)
+    pool = Busy(c.rpc)
+    transport = PoolTransport(pool, s.address, repository.settings.key)
+    assert await transport.coordinator("tick", timeout_s=60)
+    # Providers are many: who asks looks for the one that answers.
+    pool.tries = 0
+    with pytest.raises(NoAnswer):
+        await transport.provider(a.address, "pulse", timeout_s=60)
+    assert pool.tries == 1
+
+
 def test_nobody_listens_there(certificates: Security) -> None:
     assert ask(holder_at(f"tcp://{NOWHERE}")) is None
     assert ask(holder_at(f"tls://{NOWHERE}"), certificates) is None
