@@ -7,6 +7,7 @@ a repair of a root. What it answers to others is in `handlers`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -193,6 +194,9 @@ class ShardHost:
             shard = open_shard(folder, number, generation, floor)
             found = ServedShard(shard, folder, self.tensors, self._on_effects, landings=self.landings, quota=self.quota)
             found.adopt()
+            if folder is not None:
+                with contextlib.suppress(RootUnusable):  # it is tried once more as soon as the shard is served
+                    folder.delete(shard.opening.segments)
             return found, {model_id: summary_of(record) for model_id, record in published(found.shard).items()}
 
         def in_time() -> bool:

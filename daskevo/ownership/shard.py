@@ -14,7 +14,7 @@ Applying after the flush is what keeps readers from seeing an unflushed record.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatchmethod
 from itertools import chain
 
@@ -23,7 +23,7 @@ from daskevo.ownership import messages as ask
 from daskevo.ownership import records as write
 from daskevo.ownership import replies as say
 from daskevo.ownership.model_record import ModelRecord
-from daskevo.ownership.references import Claim, mask_of, numbers_in
+from daskevo.ownership.references import Claim, Segment, mask_of, numbers_in
 from daskevo.ownership.snapshot import FileView, ShardSnapshot, snapshot_of
 from daskevo.ownership.state import Effects, Model, Retirement, ShardState
 from daskevo.types import Attempt, ModelId, Tick
@@ -61,7 +61,8 @@ class Shard:
     Attributes
     ----------
     opening : Effects
-        What opening under a new generation freed: staged parts of older ones.
+        What opening under a new generation freed: staged parts of older ones. And what the records had freed before:
+        whoever appended them may have died before it deleted the files.
 
     Raises
     ------
@@ -82,8 +83,9 @@ class Shard:
     ) -> None:
         self.number = number
         self.state = self.state_class()
+        freed: dict[Segment, None] = {}
         for record in records:
-            self.state.apply(record)
+            freed.update(dict.fromkeys(self.state.apply(record).segments))
         if self.state.generation > generation:
             raise RepositoryTaken(
                 f"shard {number} was opened under generation {self.state.generation}, after this job's "
@@ -91,7 +93,10 @@ class Shard:
                 shard=number,
                 generation=self.state.generation,
             )
-        self.opening = self.state.apply(write.Generation(generation, floor))
+        effects = self.state.apply(write.Generation(generation, floor))
+        freed.update(dict.fromkeys(effects.segments))
+        alive = self.state.references.alive
+        self.opening = replace(effects, segments=tuple(segment for segment in freed if segment not in alive))
 
     def apply(self, record: write.Record) -> Effects:
         """Change the state by one record that has been appended (and flushed, where the decision says so)."""

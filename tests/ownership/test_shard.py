@@ -231,6 +231,17 @@ def test_fences_go_with_their_generation_which_refuses_instead(shard: Shard) -> 
         assert later.decide(ask.Abort(B, attempt)) == Decision(say.Verdict("aborted", attempt), (), flush=True)
 
 
+def test_files_that_were_to_go_as_their_owner_died_go_at_the_next_opening(shard: Shard) -> None:
+    put(shard, B, p(2))
+    do(shard, ask.Refer(B, C, p(3), frozenset({0})))
+    journal = shard.head()
+    for message in (ask.Retire(A, p(4)), ask.Retire(B, p(5))):
+        journal += do(shard, message)[0].records
+    # What others use of B keeps its file.
+    assert Shard(0, 1, journal).opening.segments == ((A, p(1)),)
+    assert reopened(shard).opening.segments == ()
+
+
 def test_a_lost_shard_gives_no_verdict_about_attempts_from_before() -> None:
     shard = Shard(0, 1, floor=p(5))
     assert answer(shard, ask.Abort(B, p(4))) == say.Verdict("lost", p(4))
