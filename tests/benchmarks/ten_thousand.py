@@ -165,7 +165,7 @@ def _kill(client: Any, churn: Churn, steps: int, kills: int, ended: threading.Ev
             if ended.wait(0.1):
                 return
         with contextlib.suppress(Exception):  # it is away just now
-            os.kill(client.submit(os.getpid, workers=[f"provider-{number % 2}"], pure=False).result(10), signal.SIGKILL)
+            os.kill(client.submit(os.getpid, workers=[f"provider-{number % 2}"], pure=False).result(60), signal.SIGKILL)
             churn.outcomes["kills"] += 1
 
 

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import wait
 from typing import Any
 
 import numpy as np
 from distributed.utils_test import gen_cluster
 
+from daskevo.cluster import directory
 from daskevo.cluster.inheriting import Reservation, reserve_best
 from daskevo.cluster.preparing import prepare
 from daskevo.cluster.putting import Stored, make_record, put
 from daskevo.cluster.sending import folder_of_home
 from daskevo.graph import ArchitectureGraph
 from daskevo.repository import Repository, open_repository
+from daskevo.store.digests import threads
 from daskevo.testing.graphs import GraphBuilder
 from daskevo.types import ModelId, dtype_of
 
-# Dask's own: a worker's event loop is blocked while many processes share two cores.
-CONFIG = {"distributed.admin.tick.limit": "10s", "distributed.worker.memory.pause": 0.8}
+# Dask's own: a worker's event loop is blocked while many processes share two cores, and connections take seconds.
+CONFIG = {
+    "distributed.admin.tick.limit": "10s",
+    "distributed.worker.memory.pause": 0.8,
+    "distributed.comm.timeouts.connect": "20s",
+}
+# Nor is a neighbour taken for somebody on another host because one process stood still: tests say which way is taken.
+directory.SIGHT_TIMEOUT_S = 60.0
 
 
 def evo_cluster(providers: int = 1, trainers: int = 1, combined: int = 0, **options: Any) -> Any:
@@ -30,7 +40,7 @@ def evo_cluster(providers: int = 1, trainers: int = 1, combined: int = 0, **opti
     workers: list[Any] = [(host, 2, provider)] * providers + [(host, 1, trainer)] * trainers
     workers += [(host, 1, {"resources": {"evaluation": 1, "provider": 1}})] * combined
     config = {**CONFIG, **options.pop("config", {})}
-    return gen_cluster(client=True, nthreads=workers, timeout=180, config=config, **options)
+    return gen_cluster(client=True, nthreads=workers, timeout=180, active_rpc_timeout=30, config=config, **options)
 
 
 async def open_here(client: Any, root: Any, scope: str = "test", **options: Any) -> Repository:
@@ -116,6 +126,13 @@ def coordinator_of(scheduler: Any) -> Any:
     return found
 
 
+def start_threads() -> None:
+    """Start all of this process' threads for tensors before a cluster does: tests look for threads that one leaves."""
+    pool = threads()
+    together = threading.Barrier(pool._max_workers)
+    wait([pool.submit(together.wait, 60) for _ in range(pool._max_workers)])
+
+
 async def at_rest(scheduler: Any, *providers: Any) -> None:
     """Wait until nothing waits to be settled and no retirement is under way."""
     import asyncio
@@ -133,7 +150,7 @@ def hold_in_task(repository: Repository, graph: ArchitectureGraph, model_id: str
     caller = connection.caller()
     reservation = connection.run(reserve_best, connection.session, caller, ModelId(model_id), graph, repository.scope)
     Event(f"reserved-{model_id}").set()
-    Event("go").wait(timeout=30)
+    Event("go").wait(timeout=120)
     if then == "raise":
         raise ValueError("the evaluation failed")
     if then == "reschedule":

@@ -45,33 +45,33 @@ def cluster_of(**workers: Any) -> LocalEvoCluster:
 
 
 @pytest.mark.parametrize("way", ["time limit", "cancelled"])
-@gen_test()
+@gen_test(timeout=180)
 async def test_who_waits_no_longer_does_not_stop_the_closing(way: str) -> None:
     cluster, slow = await cluster_of(), Slow()
     cluster.scheduler.add_plugin(slow, name="slow")
     if way == "time limit":
         with pytest.raises(TimeoutError):
             await cluster.close(timeout=0.05)
-        await asyncio.wait_for(slow.begun.wait(), 20)
+        await asyncio.wait_for(slow.begun.wait(), 60)
     else:  # as Ctrl-C does
         waiting = asyncio.ensure_future(cluster.close())
-        await asyncio.wait_for(slow.begun.wait(), 20)
+        await asyncio.wait_for(slow.begun.wait(), 60)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
     assert cluster.status == Status.closing
     slow.released.set()
     # As the end of a `with` block does: Dask's own would wait here for ever.
-    await asyncio.wait_for(cluster.close(), 20)
+    await asyncio.wait_for(cluster.close(), 60)
     assert cluster.status == Status.closed
     await cluster.close()
 
 
-@gen_test()
+@gen_test(timeout=180)
 async def test_a_closing_that_failed_is_tried_again() -> None:
     cluster = await cluster_of(**{"provider-0": {"cls": Stubborn}})
     worker = cluster.workers["provider-0"]
     with pytest.raises(OSError, match="does not answer"):
         await cluster.close()
-    await asyncio.wait_for(cluster.close(), 20)
+    await asyncio.wait_for(cluster.close(), 60)
     assert (cluster.status, worker.status, worker.tries) == (Status.closed, Status.closed, 2)

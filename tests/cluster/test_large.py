@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +11,13 @@ import pytest
 from daskevo.cluster import pieces
 from daskevo.errors import PutFailed
 from daskevo.graph import ArchitectureGraph, Edge, LayerRecord, Vertex
-from daskevo.store.digests import threads
 from daskevo.types import TensorSpec
-from tests.cluster.helpers import evo_cluster, open_here, put_reserved, reserve
+from tests.cluster.helpers import evo_cluster, open_here, put_reserved, reserve, start_threads
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _threads() -> None:
-    """Start the process' threads for tensors before a cluster does: each test looks for threads that it leaves."""
-    wait([threads().submit(time.sleep, 0.01) for _ in range(16)])
+    start_threads()
 
 
 def graph_of(layers: list[tuple[str, Any, tuple[TensorSpec, ...]]]) -> ArchitectureGraph:

@@ -16,6 +16,7 @@ from daskevo.ownership.messages import Status
 from daskevo.ownership.replies import Standing
 from daskevo.types import ModelId
 from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, plugin_of, put_reserved, reserve
+from tests.faults.test_put_verdicts import Intercept
 
 GRAPH, WIDER, WIDEST = chain(8, 6, 3), chain(8, 6, 5), chain(8, 6, 5, 7)
 
@@ -78,7 +79,7 @@ async def test_an_id_that_is_taken_is_found_with_the_match(c: Any, s: Any, a: An
 
 @evo_cluster(providers=2)
 async def test_messages_that_travel_together_and_get_lost(c: Any, s: Any, a: Any, b: Any, t: Any) -> None:
-    repository = await open_here(c, None, timeout_s=1)
+    repository = await open_here(c, None)
     session = repository.connection.session
     names = [ModelId(f"m{number}") for number in range(12)]
     found = await session.send_together([Status(name) for name in names])
@@ -89,35 +90,34 @@ async def test_messages_that_travel_together_and_get_lost(c: Any, s: Any, a: Any
     handlers[key] = lambda **arguments: None
     found = await session.send_together([Status(name) for name in names])
     assert [reply.state for reply in found if isinstance(reply, Standing)] == ["unknown"] * 12
-
-    async def never(**arguments: Any) -> None:
-        await asyncio.sleep(60)
-
     # It is never answered: only that provider's shards have no answer.
-    handlers[key] = never
+    handlers[key] = together
+    Intercept(a, repository, "together", before="lose")
     found = await session.send_together([Status(name) for name in names])
     table = await session.directory.table()
     for name, reply in zip(names, found, strict=True):
         place = table.places[await session.directory.shard_of(name)]
         assert isinstance(reply, ShardUnavailable if place.address == a.address else Standing), name
-    handlers[key] = together
 
 
 @evo_cluster(providers=2)
-async def test_queries_of_one_process_travel_together(c: Any, s: Any, a: Any, b: Any, t: Any) -> None:
+async def test_queries_of_one_process_travel_together(
+    c: Any, s: Any, a: Any, b: Any, t: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daskevo.cluster.asking.PATIENCE_S", 60.0)  # a slow machine sends no more messages
     repository = await open_here(c, None)
     for number in range(6):
         await make(repository, chain(8, 4 + number), f"m{number}", keep=False, score=number / 10)
     counted = Counted(repository)
     session = counted.session
     questions = [Question.of(chain(8, 4 + number % 6)) for number in range(3 * MOST_TOGETHER)]
-    expected = (await best_matches(session.directory, "test", questions, timeout_s=5)).matches
+    expected = (await best_matches(session.directory, "test", questions, timeout_s=60)).matches
     await counted.take()
-    answers = await asyncio.gather(*(session.asker.best("test", [one], timeout_s=5) for one in questions))
+    answers = await asyncio.gather(*(session.asker.best("test", [one], timeout_s=60) for one in questions))
     assert [answer.matches[0] for answer in answers] == list(expected)
     # The first leaves alone, the others as they fit into messages; two providers each.
     assert (await counted.take())["provider match"] <= 2 * 5
-    large = await session.asker.best("test", questions, timeout_s=5)
+    large = await session.asker.best("test", questions, timeout_s=60)
     assert large.matches == expected
     assert await counted.take() == {"provider match": 2}
 
@@ -138,10 +138,10 @@ async def test_queries_do_not_wait_for_one_that_is_stuck(c: Any, s: Any, a: Any,
 
     a.handlers[key] = stuck_once
     question = [Question.of(GRAPH)]
-    first = asyncio.ensure_future(session.asker.best("test", question, timeout_s=20))
+    first = asyncio.ensure_future(session.asker.best("test", question, timeout_s=60))
     while not asked:
         await asyncio.sleep(0.001)
-    second, cancelled = (asyncio.ensure_future(session.asker.best("test", question, timeout_s=20)) for _ in range(2))
+    second, cancelled = (asyncio.ensure_future(session.asker.best("test", question, timeout_s=60)) for _ in range(2))
     await asyncio.sleep(0)
     cancelled.cancel()
     assert (await second).matches[0].model_id == "first"
@@ -161,7 +161,7 @@ async def test_an_error_reaches_all_who_asked_together(c: Any, s: Any, a: Any, t
 
     session.directory.everywhere = broken
     question = [Question.of(GRAPH)]
-    asking = [session.asker.best("test", question, timeout_s=5) for _ in range(3)]
+    asking = [session.asker.best("test", question, timeout_s=60) for _ in range(3)]
     found = await asyncio.gather(*asking, return_exceptions=True)
     assert [str(error) for error in found] == ["broken"] * 3
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
-from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +14,21 @@ from daskevo.cluster import pieces
 from daskevo.cluster.reading import read_model
 from daskevo.errors import CorruptRecord, InvalidInput
 from daskevo.graph import ArchitectureGraph, LayerRecord, Vertex
-from daskevo.store.digests import threads
 from daskevo.store.root import Root
 from daskevo.store.segment import Segment, is_mapped
 from daskevo.testing.arrays import awkward_arrays, same_tensor
 from daskevo.types import ModelId, TensorSpec
-from tests.cluster.helpers import chain, evo_cluster, make, open_here, plugin_of, put_reserved, reserve, values
+from tests.cluster.helpers import (
+    chain,
+    evo_cluster,
+    make,
+    open_here,
+    plugin_of,
+    put_reserved,
+    reserve,
+    start_threads,
+    values,
+)
 
 WAYS = ("file", "message", "message from memory", "reference", "reference to the disk")
 
@@ -46,8 +53,7 @@ async def opened(c: Any, provider: Any, way: str, folder: Path) -> Any:
 
 @pytest.fixture(autouse=True, scope="module")
 def _threads() -> None:
-    """Start the process' threads for tensors before a cluster does: each test looks for threads that it leaves."""
-    wait([threads().submit(time.sleep, 0.01) for _ in range(16)])
+    start_threads()
 
 
 @pytest.fixture

@@ -160,7 +160,7 @@ async def test_an_ancestor_whose_shard_is_being_opened_is_waited_for(
         index_shard(self, shard, summaries)
         if leaving.is_set() and names[-1] in summaries:
             indexed.set()
-            assert matched.wait(20)
+            assert matched.wait(60)
 
     async def match_and_say(self: ProviderHandlers, **arguments: Any) -> Any:
         answer = await match(self, **arguments)

@@ -13,10 +13,10 @@ from distributed import Event, Worker
 from daskevo.catalogue import Match, PrefixIndex
 from daskevo.cluster.handlers import THREADED_BYTES
 from daskevo.cluster.matching import Question, best_of, match_to_wire
-from daskevo.cluster.transport import operation
 from daskevo.errors import InvalidInput
 from daskevo.types import ModelId, Tick
 from tests.cluster.helpers import chain, evo_cluster, make, open_here, plugin_of
+from tests.faults.test_put_verdicts import Intercept
 
 MODELS = {f"m{n}": (chain(8, 4 + n % 3, 3 + n % 2), n / 10) for n in range(10)}
 QUERIES = [chain(8, 4, 3), chain(8, 5), chain(8, 9), chain(3)]
@@ -52,7 +52,7 @@ async def test_all_ways_give_the_one_answer(c: Any, s: Any, *providers: Any) -> 
 async def test_query_futures_are_pinned_by_name_and_need_no_trainer(c: Any, s: Any, a: Any, b: Any, t: Any) -> None:
     repository = await open_here(c, None)
     await make(repository, QUERIES[0], "first")
-    busy = [c.submit(lambda: Event("go").wait(timeout=30), pure=False, workers=[t.address]) for _ in range(3)]
+    busy = [c.submit(lambda: Event("go").wait(timeout=120), pure=False, workers=[t.address]) for _ in range(3)]
     while not t.state.executing_count:
         await asyncio.sleep(0.01)
     future = await repository.query_futures(QUERIES[:1])
@@ -71,7 +71,7 @@ async def test_query_futures_follow_a_provider_that_is_started_again(
     repository = await open_here(c, tmp_path / "root")
     await make(repository, QUERIES[0], "first")
     busy = [
-        c.submit(lambda: Event("go").wait(timeout=30), pure=False, workers=[a.address], priority=200) for _ in range(2)
+        c.submit(lambda: Event("go").wait(timeout=120), pure=False, workers=[a.address], priority=200) for _ in range(2)
     ]
     while a.state.executing_count < 2:
         await asyncio.sleep(0.01)
@@ -89,15 +89,10 @@ async def test_query_futures_follow_a_provider_that_is_started_again(
 
 @evo_cluster(providers=2)
 async def test_a_provider_that_gives_no_answer_makes_it_partial(c: Any, s: Any, a: Any, b: Any, t: Any) -> None:
-    repository = await open_here(c, None, timeout_s=1)
+    repository = await open_here(c, None)
     for name, (graph, score) in MODELS.items():
         await make(repository, graph, name, keep=False, score=score)
-    key = repository.settings.key
-
-    async def never(**arguments: Any) -> None:
-        await asyncio.sleep(60)
-
-    a.handlers[operation("provider", key, "match")] = never
+    Intercept(a, repository, "match", before="lose")
     found = await repository.best_match(QUERIES)
     assert list(found.partial) == [str(a.name)]
     assert found[0] == plugin_of(b).host.models.index.best("test", QUERIES[0].ids)

@@ -9,8 +9,11 @@ import pytest
 from tornado.httpclient import AsyncHTTPClient
 
 from daskevo.cluster.tally import Tally
+from daskevo_plugins.dashboard import looking
+from daskevo_plugins.dashboard.board import Board
 from daskevo_plugins.dashboard.looking import Looker, _read
 from daskevo_plugins.dashboard.plugin import DashboardPlugin
+from daskevo_plugins.dashboard.sights import EVERY_S
 from tests.cluster.helpers import at_rest, chain, coordinator_of, evo_cluster, make, open_here, plugin_of, reserve
 
 
@@ -21,6 +24,7 @@ async def test_providers_tell_what_they_hold_and_what_they_were_asked(c: Any, s:
     await make(repository, chain(8, 6, 3), "child", score=0.9, labels=["best:run"])
     # As a rule this is under way while somebody watches: it has reserved what it inherits.
     await reserve(repository, chain(8, 6, 3, 5), "third")
+    await repository.connection.session.outbox.sent()  # the ends of the other two
     coordinator = coordinator_of(s)
     sight = _read("k", await coordinator.shown(100, 10.0), 0.0)
     stats = await repository.stats()
@@ -54,6 +58,14 @@ async def test_providers_tell_what_they_hold_and_what_they_were_asked(c: Any, s:
 SHOWN = {"dashboard": True, "dashboard_address": ":0"}
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages wait for the first look, and that for its answers, as long as it takes."""
+    for limit in ("FIRST_S", "ANSWER_S"):
+        monkeypatch.setattr(looking, limit, 60.0)
+
+
+@pytest.mark.usefixtures("patient")
 @evo_cluster(scheduler_kwargs=SHOWN)
 async def test_a_repository_alone_has_its_pages_and_has_them_once(c: Any, s: Any, a: Any, t: Any) -> None:
     await make(await open_here(c, None), chain(8, 6), "first")
@@ -83,10 +95,12 @@ def test_what_is_amiss_with_the_pages_keeps_no_repository_from_being_opened(faul
     run()
 
 
+@pytest.mark.usefixtures("patient")
 @evo_cluster(scheduler_kwargs=SHOWN)
 async def test_nobody_is_asked_unless_somebody_watches(c: Any, s: Any, a: Any, t: Any) -> None:
     await make(await open_here(c, None), chain(8, 6), "first")
-    board = s.plugins[DashboardPlugin.name].board
+    now = 100.0
+    board = Board(lambda: now)
     looker = Looker(s, board)
     shards = list(plugin_of(a).host.shards.values())
     host = plugin_of(a).host
@@ -97,5 +111,8 @@ async def test_nobody_is_asked_unless_somebody_watches(c: Any, s: Any, a: Any, t
     assert asked == [1]
     await looker.look()
     assert not looker._background._tasks  # the next one is not due yet
+    now += EVERY_S
+    await looker.look()
+    assert looker._background._tasks
     await looker.close()
     assert isinstance(host.tally, Tally)

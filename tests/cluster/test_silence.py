@@ -95,9 +95,8 @@ async def test_a_silent_provider_costs_one_full_wait(c: Any, s: Any, a: Any, b: 
     there, here = id_at(table, b.address, "there"), id_at(table, a.address, "here")
     await make(repository, GRAPH, there, seed=1)
     await make(repository, GRAPH, here, seed=2, score=0.9)  # inherits from there
-    session.timeout_s = 2.5  # of which a match takes half
-    waits = Waits(session.transport)
     silent = [Intercept(b, repository, method, before="lose") for method in ("match", "refer", "ask", "stats")]
+    waits = Waits(session.transport)
     for number in range(3):
         graph = chain(8, 6, 5 + number)
         reservation = await reserve(repository, graph, id_at(table, a.address, f"child{number}-"))
@@ -128,7 +127,6 @@ async def test_many_ancestors_of_a_silent_owner_are_not_all_tried(
     await make(repository, GRAPH, id_at(table, b.address, "there"))
     for number in range(SILENT_OWNERS + 2):
         await make(repository, GRAPH, id_at(table, a.address, f"here{number}-"), score=0.9)
-    session.timeout_s = 2.5
     silent = [Intercept(b, repository, method, before="lose") for method in ("match", "refer", "ask")]
     reservation = await reserve(repository, WIDER, "child")
     assert (reservation.ancestor, len(reservation.tried)) == (None, SILENT_OWNERS)
@@ -145,7 +143,6 @@ async def test_a_put_to_a_silent_home_ends_within_the_time_limit(
     repository = await open_here(c, None)
     session = repository.connection.session
     reservation = await reserve(repository, WIDER, id_at(await session.directory.table(), b.address, "there"))
-    session.timeout_s = 2.0
     silent = [Intercept(b, repository, method, before="lose") for method in methods]
     waits = Waits(session.transport)
     with pytest.raises(PutUnknown):
@@ -156,9 +153,10 @@ async def test_a_put_to_a_silent_home_ends_within_the_time_limit(
             waited.setdefault(method, []).append(seconds)
     # Messages with tensors go two at a time; neither they nor the question for the verdict are sent again.
     assert list(waited) == list(methods)
-    assert max(waited[methods[0]]) == pytest.approx(1.0, abs=0.1)
+    half_s = session.timeout_s / 2
+    assert half_s / 4 < max(waited[methods[0]]) <= half_s
     assert len(waited[methods[0]]) == (2 if methods[0] == "land" else 1)
-    assert sum(waited["ask"]) <= 1.1
+    assert sum(waited["ask"]) <= half_s
     for interception in silent:
         interception.stop()
 
@@ -173,7 +171,6 @@ async def test_a_match_whose_home_is_silent_gives_way(c: Any, s: Any, a: Any, b:
     await make(repository, GRAPH, there, keep=False)
     (match,) = await repository.best_match([WIDER])
     assert match.model_id == there
-    session.timeout_s = 2.5
     silent = [Intercept(b, repository, method, before="lose") for method in ("match", "ask")]
     reservation = await reserve(repository, WIDER, "child", match=match)
     assert reservation.ancestor is not None
@@ -213,7 +210,7 @@ def test_a_frozen_provider(tmp_path: Path, monkeypatch: Any) -> None:
             with pytest.raises(TimeoutError):
                 query.result(timeout=1)
             query.release()
-            until = time.monotonic() + 30
+            until = time.monotonic() + 120
             while any(str(key).startswith("daskevo-") for key in cluster.scheduler.tasks):
                 assert time.monotonic() < until
                 time.sleep(0.01)
@@ -222,7 +219,7 @@ def test_a_frozen_provider(tmp_path: Path, monkeypatch: Any) -> None:
             ]
         finally:
             os.kill(pid, signal.SIGCONT)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while repository.best_match(WIDER).partial:  # it is given a moment each time; a busy machine may take longer
             assert time.monotonic() < deadline
         assert repository.verify().clean

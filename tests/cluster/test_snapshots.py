@@ -224,7 +224,7 @@ async def test_in_the_background_of_an_event_loop(c: Any, s: Any, a: Any, t: Any
 def _in_a_task(repository: Any, background: bool) -> list[Any]:
     first = repository.put_snapshot(state(1), step=1)
     if background:
-        second = repository.begin_put_snapshot(state(2), step=2, base=first).result(timeout=30)
+        second = repository.begin_put_snapshot(state(2), step=2, base=first).result(timeout=120)
     else:
         second = repository.put_snapshot(state(2), step=2, base=first)
     assert_same(repository.read_snapshot(second), state(2))

@@ -127,13 +127,11 @@ async def test_what_went_with_a_providers_memory(c: Any, s: Any, a: Any, b: Any,
 async def test_a_provider_that_is_silent_has_not_lost_it(c: Any, s: Any, a: Any, t: Any, tmp_path: Path) -> None:
     repository = await open_here(c, tmp_path / "root")
     await repository.put_snapshot(FIRST, name="base", step=1)
-    repository.connection.session.timeout_s = 0.5
     for method in ("ask", "refer"):
         silent = Intercept(a, repository, method, before="lose")
         with pytest.raises(ShardUnavailable):
             await repository.read_snapshot("base")
         silent.stop()
-    repository.connection.session.timeout_s = 20
     assert_same(await repository.read_snapshot("base"), FIRST)
 
 

@@ -89,7 +89,7 @@ def test_a_local_cluster_with_certificates_of_its_own(tmp_path: Path) -> None:
             assert all(address.startswith("tls://") for address in client.scheduler_info()["workers"])
             repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=4)
             for name in ("first", "second"):
-                client.submit(put_plain, repository, GRAPH, name, resources={"evaluation": 1}, pure=False).result(60)
+                client.submit(put_plain, repository, GRAPH, name, resources={"evaluation": 1}, pure=False).result(180)
             assert repository.record("second").ancestor == "first"
             np.testing.assert_array_equal(repository.read("second")[1, 0], values(GRAPH, 5)[0])
             assert repository.verify().clean

@@ -11,11 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import dask
 import numpy as np
+import psutil
 from distributed import Client
 
 import daskevo
@@ -85,6 +87,9 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # A home that goes to another provider at that moment passes no step.
+        self._settings = ExitStack()
+        self._settings.enter_context(dask.config.set({"daskevo.rebalance-after": "1 day"}))
         self.cluster = local_cluster(trainers=1, providers=3, dashboard_address=None)
         self.client = Client(self.cluster)
         self._wait_for_workers()
@@ -96,6 +101,7 @@ class Bench:
     def close(self) -> None:
         self.client.close()
         self.cluster.close()
+        self._settings.close()
 
     # The cluster
 
@@ -232,13 +238,14 @@ class Bench:
 
     @staticmethod
     def _is_gone(pid: int) -> bool:
-        deadline = time.monotonic() + 5
+        """Tell whether a process has ended, though its nanny may not have noticed yet."""
+        deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
-            try:
-                os.kill(pid, 0)
-            except ProcessLookupError:
-                return True
-            time.sleep(0.02)
+            with suppress(psutil.NoSuchProcess):
+                if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                    time.sleep(0.02)
+                    continue
+            return True
         return False
 
     @staticmethod

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from daskevo.cluster.transport import operation
+from daskevo.cluster.transport import NoAnswer, operation
 from daskevo.errors import PutFailed, PutUnknown, RootUnusable
 from daskevo.ownership.messages import Abort, Put, message_from_wire
 from daskevo.types import ModelId
@@ -29,13 +29,16 @@ GRAPH, WIDER = chain(8, 6, 3), chain(8, 6, 5)
 
 
 class Intercept:
-    """Stands before one operation of a provider.
+    """Stands between a client and one operation of a provider.
+
+    Nobody waits for what is lost: the clock is set forward by as long as the caller would have waited, so that others
+    who wait meanwhile have all the time that a slow machine takes.
 
     Parameters
     ----------
     before, after:
         What happens to a message before it is carried out, and to its answer: nothing, ``"lose"`` (it is never
-        answered), ``"refuse"`` (an error).
+        answered), ``"hang"`` (the same, and it is waited for).
     which:
         Says of the arguments whether they are meant.
     """
@@ -49,43 +52,53 @@ class Intercept:
         before: str = "",
         after: str = "",
         which: Callable[[dict[str, Any]], bool] = lambda arguments: True,
-        times: int = 10**6,
     ) -> None:
-        self.name = operation("provider", repository.settings.key, method)
-        self.handlers, self.real = worker.handlers, worker.handlers[self.name]
-        self.before, self.after, self.which, self.times = before, after, which, times
+        self.address, self.method, self.which = worker.address, method, which
+        self.before, self.after = before, after
         self.seen = 0
+        self._transport = repository.connection.session.transport
+        self._real = self._transport.provider
+        self._stopped = False
+        self._transport.provider = self._provider
 
-        async def handler(**arguments: Any) -> Any:
-            return await self._handle(arguments)
-
-        self.handlers[self.name] = handler
-
-    async def _handle(self, arguments: dict[str, Any]) -> Any:
-        if not self.which(arguments) or self.seen >= self.times:
-            return await self.real(**arguments)
+    async def _provider(self, address: str, method: str, *, timeout_s: float, **arguments: Any) -> Any:
+        meant = not self._stopped and (address, method) == (self.address, self.method) and self.which(arguments)
+        if not meant:
+            return await self._real(address, method, timeout_s=timeout_s, **arguments)
         self.seen += 1
-        if self.before == "lose":
-            await asyncio.sleep(3600)
-        if self.before == "refuse":
-            return {"error": ["RootUnusable", "the disk is full", {}]}
-        answer = await self.real(**arguments)
-        if self.after == "lose":
-            await asyncio.sleep(3600)
+        if self.before:
+            await self._lost(self.before, timeout_s, arguments)
+        answer = await self._real(address, method, timeout_s=timeout_s, **arguments)
+        if self.after:
+            await self._lost(self.after, timeout_s, arguments)
         return answer
 
+    async def _lost(self, how: str, timeout_s: float, arguments: dict[str, Any]) -> None:
+        if how == "hang":
+            await asyncio.sleep(timeout_s)
+        elif "shard" in arguments:  # else all providers are asked at once, and nobody is asked again
+            set_clock_forward(timeout_s)
+        raise NoAnswer(self.address, self.method, f"time limit of {timeout_s:.2g} s", late=True)
+
     def stop(self) -> None:
-        self.handlers[self.name] = self.real
+        """Let all through; others may stand before it by now."""
+        self._stopped = True
+
+
+def set_clock_forward(seconds: float) -> None:
+    """Set the running event loop's clock forward: who waits for a moment before that waits no longer."""
+    loop = asyncio.get_running_loop()
+    before = loop.time
+    loop.time = lambda: before() + seconds  # type: ignore[method-assign]
 
 
 def is_abort(arguments: dict[str, Any]) -> bool:
     return any(isinstance(message_from_wire(message), Abort) for message in arguments["messages"])
 
 
-async def _ready(c: Any, root: Any, timeout_s: float = 0.5) -> tuple[Any, Any]:
+async def _ready(c: Any, root: Any) -> tuple[Any, Any]:
     repository = await open_here(c, root)
     await make(repository, GRAPH, "first", seed=1)
-    repository.connection.session.timeout_s = timeout_s
     return repository, await reserve(repository, WIDER, "child")
 
 
@@ -102,7 +115,7 @@ async def test_the_answer_is_lost_but_the_put_was_carried_out(c: Any, s: Any, a:
 
 @evo_cluster()
 async def test_the_answer_is_lost_once_and_the_put_is_sent_again(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
-    repository, reservation = await _ready(c, tmp_path / "root", 20)
+    repository, reservation = await _ready(c, tmp_path / "root")
     host = plugin_of(a).host
     real, calls = host.shards[await repository.connection.session.directory.shard_of(ModelId("child"))].put, []
 
@@ -138,18 +151,16 @@ async def test_the_put_never_arrives(c: Any, s: Any, a: Any, t: Any, tmp_path: A
 @evo_cluster()
 async def test_a_put_that_arrives_after_its_abort(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
     repository, reservation = await _ready(c, tmp_path / "root")
-    name = operation("provider", repository.settings.key, "put")
     late: list[dict[str, Any]] = []
-    real = a.handlers[name]
 
-    async def keep(**arguments: Any) -> Any:
+    def keep(arguments: dict[str, Any]) -> bool:
         late.append(arguments)
-        await asyncio.sleep(3600)
+        return True
 
-    a.handlers[name] = keep
+    Intercept(a, repository, "put", before="lose", which=keep)
     with pytest.raises(PutFailed):
         await put_reserved(repository, WIDER, reservation)
-    answer = await real(**late[0])
+    answer = await a.handlers[operation("provider", repository.settings.key, "put")](**late[0])
     assert answer["value"]["reply"]["reason"] == "aborted"
     assert (await repository.status("child")).state == "unknown"
     assert not list((tmp_path / "root").rglob("child*.seg"))
@@ -174,7 +185,7 @@ async def test_neither_put_nor_abort_is_answered(c: Any, s: Any, a: Any, t: Any,
 
 @evo_cluster()
 async def test_the_disk_is_full(c: Any, s: Any, a: Any, t: Any, tmp_path: Any, monkeypatch: Any) -> None:
-    repository, reservation = await _ready(c, tmp_path / "root", 20)
+    repository, reservation = await _ready(c, tmp_path / "root")
 
     def full(*arguments: Any, **keywords: Any) -> None:
         raise RootUnusable("no space left", folder=str(tmp_path))
@@ -191,7 +202,7 @@ async def test_the_disk_is_full(c: Any, s: Any, a: Any, t: Any, tmp_path: Any, m
 
 @evo_cluster()
 async def test_a_journal_that_takes_no_record(c: Any, s: Any, a: Any, t: Any, tmp_path: Any, monkeypatch: Any) -> None:
-    repository, reservation = await _ready(c, tmp_path / "root", 20)
+    repository, reservation = await _ready(c, tmp_path / "root")
     home = plugin_of(a).host.shards[await repository.connection.session.directory.shard_of(ModelId("child"))]
     real = home.folder.append
 
@@ -215,15 +226,16 @@ async def test_a_journal_that_takes_no_record(c: Any, s: Any, a: Any, t: Any, tm
 
 @evo_cluster(providers=2)
 async def test_owners_may_be_down_during_a_put(c: Any, s: Any, a: Any, b: Any, t: Any, tmp_path: Any) -> None:
-    repository, reservation = await _ready(c, tmp_path / "root", 20)
+    repository, reservation = await _ready(c, tmp_path / "root")
     table = await repository.connection.session.directory.table()
     workers = {worker.address: worker for worker in (a, b)}
     owner = workers[table.place(ModelId("first")).address]
     name = next(f"child-{n}" for n in range(99) if table.place(ModelId(f"child-{n}")).address != owner.address)
     reservation = await reserve(repository, WIDER, name)
-    silent = Intercept(owner, repository, "ask", before="lose")
+    silent = Intercept(owner, repository, "ask", before="hang")
     changed = {0: values(WIDER, 7)[0]}
-    stored = await asyncio.wait_for(put_reserved(repository, WIDER, reservation, tensors=changed), 30)
+    # Nobody waits for the drops.
+    stored = await asyncio.wait_for(put_reserved(repository, WIDER, reservation, tensors=changed), 60)
     silent.stop()
     assert stored.record.owner_map.entries[0].owner == name
     assert (await repository.verify(repair=True)).clean

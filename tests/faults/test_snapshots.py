@@ -24,11 +24,10 @@ FIRST, SECOND = state(1, frozen=2), state(2, frozen=2)
 FROZEN_BYTES = sum(array.nbytes for array in FIRST.weights[:2])
 
 
-async def _ready(c: Any, root: Any, timeout_s: float = 20) -> Any:
+async def _ready(c: Any, root: Any) -> Any:
     """Open a repository that has the first state, as "base"."""
     repository = await open_here(c, root)
     await repository.put_snapshot(FIRST, name="base", step=1)
-    repository.connection.session.timeout_s = timeout_s
     return repository
 
 
@@ -37,7 +36,6 @@ async def _put(repository: Any) -> Any:
 
 
 async def _nothing_is_left(repository: Any, s: Any, *providers: Any) -> None:
-    repository.connection.session.timeout_s = 20
     await repository.stats()  # what is sent in the background has been sent
     await at_rest(s, *providers)
     assert coordinator_of(s)._core.live() == {}
@@ -51,7 +49,7 @@ def _is_refer(arguments: dict[str, Any]) -> bool:
 
 @evo_cluster()
 async def test_the_answer_is_lost_but_the_put_was_carried_out(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
-    repository = await _ready(c, tmp_path / "root", 2)
+    repository = await _ready(c, tmp_path / "root")
     lost = Intercept(a, repository, "put", after="lose")
     assert await _put(repository) == "second"
     assert lost.seen
@@ -62,7 +60,7 @@ async def test_the_answer_is_lost_but_the_put_was_carried_out(c: Any, s: Any, a:
 
 @evo_cluster()
 async def test_the_put_never_arrives_and_is_done_again(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
-    repository = await _ready(c, tmp_path / "root", 2)
+    repository = await _ready(c, tmp_path / "root")
     lost = Intercept(a, repository, "put", before="lose")
     with pytest.raises(PutFailed, match="nothing leaks"):
         await _put(repository)
@@ -76,7 +74,7 @@ async def test_the_put_never_arrives_and_is_done_again(c: Any, s: Any, a: Any, t
 
 @evo_cluster()
 async def test_neither_put_nor_abort_is_answered(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
-    repository = await _ready(c, tmp_path / "root", 2)
+    repository = await _ready(c, tmp_path / "root")
     puts = Intercept(a, repository, "put", after="lose")
     aborts = Intercept(a, repository, "ask", before="lose", which=is_abort)
     with pytest.raises(PutUnknown, match=r"repository\.status"):
@@ -116,14 +114,13 @@ async def test_the_base_goes_between_the_look_and_the_reservation(
 
 @evo_cluster()
 async def test_an_owner_that_is_silent_costs_bytes_not_the_put(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
-    repository = await _ready(c, tmp_path / "root", 2)
+    repository = await _ready(c, tmp_path / "root")
     silent = Intercept(a, repository, "ask", after="lose", which=_is_refer)
     await _put(repository)
     assert silent.seen
     silent.stop()
     assert (await repository.snapshots())[-1].own_bytes == SECOND.nbytes
     # What had been reserved all the same is given back: the audit narrows what isn't used.
-    repository.connection.session.timeout_s = 20
     assert (await repository.verify(repair=True)).clean
     await _nothing_is_left(repository, s, a)
 
@@ -220,7 +217,7 @@ async def test_of_two_runs_of_a_task_both_have_the_snapshot(c: Any, s: Any, a: A
 
 def _put_and_end(repository: Any) -> None:
     repository.begin_put_snapshot(SECOND, name="second", step=2, base="base")
-    assert Event("arrived").wait(timeout=30)
+    assert Event("arrived").wait(timeout=120)
 
 
 @evo_cluster()
@@ -249,7 +246,7 @@ def test_a_put_that_is_cancelled_leaves_nothing(method: str, tmp_path: Path) -> 
     async def run(c: Any, s: Any, a: Any, t: Any) -> None:
         repository = await _ready(c, tmp_path / "root")
         which = _is_refer if method == "ask" else lambda arguments: True
-        stuck = Intercept(a, repository, method, before="lose", which=which)
+        stuck = Intercept(a, repository, method, before="hang", which=which)
         putting = asyncio.ensure_future(_put(repository))
         while not stuck.seen:
             await asyncio.sleep(0.01)

@@ -153,7 +153,10 @@ def test_killed_at_random_moments(tmp_path: Path, durability: str) -> None:
     rng = np.random.default_rng(7)
     answered = 0
     for lines in rng.integers(0, 12, 8).tolist():
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(root.path)], stdout=subprocess.PIPE, text=True)
+        # It is some hundred lines ahead at most, however long this process stands still.
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(root.path)], stdout=subprocess.PIPE, text=True, pipesize=4096
+        )
         assert writer.stdout is not None
         try:
             word, count = writer.stdout.readline().split()

@@ -155,7 +155,7 @@ def wait_then_put(repository: Any, graph: Any, model_id: str, folder: str) -> st
 def test_a_trainer_that_is_cut_off(site: Callable[..., Site], tmp_path: Path) -> None:
     """Its evaluation is done again elsewhere, the same task runs twice for real, and is put once."""
     here = site("provider-0", "trainer-0", "trainer-1")
-    address = here.scheduler(DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL="4s")
+    address = here.scheduler(DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL="12s")
     here.workers(address, "provider-0", "trainer-0", "trainer-1")
     marks = tmp_path / "marks"
     marks.mkdir()

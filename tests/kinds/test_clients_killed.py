@@ -91,7 +91,7 @@ def test_a_killed_client_leaves_nothing_but_what_was_put(client: Client, reposit
         for process in killed:
             process.kill()
             process.communicate()
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while (stats := repository.stats())["live_attempts"] or stats["unsettled"]:
         assert time.monotonic() < until, stats
         time.sleep(0.05)

@@ -38,7 +38,7 @@ def name_at(repository: Any, provider: str, word: str) -> str:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < until, "it did not come about"
         time.sleep(0.05)

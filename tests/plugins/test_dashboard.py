@@ -180,7 +180,7 @@ SHOWN = {"dashboard": True, "dashboard_address": ":0"}
 def test_a_browser_gets_the_page_as_long_as_something_changes(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("daskevo_plugins.dashboard.board.WATCHED_S", 600.0)
 
-    @gen_cluster(client=True, nthreads=[], scheduler_kwargs={**SHOWN, "http_prefix": prefix})
+    @gen_cluster(client=True, nthreads=[], timeout=180, scheduler_kwargs={**SHOWN, "http_prefix": prefix})
     async def run(c: Any, s: Any) -> None:
         assert await ask(c) == {"path": f"{prefix}/daskevo/studies", "is_watched": False}
         await ask(c, news_of(client=c.id))
@@ -219,7 +219,7 @@ def test_a_browser_gets_the_page_as_long_as_something_changes(prefix: str, monke
     run()
 
 
-@gen_cluster(client=True, nthreads=[], scheduler_kwargs={"dashboard": False, "dashboard_address": ":0"})
+@gen_cluster(client=True, nthreads=[], timeout=180, scheduler_kwargs={"dashboard": False, "dashboard_address": ":0"})
 async def test_where_the_dashboard_is_off_nothing_is_shown(c: Any, s: Any) -> None:
     assert await ask(c, news_of()) == {"path": None, "is_watched": False}
     assert (await get(s, "/daskevo/studies")).code == 404
@@ -232,7 +232,9 @@ def test_a_port_in_use_is_another_one_and_the_address_is_right() -> None:
         busy.listen()
         port = busy.getsockname()[1]
 
-        @gen_cluster(client=True, nthreads=[], scheduler_kwargs={"dashboard": True, "dashboard_address": f":{port}"})
+        @gen_cluster(
+            client=True, nthreads=[], timeout=180, scheduler_kwargs={"dashboard": True, "dashboard_address": f":{port}"}
+        )
         async def run(c: Any, s: Any) -> None:
             link = beside(c.dashboard_link, (await ask(c, page="search"))["path"])
             assert link is not None
@@ -252,7 +254,7 @@ def test_an_address_where_no_dashboard_can_listen_is_named(address: str) -> None
 def test_without_bokeh_the_pages_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed.dashboard.scheduler", None)
 
-    @gen_cluster(client=True, nthreads=[], scheduler_kwargs={**SHOWN, "http_prefix": "/here"})
+    @gen_cluster(client=True, nthreads=[], timeout=180, scheduler_kwargs={**SHOWN, "http_prefix": "/here"})
     async def run(c: Any, s: Any) -> None:
         assert (await ask(c, page="search"))["path"] == "/here/daskevo/search"
         for page in PAGES:

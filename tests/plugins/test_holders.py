@@ -26,11 +26,12 @@ GRAPH, WIDER = chain(8, 6, 3), chain(8, 6, 5)
 
 
 async def reserved_in_task(c: Any, repository: Any, then: str, **options: Any) -> Any:
-    """Submit a task that inherits from "first", and wait until it has."""
+    """Submit a task that inherits from "first", and wait until it has; nobody else has an attempt then."""
+    await repository.connection.session.outbox.sent()
     future = c.submit(
         hold_in_task, repository, WIDER, "child", then, pure=False, resources={"evaluation": 1}, **options
     )
-    await Event("reserved-child").wait(timeout=30)
+    await Event("reserved-child").wait(timeout=120)
     return future
 
 
@@ -67,7 +68,7 @@ def test_a_task_that_ends_without_a_put_leaves_nothing(way: str) -> None:
             await Event("reserved-child").clear()
             await Event("go").set()
             # The same key runs again: another run, another holder, another attempt.
-            await Event("reserved-child").wait(timeout=30)
+            await Event("reserved-child").wait(timeout=120)
             (again,) = {holder for holder, _ in coordinator_of(s)._core.live().values()}
             assert (again.key, again.run_id != holder.run_id) == (holder.key, True)
             await c.cancel([future])
@@ -106,6 +107,7 @@ async def test_a_task_that_runs_twice_stores_once(c: Any, s: Any, provider: Any,
         for _ in range(2)
     ]
     core = coordinator_of(s)._core
+    await repository.connection.session.outbox.sent()  # the end of first's
     while len(core.live()) < 2:
         await asyncio.sleep(0.01)
     await Event("go").set()

@@ -65,7 +65,7 @@ def test_cancelled_while_waiting_for_a_thread(hooks: dict[str, int]) -> None:
         repository = await open_here(c, None)
         await make(repository, GRAPH, "first", seed=1)
         holding = c.submit(hold_in_task, repository, WIDER, "child", "return", **TRAIN)
-        await Event("reserved-child").wait(timeout=30)
+        await Event("reserved-child").wait(timeout=120)
         # One waits for the trainer's resource, one for the other's result, one has been given to the worker.
         waiting = c.submit(hold_in_task, repository, WIDER, "late", "return", **TRAIN)
         depending = c.submit(lambda _, *rest: hold_in_task(*rest), holding, repository, WIDER, "last", "put", **TRAIN)

@@ -81,7 +81,7 @@ async def test_a_worker_that_stays_silent_is_named(c: Any, s: Any, a: Any, t: An
     monkeypatch.setattr("daskevo.cluster.deploying._PAUSES_S", (0.01,))
     monkeypatch.setattr("daskevo_plugins.provider.serve", lambda *arguments: None)
     with pytest.raises(ClusterError, match="did not answer while the repository was opened"):
-        await open_here(c, None, timeout_s=5)
+        await open_here(c, None, timeout_s=14)
 
 
 @evo_cluster(providers=2)
@@ -190,7 +190,7 @@ async def test_a_memory_budget_that_would_pause_the_workers(c: Any, s: Any, a: A
 
 @evo_cluster()
 async def test_a_scheduler_that_is_gone(c: Any, s: Any, a: Any, t: Any) -> None:
-    repository = await open_here(c, None, timeout_s=2)
+    repository = await open_here(c, None)
     await s.close()
     with pytest.raises(SchedulerUnreachable):
         await repository.connection.session.tick()
@@ -309,5 +309,5 @@ async def test_a_damaged_shard_is_not_opened_again_and_again(c: Any, s: Any, a: 
     await plugin_of(a).host.close_shards([number])
     shutil.rmtree(tmp_path / "root" / "shards" / "003")
     coordinator._core.not_served(number, str(a.name))
-    await asyncio.wait_for(coordinator._follower.assigner.assign(), 10)
+    await asyncio.wait_for(coordinator._follower.assigner.assign(), 60)
     assert coordinator._core.table().places[number] is None

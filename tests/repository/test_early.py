@@ -103,23 +103,27 @@ def test_what_is_left_in_the_middle_is_given_back(
     before = repository.stats()
     asked, key = threading.Event(), operation("provider", repository.settings.key, "refer")
     workers = [worker for worker in client.cluster.workers.values() if key in worker.handlers]
-    go_on: list[tuple[Any, asyncio.Event]] = []
+    go_on: list[tuple[Any, asyncio.Event, threading.Event]] = []
     for worker in workers:
 
         async def slow(refer: Any = worker.handlers[key], worker: Any = worker, **arguments: Any) -> Any:
-            event = asyncio.Event()
-            go_on.append((worker, event))
+            event, done = asyncio.Event(), threading.Event()
+            go_on.append((worker, event, done))
             asked.set()
             await event.wait()
-            return await refer(**arguments)
+            try:
+                return await refer(**arguments)
+            finally:
+                done.set()
 
         monkeypatch.setitem(worker.handlers, key, slow)
     monkeypatch.setattr("daskevo.repository.early._PATIENCE_S", 0.01)
     with repository.reserve(graph_of(2)):
-        assert asked.wait(30)
+        assert asked.wait(120)
     monkeypatch.undo()
-    for worker, event in go_on:
+    for worker, event, done in go_on:
         worker.loop.add_callback(event.set)
+        assert done.wait(120)
     while repository.stats()["unsettled"]:
         pass
     assert repository.verify(repair=True) is not None  # what was reserved after it was settled, the audit takes

@@ -17,6 +17,8 @@ from typing import Any
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scancel", "squeue", "scontrol")
 NODES = 3
+KILL_WAIT_S = 30
+"""Seconds after its word that Slurm kills what is left of a job."""
 CONFIGURATION = """\
 ClusterName=daskevo
 SlurmctldHost={host}(127.0.0.1)
@@ -111,7 +113,7 @@ def running(folder: Path) -> Iterator[Slurm]:
         first=first + 1,
         last=first + NODES,
         nodes=NODES,
-        kill_wait_s=10,
+        kill_wait_s=KILL_WAIT_S,
     )
     (folder / "slurm.conf").write_text(text)
     (folder / "state").mkdir()
@@ -155,7 +157,7 @@ def _idle(slurm: Slurm) -> int:
 
 
 def _wait(condition: Any, what: str, folder: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not condition():
         logs = {path.name: path.read_text()[-500:] for path in folder.glob("*.log")}
         assert time.monotonic() < deadline, f"{what} did not come: {logs}"
@@ -165,7 +167,7 @@ def _wait(condition: Any, what: str, folder: Path) -> None:
 def _end(slurm: Slurm, daemons: list[subprocess.Popen[bytes]]) -> None:
     if len(daemons) > 1:
         subprocess.run(["scancel", "--user=root"], env=slurm.environment, capture_output=True, timeout=60, check=False)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 2 * KILL_WAIT_S
         while time.monotonic() < deadline and slurm.jobs():
             time.sleep(0.2)
     for daemon in reversed(daemons):

@@ -12,7 +12,7 @@ import pytest
 import daskevo
 from daskevo.runs import RunView
 from tests.slurm.command import finished, wait_for, write_problem
-from tests.slurm.running import Slurm
+from tests.slurm.running import KILL_WAIT_S, Slurm
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(1200)]
 
@@ -42,8 +42,7 @@ def test_the_second_job_of_a_chain_ends_the_search(slurm: Slurm, tmp_path: Path)
     environment = {
         **slurm.environment,
         "PATH": f"{tmp_path / 'bin'}:{slurm.environment['PATH']}",
-        # Slurm kills so many seconds after its word (KillWait).
-        "DASK_DASKEVO__BATCH__GRACE": "8s",
+        "DASK_DASKEVO__BATCH__GRACE": f"{KILL_WAIT_S - 10}s",
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
     done = subprocess.run(

@@ -47,8 +47,8 @@ def test_a_job_that_never_starts() -> None:
 
 
 def test_a_job_whose_workers_never_come() -> None:
-    words = refused(job_script_prologue=["echo a long way to go; sleep 600"], arrive_timeout_s=3)
-    assert "has run for 3 s and no trainer of it has come" in words
+    words = refused(job_script_prologue=["echo a long way to go; sleep 600"], arrive_timeout_s=6)
+    assert "has run for 6 s and no trainer of it has come" in words
     assert "interface in dask-jobqueue's YAML" in words
     assert "a long way to go" in words
 

@@ -74,7 +74,7 @@ def test_an_adaptive_cluster_keeps_the_job_that_works_and_moves_the_shards_of_th
         assert cancelled == [(idle, set())]
         wait_for(lambda: len(slurm.jobs()) == 1)
         event.set()
-        assert task.result(60)
+        assert task.result(180)
         assert names(cluster, EVALUATION) == {busy}
         assert {model.model_id for model in repository.models()} == set(stored)
         assert repository.verify().clean
@@ -103,7 +103,7 @@ def test_jobs_of_a_cluster_with_tls(slurm: Slurm, tmp_path: Path) -> None:
         assert cluster.scheduler_address.startswith("tls://")
         assert all(address.startswith("tls://") for address in cluster.scheduler_info["workers"])
         with cluster.get_client() as client:
-            assert client.submit(lambda: 3, resources={EVALUATION: 1}, pure=False).result(60) == 3
+            assert client.submit(lambda: 3, resources={EVALUATION: 1}, pure=False).result(180) == 3
             repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=8)
             put_plain(repository, chain(8, 6, 3), "one")
             assert repository.verify().clean
@@ -116,11 +116,11 @@ def test_a_job_of_which_fewer_workers_come_than_it_starts(tmp_path: Path, caplog
     preload.write_text("import os\ndef dask_setup(worker):\n    if worker.name.endswith('-1'):\n        os._exit(3)\n")
     options = {"worker_extra_args": ["--preload", str(preload)]}
     with (
-        dask.config.set({"daskevo.batch.arrive-timeout": "6s"}),
+        dask.config.set({"daskevo.batch.arrive-timeout": "20s"}),
         daskevo.batch_cluster("slurm", jobs=1, trainers_per_job=2, **options) as cluster,
     ):
-        wait_for_workers(cluster, arrive_timeout_s=60)
+        wait_for_workers(cluster, arrive_timeout_s=180)
         wait_for(lambda: "workers have come" in caplog.text)
         said = next(record.getMessage() for record in caplog.records if "workers have come" in record.getMessage())
-    assert "2 of 3 workers have come in 6 s" in said
+    assert "2 of 3 workers have come in 20 s" in said
     assert "-0-1 could not be started" in said

@@ -40,10 +40,21 @@ class FakeSlurm:
         return folder
 
     def write(self, name: str, text: str) -> None:
-        """Make a program."""
-        path = self.folder / name
-        path.write_text(f"#!/bin/sh\n{text}\n")
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        """Have a program do this from now on, also while it is being called.
+
+        The program itself is written once: what is open for writing, here or in a child that has not begun its program,
+        can't be run.
+        """
+        words, program = self.words(name), self.folder / name
+        words.with_suffix(".new").write_text(f"{text}\n")
+        words.with_suffix(".new").replace(words)
+        if not program.exists():
+            program.write_text(f"#!/bin/sh\n. {words}\n")
+            program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+    def words(self, name: str) -> Path:
+        """Return the file with what a program does."""
+        return self.folder / f"{name}.sh"
 
     def say(self, words: str) -> None:
         """Have `scontrol` say this of every job."""
