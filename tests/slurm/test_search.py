@@ -17,13 +17,13 @@ def test_a_job_that_is_cancelled_and_one_at_its_walltime(slurm: Slurm, tmp_path:
     words = ["nas", problem, "--evaluations", "60", "--cluster", "slurm", "--jobs", "3", "--run", run, "--json"]
     process = command(*words, env=environment(slurm, tmp_path / "config"))
     try:
-        wait_for(lambda: finished(run) > 2 or process.poll() is not None, 180)
+        wait_for(lambda: (finished(run) > 2 and len(slurm.jobs("RUNNING")) == 3) or process.poll() is not None, 300)
         assert process.poll() is None, process.communicate()[1]
         first, second, third = sorted(slurm.jobs("RUNNING"), key=int)
         # Slurm looks at limits every half minute.
         slurm.run("scontrol", "update", f"JobId={first}", "TimeLimit=1")
         slurm.run("scancel", second)
-        wait_for(lambda: slurm.state(first) == "TIMEOUT", 180)
+        wait_for(lambda: slurm.state(first) == "TIMEOUT", 300)
         wait_for(lambda: process.poll() is not None, 300)
         out, err = process.communicate()
         assert process.returncode == 0, err
@@ -54,7 +54,7 @@ def test_the_pbs_class(slurm: Slurm, tmp_path: Path) -> None:
         cwd=tmp_path,  # where jobs of PBS write
     )
     try:
-        out, err = process.communicate(timeout=180)
+        out, err = process.communicate(timeout=300)
     finally:
         process.kill()
     assert process.returncode == 0, err
