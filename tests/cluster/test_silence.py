@@ -151,11 +151,12 @@ async def test_a_put_to_a_silent_home_ends_within_the_time_limit(
     for where, method, seconds in waits.seen:
         if where == b.address and method in methods:
             waited.setdefault(method, []).append(seconds)
-    # Messages with tensors go two at a time; neither they nor the question for the verdict are sent again.
+    # Messages with tensors go two at a time (the second not, if the first is lost before); neither they nor the
+    # question for the verdict are sent again.
     assert list(waited) == list(methods)
     half_s = session.timeout_s / 2
     assert half_s / 4 < max(waited[methods[0]]) <= half_s
-    assert len(waited[methods[0]]) == (2 if methods[0] == "land" else 1)
+    assert len(waited[methods[0]]) <= (2 if methods[0] == "land" else 1)
     assert sum(waited["ask"]) <= half_s
     for interception in silent:
         interception.stop()

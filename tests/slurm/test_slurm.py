@@ -10,7 +10,8 @@ from tests.slurm.running import Slurm, wait_for
 def test_a_job_that_is_cancelled_is_told_before_it_is_killed(slurm: Slurm, tmp_path: Path) -> None:
     script = tmp_path / "job.sh"
     script.write_text(
-        f"#!/bin/bash\ntrap 'echo told > {tmp_path}/told; exit' TERM\ntouch {tmp_path}/on\nsleep 60 & wait\n"
+        # Slurm tells nobody of a job that is still being launched, as it is for a moment once its script runs.
+        f"#!/bin/bash\ntrap 'echo told > {tmp_path}/told; exit' TERM\nsleep 3\ntouch {tmp_path}/on\nsleep 60 & wait\n"
     )
     job = slurm.run("sbatch", "--parsable", "--output=/dev/null", str(script))
     wait_for((tmp_path / "on").exists)
