@@ -180,6 +180,8 @@ def test_page(page: Path, shared: Shared, tmp_path: Path, monkeypatch: pytest.Mo
             _python(code, text, names)
         elif name in COMMANDS:
             _shell(text, shared.address, tmp_path)
+    if "study" in before:
+        before["study"].close()
     assert used == shorter.keys(), "what is made shorter is no longer on the page"
     if name == "docs/tutorial.md":
         check_disk(tmp_path / "runs" / "first")

@@ -28,11 +28,38 @@ from tests.cluster.helpers import (
 GRAPH, WIDER = chain(8, 6, 3), chain(8, 6, 5)
 
 
+class UnderWay:
+    """Counts the messages of a client that have no answer yet."""
+
+    def __init__(self, transport: Any) -> None:
+        self._count = 0
+        self._real = transport._call
+        transport._call = self._call
+
+    @classmethod
+    def of(cls, transport: Any) -> UnderWay:
+        """Return the one of a transport, made once."""
+        found = getattr(transport._call, "__self__", None)
+        return found if isinstance(found, cls) else cls(transport)
+
+    async def _call(self, *arguments: Any, **options: Any) -> Any:
+        self._count += 1
+        try:
+            return await self._real(*arguments, **options)
+        finally:
+            self._count -= 1
+
+    async def ended(self) -> None:
+        """Wait until none is under way."""
+        while self._count:
+            await asyncio.sleep(0.01)
+
+
 class Intercept:
     """Stands between a client and one operation of a provider.
 
-    Nobody waits for what is lost: the clock is set forward by as long as the caller would have waited, so that others
-    who wait meanwhile have all the time that a slow machine takes.
+    Nobody waits for what is lost: the clock is set forward by as long as the caller would have waited, once the calls
+    that are under way have their answers: they have all the time that a slow machine takes.
 
     Parameters
     ----------
@@ -57,6 +84,7 @@ class Intercept:
         self.before, self.after = before, after
         self.seen = 0
         self._transport = repository.connection.session.transport
+        self._under_way = UnderWay.of(self._transport)
         self._real = self._transport.provider
         self._stopped = False
         self._transport.provider = self._provider
@@ -74,10 +102,13 @@ class Intercept:
         return answer
 
     async def _lost(self, how: str, timeout_s: float, arguments: dict[str, Any]) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout_s
         if how == "hang":
             await asyncio.sleep(timeout_s)
         elif "shard" in arguments:  # else all providers are asked at once, and nobody is asked again
-            set_clock_forward(timeout_s)
+            await self._under_way.ended()
+            set_clock_forward(max(0.0, until - loop.time()))  # of several that are lost at once one has set it
         raise NoAnswer(self.address, self.method, f"time limit of {timeout_s:.2g} s", late=True)
 
     def stop(self) -> None:

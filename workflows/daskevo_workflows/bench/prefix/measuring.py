@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import time
@@ -190,15 +191,16 @@ def _changes(catalogue: Catalogue, index: PrefixIndex, changes: int) -> tuple[fl
 
 def _sqlite(catalogue: Catalogue, index: PrefixIndex, say: Callable[[str], None]) -> float:
     say("SQLite")
-    base = sqlite_rival.fill(catalogue.models, catalogue.ranks)
-    asked = catalogue.queries[:20]
-    for model in asked:
-        number, score = sqlite_rival.ask(base, model)
-        match = index.best(SCOPE, model.ids, edges=model.edges)
-        if match is None or (match.model_id, match.score) != (_entry(catalogue, number).model_id, score):
-            raise DaskevoError(f"the index found {match}, SQLite model {number} with {score} vertices: one is wrong")
-    times = _times([partial(sqlite_rival.ask, base, model) for model in asked])
-    base.close()
+    with contextlib.closing(sqlite_rival.fill(catalogue.models, catalogue.ranks)) as base:
+        asked = catalogue.queries[:20]
+        for model in asked:
+            number, score = sqlite_rival.ask(base, model)
+            match = index.best(SCOPE, model.ids, edges=model.edges)
+            if match is None or (match.model_id, match.score) != (_entry(catalogue, number).model_id, score):
+                raise DaskevoError(
+                    f"the index found {match}, SQLite model {number} with {score} vertices: one is wrong"
+                )
+        times = _times([partial(sqlite_rival.ask, base, model) for model in asked])
     return fmean(times)
 
 
