@@ -7,6 +7,8 @@ import threading
 from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
 
+from daskevo_workflows.stack import is_in
+
 AGAIN_S = 1.0
 """Code that catches everything is interrupted again after so long."""
 
@@ -47,16 +49,10 @@ class _Alarm(AbstractContextManager[None]):
         signal.signal(signal.SIGALRM, self._before)
 
 
-_AT_ITS_END = (_Alarm.__exit__.__code__, _Alarm._stop.__code__)
-
-
 def _ring(number: int, frame: FrameType | None) -> None:
     """Interrupt what is done, but for the end of the limit itself: the clock would ring on for ever."""
-    while frame is not None:
-        if frame.f_code in _AT_ITS_END:
-            return
-        frame = frame.f_back
-    raise Overdue
+    if not is_in(frame, _Alarm.__exit__, _Alarm._stop):
+        raise Overdue
 
 
 def _is_free() -> bool:

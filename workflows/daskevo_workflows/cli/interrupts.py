@@ -18,6 +18,8 @@ from multiprocessing import resource_tracker
 from types import FrameType
 from typing import Literal
 
+from daskevo_workflows.stack import is_in
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
@@ -157,18 +159,10 @@ class Interrupts:
                 return
             if does == "leave":
                 os._exit(INTERRUPTED)
-        if _is_dropping(frame):  # what is raised now is lost, too
+        if is_in(frame, Interrupts._dropped):  # what is raised now is lost, too
             self._come_again()
         else:
             raise KeyboardInterrupt
-
-
-def _is_dropping(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if frame.f_code is Interrupts._dropped.__code__:
-            return True
-        frame = frame.f_back
-    return False
 
 
 @contextlib.contextmanager
