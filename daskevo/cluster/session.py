@@ -27,7 +27,7 @@ from daskevo.errors import (
     UnknownModel,
 )
 from daskevo.ownership.hashing import shard_of
-from daskevo.ownership.holders import Holder
+from daskevo.ownership.holders import ClientHolder, Holder
 from daskevo.ownership.messages import (
     Drop,
     Hold,
@@ -43,6 +43,8 @@ from daskevo.ownership.replies import LabelGone, Labelled, Opened, Refused, Repl
 from daskevo.types import Attempt, ModelId, Tick
 
 R = TypeVar("R", bound=Reply)
+_RECONNECTED_S = 0.1
+"""How often a client that the scheduler doesn't know asks again."""
 
 
 class Caller(NamedTuple):
@@ -135,9 +137,16 @@ class Session:
         AttemptOver
             If the holder is not live: its task or client has ended for the scheduler.
         """
-        reply = await self.transport.coordinator(
-            "begin", timeout_s=CALL_TIMEOUT_S, holder=caller.holder.to_wire(), model=model_id, key=caller.key
-        )
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.timeout_s
+        while True:
+            reply = await self.transport.coordinator(
+                "begin", timeout_s=CALL_TIMEOUT_S, holder=caller.holder.to_wire(), model=model_id, key=caller.key
+            )
+            # A client whose connection broke is being connected again by Dask; one that has left can't ask.
+            if reply is not None or not isinstance(caller.holder, ClientHolder) or loop.time() > deadline:
+                break
+            await asyncio.sleep(_RECONNECTED_S)
         if reply is None:
             raise AttemptOver(
                 f"{caller.holder} wants to begin an attempt, but has ended for the scheduler: "

@@ -77,7 +77,7 @@ class Attempts:
             self._due[Settle(model, attempt)] = None
 
     def holder_ended(self, holder: Holder) -> list[Settle]:
-        """A task run or a client ended, for good: its attempts are over, and due to be settled."""
+        """A task run or a client's connection ended, for good: its attempts are over, and due to be settled."""
         self._ended.add(holder)
         settles = []
         for attempt in sorted(self._by_holder.get(holder, ())):
@@ -112,9 +112,10 @@ class Attempts:
         return [holder for holder in self._by_holder if isinstance(holder, TaskHolder) and holder.worker == worker]
 
     def holders_of_client(self, client_id: str) -> list[Holder]:
-        """Return a client's holder, if it has live attempts."""
-        holder = ClientHolder(client_id)
-        return [holder] if holder in self._by_holder else []
+        """Return the connections of a client that have live attempts."""
+        return [
+            holder for holder in self._by_holder if isinstance(holder, ClientHolder) and holder.client_id == client_id
+        ]
 
     def take_settling(self) -> list[Settle]:
         """Return what is due to be settled now; each must come back as `settled` or `postpone`."""

@@ -46,7 +46,7 @@ class Coordinator:
         self._attempts.end(attempt, settled=settled)
 
     def holder_ended(self, holder: Holder) -> list[Settle]:
-        """A task run or client ended, for good; returns what is due to be settled now (see `take_settling`)."""
+        """A task run or a client's connection ended, for good; returns what is due to be settled now (see `take_settling`)."""
         return self._attempts.holder_ended(holder)
 
     def holders_of_key(self, key: str) -> list[Holder]:
@@ -58,7 +58,7 @@ class Coordinator:
         return self._attempts.holders_of_worker(worker)
 
     def holders_of_client(self, client_id: str) -> list[Holder]:
-        """Return a client's holder, if it has live attempts."""
+        """Return the connections of a client that have live attempts."""
         return self._attempts.holders_of_client(client_id)
 
     def over(self, attempts: Iterable[Attempt]) -> list[bool]:

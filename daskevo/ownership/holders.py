@@ -1,4 +1,4 @@
-"""Who may have attempts: one run of a task, or a client. A holder that ended never comes back."""
+"""Who may have attempts: one run of a task, or one connection of a client. A holder that ended never comes back."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ class TaskHolder(Wire):
 
 @dataclass(frozen=True)
 class ClientHolder(Wire):
-    """A client, from its connection to its end."""
+    """One connection of a client: Dask connects a client again under the same id, and that is another holder."""
 
     client_id: Annotated[str, TEXT]
+    connection: Annotated[int, COUNT] = 0
+    """Counted by the coordinator; a client doesn't know it."""
 
 
 Holder = TaskHolder | ClientHolder

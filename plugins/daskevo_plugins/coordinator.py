@@ -30,7 +30,7 @@ from daskevo.errors import (
     RepositoryTaken,
 )
 from daskevo.ownership.coordinator import Coordinator
-from daskevo.ownership.holders import ClientHolder, Holder, holder_from_wire
+from daskevo.ownership.holders import ClientHolder, Holder, TaskHolder, holder_from_wire
 from daskevo.ownership.table import ShardTable
 from daskevo.store.lease import Lease
 from daskevo.store.root import Root
@@ -83,8 +83,11 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._root: Root | None = None
         self._scopes = Scopes(None)
         self._addresses: dict[str, str] = {}
-        # Of tasks that have begun attempts: a scheduler makes thousands of transitions a second, most of other tasks.
-        self._keys: set[Any] = set()
+        # Of tasks that have begun attempts, as text and as Dask has them: a scheduler makes thousands of transitions a
+        # second, most of other tasks.
+        self._keys: dict[str, Any] = {}
+        # Client -> the scheduler's state of it, which is another one for each connection, and the holder that this is.
+        self._connections: dict[str, tuple[Any, ClientHolder]] = {}
         self._untold = False
         self._telling = asyncio.Lock()
         self._core: Coordinator
@@ -158,8 +161,8 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """End the holders of a task that leaves the state ``processing``, however it leaves it."""
-        if start == "processing" and finish != "processing" and key in self._keys and self._started:
-            self._keys.discard(key)
+        if start == "processing" and finish != "processing" and self._started and str(key) in self._keys:
+            del self._keys[str(key)]
             self._end_holders(self._core.holders_of_key(str(key)))
 
     def add_worker(self, scheduler: Any, worker: str) -> None:
@@ -195,8 +198,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     def remove_client(self, scheduler: Any, client: str) -> None:
         """End a client that left."""
         if self._started:
-            self._core.holder_ended(ClientHolder(client))
-            self._settler.wake()
+            self._end_holders(self._core.holders_of_client(client))
 
     @property
     def _started(self) -> bool:
@@ -208,9 +210,22 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         if holders:
             self._settler.wake()
 
+    def _connection(self, client_id: str) -> ClientHolder:
+        """Return the holder that a client's connection of now is; attempts of the one before are over."""
+        state = self._scheduler.clients.get(client_id)
+        if client_id not in self._connections:
+            self._connections[client_id] = state, ClientHolder(client_id)
+        known, holder = self._connections[client_id]
+        if state is not known:
+            self._end_holders([holder])
+            holder = ClientHolder(client_id, holder.connection + 1)
+            self._connections[client_id] = state, holder
+        return holder
+
     def _is_live(self, holder: Holder, key: Any) -> bool:
+        """Whether the scheduler knows a holder: this connection of a client, or this run of a task."""
         if isinstance(holder, ClientHolder):
-            return holder.client_id in self._scheduler.clients
+            return holder.client_id in self._scheduler.clients and holder == self._connection(holder.client_id)
         task = self._scheduler.tasks.get(key)
         return (
             task is not None
@@ -324,10 +339,13 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     def begin(self, holder: Any, model: str | None, key: Any = None) -> list[int] | None:
         """Give a holder a new attempt; None if it is not live."""
         found = holder_from_wire(holder)
+        if isinstance(found, ClientHolder):
+            found = self._connection(found.client_id)
         attempt = self._core.begin(found, None if model is None else ModelId(model), live=self._is_live(found, key))
         if attempt is None:
             return None
-        self._keys.add(key)
+        if isinstance(found, TaskHolder):
+            self._keys[found.key] = key
         return list(attempt)
 
     def end(self, attempts: Sequence[Any], settled: bool) -> bool:

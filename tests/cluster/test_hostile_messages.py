@@ -101,7 +101,7 @@ def good_arguments(record: Any) -> dict[str, dict[str, dict[str, Any]]]:
             "join": {"name": "n", "address": "tcp://127.0.0.1:9"},
             "leave": {"name": "n", "address": "tcp://127.0.0.1:9", "patience_s": 1.0},
             "assign": {"patience_s": 1.0},
-            "begin": {"holder": {"kind": "ClientHolder", "client_id": "x"}, "model": "m", "key": "k"},
+            "begin": {"holder": {"kind": "ClientHolder", "client_id": "x", "connection": 0}, "model": "m", "key": "k"},
             "end": {"attempts": [], "settled": True},
             "over": {"attempts": []},
             "fenced": {"shard": 99, "provider": "p", "epoch": 1, "reason": "r"},

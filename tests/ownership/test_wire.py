@@ -45,7 +45,7 @@ def test_records_survive_the_journal(record: Record) -> None:
     assert record_from_json(json.loads(json.dumps(record.to_json()))) == record
 
 
-@pytest.mark.parametrize("holder", [TaskHolder("('train', 3)", 7, "tcp://10.0.0.1:1234"), ClientHolder("Client-1")])
+@pytest.mark.parametrize("holder", [TaskHolder("('train', 3)", 7, "tcp://10.0.0.1:1234"), ClientHolder("Client-1", 2)])
 def test_holders_survive_the_wire(holder: TaskHolder | ClientHolder) -> None:
     assert holder_from_wire(over_the_wire(holder.to_wire())) == holder
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from distributed import Client, Event, wait
 
+from daskevo.cluster.session import Caller, Session
 from daskevo.errors import AttemptOver, PutFailed
-from daskevo.ownership.holders import TaskHolder
+from daskevo.ownership.holders import ClientHolder, TaskHolder
 from tests.cluster.helpers import (
     at_rest,
     chain,
@@ -146,8 +147,6 @@ async def test_an_attempt_that_was_ended_cannot_put_but_a_new_one_can(
 
 def begin_as(repository: Any, holder: Any) -> bool:
     """Try to begin an attempt as somebody else."""
-    from daskevo.cluster.session import Caller
-
     connection = repository.connection
     try:
         connection.run(connection.session.begin, Caller(holder, holder.key), None)
@@ -174,3 +173,51 @@ async def test_only_the_run_that_the_scheduler_knows_can_begin(c: Any, s: Any, p
     await future
     assert not await c.submit(begin_as, repository, right, pure=False, workers=[provider.address])
     await nothing_left(s, repository, provider)
+
+
+async def break_connection(c: Any, s: Any) -> None:
+    """Break a client's connection off at the scheduler, and wait until Dask has connected it again under its id."""
+    before = s.clients[c.id]
+    s.client_comms[c.id].comm.abort()
+    # Dask calls two states of one client equal.
+    while s.clients.get(c.id) is None or s.clients[c.id] is before or c.status != "running":
+        await asyncio.sleep(0.01)
+
+
+@evo_cluster()
+async def test_a_client_whose_connection_broke_goes_on_and_its_attempts_from_before_are_over(
+    c: Any, s: Any, provider: Any, trainer: Any
+) -> None:
+    repository = await open_here(c, None)
+    await make(repository, GRAPH, "first", seed=1)
+    await repository.connection.session.outbox.sent()
+    before = await reserve(repository, WIDER, "before")
+    for number in range(2):
+        await break_connection(c, s)
+        await nothing_left(s, repository, provider)
+        with pytest.raises(PutFailed):
+            await put_reserved(repository, WIDER, before)
+        assert await repository.read("first")
+        reservation = await reserve(repository, WIDER, f"after-{number}")
+        assert reservation.ancestor is not None
+        await put_reserved(repository, WIDER, reservation)
+        await repository.retire(f"after-{number}")
+        await at_rest(s, provider)
+    await make(repository, WIDER, "before")
+    assert (await repository.verify()).clean
+
+
+def test_a_client_that_is_being_connected_again_asks_until_it_is_known() -> None:
+    replies: list[Any] = [None, None, [1, 7], None, [1, 8]]
+
+    class Scheduler:
+        async def coordinator(self, method: str, **arguments: Any) -> Any:
+            return replies.pop(0)
+
+    async def run() -> None:
+        session = Session(Scheduler(), 60)  # type: ignore[arg-type]
+        assert await session.begin(Caller(ClientHolder("Client-1")), None) == (1, 7)
+        with pytest.raises(AttemptOver):
+            await session.begin(Caller(TaskHolder("train", 1, "tcp://10.0.0.1:1")), None)
+
+    asyncio.run(run())
