@@ -15,10 +15,11 @@ SOURCES = {
     "daskevo_workflows": ROOT / "workflows" / "daskevo_workflows",
 }
 
-# Room of daskevo -> rooms of daskevo that it may import. `errors` and `types` are open to all that stand above them.
-BASE = {"errors", "types"}
+# Room of daskevo -> rooms of daskevo that it may import. Those of BASE are open to all that stand above them.
+BASE = {"errors", "types", "code_identity"}
 ROOMS = {
     "errors": set(),
+    "code_identity": set(),
     "types": {"errors"},
     "batch_formats": set(),
     "graph": BASE,
