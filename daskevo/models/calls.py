@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -42,19 +42,17 @@ def read_call(operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Ca
 
     `training` is left out (Keras records whatever held while the model was built, and ``fit`` and ``predict`` pass
     their own), and so are arguments with their default value and masks that Keras passes by itself: at the next call
-    it does so again.
+    it does so again. All of that goes for arguments by name and by position.
 
     Raises
     ------
     CannotFlatten
         ``free-variable`` or ``call-argument``.
     """
-    kwargs = {name: value for name, value in kwargs.items() if name != "training"}
     arguments = bind(operation, args, kwargs)
-    arguments.pop("training", None)
-    for name in implicit_masks(arguments):
-        del arguments[name]
-        kwargs.pop(name, None)
+    left_out = implicit_masks(operation, arguments, parameters_of(operation)) | {"training"}
+    arguments = {name: value for name, value in arguments.items() if name not in left_out}
+    args, kwargs = _without(left_out, operation, args, kwargs)
 
     tensors: list[tuple[str, Tensor]] = []
     positions: dict[int, int] = {}
@@ -64,8 +62,7 @@ def read_call(operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Ca
             tensors.append((path, tensor))
 
     def edge(tensor: Tensor) -> JSON:
-        position = positions.get(id(tensor))  # None: an implicit mask that was passed by position
-        return None if position is None else {"$": "edge", "edge": position}
+        return {"$": "edge", "edge": positions[id(tensor)]}
 
     def place(_: Tensor) -> JSON:
         return {"$": "edge"}
@@ -131,6 +128,17 @@ def bind(operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[st
     return dict(bound.arguments)
 
 
+def _without(
+    left_out: Collection[str], operation: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Sequence[Any], dict[str, Any]]:
+    """Return positional and keyword arguments without some: what stands behind one of those goes by its name."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [name for name, parameter in parameters_of(operation).items() if parameter.kind in kinds][: len(args)]
+    first = next((index for index, name in enumerate(names) if name in left_out), len(args))
+    given = {**dict(zip(names[first:], args[first:], strict=True)), **kwargs}
+    return args[:first], {name: value for name, value in given.items() if name not in left_out}
+
+
 def _tensors(path: str, value: Any) -> Iterator[tuple[str, Tensor]]:
     if isinstance(value, keras.KerasTensor):
         yield path, value
@@ -169,13 +177,18 @@ def _holds_variable(value: Any) -> bool:
 
 
 def _is_default(operation: Any, name: str, value: Any) -> bool:
-    parameter = _parameters(operation).parameters.get(name)
+    parameter = parameters_of(operation).get(name)
     if parameter is None or parameter.default is parameter.empty:
         return False
     default = parameter.default
     return value is default or (
         type(value) is type(default) and isinstance(value, (bool, int, float, str, tuple)) and value == default
     )
+
+
+def parameters_of(operation: Any) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of ``operation.call`` by name, in order."""
+    return _parameters(operation).parameters
 
 
 _of_class: WeakKeyDictionary[type, inspect.Signature] = WeakKeyDictionary()

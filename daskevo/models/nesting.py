@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from daskevo.models.calls import bind
+from daskevo.models.calls import bind, parameters_of
 from daskevo.models.keras_private import Tensor, origin, structures
 from daskevo.models.masks import implicit_masks
 from daskevo.models.rejections import cannot_flatten, describe
@@ -22,7 +22,7 @@ def inner_arguments(model: Any, functional: Any, node: Any) -> list[Tensor]:
     """
     kwargs = {name: value for name, value in node.arguments.kwargs.items() if name != "training"}
     arguments = bind(model, node.arguments.args, kwargs)
-    for name in implicit_masks(arguments):
+    for name in implicit_masks(model, arguments, parameters_of(model)):
         del arguments[name]
     given = arguments.pop("inputs", None)
     for name, value in arguments.items():
