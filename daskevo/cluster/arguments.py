@@ -192,6 +192,9 @@ PROVIDER: Mapping[str, Arguments] = {
     "ask": Arguments({"shard": count, "messages": _list_of(_mapping)}),
     "refer": Arguments({"shard": count, "message": _mapping}, {"near": _flag}),
     "read": Arguments({"shard": count, "model": _model, "attempt": Tick.parse, "parts": _parts}),
+    "make_room": Arguments(
+        {"shard": count, "model": _model, "attempt": Tick.parse, "nbytes": count, "patience_s": _seconds}
+    ),
     "land": Arguments(
         {
             "shard": count,

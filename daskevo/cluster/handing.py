@@ -11,8 +11,10 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from daskevo.cluster import pieces
 from daskevo.cluster.arriving import file_answer
 from daskevo.cluster.pieces import Landing, Part, cut, frames
+from daskevo.cluster.room import Room
 from daskevo.cluster.transport import Frames
 from daskevo.errors import CorruptRecord, ProviderFull
 from daskevo.ownership.codec import MAX_TENSORS
@@ -23,10 +25,11 @@ from daskevo.types import Attempt, ModelId, TensorSpec
 if TYPE_CHECKING:
     from daskevo.cluster.serving import ServedShard
 
-FORGOTTEN_AFTER_S = 300.0
-"""A writer that has sent nothing for so long has died, or sends all again when it puts."""
+Key = tuple[int, ModelId, Attempt]
+"""A shard, and the attempt that will put a model there."""
+
 ROOM_S = 10.0
-"""Longest that a writer waits until others' tensors are stored and their memory is free."""
+"""Longest that a writer waits for room while none of those that have it goes on."""
 LEAST_ROOM_BYTES = 256 << 20
 """However little memory a provider has, it takes in so much at once: several messages."""
 
@@ -96,27 +99,70 @@ async def hand_out_parts(
 class Landings:
     """What writers are sending to a provider, by the shard and the attempt that will put it.
 
+    A writer makes room for a whole put, the messages on their way too, before it sends the first of them.
+
     Parameters
     ----------
     limit_bytes:
-        Most memory that all of it may take. A writer's first message says how much it will send, and takes the room for
-        all of that: so writers that wait for room hold none of it.
+        Most memory that all of it may take.
     """
 
     def __init__(self, limit_bytes: int = LEAST_ROOM_BYTES) -> None:
-        self.limit_bytes = max(limit_bytes, LEAST_ROOM_BYTES)
-        self._landings: dict[tuple[int, ModelId, Attempt], tuple[Landing, float]] = {}
-        self._freed = asyncio.Event()
+        self.room = Room(max(limit_bytes, LEAST_ROOM_BYTES))
+        self._landings: dict[Key, Landing] = {}
+        self._changed = asyncio.Event()
+
+    @property
+    def limit_bytes(self) -> int:
+        """Most memory that all of it may take."""
+        return self.room.limit_bytes
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes that are taken."""
-        return sum(landing.nbytes for landing, _ in self._landings.values())
+        """Bytes that are taken, or kept for what is on its way."""
+        return self.room.held_bytes
 
     def of(self, shard: int, model_id: ModelId, attempt: Attempt) -> Landing | None:
         """Return what has landed for an attempt so far."""
-        found = self._landings.get((shard, model_id, attempt))
-        return None if found is None else found[0]
+        return self._landings.get((shard, model_id, attempt))
+
+    async def make_room(self, shard: int, model_id: ModelId, attempt: Attempt, nbytes: int, patience_s: float) -> bool:
+        """Make room for a put's tensors of so many bytes, or say that its writer has to wait: it asks again.
+
+        Parameters
+        ----------
+        patience_s:
+            How long the answer may take.
+
+        Raises
+        ------
+        ProviderFull
+            If there is no room for so much, or others have it and have not gone on for long.
+        """
+        key = shard, model_id, attempt
+        needed = room_for(nbytes)
+        until = time.monotonic() + patience_s
+        while not self.room.ask(key, needed, now := time.monotonic()):
+            left = ROOM_S - self.room.waits_in_vain_s(key, now)
+            if needed > self.limit_bytes or left <= 0:
+                self.forget(*key)
+                raise ProviderFull(
+                    f"{needed} bytes of {model_id!r}, with messages on their way, were to be sent to a provider that "
+                    f"takes in {self.limit_bytes} at once, of which {self.memory_bytes} are taken. Give providers "
+                    "more memory, or open the repository with a root that the writer's host sees: then it writes its "
+                    "tensors there itself",
+                    model_id=model_id,
+                    needed_bytes=needed,
+                    free_bytes=self.limit_bytes - self.memory_bytes,
+                    limit_bytes=self.limit_bytes,
+                )
+            if now >= until:
+                return False
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), min(until - now, left))
+        self._forget_what_has_no_room()
+        return True
 
     async def land(
         self,
@@ -126,64 +172,52 @@ class Landings:
         specs: Mapping[int, TensorSpec],
         parts: Sequence[Sequence[int]],
         frames: Sequence[Any],
-    ) -> None:
-        """Take in a message's bytes; the first one of an attempt makes room for all of its tensors.
+    ) -> bool:
+        """Take in a message's bytes.
+
+        Returns
+        -------
+        False if its put has no room, or no longer: nothing was changed.
 
         Raises
         ------
-        ProviderFull
-            If there is no room for so much, or none in time.
         CorruptRecord
-            If the bytes don't belong to these tensors.
+            If the bytes don't belong to these tensors, or these tensors take more than the room that was made.
         """
         key = shard, model_id, attempt
+        if not self.room.bytes_of(key):
+            return False
         landing = self.of(*key)
         if landing is None or landing.specs != specs:
-            self.forget(*key)
-            await self._wait_for_room(model_id, sum(spec.nbytes for spec in specs.values()))
-            # Of two first messages that waited for room together, one has made it.
-            landing = self.of(*key)
-            if landing is None or landing.specs != specs:
-                landing = Landing(specs)
-        self._landings[key] = landing, time.monotonic()
+            if room_for(sum(spec.nbytes for spec in specs.values())) > self.room.bytes_of(key):
+                raise CorruptRecord(f"the tensors of {model_id!r} are others than its writer made room for")
+            landing = self._landings[key] = Landing(specs)
+        self.room.touch(key, time.monotonic())
         await asyncio.to_thread(landing.land, parts, frames)
+        return True
 
-    async def _wait_for_room(self, model_id: ModelId, nbytes: int) -> None:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + ROOM_S
-        while nbytes > self.limit_bytes - self._sweep():
-            left = until - loop.time()
-            if nbytes > self.limit_bytes or left <= 0:
-                raise ProviderFull(
-                    f"{nbytes} bytes of {model_id!r} were to be sent to a provider that takes in {self.limit_bytes} "
-                    f"at once, of which {self.memory_bytes} are taken. Give providers more memory, or open the "
-                    "repository with a root that the writer's host sees: then it writes its tensors there itself",
-                    model_id=model_id,
-                    needed_bytes=nbytes,
-                    free_bytes=self.limit_bytes - self.memory_bytes,
-                    limit_bytes=self.limit_bytes,
-                )
-            self._freed.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._freed.wait(), min(left, 1.0))
-
-    def _sweep(self) -> int:
-        """Forget what nobody sends any more; return the bytes that are taken after that."""
-        now = time.monotonic()
-        for key, (_, touched) in list(self._landings.items()):
-            if now - touched > FORGOTTEN_AFTER_S:
-                self.forget(*key)
-        return self.memory_bytes
+    def _forget_what_has_no_room(self) -> None:
+        for key in [key for key in self._landings if not self.room.bytes_of(key)]:
+            del self._landings[key]
 
     def forget(self, shard: int, model_id: ModelId, attempt: Attempt) -> None:
         """Give the memory of an attempt back."""
-        if self._landings.pop((shard, model_id, attempt), None) is not None:
-            self._freed.set()
+        key = shard, model_id, attempt
+        self._landings.pop(key, None)
+        if self.room.give_back(key, time.monotonic()):
+            self._changed.set()
 
     def forget_shard(self, shard: int) -> None:
         """Give the memory of all attempts of a shard back: it is another provider's."""
         for key in [key for key in self._landings if key[0] == shard]:
             self.forget(*key)
+        if self.room.give_back_all(lambda key: isinstance(key, tuple) and key[0] == shard, time.monotonic()):
+            self._changed.set()
+
+
+def room_for(nbytes: int) -> int:
+    """Return how much memory a put of so many bytes takes while it arrives: its tensors, and messages on their way."""
+    return nbytes + min(nbytes, pieces.IN_FLIGHT * pieces.MESSAGE_BYTES)
 
 
 def specs_to_wire(specs: Mapping[int, TensorSpec]) -> list[Any]:

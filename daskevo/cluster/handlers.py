@@ -54,6 +54,7 @@ class ProviderHandlers:
             "refer": self.refer,
             "read": self.read,
             "sight": self.sight,
+            "make_room": self.make_room,
             "land": self.land,
             "room": self.room,
             "put": self.put,
@@ -138,18 +139,28 @@ class ProviderHandlers:
 
         return await self._host.with_shard(shard, work)  # type: ignore[no-any-return]
 
+    async def make_room(
+        self, shard: int, model: str, attempt: Any, nbytes: int, patience_s: float
+    ) -> dict[str, Any] | None:
+        """Make room for the tensors of a put that is to come; ``granted`` says whether its writer may send them."""
+        model_id = ModelId(model)
+
+        async def work(served: ServedShard) -> dict[str, Any]:
+            # Before anything is sent, not after all.
+            self._host.quota.check(shard, served.place, model_id, nbytes)
+            landings = self._host.landings
+            return {"granted": await landings.make_room(shard, model_id, Tick.parse(attempt), nbytes, patience_s)}
+
+        return await self._host.with_shard(shard, work)  # type: ignore[no-any-return]
+
     async def land(
         self, shard: int, model: str, attempt: Any, specs: Sequence[Any], parts: Sequence[Any], frames: Sequence[Any]
     ) -> bool | None:
-        """Take in some of the tensors of a put that is to come."""
-
+        """Take in some of the tensors of a put that is to come; false if it has no room."""
         named, model_id = specs_from_wire(specs), ModelId(model)
 
         async def work(served: ServedShard) -> bool:
-            # At its first message, not after all.
-            self._host.quota.check(shard, served.place, model_id, sum(spec.nbytes for spec in named.values()))
-            await self._host.landings.land(shard, model_id, Tick.parse(attempt), named, parts, frames)
-            return True
+            return await self._host.landings.land(shard, model_id, Tick.parse(attempt), named, parts, frames)
 
         return await self._host.with_shard(shard, work)  # type: ignore[no-any-return]
 

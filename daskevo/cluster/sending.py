@@ -20,6 +20,10 @@ from daskevo.store.shard_segments import ShardSegments
 from daskevo.types import ModelId
 
 _TRIES = 3
+_UNCOUNTED_BYTES = 1 << 20
+"""A put of one message, no larger than this, needs no room made for it: asking would take as long as sending."""
+_ASK_AGAIN_S = 1.0
+"""How long a provider may wait for room before it says that there is none yet: a writer that has gone is noticed."""
 
 
 async def folder_of_home(session: Session, model_id: ModelId) -> ShardSegments | None:
@@ -78,7 +82,10 @@ async def _bring(session: Session, address: str, shard: int, payload: Payload, t
     if session.transport.is_here(address):
         return {"arrays": {number: _read_only(array) for number, array in payload.tensors.items()}}
     # Not the smallest first: what is left for the put itself is one message at most.
-    *first, last = cut({number: array.nbytes for number, array in payload.tensors.items()})
+    sizes = {number: array.nbytes for number, array in payload.tensors.items()}
+    *first, last = cut(sizes)
+    if first or sum(sizes.values()) > _UNCOUNTED_BYTES:
+        await _make_room(session, address, shard, payload, sum(sizes.values()), timeout_s)
     specs = specs_to_wire(payload.own)
 
     async def carried(parts: Sequence[Part]) -> dict[str, Any]:
@@ -98,11 +105,41 @@ async def _bring(session: Session, address: str, shard: int, payload: Payload, t
             specs=specs,
             **await carried(parts),
         )
-        if landed is None:
-            raise NoAnswer(address, "land", f"shard {shard} isn't served there any more")
+        if not landed:
+            gone = f"shard {shard} isn't served there any more" if landed is None else "its room was given to others"
+            raise NoAnswer(address, "land", gone)
 
     await few_at_once(first, send)
     return await carried(last)
+
+
+async def _make_room(
+    session: Session, address: str, shard: int, payload: Payload, nbytes: int, timeout_s: float
+) -> None:
+    """Wait until the provider has room for all of a put: bytes that wait there would take it from those that have it.
+
+    Raises
+    ------
+    NoAnswer
+        If it doesn't serve the shard, or gave no answer.
+    ProviderFull
+        If it has no room for so much, or those that have it don't go on.
+    """
+    granted = False
+    while not granted:
+        answer = await session.transport.provider(
+            address,
+            "make_room",
+            timeout_s=timeout_s,
+            shard=shard,
+            model=payload.model_id,
+            attempt=list(payload.attempt),
+            nbytes=nbytes,
+            patience_s=min(_ASK_AGAIN_S, timeout_s / 2),
+        )
+        if answer is None:
+            raise NoAnswer(address, "make_room", f"shard {shard} isn't served there any more")
+        granted = answer["granted"]
 
 
 def _read_only(array: Any) -> Any:
