@@ -7,6 +7,7 @@ from daskevo.models.flat import FlatModel
 from daskevo.models.flatten import flatten
 from daskevo.models.freezing import Freezing, check_policy, freeze, unfreeze
 from daskevo.models.freshness import check_fresh, is_fresh
+from daskevo.models.leaving_no_trace import leaving_no_trace, settings_given_back
 from daskevo.models.model_graphs import graph_of, model_of
 from daskevo.models.mutated import Mutated
 from daskevo.models.rebuild import Rebuilt, rebuild, rebuild_flat
@@ -26,11 +27,13 @@ __all__ = [
     "freeze",
     "graph_of",
     "is_fresh",
+    "leaving_no_trace",
     "model_of",
     "read_tensors",
     "rebuild",
     "rebuild_flat",
     "seeded",
+    "settings_given_back",
     "shape_only",
     "unfreeze",
     "write_tensors",

@@ -23,6 +23,7 @@ from keras.src.saving.object_registration import GLOBAL_CUSTOM_NAMES
 
 _NAME_COUNTS = "object_name_uids"
 _PENDING = "uninitialized_variables"
+_DTYPE_POLICY = "dtype_policy"
 
 Tensor = Any
 """A keras.KerasTensor: the shape and dtype that flow along an edge."""
@@ -116,6 +117,30 @@ def fresh_names() -> Iterator[None]:
         yield
     finally:
         global_state.set_global_attribute(_NAME_COUNTS, before)
+
+
+@contextlib.contextmanager
+def names_given_back() -> Iterator[None]:
+    """Let what is named in this block leave no trace in later names: the next block gives the same ones again.
+
+    Unlike in `fresh_names`, layers from before the block keep their names to themselves, so that a model may use them.
+    """
+    before = global_state.get_global_attribute(_NAME_COUNTS) or {}
+    global_state.set_global_attribute(_NAME_COUNTS, collections.defaultdict(int, before))
+    try:
+        yield
+    finally:
+        global_state.set_global_attribute(_NAME_COUNTS, collections.defaultdict(int, before))
+
+
+@contextlib.contextmanager
+def dtype_policy_given_back() -> Iterator[None]:
+    """Undo what a block makes the dtype policy of new layers; one that nobody has asked for yet stays unasked for."""
+    before = global_state.get_global_attribute(_DTYPE_POLICY)
+    try:
+        yield
+    finally:
+        global_state.set_global_attribute(_DTYPE_POLICY, before)
 
 
 @contextlib.contextmanager

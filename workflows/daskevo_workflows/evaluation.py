@@ -70,13 +70,13 @@ def _reported(assignment: Assignment, matches: Sequence[Match | None] | None, in
 def _evaluate(assignment: Assignment, match: Match | None, draft: Draft) -> Mapping[str, Any]:
     with draft.phase("prepare"):
         import_keras()
-        from daskevo.models import seeded
+        from daskevo.models import leaving_no_trace, seeded
 
         problem = assignment.problem.load()
         data = _data(assignment.problem, problem)
     say(assignment.key, "ready")
     name = trajectory(assignment.seed, assignment.graph.ids, repeat=assignment.request.repeat)
-    with seeded(seed_of(name)):
+    with seeded(seed_of(name)), leaving_no_trace():
         return _trained(assignment, problem, data, match, draft)
 
 

@@ -76,7 +76,7 @@ def train(
         If `score` gave no metrics.
     """
     with stopwatch.phase("compile"):
-        compile_model(problem, model)
+        _compile(problem, model)
     fit = getattr(problem, "fit", None) or fast_fit
     batch_size = batch_size or problem.batch_size
     clock = _clock(until_step, cancelled)
@@ -105,6 +105,14 @@ def train(
         )
     metrics.update(scored)
     return metrics, clock.steps
+
+
+def _compile(problem: Problem, model: Any) -> None:
+    """Compile; metrics without a name are called alike each time, also where a model is trained in two parts."""
+    from daskevo.models.keras_private import names_given_back
+
+    with names_given_back():
+        compile_model(problem, model)
 
 
 def check_training(settings: Mapping[str, Any]) -> None:

@@ -66,12 +66,13 @@ class TransferRunFunction:
         return f"<{type(self).__name__} into {self.repository!r}, {self.objective}>"
 
     def __call__(self, job: RunningJob) -> dict[str, Any]:
-        from daskevo.models import seeded
+        from daskevo.models import leaving_no_trace, seeded
 
         parameters = dict(job.parameters)
         text = f"{self.seed} {json.dumps(parameters, sort_keys=True, default=str)}"
         # By what is trained, never by the job's number or its worker.
-        with seeded(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big") >> 1):
+        number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big") >> 1
+        with seeded(number), leaving_no_trace():
             return self._evaluated(job, parameters)
 
     def release(self, model_id: str) -> None:

@@ -7,8 +7,7 @@ import functools
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -131,11 +130,14 @@ def _drawn_again(problem: Problem) -> Callable[[Choose], Any]:
     return build
 
 
-def _without_weights() -> AbstractContextManager[Any]:
+@contextlib.contextmanager
+def _without_weights() -> Iterator[None]:
+    """Build without weights, and leave Keras' settings as they were: the next candidate may not set them."""
     import_keras()
-    from daskevo.models import shape_only
+    from daskevo.models import settings_given_back, shape_only
 
-    return shape_only()
+    with settings_given_back(), shape_only():
+        yield
 
 
 def build_candidate(problem: Problem, candidate: Candidate) -> Any:

@@ -80,6 +80,8 @@ def look_at(
     InvalidProblem
     """
     import_keras()
+    from daskevo.models import leaving_no_trace
+
     space = space_of(problem)
     with user_code(f"problem {problem.name!r}: space()", passing=(DaskevoError,)):
         is_same = not hasattr(problem, "space") or problem.space() == space
@@ -96,7 +98,8 @@ def look_at(
             candidate = space.sample(rng)
         values = space.values(candidate)
         try:
-            found = _check_candidate(problem, candidate, few, data)
+            with leaving_no_trace():
+                found = _check_candidate(problem, candidate, few, data)
         except InvalidProblem as error:
             raise InvalidProblem(
                 f"{error.message} (candidate {values})", candidate=candidate.to_json(), **error.facts

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from daskevo.errors import InvalidInput, InvalidProblem
-from daskevo.models import FlatModel, flatten, seeded
+from daskevo.models import FlatModel, flatten, seeded, settings_given_back
 from daskevo.models.keras_private import fresh_names
 from daskevo.tuning import Configuration
 from daskevo.tuning.architectures import ARCHITECTURE
@@ -71,7 +71,7 @@ def compiled(problem: Any, configuration: Configuration, seed: int) -> Compiled:
         else lambda: problem.build(constants)
     )
     # The same names of layers in every process: they are part of the traced step.
-    with seeded(seed), fresh_names():
+    with seeded(seed), fresh_names(), settings_given_back():
         model = make()
         if not isinstance(model, keras.Model):
             raise InvalidProblem(f"build() of problem {problem.name!r} returned {type(model).__name__}, no keras.Model")

@@ -1,0 +1,64 @@
+"""What user code changes in Keras for the whole process, put back after it: the next evaluation begins as the first."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+
+from daskevo.models.keras_private import dtype_policy_given_back, names_given_back
+
+
+def _runs_eagerly() -> bool:
+    if keras.config.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return bool(tf.config.functions_run_eagerly())
+
+
+def _run_eagerly(on: bool) -> None:
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(on)
+
+
+_SETTINGS: tuple[tuple[Callable[[], Any], Callable[[Any], None]], ...] = (
+    (keras.config.floatx, keras.config.set_floatx),
+    (keras.config.epsilon, keras.config.set_epsilon),
+    (keras.config.image_data_format, keras.config.set_image_data_format),
+    (
+        keras.config.is_flash_attention_enabled,
+        lambda on: keras.config.disable_flash_attention() if on is False else keras.config.enable_flash_attention(),
+    ),
+    (_runs_eagerly, _run_eagerly),
+)
+"""How each is read, and how it is set."""
+
+
+@contextlib.contextmanager
+def leaving_no_trace() -> Iterator[None]:
+    """Give names that Keras numbers, and its settings, back at the end of a block.
+
+    An unnamed metric would be called ``auc`` in the first evaluation of a process and ``auc_1`` in the next.
+    """
+    with names_given_back(), settings_given_back():
+        yield
+
+
+@contextlib.contextmanager
+def settings_given_back() -> Iterator[None]:
+    """Put back, at the end of a block, what it has made of Keras' settings.
+
+    A dtype policy such as ``mixed_float16`` that one candidate sets would hold for all later ones.
+    """
+    before = [read() for read, _ in _SETTINGS]
+    try:
+        with dtype_policy_given_back():
+            yield
+    finally:
+        for value, (read, put) in zip(before, _SETTINGS, strict=True):
+            if read() != value:
+                put(value)
