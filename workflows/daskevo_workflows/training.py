@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,8 +11,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from daskevo.errors import InvalidInput, InvalidProblem
-from daskevo_workflows.fitting import fast_fit
+from daskevo_workflows.fitting import fast_fit, validation_options, watched_in_vain
+from daskevo_workflows.fitting.validation import PREFIX
 from daskevo_workflows.problems.protocol import Problem, compile_model, optional_callbacks
+
+logger = logging.getLogger(__name__)
 
 Callbacks = Sequence[Any] | Callable[[], Sequence[Any]]
 
@@ -47,6 +51,7 @@ def train(
     until_step: int | None = None,
     callbacks: Callbacks = (),
     cancelled: Callable[[], bool] = lambda: False,
+    refuse_vain: bool = False,
 ) -> tuple[dict[str, Any], int]:
     """Compile, fit and score.
 
@@ -62,6 +67,8 @@ def train(
         Keras callbacks besides the problem's own: a list (copied), or what makes one.
     cancelled:
         Asked after each batch.
+    refuse_vain:
+        Refuse callbacks that watch a metric which training doesn't give, instead of saying so in the log.
 
     Returns
     -------
@@ -73,13 +80,14 @@ def train(
     Stopped
         If `cancelled` said so.
     InvalidProblem
-        If `score` gave no metrics.
+        If `score` gave no metrics; with `refuse_vain` also if a callback watches what never comes.
     """
     with stopwatch.phase("compile"):
         _compile(problem, model)
     fit = getattr(problem, "fit", None) or fast_fit
     batch_size = batch_size or problem.batch_size
     clock = _clock(until_step, cancelled)
+    watching = [*optional_callbacks(problem), *fresh(callbacks)]
     begun = time.perf_counter()
     try:
         history = fit(
@@ -87,14 +95,16 @@ def train(
             *data.train,
             epochs=_epochs(epochs or problem.epochs, until_step, data, batch_size),
             batch_size=batch_size,
-            callbacks=[*optional_callbacks(problem), *fresh(callbacks), clock],
+            callbacks=[*watching, clock],
             verbose=0,
+            **validation_options(problem, watching, data),
         )
     finally:
         total = time.perf_counter() - begun
         first = total if clock.first is None else clock.first - begun
         stopwatch.seconds["first_step"] = first
         stopwatch.seconds["training"] = total - first
+    _see_watched(problem, watching, history.history, refuse_vain)
     metrics: dict[str, Any] = {name: values[-1] for name, values in history.history.items() if values}
     with stopwatch.phase("scoring"):
         scored = problem.score(model, data)
@@ -113,6 +123,19 @@ def _compile(problem: Problem, model: Any) -> None:
 
     with names_given_back():
         compile_model(problem, model)
+
+
+def _see_watched(problem: Problem, watching: Sequence[Any], names: Mapping[str, Any], refuse: bool) -> None:
+    for callback, name in watched_in_vain(watching, names):
+        words = (
+            f"the callback {callback} of problem {problem.name!r} watches {name!r}, and training gave "
+            f"{', '.join(names) or 'nothing'}: it will never act"
+        )
+        if name.startswith(PREFIX) and not any(each.startswith(PREFIX) for each in names):
+            words += ". A fit() of one's own gets validation data where it names a parameter validation_data"
+        if refuse:
+            raise InvalidProblem(f"{words}: watch one of those", problem=problem.name, callback=callback, watched=name)
+        logger.warning("%s", words)
 
 
 def check_training(settings: Mapping[str, Any]) -> None:
@@ -190,6 +213,10 @@ def _clock(until_step: int | None, cancelled: Callable[[], bool]) -> Any:
             super().__init__()
             self.first: float | None = None
             self.steps = 0
+
+        def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+            if cancelled():
+                raise Stopped("training was cancelled")
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             self.steps += 1

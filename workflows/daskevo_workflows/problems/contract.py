@@ -181,7 +181,7 @@ def _check_training(problem: Problem, model: Any, flat: FlatModel, few: Data, da
         frozen.trainable = False
     before = [] if frozen is None else [np.asarray(weight) for weight in frozen.weights]
     with user_code(f"problem {problem.name!r}: compile(), fit() or score()", problem=problem.name):
-        metrics, steps = train(problem, model, few, Stopwatch(), epochs=1)
+        metrics, steps = train(problem, model, few, Stopwatch(), epochs=1, refuse_vain=True)
     why = lost_its_way(metrics)
     _check(not why, problem, f"{why} (after {steps} steps)")
     _check(model.compiled, problem, "compile() must compile the model that it is given")

@@ -30,14 +30,17 @@ others (see :class:`daskevo.space.Builder`)::
             x = keras.layers.Dense(choose(f"units {number}", (8, 16, 32)), "relu")(x)
         return keras.Model(inputs, keras.layers.Dense(2, "softmax")(x))
 
-Two more parts may be there or not::
+Three more parts may be there or not::
 
     def callbacks(): ...                      # Keras callbacks, fresh for each evaluation
     def fit(model, x, y, **options):          # instead of daskevo_workflows.fitting.fast_fit
         return model.fit(x, y, **options)
+    validate = True                           # each epoch ends with val_ metrics
 
 Without a `fit` of the problem's own, models are fitted by :func:`daskevo_workflows.fitting.fast_fit`: Keras' `fit`,
 whose first step comes sooner. `options` are epochs, batch_size, callbacks and verbose; `fit` returns a Keras History.
+Where a callback watches a metric of validation data, such as ``val_loss``, or the problem says ``validate = True``,
+validation_data come with them; a `fit` of one's own gets them if it names that parameter, or if the problem says so.
 
 In a study of hyper-parameters over time (:mod:`daskevo.tuning`) models are trained in stages, without `fit`. There
 `build` gets the constants of the configuration as choices (no `space` is needed), `compile` may take the
@@ -145,6 +148,8 @@ def check_parts(problem: object, where: str) -> Problem:
         value = getattr(problem, part, None)
         if type(value) is not int or value < 1:
             faults.append(f"{part} (a whole number from 1)")
+    if not isinstance(getattr(problem, "validate", False), bool):
+        faults.append("validate (True or False)")
     space = _space(problem, where)
     # Without Keras; or with it, and for a study, where choices are a configuration's constants.
     has_loop = callable(getattr(problem, "training_loop", None))

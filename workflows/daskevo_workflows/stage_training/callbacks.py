@@ -10,6 +10,7 @@ import numpy as np
 
 from daskevo.errors import InvalidInput
 from daskevo_workflows.failures import Failed
+from daskevo_workflows.fitting import wants_validation
 
 Array = np.ndarray[Any, Any]
 
@@ -76,11 +77,19 @@ class Callbacks:
         Fresh ones.
     model:
         What they get to see.
+    problem:
+        May want validation as well.
+
+    Attributes
+    ----------
+    want_validation:
+        Whether the end of an epoch has to come with metrics of the validation data.
     """
 
-    def __init__(self, callbacks: Sequence[Any], model: Any) -> None:
+    def __init__(self, callbacks: Sequence[Any], model: Any, problem: Any = None) -> None:
         check_callbacks(callbacks)
         self._all = list(callbacks)
+        self.want_validation = bool(callbacks) and wants_validation(problem, callbacks)
         self._model = model
         for callback in self._all:
             callback.set_model(model)

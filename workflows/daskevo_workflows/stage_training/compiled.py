@@ -82,7 +82,7 @@ def compiled(problem: Any, configuration: Configuration, seed: int) -> Compiled:
         described = _described(model, settings)
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
-        callbacks = Callbacks(optional_callbacks(problem), model)
+        callbacks = Callbacks(optional_callbacks(problem), model, problem)
     return Compiled(model, flatten(model), settings, others, described, generator, callbacks)
 
 

@@ -10,6 +10,7 @@ from daskevo.errors import InvalidInput, InvalidProblem
 from daskevo.models.keras_private import drawing_from
 from daskevo.repository import Snapshot
 from daskevo.tuning import Trajectory
+from daskevo_workflows.fitting.validation import PREFIX
 from daskevo_workflows.stage_training.augmenting import augmented
 from daskevo_workflows.stage_training.compiled import compiled
 from daskevo_workflows.stage_training.data import Rows, feed_of, order_of
@@ -174,9 +175,22 @@ class KerasTraining:
         self._batch += 1
         self._updates += 1
         if self._offset == feed.count:
-            callbacks.call("on_epoch_end", self._epoch, self._model.get_metrics_result() if callbacks else {})
+            callbacks.call("on_epoch_end", self._epoch, self._epoch_metrics() if callbacks else {})
             self._epoch += 1
             self._offset = self._batch = 0
+
+    def _epoch_metrics(self) -> dict[str, Any]:
+        """Return the metrics of this epoch, those of the validation data among them if a callback wants them."""
+        metrics = dict(self._model.get_metrics_result())
+        if not self._made.callbacks.want_validation:
+            return metrics
+        x, y, weights = (*self._data.validation, None, None)[:3]
+        batch_size = None if y is None else self._problem.batch_size  # a dataset has batches already
+        with self._state.untouched(), drawing_from(self._made.generator):
+            found = self._model.evaluate(
+                x, y, sample_weight=weights, batch_size=batch_size, verbose=0, return_dict=True
+            )
+        return {**metrics, **{f"{PREFIX}{name}": value for name, value in found.items()}}
 
     def _in_order(self) -> tuple[Any, Any]:
         """Return the order of this epoch, as array and as tensor. # (n_rows,)"""
