@@ -10,9 +10,10 @@ from daskevo.models.freshness import check_fresh, is_fresh
 from daskevo.models.leaving_no_trace import leaving_no_trace, settings_given_back
 from daskevo.models.model_graphs import graph_of, model_of
 from daskevo.models.mutated import Mutated
-from daskevo.models.rebuild import Rebuilt, rebuild, rebuild_flat
+from daskevo.models.rebuild import Rebuilt, check_rebuild, rebuild, rebuild_flat
 from daskevo.models.seeding import seeded
 from daskevo.models.shape_only import shape_only
+from daskevo.models.storable import check_storable
 from daskevo.models.tensors import read_tensors, write_tensors
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "check_finite",
     "check_fresh",
     "check_policy",
+    "check_rebuild",
+    "check_storable",
     "flatten",
     "freeze",
     "graph_of",

@@ -41,7 +41,7 @@ def recorded(operation: Any, work_out: Callable[[], dict[str, JSON]]) -> dict[st
     known = _known.get(key)
     if known is None:
         found = work_out()
-        if _key(operation) == (name, key) and _depends_on_nothing_else(found):
+        if _key(operation) == (name, key) and depends_on_nothing_else(found):
             with _lock:
                 if len(_known) >= _MOST:
                     del _known[next(iter(_known))]
@@ -63,12 +63,12 @@ def _key(operation: Any) -> tuple[JSON, Key | None]:
         return None, None
 
 
-def _depends_on_nothing_else(value: JSON) -> bool:
+def depends_on_nothing_else(value: JSON) -> bool:
     """Whether a record names no function and nothing registered: what such names stand for may change."""
     if isinstance(value, list):
-        return all(map(_depends_on_nothing_else, value))
+        return all(map(depends_on_nothing_else, value))
     if not isinstance(value, dict):
         return True
     if value.get("class_name") in ("function", "__lambda__") or value.get("registered_name") is not None:
         return False
-    return all(map(_depends_on_nothing_else, value.values()))
+    return all(map(depends_on_nothing_else, value.values()))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,7 @@ def rebuild_flat(
     *,
     custom_objects: Mapping[str, Any] | None = None,
     tensors: Mapping[int, np.ndarray[Any, Any]] | None = None,
+    name: str | None = None,
 ) -> Rebuilt:
     """Return the model as `rebuild` does, with its `FlatModel`, whose tensors are numbered as the graph's are.
 
@@ -63,6 +65,8 @@ def rebuild_flat(
     tensors:
         Tensor number -> values to begin with, as for :func:`~daskevo.models.write_tensors`; the others are
         initialised. A tensor that is given here is never initialised at all, which takes most of the time else.
+    name:
+        The model's; that of the model that was flattened when None.
 
     Raises
     ------
@@ -73,22 +77,45 @@ def rebuild_flat(
     """
     tensors = tensors or {}
     check_tensors(graph, tensors)
+    with _vetted(graph, custom_objects):
+        if can_do_without_values():
+            # First the shapes, then the comparison, then the memory: not the other way round.
+            try:
+                return _rebuild_without_values(graph, tensors, name)
+            except _NeedsValues:
+                pass
+        rebuilt = _flattened(_Builder(graph).model(name))
+    compare(graph, rebuilt.flat.graph)
+    if tensors:
+        write_tensors(rebuilt.flat, tensors)
+    return rebuilt
+
+
+def check_rebuild(graph: ArchitectureGraph, custom_objects: Mapping[str, Any] | None = None) -> None:
+    """See that `rebuild` would give a model; no memory is taken for weights where Keras can do without.
+
+    Raises
+    ------
+    CannotRebuild
+        As `rebuild`.
+    """
+    with _vetted(graph, custom_objects):
+        if can_do_without_values():
+            # Some layers need values to be built; whoever can't be built with them says why below.
+            with contextlib.suppress(CannotRebuild, _NeedsValues), without_values():
+                compare(graph, _flattened(_Builder(graph, values=False).model()).flat.graph)
+                return
+        compare(graph, _flattened(_Builder(graph).model()).flat.graph)
+
+
+@contextlib.contextmanager
+def _vetted(graph: ArchitectureGraph, custom_objects: Mapping[str, Any] | None) -> Iterator[None]:
     custom = dict(custom_objects or {})
     for record in graph.layers:
         vet(record.config, custom, record.name)
     with warnings.catch_warnings(), keras.saving.custom_object_scope(custom):
         warnings.simplefilter("ignore")  # such as those on names and masks that the model's author saw already
-        if can_do_without_values():
-            # First the shapes, then the comparison, then the memory: not the other way round.
-            try:
-                return _rebuild_without_values(graph, tensors)
-            except _NeedsValues:
-                pass
-        rebuilt = _flattened(_Builder(graph).model())
-    compare(graph, rebuilt.flat.graph)
-    if tensors:
-        write_tensors(rebuilt.flat, tensors)
-    return rebuilt
+        yield
 
 
 def _flattened(model: keras.Model) -> Rebuilt:
@@ -98,10 +125,12 @@ def _flattened(model: keras.Model) -> Rebuilt:
         raise CannotRebuild(f"the rebuilt model can't be flattened again: {error}") from error
 
 
-def _rebuild_without_values(graph: ArchitectureGraph, tensors: Mapping[int, np.ndarray[Any, Any]]) -> Rebuilt:
+def _rebuild_without_values(
+    graph: ArchitectureGraph, tensors: Mapping[int, np.ndarray[Any, Any]], name: str | None
+) -> Rebuilt:
     with without_values() as pending:
         try:
-            rebuilt = _flattened(_Builder(graph, values=False).model())
+            rebuilt = _flattened(_Builder(graph, values=False).model(name))
         except CannotRebuild as error:
             raise _NeedsValues from error
         compare(graph, rebuilt.flat.graph)
@@ -141,7 +170,7 @@ class _Builder:
         self.outputs: list[list[Tensor]] = []
         self.names: set[str] = set()
 
-    def model(self) -> keras.Model:
+    def model(self, name: str | None = None) -> keras.Model:
         for vertex in self.graph.vertices:
             self.outputs.append(self._call(vertex))
         structure = self.graph.structure
@@ -150,7 +179,7 @@ class _Builder:
         try:
             inputs = decode(structure.get("inputs"), self._input)
             outputs = decode(structure.get("outputs"), self._output)
-            return keras.Model(inputs=inputs, outputs=outputs, name=structure["name"])
+            return keras.Model(inputs=inputs, outputs=outputs, name=name or structure["name"])
         except Exception as error:
             raise CannotRebuild(f"inputs and outputs of the record make no model ({error})") from error
 

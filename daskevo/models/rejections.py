@@ -22,6 +22,10 @@ REASONS: dict[str, str] = {
     "unregistered-function": "use a function of Keras by its name (activation='relu'), or decorate yours with "
     "@keras.saving.register_keras_serializable()",
     "shared-variable": "share weights by calling one layer several times",
+    "hidden-state": "let the layer keep its state in weights (self.add_weight), or give it as an argument in "
+    "get_config: only weights and configurations are stored",
+    "rebuild": "let get_config of the layer return all arguments of __init__, and let its call do with the arguments "
+    "that are recorded",
     "weights-outside-graph": "let every layer that has weights contribute to an output, and keep other variables out "
     "of the model",
 }

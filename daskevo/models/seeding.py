@@ -36,6 +36,21 @@ def seeded(seed: int) -> Iterator[None]:
         module.python_random = shared
 
 
+@contextlib.contextmanager
+def apart() -> Iterator[None]:
+    """Make layers in this block without drawing from the generator that the seeds of later ones come from."""
+    module = _seed_module()
+    if module is None:
+        yield
+        return
+    shared = module.python_random
+    module.python_random = random.Random(0)
+    try:
+        yield
+    finally:
+        module.python_random = shared
+
+
 def _seed_module() -> Any:
     """Return Keras' module with the generator of default seeds (private; None if this Keras has it elsewhere)."""
     try:

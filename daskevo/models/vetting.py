@@ -112,4 +112,5 @@ def _unknown(layer: str, found: str) -> CannotRebuild:
         f"layer {layer!r} of the record uses {found}, which is neither Keras' own nor registered here: import the "
         "module that defines and registers it first, or pass it in custom_objects",
         layer=layer,
+        unknown=True,
     )

@@ -32,6 +32,7 @@ Kind = Literal[
     "leftover reference",  # bits of an attempt that is over and unpublished, or that its map doesn't use
     "leftover staged",  # staged parts of an attempt that is over
     "leftover file",  # a segment file of an attempt that is over, and that no record names; what a died writer left
+    "not rebuilt",  # a record that this Keras, or the classes that are registered here, make no model of
     "unfinished retirement",  # a model without labels that still waits for its last step
 ]
 

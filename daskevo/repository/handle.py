@@ -5,6 +5,8 @@ Everything that waits has a time limit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from daskevo.catalogue import Match
@@ -16,12 +18,14 @@ from daskevo.cluster.session import Session
 from daskevo.cluster.verifying import Verification, verify
 from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph
+from daskevo.ownership.model_record import ModelRecord
 from daskevo.repository.adding import Adding
 from daskevo.repository.early import EarlyReservation, Wish
 from daskevo.repository.inheritance import Inheritance
 from daskevo.repository.labels import Labels
 from daskevo.repository.provenance import Provenance
-from daskevo.repository.results import Matches
+from daskevo.repository.rebuilding import not_rebuilt, read_records
+from daskevo.repository.results import Matches, ModelSummary
 from daskevo.repository.snapshots import Snapshots
 from daskevo.repository.stored_models import StoredModels
 from daskevo.types import ModelId
@@ -189,12 +193,24 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
         """
         return self._run(_stats, self.timeout_s)
 
-    def verify(self, repair: bool = False) -> Any:
+    def verify(
+        self, repair: bool = False, *, rebuild: bool = False, custom_objects: Mapping[str, Any] | None = None
+    ) -> Any:
         """Look for everything that isn't as promised; without `repair` nothing is changed.
 
         A repair drops what nobody uses, gives published models back references that a shard restored from an older
         copy doesn't know, and removes what died writers left. Models whose tensors are gone it marks as lost: loading
         one says since when, and they can be retired.
+
+        Parameters
+        ----------
+        repair:
+            Mend what can be mended.
+        rebuild:
+            Rebuild each model from its architecture, too, as loading it does, without weights: needs Keras, and some
+            ten milliseconds for each architecture. What can't be loaded here is a difference, named with its layer.
+        custom_objects:
+            Name -> class or function, for layers that aren't registered, as `load` takes them.
 
         Returns
         -------
@@ -205,14 +221,28 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
         """
 
         if repair and isinstance(self.connection, OfflineConnection):
-            found = self.connection.repair()
+            repaired = self.connection.repair()
             self._connection = OfflineConnection(self.connection.root.path, self.timeout_s)
-            return found
+            return _with_rebuilt((repaired, self._run(_records) if rebuild else []), custom_objects)
 
-        async def look(session: Session) -> Verification:
-            return await verify(session, repair=repair)
+        async def look(session: Session) -> tuple[Verification, list[ModelRecord]]:
+            found = await verify(session, repair=repair)
+            return found, await _records(session) if rebuild else []
 
-        return self._run(look)
+        return self._run_then(look, lambda found: _with_rebuilt(found, custom_objects))
+
+
+async def _records(session: Session) -> list[ModelRecord]:
+    answers = await session.directory.all("models", timeout_s=session.timeout_s, scope=None, with_snapshots=True)
+    return await read_records(session, sorted(ModelSummary.of_row(row).model_id for rows in answers for row in rows))
+
+
+def _with_rebuilt(
+    looked: tuple[Verification, list[ModelRecord]], custom_objects: Mapping[str, Any] | None
+) -> Verification:
+    found, records = looked
+    more = not_rebuilt(records, custom_objects) if records else []
+    return replace(found, differences=(*found.differences, *more))
 
 
 async def _stats(session: Session, timeout_s: float) -> dict[str, Any]:

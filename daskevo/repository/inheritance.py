@@ -65,7 +65,7 @@ class Inheritance:
         early: EarlyReservation | None = None,
         trained: bool = False,
     ) -> None:
-        from daskevo.models import check_fresh, check_policy, flatten
+        from daskevo.models import check_fresh, check_policy, check_storable, flatten
 
         if not trained:
             check_fresh(model)
@@ -79,6 +79,7 @@ class Inheritance:
         self.timings: dict[str, float] = {}
         with timed(self.timings, "flatten_s"):
             self.flat: FlatModel = flatten(model)
+            check_storable(self.flat)
         self._reservation: Reservation | None = None
         self._freezing: Freezing | None = None
         self._over = False

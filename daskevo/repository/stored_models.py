@@ -28,6 +28,8 @@ class StoredModels(HandleBase):
     def load(self, model_id: str, *, custom_objects: Mapping[str, Any] | None = None) -> Any:
         """Return a stored model, or that of a snapshot, as a Keras model with its weights in place, uncompiled.
 
+        The Keras model is named by its id, so that several can be parts of one, such as an ensemble.
+
         Raises
         ------
         UnknownModel, ModelRetired, ModelLost, CannotRebuild
@@ -41,12 +43,10 @@ class StoredModels(HandleBase):
             return graph, await read_model(session, caller, record, range(len(graph.tensors)))
 
         def build(found: tuple[ArchitectureGraph, dict[int, Array]]) -> Any:
-            from daskevo.models import rebuild_flat, write_tensors
+            from daskevo.models import rebuild_flat
 
             graph, arrays = found
-            rebuilt = rebuild_flat(graph, custom_objects=custom_objects)
-            write_tensors(rebuilt.flat, arrays)
-            return rebuilt.model
+            return rebuild_flat(graph, custom_objects=custom_objects, tensors=arrays, name=wanted).model
 
         return self._run_then(read, build)
 

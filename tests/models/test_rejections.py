@@ -14,8 +14,9 @@ import tensorflow as tf
 from keras import layers
 
 from daskevo.errors import CannotFlatten
-from daskevo.models import flatten, rebuild
+from daskevo.models import check_storable, flatten, rebuild, storable
 from daskevo.models.rejections import REASONS
+from daskevo.models.seeding import seeded
 from tests.models.zoo import Subclassed
 
 MODELS: list[tuple[str, Callable[[], keras.Model]]] = []
@@ -234,18 +235,117 @@ def nested_output_that_nobody_uses() -> keras.Model:
     return keras.Model(x, inner(x)[0])
 
 
+@keras.saving.register_keras_serializable("daskevo-tests")
+class Remembers(layers.Layer):
+    """Keeps state by the hooks that Keras documents, beside its weights."""
+
+    def build(self, shape: Any) -> None:
+        self.scale = self.add_weight(shape=())
+        self.seen = np.zeros(3)
+
+    def call(self, x: Any) -> Any:
+        return x * self.scale
+
+    def compute_output_shape(self, shape: Any) -> Any:
+        return shape
+
+    def save_own_variables(self, store: Any) -> None:
+        super().save_own_variables(store)
+        store["seen"] = self.seen
+
+    def load_own_variables(self, store: Any) -> None:
+        self.seen = store["seen"]
+
+
+@keras.saving.register_keras_serializable("daskevo-tests")
+class Renames(Remembers):
+    """Uses the hook to save its weights, and no more."""
+
+    def save_own_variables(self, store: Any) -> None:
+        store["scale"] = self.scale.numpy()
+
+
+@keras.saving.register_keras_serializable("daskevo-tests")
+class HasFiles(layers.Layer):
+    def call(self, x: Any) -> Any:
+        return x
+
+    def save_assets(self, path: str) -> None:
+        """Whatever they are."""
+
+
+@keras.saving.register_keras_serializable("daskevo-tests")
+class Forgets(layers.Layer):
+    """Leaves an argument out of its configuration."""
+
+    def __init__(self, units: int = 3, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.units = units
+
+    def call(self, x: Any) -> Any:
+        return keras.ops.repeat(x, self.units, -1)
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config()
+
+
+@refused("hidden-state")
+def state_beside_the_weights() -> keras.Model:
+    return on_input(Remembers())
+
+
+@refused("hidden-state")
+def state_inside_a_wrapper() -> keras.Model:
+    x = keras.Input((5, 4))
+    return keras.Model(x, layers.TimeDistributed(Remembers())(x))
+
+
+@refused("hidden-state")
+def state_in_files() -> keras.Model:
+    return on_input(HasFiles())
+
+
+@refused("rebuild")
+def argument_that_is_left_out() -> keras.Model:
+    return on_input(Forgets(5))
+
+
 @pytest.mark.parametrize(("reason", "build"), MODELS, ids=[build.__name__ for _, build in MODELS])
 @pytest.mark.filterwarnings("ignore:Layer '.*' .*was passed an input with a mask:UserWarning")
 def test_refused_with_its_reason_and_a_way_out(reason: str, build: Callable[[], keras.Model]) -> None:
     model = build()
 
     with pytest.raises(CannotFlatten) as caught:
-        flatten(model)
+        check_storable(flatten(model))
 
     assert caught.value.reason == reason
     assert REASONS[reason] in str(caught.value)
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - as Dask moves errors between processes
     assert (again.reason, str(again)) == (reason, str(caught.value))
+
+
+def test_a_hook_that_saves_weights_alone_is_fine() -> None:
+    check_storable(flatten(on_input(Renames())))
+
+
+def test_a_kind_of_model_is_rebuilt_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rebuilt: list[Any] = []
+    monkeypatch.setattr(storable, "_known", set())
+    monkeypatch.setattr(storable, "check_rebuild", lambda graph, known: rebuilt.append(graph))
+    for units in (3, 4, 5):
+        check_storable(flatten(on_input(layers.Dense(units))))
+    check_storable(flatten(on_input(Forgets(3))))
+    check_storable(flatten(on_input(Forgets(4))))
+    assert len(rebuilt) == 3  # Keras' own by the way they are called, others by what they are
+
+
+def test_looking_draws_no_seed() -> None:
+    with seeded(5):
+        expected = keras.initializers.GlorotUniform().seed
+    flat = flatten(on_input(Renames()))
+    with seeded(5):
+        check_storable(flat)
+        assert keras.initializers.GlorotUniform().seed == expected
 
 
 def test_every_reason_has_a_model() -> None:

@@ -127,6 +127,54 @@ def test_policies_of_freezing(repository: Repository, policy: Any, frozen: int) 
         assert len(second.report.frozen) == frozen
 
 
+def test_a_verification_can_rebuild_and_loading_initialises_nothing(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import keras
+
+    with repository.inherit(build()) as child:
+        child.put(metrics={"score": 1.0})
+    assert repository.verify(rebuild=True).clean
+    drawn: list[Any] = []
+    monkeypatch.setattr(keras.initializers.GlorotUniform, "__call__", lambda *args, **how: drawn.append(args))
+    loaded = repository.load(child.model_id)
+    assert drawn == []
+    for one, other in zip(loaded.get_weights(), child.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_loaded_models_make_an_ensemble(repository: Repository) -> None:
+    import keras
+
+    x = keras.Input((4,))
+    ids = [repository.add(keras.Sequential([x, *build().layers], name="functional")) for _ in range(3)]
+    x = keras.Input((4,))
+    ensemble = keras.Model(x, keras.layers.Average()([repository.load(name)(x) for name in ids]))
+    assert ensemble.predict(np.ones((2, 4)), verbose=0).shape == (2, 3)
+
+
+def test_a_model_that_could_not_be_loaded_is_refused_before_it_trains(repository: Repository) -> None:
+    import keras
+
+    @keras.saving.register_keras_serializable("test_keras")
+    class Forgets(keras.layers.Layer):
+        def __init__(self, times: int = 2, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.times = times
+
+        def call(self, x: Any) -> Any:
+            return keras.ops.repeat(x, self.times, -1)
+
+        def get_config(self) -> dict[str, Any]:
+            return super().get_config()
+
+    model = keras.Sequential([keras.Input((4,)), Forgets(3), keras.layers.Dense(1)])
+    for store in (repository.inherit, repository.add):
+        with pytest.raises(CannotFlatten, match="rebuilt from its record it is not the same") as caught:
+            store(model)
+        assert caught.value.reason == "rebuild"
+
+
 def test_leaving_without_a_put_gives_back(repository: Repository) -> None:
     with repository.inherit(build()) as first:
         first.put(metrics={"score": 0.5})

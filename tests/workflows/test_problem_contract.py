@@ -60,12 +60,45 @@ BROKEN = {
         'return {Unnamed(): 1.0, "val_accuracy": float(np',
         "reading them raised ArithmeticError",
     ),
+    "state that is neither weight nor setting": (
+        'keras.layers.Dense(2, "softmax")(tensor)',
+        'Counting(2, activation="softmax")(tensor)',
+        "must predict what it did",
+    ),
+    "state saved by a hook": (
+        'keras.layers.Dense(2, "softmax")(tensor)',
+        'Hooked(2, activation="softmax")(tensor)',
+        "saves 'seen' (save_own_variables)",
+    ),
     "not compiled": (COMPILE, "    (lambda *a, **k: None)(", "compile(), fit() or score() raised"),
 }
 """What is broken -> words of a good problem, what stands in their place, what is said."""
 
 
 UNNAMED = """
+import keras
+import numpy as np
+import tensorflow as tf
+
+
+@keras.saving.register_keras_serializable("test_problem_contract")
+class Counting(keras.layers.Dense):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.calls = tf.Variable(0.0, trainable=False)
+
+    def call(self, x, training=False):
+        if training:
+            self.calls.assign_add(1.0)
+        return super().call(x) + self.calls
+
+
+@keras.saving.register_keras_serializable("test_problem_contract")
+class Hooked(keras.layers.Dense):
+    def save_own_variables(self, store):
+        super().save_own_variables(store)
+        store["seen"] = np.ones(3)
+
 class Unnamed:
     def __str__(self):
         raise ArithmeticError("no name")

@@ -35,3 +35,15 @@ def test_a_repair_says_what_it_mended_and_what_is_lost(tmp_path: Path) -> None:
     assert tuple(again) == VERIFY_KEYS
     assert (again["clean"], again["mended"], again["foreign"]) == (True, [], ["notes.txt"])
     assert [(lost["model"], lost["since"][:2]) for lost in again["lost"]] == [("third", "20")]
+
+
+def test_models_that_cannot_be_loaded_are_named_when_they_are_rebuilt(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(GOLDEN, root)
+    assert CliRunner().invoke(main, ["verify", str(root)]).exit_code == 0
+    found = CliRunner().invoke(main, ["verify", str(root), "--rebuild"])
+    assert found.exit_code == 1
+    second, third, verdict = found.stdout.splitlines()
+    assert second.startswith("not rebuilt: Second can't be loaded here: layer ")
+    assert third.startswith("not rebuilt: third can't be loaded here: layer ")
+    assert verdict.startswith("2 differences: 2 models, ")

@@ -164,9 +164,9 @@ def _place(root: Path, scope: str | None) -> tuple[Path, str]:
 def _check_graph(model: Any, file: Path) -> None:
     """See that a model can be stored, before a cluster is there; raises CannotFlatten."""
     from daskevo.errors import CannotFlatten
-    from daskevo.models import flatten
+    from daskevo.models import check_storable, flatten
 
     try:
-        flatten(model)
+        check_storable(flatten(model))
     except CannotFlatten as error:
         raise CannotFlatten(f"{file}: {error.message}", **error.facts) from error

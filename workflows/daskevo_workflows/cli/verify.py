@@ -22,8 +22,10 @@ SHOWN = 20
 @click.command(short_help="Check a repository: is everything there, and whole?")
 @click.argument("root", type=FOLDER)
 @click.option("--repair", is_flag=True, help="Mend what can be mended; the repository must not be open elsewhere.")
+@click.option("--rebuild", is_flag=True, help="Rebuild each model's architecture, too, as loading does; needs Keras.")
+@click.option("--problem", help="A problem whose file registers custom layers that the models have, for --rebuild.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON for programs.")
-def verify(root: Path, repair: bool, as_json: bool) -> None:
+def verify(root: Path, repair: bool, rebuild: bool, problem: str | None, as_json: bool) -> None:
     """Check the repository at ROOT, or in a run's folder, without a cluster.
 
     \b
@@ -35,12 +37,20 @@ def verify(root: Path, repair: bool, as_json: bool) -> None:
     A repair says what it mended, and which models are lost: their tensors are gone, so retire them (`models retire`).
     Files that aren't daskevo's are named and left alone.
 
+    After an upgrade of Keras, or a change of one's own layers:
+        daskevo verify runs/digits-seed0 --rebuild
+    names the models that can't be loaded here any more, each with the layer concerned.
+
     Exit code 0: clean, but for models that are marked lost; 1: differences were found; 2: it can't be read.
     """
     import daskevo
     from daskevo_workflows.words import plain, say_bytes, say_count
 
-    found = daskevo.open(repository_root(root, to_change=repair)).verify(repair=repair)
+    if problem is not None:
+        from daskevo_workflows.problems import load_problem
+
+        load_problem(problem)
+    found = daskevo.open(repository_root(root, to_change=repair)).verify(repair=repair, rebuild=rebuild)
     said = found.to_json()
     for line in (
         *said["differences"],

@@ -143,7 +143,7 @@ def _few(data: Data, samples: int) -> Data:
 
 def _check_candidate(problem: Problem, candidate: Candidate, few: Data, data: Data) -> str:
     """Build and train a candidate; return what was found, in words."""
-    from daskevo.models import flatten, is_fresh, rebuild, shape_only
+    from daskevo.models import check_storable, flatten, is_fresh, rebuild, shape_only
 
     model, again = _built(problem, candidate), _built(problem, candidate)
     _check(model is not again, problem, "build() must return a fresh model each time")
@@ -151,6 +151,7 @@ def _check_candidate(problem: Problem, candidate: Candidate, few: Data, data: Da
     try:
         flat = flatten(model)
         graph = flat.graph
+        check_storable(flat)
         rebuild(graph)
     except (CannotFlatten, CannotRebuild) as error:
         raise InvalidProblem(
@@ -191,6 +192,7 @@ def _check_training(problem: Problem, model: Any, flat: FlatModel, few: Data, da
         _check(same, problem, "a frozen layer must not change in training")
     _check(frozen is None or not frozen.trainable, problem, "compile() and fit() must leave frozen layers frozen")
     _check_put(problem, flat, metrics)
+    _check_outputs(problem, model, flat, few)
     metric, quality = _checked_quality(problem, metrics, lambda: problem.score(model, data))
     return steps, metric, quality
 
@@ -211,6 +213,34 @@ def _check_put(problem: Problem, flat: FlatModel, metrics: dict[str, Any]) -> No
             f"{error.message}",
             problem=problem.name,
         ) from error
+
+
+def _check_outputs(problem: Problem, model: Any, flat: FlatModel, few: Data) -> None:
+    """See that a trained model, rebuilt with the weights that are stored, predicts what it did."""
+    import keras
+
+    from daskevo.models import read_tensors, rebuild_flat
+
+    with user_code(f"problem {problem.name!r}: predicting", problem=problem.name):
+        again = rebuild_flat(flat.graph, tensors=dict(enumerate(read_tensors(flat)))).model
+        x = few.validation[0]
+        found = [one.predict(x, verbose=0, batch_size=problem.batch_size) for one in (model, again, model)]
+    mine, rebuilt, twice = (keras.tree.flatten(outputs) for outputs in found)
+    if not _alike(mine, twice):
+        return  # it draws at random: two predictions of one model differ too
+    _check(
+        _alike(mine, rebuilt),
+        problem,
+        "a model rebuilt from its architecture and weights must predict what it did: some layer keeps state that is "
+        "neither, so what a search stores would be another model. Keep it in weights (self.add_weight)",
+    )
+
+
+def _alike(mine: list[Any], theirs: list[Any]) -> bool:
+    return all(
+        np.allclose(np.asarray(one, float), np.asarray(other, float), rtol=1e-3, atol=1e-4, equal_nan=True)
+        for one, other in zip(mine, theirs, strict=True)
+    )
 
 
 def _checked_quality(problem: Problem, metrics: dict[str, Any], score_all: Callable[[], Any]) -> tuple[str, float]:

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from daskevo.errors import InvalidInput, InvalidProblem
-from daskevo.models import FlatModel, flatten, seeded, settings_given_back
+from daskevo.models import FlatModel, check_storable, flatten, seeded, settings_given_back
 from daskevo.models.keras_private import fresh_names
 from daskevo.tuning import Configuration
 from daskevo.tuning.architectures import ARCHITECTURE
@@ -58,7 +58,7 @@ def compiled(problem: Any, configuration: Configuration, seed: int) -> Compiled:
     InvalidProblem
         If `build` or `compile` don't do what they are for.
     CannotFlatten
-        If the model has no architecture graph.
+        If the model has no architecture graph, or could not be stored and loaded.
     """
     _check_parts(problem, ("compile",) if ARCHITECTURE in configuration.constants else ("build", "compile"))
     known = dict(configuration.constants)
@@ -83,7 +83,9 @@ def compiled(problem: Any, configuration: Configuration, seed: int) -> Compiled:
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
         callbacks = Callbacks(optional_callbacks(problem), model, problem)
-    return Compiled(model, flatten(model), settings, others, described, generator, callbacks)
+    flat = flatten(model)
+    check_storable(flat)
+    return Compiled(model, flat, settings, others, described, generator, callbacks)
 
 
 def _check_parts(problem: Any, parts: Collection[str]) -> None:

@@ -1,0 +1,48 @@
+"""Whether stored models can be loaded here: each is rebuilt from its architecture graph, without weights."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from daskevo.cluster.session import Session
+from daskevo.errors import CannotRebuild, RepositoryError
+from daskevo.graph.attached import detach, is_snapshot
+from daskevo.ownership.audit import Difference
+from daskevo.ownership.model_record import ModelRecord
+from daskevo.types import ModelId
+
+
+async def read_records(session: Session, names: list[ModelId]) -> list[ModelRecord]:
+    """Return the records of models; those that went meanwhile, or are lost, are left out."""
+    found = await asyncio.gather(*map(session.open, names), return_exceptions=True)
+    for one in found:
+        if isinstance(one, BaseException) and not isinstance(one, RepositoryError):
+            raise one
+    return [one for one in found if isinstance(one, ModelRecord)]
+
+
+def not_rebuilt(records: list[ModelRecord], custom_objects: Mapping[str, Any] | None = None) -> list[Difference]:
+    """Return which models can't be rebuilt by the Keras and the classes that are here, and at which layer.
+
+    Equal architectures are rebuilt once.
+    """
+    from daskevo.models import check_rebuild
+
+    said: dict[str, str] = {}
+    found = []
+    for record in records:
+        graph = detach(record.architecture).graph if is_snapshot(record.architecture) else record.architecture
+        if graph is None:
+            continue  # a training loop of its own rebuilds what it trains
+        if graph.text not in said:
+            said[graph.text] = ""
+            try:
+                check_rebuild(graph, custom_objects)
+            except CannotRebuild as error:
+                said[graph.text] = error.message
+        if said[graph.text]:
+            words = f"{record.model_id} can't be loaded here: {said[graph.text]}"
+            found.append(Difference("not rebuilt", record.model_id, words))
+    return found
