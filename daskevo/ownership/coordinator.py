@@ -46,7 +46,7 @@ class Coordinator:
         self._attempts.end(attempt, settled=settled)
 
     def holder_ended(self, holder: Holder) -> list[Settle]:
-        """A task run or a client's connection ended, for good; returns what is due to be settled now (see `take_settling`)."""
+        """A task run or a client's connection ended, for good; returns what is due now (see `take_settling`)."""
         return self._attempts.holder_ended(holder)
 
     def holders_of_key(self, key: str) -> list[Holder]:
