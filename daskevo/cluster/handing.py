@@ -15,11 +15,12 @@ from daskevo.cluster import pieces
 from daskevo.cluster.arriving import file_answer
 from daskevo.cluster.pieces import Landing, Part, cut, frames
 from daskevo.cluster.room import Room
+from daskevo.cluster.settings import MemoryBudget
 from daskevo.cluster.transport import Frames
-from daskevo.errors import CorruptRecord, ProviderFull
+from daskevo.errors import CorruptRecord, ProviderFull, RootUnusable
 from daskevo.ownership.codec import MAX_TENSORS
 from daskevo.store.pack import raw
-from daskevo.store.tiers import DurableTensors
+from daskevo.store.tiers import DurableTensors, Tensors
 from daskevo.types import Attempt, ModelId, TensorSpec
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ Key = tuple[int, ModelId, Attempt]
 
 ROOM_S = 10.0
 """Longest that a writer waits for room while none of those that have it goes on."""
-LEAST_ROOM_BYTES = 256 << 20
-"""However little memory a provider has, it takes in so much at once: several messages."""
+UNLIMITED_BUDGET = MemoryBudget(kept=0, shared=256 << 20, leaving=192 << 20)
+"""Of a process that is no provider, and looks at a repository only."""
 
 
 async def hand_out(
@@ -81,19 +82,20 @@ async def hand_out_parts(
         for part in wanted
         if part.number in specs and (part.start, part.stop) == (0, specs[part.number][0].nbytes)
     )
-    arrays = await served.read(owner, attempt, whole)
+    async with served.outgoing.message(sum(part.stop - part.start for part in wanted)) as leaving:
+        arrays = await served.read(owner, attempt, whole)
 
-    def read() -> list[Any]:
-        return frames(
-            wanted,
-            lambda part: (
-                raw(arrays[part.number])
-                if part.number in arrays
-                else served.tensors.range((owner, attempt, part.number), part.start, part.stop)
-            ),
-        )
+        def read() -> list[Any]:
+            return frames(
+                wanted,
+                lambda part: (
+                    raw(arrays[part.number])
+                    if part.number in arrays
+                    else served.tensors.range((owner, attempt, part.number), part.start, part.stop)
+                ),
+            )
 
-    return {"frames": Frames(await served.reading(owner, read))}
+        return {"frames": Frames(leaving.frames(await served.reading(owner, read)))}
 
 
 class Landings:
@@ -103,12 +105,16 @@ class Landings:
 
     Parameters
     ----------
-    limit_bytes:
-        Most memory that all of it may take.
+    tensors:
+        The provider's: what they keep in memory makes place for what comes.
+    budget:
+        What both may take.
     """
 
-    def __init__(self, limit_bytes: int = LEAST_ROOM_BYTES) -> None:
-        self.room = Room(max(limit_bytes, LEAST_ROOM_BYTES))
+    def __init__(self, tensors: Tensors, budget: MemoryBudget = UNLIMITED_BUDGET) -> None:
+        self._tensors = tensors
+        self._kept = budget.kept
+        self.room = Room(budget.shared)
         self._landings: dict[Key, Landing] = {}
         self._changed = asyncio.Event()
 
@@ -138,6 +144,8 @@ class Landings:
         ------
         ProviderFull
             If there is no room for so much, or others have it and have not gone on for long.
+        RootUnusable
+            If what is kept in memory had to make place, and can't be written.
         """
         key = shard, model_id, attempt
         needed = room_for(nbytes)
@@ -161,8 +169,18 @@ class Landings:
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), min(until - now, left))
-        self._forget_what_has_no_room()
+        for other in [other for other in self._landings if not self.room.bytes_of(other)]:
+            del self._landings[other]
+        self._share_out()
+        try:
+            await asyncio.to_thread(self._tensors.shrink)
+        except RootUnusable:
+            self.forget(*key)
+            raise
         return True
+
+    def _share_out(self) -> None:
+        self._tensors.allow(max(min(self._kept, self.limit_bytes - self.memory_bytes), 0))
 
     async def land(
         self,
@@ -196,15 +214,12 @@ class Landings:
         await asyncio.to_thread(landing.land, parts, frames)
         return True
 
-    def _forget_what_has_no_room(self) -> None:
-        for key in [key for key in self._landings if not self.room.bytes_of(key)]:
-            del self._landings[key]
-
     def forget(self, shard: int, model_id: ModelId, attempt: Attempt) -> None:
         """Give the memory of an attempt back."""
         key = shard, model_id, attempt
         self._landings.pop(key, None)
         if self.room.give_back(key, time.monotonic()):
+            self._share_out()
             self._changed.set()
 
     def forget_shard(self, shard: int) -> None:
@@ -212,6 +227,7 @@ class Landings:
         for key in [key for key in self._landings if key[0] == shard]:
             self.forget(*key)
         if self.room.give_back_all(lambda key: isinstance(key, tuple) and key[0] == shard, time.monotonic()):
+            self._share_out()
             self._changed.set()
 
 

@@ -13,12 +13,14 @@ import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from daskevo.cluster.handing import LEAST_ROOM_BYTES, Landings
+from daskevo.cluster.handing import UNLIMITED_BUDGET, Landings
 from daskevo.cluster.indexing import PublishedModels, Summary, published, summary_of
+from daskevo.cluster.outgoing import Outgoing
 from daskevo.cluster.quota import Quota
 from daskevo.cluster.retiring import retire
 from daskevo.cluster.serving import ServedShard, open_shard
 from daskevo.cluster.session import Session
+from daskevo.cluster.settings import MemoryBudget
 from daskevo.cluster.tally import Tally
 from daskevo.cluster.under_way import UnderWay
 from daskevo.cluster.upkeep import audit_opened, keep_order
@@ -60,8 +62,8 @@ class ShardHost:
         Where tensors are kept.
     session:
         For messages to other shards and the coordinator.
-    landing_bytes:
-        Most memory that what writers are sending may take.
+    budget:
+        What tensors and messages may take of this process' memory.
     quota_bytes:
         What all tensors of the repository may take; None: no quota.
     shards_in_all:
@@ -74,7 +76,7 @@ class ShardHost:
         root: Root | None,
         tensors: Tensors,
         session: Session,
-        landing_bytes: int = LEAST_ROOM_BYTES,
+        budget: MemoryBudget = UNLIMITED_BUDGET,
         *,
         quota_bytes: int | None = None,
         shards_in_all: int = 1,
@@ -83,7 +85,8 @@ class ShardHost:
         self.root = root
         self.tensors = tensors
         self.session = session
-        self.landings = Landings(landing_bytes)
+        self.landings = Landings(tensors, budget)
+        self.outgoing = Outgoing(budget.leaving)
         self.quota = Quota(quota_bytes, shards_in_all, lambda: len(self.shards), lambda: tensors.stored_bytes)
         self.models = PublishedModels()
         self.tally = Tally()
@@ -192,7 +195,15 @@ class ShardHost:
 
         def read() -> tuple[ServedShard, dict[ModelId, Summary]]:
             shard = open_shard(folder, number, generation, floor)
-            found = ServedShard(shard, folder, self.tensors, self._on_effects, landings=self.landings, quota=self.quota)
+            found = ServedShard(
+                shard,
+                folder,
+                self.tensors,
+                self._on_effects,
+                landings=self.landings,
+                outgoing=self.outgoing,
+                quota=self.quota,
+            )
             found.adopt()
             if folder is not None:
                 with contextlib.suppress(RootUnusable):  # it is tried once more as soon as the shard is served

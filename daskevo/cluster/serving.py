@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from daskevo.cluster.handing import Landings
+from daskevo.cluster.handing import UNLIMITED_BUDGET, Landings
+from daskevo.cluster.outgoing import Outgoing
 from daskevo.cluster.quota import Quota
 from daskevo.cluster.taking_in import Brought, named_in, take_in
 from daskevo.errors import CorruptRecord, NotDeployed, RepositoryError, ShardFenced
@@ -69,6 +70,8 @@ class ServedShard:
         The folder of a shard that is looked at, not owned: nothing is changed.
     landings:
         What writers are sending to this provider.
+    outgoing:
+        What it is sending to readers.
     quota:
         Of this provider.
     """
@@ -81,6 +84,7 @@ class ServedShard:
         on_effects: Callable[[ServedShard, Effects], None],
         read_only_files: ShardFolder | None = None,
         landings: Landings | None = None,
+        outgoing: Outgoing | None = None,
         quota: Quota | None = None,
     ) -> None:
         self.shard = shard
@@ -89,7 +93,8 @@ class ServedShard:
         self._read_only = read_only_files is not None
         self.tensors = tensors
         self._on_effects = on_effects
-        self.landings = landings or Landings()
+        self.landings = landings or Landings(tensors)
+        self.outgoing = outgoing or Outgoing(UNLIMITED_BUDGET.leaving)
         self.quota = quota or Quota(None, 1, lambda: 1, lambda: 0)
         self._lock = asyncio.Lock()
         self.asked = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from dask.utils import parse_bytes
 from distributed.system import MEMORY_LIMIT
@@ -18,6 +18,12 @@ PROVIDER_MEMORY_SHARE = 0.3
 """Share of a worker's memory limit that tensors may take unless `memory` says otherwise."""
 UNLIMITED_MEMORY_BYTES = 1 << 30
 """The same for a worker without a limit."""
+PROCESS_BYTES = 256 << 20
+"""What a provider's process takes beside tensors: interpreter, libraries, the compiled index, journals being read."""
+MOST_LEAVING_BYTES = 192 << 20
+"""Most that messages on their way to readers take: four of the largest."""
+UNPAUSED_SHARE = 0.9
+"""Where a worker is full that Dask doesn't pause: it is ended at 0.95 of its limit."""
 
 
 def versions() -> dict[str, str]:
@@ -49,6 +55,24 @@ def check_versions(theirs: dict[str, str], where: str) -> None:
 
 def _words(found: dict[str, str]) -> str:
     return ", ".join(f"{name} {number}" for name, number in sorted(found.items()))
+
+
+class MemoryBudget(NamedTuple):
+    """What may take a provider's memory beside the process itself, in bytes.
+
+    Parameters
+    ----------
+    kept:
+        Tensors that are kept in memory, at most.
+    shared:
+        Those and what writers are sending, together: what is kept makes place for what comes.
+    leaving:
+        Messages on their way to readers.
+    """
+
+    kept: int
+    shared: int
+    leaving: int
 
 
 @dataclass(frozen=True)
@@ -84,44 +108,42 @@ class Settings:
     versions: dict[str, str]
     quota: int | None = None
 
-    def memory_bytes(self, limit: int | None, pause_share: float | Literal[False]) -> int:
-        """Return the budget of a provider in bytes.
+    def budget(self, limit: int | None, pause_share: float | Literal[False], process_bytes: int = 0) -> MemoryBudget:
+        """Share a provider's memory out: with the process itself, all of it stays below where Dask pauses the worker.
 
         Parameters
         ----------
         limit:
-            The worker's memory limit in bytes, or None.
+            The worker's memory limit in bytes, or None: then half of the host's memory is shared out.
         pause_share:
             Share of the limit at which Dask pauses the worker, or False.
+        process_bytes:
+            What the process takes by itself, if that is known to be more than `PROCESS_BYTES`.
 
         Raises
         ------
         InvalidInput
-            If the budget would reach that: what a plugin holds counts for Dask, the worker would stand still.
+            If `memory` is more than there is: what a plugin holds counts for Dask, the worker would stand still.
         """
-        budget = self.memory
-        if budget is None:
-            return int(limit * PROVIDER_MEMORY_SHARE) if limit else UNLIMITED_MEMORY_BYTES
-        if isinstance(budget, float) and budget <= 1:
-            budget = int(budget * (limit or UNLIMITED_MEMORY_BYTES))
-        if limit and pause_share and budget >= limit * pause_share:
+        process = max(process_bytes, PROCESS_BYTES)
+        pauses_at = int(limit * (pause_share or UNPAUSED_SHARE)) if limit else MEMORY_LIMIT // 2
+        rest = max(pauses_at - process, 0)
+        leaving = min(rest // 5, MOST_LEAVING_BYTES)
+        shared = rest - leaving
+        asked = self.memory
+        if asked is None:
+            asked = min(int(limit * PROVIDER_MEMORY_SHARE) if limit else UNLIMITED_MEMORY_BYTES, shared)
+        elif isinstance(asked, float) and asked <= 1:
+            asked = int(asked * (limit or UNLIMITED_MEMORY_BYTES))
+        if limit and asked > shared:
             raise InvalidInput(
-                f"memory={budget} bytes were asked for, but Dask pauses a worker of {limit} bytes at "
-                f"{int(limit * pause_share)}: give the providers more memory, or ask for less",
-                memory_bytes=int(budget),
+                f"memory={int(asked)} bytes were asked for, but Dask pauses a worker of {limit} bytes at {pauses_at}, "
+                f"of which its process takes {process} and messages to readers {leaving}: that leaves {shared}. Give "
+                "the providers more memory, or ask for less",
+                memory_bytes=int(asked),
                 limit_bytes=limit,
             )
-        return int(budget)
-
-    def landing_bytes(self, limit: int | None, pause_share: float | Literal[False]) -> int:
-        """Return how much a provider takes in at once, in bytes, beside what its budget keeps in memory.
-
-        What lies between the budget and where Dask pauses the worker (of a worker without a limit, half of the host's
-        memory), and no less than the budget: a model may be larger than what is kept in memory, the rest is spilled.
-        """
-        budget = self.memory_bytes(limit, pause_share)
-        most = int(limit * (pause_share or 1.0)) if limit else MEMORY_LIMIT // 2
-        return max(budget, most - budget)
+        return MemoryBudget(int(asked), shared, leaving)
 
 
 def quota_bytes(quota: Any) -> int | None:

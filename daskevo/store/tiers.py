@@ -80,6 +80,29 @@ class Tensors(MutableMapping[TensorKey, Array]):
             with contextlib.suppress(KeyError):
                 del self[model_id, attempt, number]
 
+    @abstractmethod
+    def allow(self, nbytes: int) -> None:
+        """Set the budget of the memory; what is beyond it by now goes with the next `put`, `read` or `shrink`."""
+
+    @abstractmethod
+    def shrink(self) -> None:
+        """Take what is beyond the budget out of memory.
+
+        Raises
+        ------
+        RootUnusable
+            If it has to be written, and the disk is full or gone: it stays.
+        """
+
+    @abstractmethod
+    def evict(self) -> int:
+        """Take the least recently used tensor out of memory.
+
+        Returns
+        -------
+        Its bytes, or -1 if none is there or it can't be written: what Dask expects of a mapping that it lets spill.
+        """
+
     @property
     @abstractmethod
     def memory_bytes(self) -> int:
@@ -174,11 +197,14 @@ class DurableTensors(Tensors):
     def stored_bytes(self) -> int:
         return self.segments.file_bytes
 
-    def evict(self) -> None:
-        """Drop the cache; every tensor is still on disk."""
-        with self._cache.lock:
-            for key in list(self._cache):
-                del self._cache[key]
+    def allow(self, nbytes: int) -> None:
+        self._cache.n = nbytes
+
+    def shrink(self) -> None:
+        self._cache.evict_until_below_target()
+
+    def evict(self) -> int:
+        return _evicted(self._cache)
 
     def _remember(self, key: TensorKey, array: Array, token: object) -> None:
         # The file may have been replaced or dropped while it was read: then what was read is stale.
@@ -266,9 +292,14 @@ class SpillingTensors(Tensors):
     def payload_bytes(self) -> int:
         return self.memory_bytes + self.spilled.payload_bytes
 
-    def evict(self) -> None:
-        """Spill everything."""
-        self._buffer.evict_until_below_target(-1)
+    def allow(self, nbytes: int) -> None:
+        self._buffer.n = nbytes
+
+    def shrink(self) -> None:
+        self._buffer.evict_until_below_target()
+
+    def evict(self) -> int:
+        return _evicted(self._buffer.fast)
 
     def __getitem__(self, key: TensorKey) -> Array:
         with contextlib.suppress(KeyError):
@@ -298,6 +329,12 @@ class SpillingTensors(Tensors):
 
     def __len__(self) -> int:
         return len(self._buffer)
+
+
+def _evicted(lru: Any) -> int:
+    with contextlib.suppress(KeyError, RootUnusable):
+        return int(lru.evict()[2])
+    return -1
 
 
 def _weight(key: TensorKey, array: Array) -> int:

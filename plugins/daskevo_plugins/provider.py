@@ -17,6 +17,7 @@ from distributed import WorkerPlugin
 from daskevo.cluster.directory import CALL_TIMEOUT_S
 from daskevo.cluster.handlers import ProviderHandlers
 from daskevo.cluster.host import ShardHost
+from daskevo.cluster.pressure import Pressure, spill_under_pressure
 from daskevo.cluster.roles import PROVIDER
 from daskevo.cluster.session import Session
 from daskevo.cluster.settings import Settings, check_versions
@@ -64,6 +65,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
         self._joined: int | None = None
         self._joining = asyncio.Lock()
         self.host: ShardHost | None = None
+        self._spilling: asyncio.Task[None] | None = None
         self.transport = PoolTransport(worker.rpc, worker.scheduler.address, self.settings.key, self._local_methods)
         self.session = Session(self.transport, OWNER_TIMEOUT_S)
         serve(worker.handlers, "provider", self.settings.key, {"check": self.check})
@@ -92,6 +94,8 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
                 logger.info("daskevo: %s goes without handing over its shards: %s", worker.name, error)
         withdraw(worker.handlers, "provider", self.settings.key)
         metrics.withdraw(self)
+        if self._spilling is not None:
+            self._spilling.cancel()
         if self.host is not None:
             await self.host.close()
             self.host = None
@@ -146,20 +150,21 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
             return
         if self.host is None:
             manager = self._worker.memory_manager
-            memory = manager.memory_limit, manager.memory_pause_fraction
-            tensors = self._tensors(root, self.settings.memory_bytes(*memory))
-            room = self.settings.landing_bytes(*memory)
+            taken = self._worker.monitor.get_process_memory()
+            budget = self.settings.budget(manager.memory_limit, manager.memory_pause_fraction, taken)
+            tensors = self._tensors(root, budget.kept)
             self.host = ShardHost(
                 str(self._worker.name),
                 root,
                 tensors,
                 self.session,
-                room,
+                budget,
                 quota_bytes=self.settings.quota,
                 shards_in_all=facts["shards"],
             )
             serve(self._worker.handlers, "provider", self.settings.key, ProviderHandlers(self.host).methods())
             self.host.start()
+            self._spilling = asyncio.create_task(spill_under_pressure(tensors, Pressure.of(self._worker)))
             metrics.offer(self)
         await self.transport.coordinator(
             "join", timeout_s=CALL_TIMEOUT_S, name=str(self._worker.name), address=self._worker.address

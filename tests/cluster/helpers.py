@@ -18,6 +18,7 @@ from daskevo.cluster.sending import folder_of_home
 from daskevo.graph import ArchitectureGraph
 from daskevo.repository import Repository, open_repository
 from daskevo.store.digests import threads
+from daskevo.store.tiers import Tensors
 from daskevo.testing.graphs import GraphBuilder
 from daskevo.types import ModelId, dtype_of
 
@@ -124,6 +125,12 @@ def coordinator_of(scheduler: Any) -> Any:
     """Return the repository's coordinator on a scheduler."""
     (found,) = (plugin for name, plugin in scheduler.plugins.items() if name.startswith("daskevo-coordinator"))
     return found
+
+
+def evict_all(tensors: Tensors) -> None:
+    """Take all tensors of a provider out of memory."""
+    while tensors.evict() >= 0:
+        pass
 
 
 def start_threads() -> None:

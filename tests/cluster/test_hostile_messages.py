@@ -16,11 +16,12 @@ from daskevo.cluster import handing, pieces, room
 from daskevo.cluster.arguments import ARGUMENTS, COORDINATOR, PROVIDER
 from daskevo.cluster.handing import Landings
 from daskevo.cluster.handlers import ProviderHandlers
-from daskevo.cluster.settings import Settings
+from daskevo.cluster.settings import MOST_LEAVING_BYTES, PROCESS_BYTES, MemoryBudget, Settings
 from daskevo.cluster.transport import Frames
 from daskevo.errors import CorruptRecord, InvalidInput, ProviderFull, PutFailed
 from daskevo.ownership.messages import Put, Refer
 from daskevo.ownership.owner_map import OwnerMap
+from daskevo.store.tiers import SpillingTensors
 from daskevo.types import ModelId, TensorSpec, Tick
 from tests.cluster.helpers import chain, coordinator_of, evo_cluster, make, open_here, plugin_of, put_reserved, reserve
 
@@ -295,8 +296,20 @@ async def test_a_put_larger_than_a_provider_takes_in_fails_by_name(
     assert (await repository.verify()).clean
 
 
+class Kept(SpillingTensors):
+    """Tensors that note their budget."""
+
+    def __init__(self) -> None:
+        self.allowed = 150
+
+    def allow(self, nbytes: int) -> None:
+        self.allowed = nbytes
+
+    def shrink(self) -> None:
+        pass
+
+
 def test_writers_wait_for_room_that_others_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handing, "LEAST_ROOM_BYTES", 0)
     spec = {0: TensorSpec((60,), "uint8")}
     one, other = (0, ModelId("one"), Tick(1, 1)), (0, ModelId("other"), Tick(1, 2))
 
@@ -304,7 +317,8 @@ def test_writers_wait_for_room_that_others_have(monkeypatch: pytest.MonkeyPatch)
         return await landings.land(*key, spec, [[0, 0, 60]], [bytes(60)])
 
     async def run() -> None:
-        landings = Landings(200)  # 60 bytes, and as much on its way
+        kept = Kept()
+        landings = Landings(kept, MemoryBudget(kept=150, shared=200, leaving=0))  # 60 bytes, and as much on its way
         assert not await land(landings, one)
         assert await landings.make_room(*one, 60, 0)
         assert await land(landings, one)
@@ -316,8 +330,10 @@ def test_writers_wait_for_room_that_others_have(monkeypatch: pytest.MonkeyPatch)
         landings.forget(*one)
         assert await waiting
         assert landings.memory_bytes == 120
+        assert kept.allowed == 80
         landings.forget_shard(0)
         assert landings.memory_bytes == 0
+        assert kept.allowed == 150
         # More than room was made for.
         assert await landings.make_room(*one, 59, 0)
         with pytest.raises(CorruptRecord, match="made room for"):
@@ -342,7 +358,6 @@ async def test_writers_whose_puts_don_t_fit_together_go_one_after_the_other(
     c: Any, s: Any, a: Any, t: Any, monkeypatch: Any
 ) -> None:
     """In the proportions of two puts of 300 MB at a provider of 1 GB, which waited for each other's room in vain."""
-    monkeypatch.setattr(handing, "LEAST_ROOM_BYTES", 0)
     monkeypatch.setattr(pieces, "MESSAGE_BYTES", 50)
     repository = await open_here(c, None)
     host = plugin_of(a).host
@@ -360,21 +375,28 @@ async def test_writers_whose_puts_don_t_fit_together_go_one_after_the_other(
 async def test_a_model_larger_than_the_budget_comes_in_messages_and_is_spilled(
     c: Any, s: Any, a: Any, t: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handing, "LEAST_ROOM_BYTES", 0)
     repository = await open_here(c, None, memory=100)
     nbytes = sum(key.spec.nbytes for key in GRAPH.tensors)
     assert nbytes > 100
     await make(repository, GRAPH, "first")
     stats = await repository.stats()
     assert stats["payload_bytes"] == nbytes
-    limit, share = a.memory_manager.memory_limit, a.memory_manager.memory_pause_fraction
-    assert plugin_of(a).host.landings.limit_bytes == int(limit * share) - 100
     assert (await repository.verify()).clean
 
 
-def test_room_beside_the_budget() -> None:
+def test_all_that_a_provider_holds_stays_below_where_dask_pauses_it() -> None:
     settings = Settings("key", None, 8, "written", 1000, "test", {})
-    assert settings.landing_bytes(10_000, 0.8) == 7000
-    assert settings.landing_bytes(1500, 0.8) == 1000
-    assert settings.landing_bytes(10_000, False) == 9000
-    assert settings.landing_bytes(None, 0.8) == MEMORY_LIMIT // 2 - 1000
+    unset = replace(settings, memory=None)
+    for limit in (10**8, 5 * 10**8, 10**9, 4 * 10**9, 10**11):
+        for share in (0.3, 0.8, False):
+            for process in (0, 3 * 10**8):
+                budget = unset.budget(limit, share, process)
+                most = limit * (share or 0.9) - max(process, PROCESS_BYTES)
+                assert sum(budget) - budget.kept <= max(most, 0)
+                assert 0 <= budget.kept <= min(budget.shared, 0.3 * limit)
+    # A put of 300 MB, and two messages of it, at a provider of 1 GB.
+    assert unset.budget(10**9, 0.8).shared > 3e8 + 2 * pieces.MESSAGE_BYTES
+    assert settings.budget(10**9, 0.8).kept == 1000
+    assert settings.budget(None, 0.8).shared == MEMORY_LIMIT // 2 - PROCESS_BYTES - MOST_LEAVING_BYTES
+    with pytest.raises(InvalidInput, match="pauses a worker of 1000000000 bytes at 800000000"):
+        replace(settings, memory=0.6).budget(10**9, 0.8)

@@ -20,6 +20,7 @@ from daskevo.testing.arrays import awkward_arrays, same_tensor
 from daskevo.types import ModelId, TensorSpec
 from tests.cluster.helpers import (
     chain,
+    evict_all,
     evo_cluster,
     make,
     open_here,
@@ -85,7 +86,7 @@ def test_every_tensor_comes_back_bit_for_bit(way: str, tmp_path: Path, short_mes
                 assert not found[number].flags.writeable
                 if not way.startswith("reference"):  # those are the writer's own
                     assert found[number].ctypes.data % 64 == 0
-            plugin_of(a).host.tensors.evict()
+            evict_all(plugin_of(a).host.tensors)
         again = await reserve(repository, graph, "second")
         assert again.ancestor is not None
         assert all(same_tensor(again.arrays[number], array) for number, array in arrays.items())

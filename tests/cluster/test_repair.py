@@ -24,7 +24,7 @@ from daskevo.store.losses import Loss, merged, read_losses, write_losses
 from daskevo.store.repairing import only_repair
 from daskevo.store.root import Root
 from daskevo.types import ModelId
-from tests.cluster.helpers import at_rest, chain, coordinator_of, evo_cluster, make, open_here, plugin_of
+from tests.cluster.helpers import at_rest, chain, coordinator_of, evict_all, evo_cluster, make, open_here, plugin_of
 from tests.corpus.make_golden import SECOND as SECOND_GRAPH
 
 GOLDEN = Path(__file__).parents[1] / "corpus" / "golden" / "v1" / "root"
@@ -277,7 +277,7 @@ async def test_marked_models_leave_every_index_and_come_back(c: Any, s: Any, a: 
     kept = segment.read_bytes()
     segment.write_bytes(kept[:100])
     for host in hosts:
-        host.tensors.evict()
+        evict_all(host.tensors)
 
     def matched() -> set[str]:
         return {name for name in ["base", *heirs, "sound"] for host in hosts if name in host.models.index}

@@ -15,7 +15,18 @@ import daskevo
 from daskevo.cluster.local import local_cluster
 from daskevo.cluster.transport import NoAnswer, PoolTransport
 from daskevo.errors import InvalidInput, SchedulerUnreachable
-from tests.cluster.helpers import at_rest, chain, evo_cluster, hold_in_task, make, open_here, plugin_of, reserve, values
+from tests.cluster.helpers import (
+    at_rest,
+    chain,
+    evict_all,
+    evo_cluster,
+    hold_in_task,
+    make,
+    open_here,
+    plugin_of,
+    reserve,
+    values,
+)
 from tests.cluster.test_paths import WAYS, opened
 from tests.cluster.test_processes import put_plain
 
@@ -34,7 +45,7 @@ def test_put_inherit_query_read_and_retire_on_every_way(way: str, security: Secu
         assert all(server.address.startswith("tls://") for server in (s, a, *others))
         repository = await opened(c, a, way, tmp_path)
         await make(repository, GRAPH, "first", seed=1)
-        plugin_of(a).host.tensors.evict()
+        evict_all(plugin_of(a).host.tensors)
         child = await reserve(repository, WIDER, "second")
         assert child.ancestor is not None
         assert child.ancestor.model_id == "first"

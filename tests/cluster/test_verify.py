@@ -11,7 +11,7 @@ from daskevo.ownership.messages import Refer
 from daskevo.ownership.replies import Reserved
 from daskevo.store.root import Root
 from daskevo.types import ModelId, Tick
-from tests.cluster.helpers import chain, evo_cluster, make, open_here, plugin_of
+from tests.cluster.helpers import chain, evict_all, evo_cluster, make, open_here, plugin_of
 
 GRAPH = chain(8, 6)
 
@@ -82,7 +82,7 @@ async def test_a_damaged_segment_is_named_and_keeps_no_other_model_away(
     assert [(difference.kind, difference.model) for difference in verification.differences] == [
         ("damaged tensor", "m2")
     ]
-    plugin_of(a).host.tensors.evict()
+    evict_all(plugin_of(a).host.tensors)
     with pytest.raises(CorruptRecord):
         await repository.read("m2")
     assert len(await repository.read("m1")) == 4

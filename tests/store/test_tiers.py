@@ -11,17 +11,23 @@ from typing import Any
 import numpy as np
 import pytest
 
+from daskevo.cluster.pressure import Pressure
 from daskevo.errors import CorruptRecord
 from daskevo.store.segment import Segment
 from daskevo.store.segment_names import segment_name
 from daskevo.store.segment_tier import SegmentTier, TensorKey
 from daskevo.store.spill_tier import SpillTier
-from daskevo.store.tiers import DurableTensors, SpillingTensors
+from daskevo.store.tiers import DurableTensors, SpillingTensors, Tensors
 from daskevo.testing.arrays import awkward_arrays, same_tensor
 from daskevo.testing.mapping import TierContract, key
 from daskevo.types import Attempt, ModelId, Tick
 
 BUDGETS = [0, 300, 1 << 30]
+
+
+def evict_all(tier: Tensors) -> None:
+    while tier.evict() >= 0:
+        pass
 
 
 class _In:
@@ -77,7 +83,7 @@ def test_awkward_arrays_after_a_forced_spill_and_eviction(tmp_path: Path) -> Non
     durable = DurableTensors(_In(tmp_path), 1 << 30)
     for tier in (spilling, durable):
         tier.put(MODEL, ATTEMPT, arrays)
-        tier.evict()
+        evict_all(tier)
         assert tier.memory_bytes == 0
         found = tier.read([(MODEL, ATTEMPT, number) for number in arrays])
         for number, array in arrays.items():
@@ -155,10 +161,28 @@ def test_damage_is_an_error_and_the_rest_still_reads(tmp_path: Path) -> None:
     assert tier[MODEL, ATTEMPT, 0].tolist() == list(range(100))
 
 
+def test_a_smaller_budget_and_memory_that_somebody_else_needs(tmp_path: Path) -> None:
+    arrays = {number: np.full(25, number, np.float32) for number in range(4)}
+    for tier in (SpillingTensors(tmp_path / "spill", 400), DurableTensors(_In(tmp_path), 400)):
+        tier.put(MODEL, ATTEMPT, arrays)
+        assert tier.memory_bytes == 400
+        assert tier.evict() == 100
+        tier.allow(250)
+        assert tier.memory_bytes == 300
+        tier.shrink()
+        assert tier.memory_bytes == 200
+        # Whose process takes 1,000 bytes of its own, and gives memory back above 1,100 until there are 1,050.
+        pressure = Pressure(lambda tier=tier: 1_000 + tier.memory_bytes, 1_100, 1_050, 1.0)
+        assert pressure.relieve(tier) == 200
+        tier.allow(400)
+        assert {key[2]: array.tolist() for key, array in tier.items()} == {n: a.tolist() for n, a in arrays.items()}
+        assert tier.memory_bytes == 400
+
+
 def test_what_was_read_before_a_replacement_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tier = DurableTensors(_In(tmp_path), 1 << 20)
     tier.put(MODEL, ATTEMPT, {0: np.zeros(4)})
-    tier.evict()
+    evict_all(tier)
     read = Segment.read
 
     def overtaken(self: Segment, *args: Any, **kwargs: Any) -> Any:
@@ -175,7 +199,7 @@ def test_what_was_read_before_a_replacement_is_not_remembered(tmp_path: Path, mo
 def test_two_readers_of_a_spilled_tensor_both_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tier = SpillingTensors(tmp_path / "spill", 1 << 20)
     tier.put(MODEL, ATTEMPT, {0: np.zeros(4)})
-    tier.evict()
+    evict_all(tier)
     read = SpillTier.__getitem__
     entered = threading.Event()
     turns = iter([1, 2])
