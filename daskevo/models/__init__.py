@@ -15,6 +15,7 @@ from daskevo.models.seeding import seeded
 from daskevo.models.shape_only import shape_only
 from daskevo.models.storable import check_storable
 from daskevo.models.tensors import read_tensors, write_tensors
+from daskevo.models.training_key import training_key
 
 __all__ = [
     "FlatModel",
@@ -38,6 +39,7 @@ __all__ = [
     "seeded",
     "settings_given_back",
     "shape_only",
+    "training_key",
     "unfreeze",
     "write_tensors",
 ]

@@ -15,7 +15,7 @@ from typing import Any
 import keras
 from keras.src.api_export import get_name_from_symbol, get_symbol_from_name
 from keras.src.backend.common import global_state
-from keras.src.backend.common.stateless_scope import in_stateless_scope
+from keras.src.backend.common.stateless_scope import get_stateless_scope, in_stateless_scope
 from keras.src.models.functional import Functional
 from keras.src.ops.node import Node
 from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
@@ -164,6 +164,11 @@ def give_value(variable: Any, initializer: Callable[..., Any] | None = None) -> 
 def has_value(variable: Any) -> bool:
     """Whether a variable has a value; those built in `without_values` don't."""
     return variable._value is not None
+
+
+def given_value(variable: Any) -> Any:
+    """Return the value that was assigned to a variable in the open stateless scope; None if there is none."""
+    return get_stateless_scope().get_current_value(variable) if in_stateless_scope() else None
 
 
 def lookup_of(layer: Any) -> Iterator[Any]:

@@ -235,7 +235,7 @@ def _names(flat: ArchitectureGraph, *, renumber: bool) -> list[str]:
 def _renumbered(names: Sequence[str], kinds: Sequence[str]) -> list[str]:
     numbers: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for place, (name, kind) in enumerate(zip(names, kinds, strict=True)):
-        stem = _snake(kind)
+        stem = snake_case(kind)
         if match := re.fullmatch(rf"{re.escape(stem)}(?:_(\d+))?", name):
             numbers[stem].append((int(match[1] or 0), place))
     found = list(names)
@@ -245,6 +245,7 @@ def _renumbered(names: Sequence[str], kinds: Sequence[str]) -> list[str]:
     return found
 
 
-def _snake(kind: str) -> str:
+def snake_case(kind: str) -> str:
+    """Return the name that Keras gives the first layer of a class."""
     name = re.sub(r"\W+", "", kind)
     return re.sub("([a-z])([A-Z])", r"\1_\2", re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)).lower()

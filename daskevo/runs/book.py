@@ -17,7 +17,7 @@ from daskevo.space import Candidate
 from daskevo.types import ModelId, Objective
 
 IN_VAIN = 500
-"""So many candidates in a row with known graphs, or rejected: the space has no more architectures to offer."""
+"""So many candidates in a row whose training is known, or rejected: the space has no more models to offer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +126,8 @@ class Book:
             last = next((report.failure for report in reversed(self.reports.values()) if _is_rejected(report)), None)
             rejected, why = ("", "") if last is None else (", or was rejected", f"; the last rejection: {last.message}")
             return "exhausted", (
-                f"each of the last {self.in_vain} candidates had the graph of an earlier one{rejected}: the space has "
-                f"no more architectures to offer than the {self.counts['finished']} evaluated{why}"
+                f"each of the last {self.in_vain} candidates is trained as an earlier one was{rejected}: the space has "
+                f"no more models to offer than the {self.counts['finished']} evaluated{why}"
             )
         return None
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from daskevo.search import BEST_MATCH, Request
-from daskevo.types import ModelId, VertexId
+from daskevo.types import ModelId
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,20 @@ class Sharing(NamedTuple):
     waiting: Mapping[int, int]
 
 
-def identity(request: Request, vertex_ids: Sequence[VertexId]) -> str:
-    """Name what a request computes: equal for candidates with the same graph, sequence, settings, end, repeat and model
-    to continue.
+def identity(request: Request, model: Sequence[bytes]) -> str:
+    """Name the training that a request asks for, within its run: the *training key*, apart from what is the run's.
 
-    Choices without effect give different candidates with the same graph; where their weights come from is not part of
-    the identity, so a search does not train the same architecture twice with different luck.
+    Equal for requests whose models are trained alike, with the same sequence, settings, end, repeat and model to
+    continue. Choices without effect give different candidates with the same key; where inherited weights come from is
+    no part of it, so a search does not train the same model twice with different luck.
+
+    Parameters
+    ----------
+    model:
+        What the candidate's model is to its training: its vertices' ids, which say no more than what weights it may
+        take over, and all that they leave out.
     """
-    digest = hashlib.blake2b(b"".join(vertex_ids), digest_size=16)
+    digest = hashlib.blake2b(b"".join(model), digest_size=16)
     parts = [request.sequence, request.until_step, dict(request.training)]
     if request.repeat:
         parts.append(request.repeat)

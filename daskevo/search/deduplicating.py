@@ -10,9 +10,9 @@ from daskevo.space import Candidate
 class Deduplicate(Redrawing):
     """Ask for every candidate once.
 
-    daskevo's own strategies never repeat themselves; this is for others. Candidates that differ and have the same
-    architecture graph are found by the run, by their vertex ids: they are reported "duplicate", with the known score,
-    and spend no budget.
+    daskevo's own strategies never repeat themselves; this is for others. Candidates that differ and are trained alike
+    (the same training key) are found by the run: they are reported "duplicate", with the known score, and spend no
+    budget.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ class AgedEvolution(Evolving[Member]):
     Notes
     -----
     Only finished evaluations with a finite quality enter the population: failures push nobody out. Neither do
-    duplicates (candidates with the same graph as an earlier one), which would replace trained models with nothing new.
+    duplicates (candidates that are trained as an earlier one was), which would replace trained models with nothing new.
     A child never equals a candidate that the run has already asked for.
     """
 

@@ -89,7 +89,7 @@ class Request:
         The options taken, by name, where they can't be told from the space's record; the run fills it in.
     repeat:
         0, 1, 2, ... for evaluations of the same candidate that are to differ by chance alone: with another `repeat`,
-        the same architecture is not a duplicate.
+        the same training is not a duplicate.
     """
 
     number: int

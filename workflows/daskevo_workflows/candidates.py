@@ -17,7 +17,7 @@ from daskevo_workflows.failures import say_error
 from daskevo_workflows.flight import failed
 from daskevo_workflows.limits import build_limit_s
 from daskevo_workflows.notes import note
-from daskevo_workflows.problems.building import graph_of, space_of
+from daskevo_workflows.problems.building import graph_and_key, space_of
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.settings import Settings
 from daskevo_workflows.size_limits import outside
@@ -152,7 +152,7 @@ class Candidates:
             return True
         try:
             with alarm(self._build_limit_s):
-                graph = graph_of(self._problem, request.candidate)
+                graph, key = graph_and_key(self._problem, request.candidate)
         except CannotFlatten as error:
             self._report(failed(request, "flatten", str(error)))
             return False
@@ -175,7 +175,7 @@ class Candidates:
             self._report(failed(request, "rejected", reason))
             return False
         self.graphs[request.number] = graph
-        self._book.identify(request.number, identity(request, graph.ids))
+        self._book.identify(request.number, identity(request, [*graph.ids, key]))
         return True
 
     def _share(self, requests: Sequence[Request]) -> tuple[Request, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import logging
 import re
 from collections import OrderedDict
@@ -200,7 +201,18 @@ def graph_of(problem: Problem, candidate: Candidate) -> ArchitectureGraph:
     CannotFlatten
         If its model has none.
     """
-    with _without_weights():
-        from daskevo.models import flatten
+    return graph_and_key(problem, candidate)[0]
 
-        return flatten(build_candidate(problem, candidate)).graph
+
+def graph_and_key(problem: Problem, candidate: Candidate) -> tuple[ArchitectureGraph, bytes]:
+    """Return a candidate's graph, and what its training is beyond that: equal for candidates that are trained alike.
+
+    Raises as :func:`graph_of`. A model that can't be compared has the key of its candidate alone.
+    """
+    with _without_weights():
+        from daskevo.models import flatten, training_key
+
+        model = build_candidate(problem, candidate)
+        graph = flatten(model).graph
+        key = training_key(model, graph)
+    return graph, json.dumps(candidate.to_json()).encode() if key is None else key

@@ -1,0 +1,105 @@
+"""What a model is to its training, beyond what its vertices' ids say: the model's part of the training key.
+
+Ids say which weights may be taken over. They leave out what changes a training and not the layer's function: settings
+such as regularizers, initializers, constraints, dropout rates and ``trainable``, names that somebody chose, weights
+that were loaded, code of classes of the user's own. Two models with equal ids and equal keys are trained alike; where
+something of a model can't be compared, it has no key.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import types
+from typing import Any
+
+import keras
+import numpy as np
+
+from daskevo.code_identity import digest_of, is_installed
+from daskevo.graph import ArchitectureGraph
+from daskevo.models.flat import weights_of
+from daskevo.models.keras_private import given_value, with_sublayers
+from daskevo.models.model_graphs import snake_case
+from daskevo.types import JSON
+
+_COMPARED = (type(None), bool, int, float, str, bytes, np.ndarray, np.generic, types.FunctionType)
+_OF_EVERY_LAYER = frozenset({"name", "built", "build", "quantize"})
+"""Keras sets them on each layer, some as functions around the class' own."""
+_IN_THE_GRAPH = (keras.layers.Layer, keras.Variable, keras.KerasTensor)
+
+
+def training_key(model: keras.Model, graph: ArchitectureGraph) -> bytes | None:
+    """Return the key of a model that was built and not trained; None if something of it can't be compared.
+
+    Parameters
+    ----------
+    model:
+        Fresh; built in :func:`~daskevo.models.shape_only`, and asked for inside it, the weights that were given to it
+        count and those that it would draw don't: these follow from the seed.
+    graph:
+        Of it.
+
+    Returns
+    -------
+    bytes
+        16 bytes.
+    """
+    layers = [model, *with_sublayers(model)]
+    parts: list[Any] = [[_unnamed(layer.config) for layer in graph.layers]]
+    for layer in {id(layer): layer for layer in layers}.values():
+        kind = type(layer)
+        if (code := _code_of(kind)) is None:  # type: ignore[arg-type]
+            return None
+        parts.append((code, _chosen(layer.name, kind), bool(layer.trainable), _attributes(layer, layer is model)))
+    given = [given_value(variable) for variable in weights_of(model)]
+    parts.append([None if value is None else np.asarray(value) for value in given])
+    digest = digest_of(parts)
+    return None if digest is None else bytes.fromhex(digest)
+
+
+def _chosen(name: str, kind: type) -> str | None:
+    """Return a name that somebody chose; None for one that Keras numbered, which depends on what else was made."""
+    return None if re.fullmatch(rf"{re.escape(snake_case(kind.__name__))}(_\d+)?", name) else name
+
+
+def _unnamed(config: JSON) -> JSON:
+    """Return a recorded configuration without the names of layers in it, which are compared apart."""
+    if isinstance(config, dict):
+        is_layers = "dtype" in config or "trainable" in config
+        return {key: _unnamed(value) for key, value in config.items() if not (is_layers and key == "name")}
+    return [_unnamed(value) for value in config] if isinstance(config, list) else config
+
+
+def _attributes(layer: Any, is_model: bool) -> dict[str, Any]:
+    """Return what somebody may have set on a layer, or on a model, besides its configuration."""
+    found = {}
+    left_out = {*_OF_EVERY_LAYER, *(_usual() if is_model else ())}
+    for name, value in vars(layer).items():
+        if name.startswith("_") or name in left_out:
+            continue
+        # Keras wraps what it looks for layers in.
+        plain = next((kind(value) for kind in (list, dict, set) if isinstance(value, kind)), value)
+        if _is_compared(plain) or (is_model and not isinstance(value, _IN_THE_GRAPH)):
+            found[name] = plain
+    return found
+
+
+def _is_compared(value: Any) -> bool:
+    inside = value.values() if isinstance(value, dict) else value
+    return isinstance(value, _COMPARED) or (
+        isinstance(value, list | tuple | set | dict) and all(map(_is_compared, inside))
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _code_of(kind: type) -> str | None:
+    """Return what a class is made of; of installed ones the name."""
+    return f"{kind.__module__}.{kind.__qualname__}" if is_installed(kind.__module__) else digest_of(kind)
+
+
+@functools.cache
+def _usual() -> frozenset[str]:
+    """Return the attributes that every model has."""
+    inputs = keras.Input((1,))
+    return frozenset({*vars(keras.Model(inputs, inputs)), *vars(keras.Sequential([inputs]))})

@@ -1,0 +1,92 @@
+"""Models that are trained alike have the same key, and whatever changes a training changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+from daskevo.models import flatten, shape_only, training_key
+
+
+def made(first: Callable[[], Any] = lambda: layers.Dense(4), after: Callable[[Any], None] = lambda model: None) -> Any:
+    inputs = keras.Input((3,))
+    model = keras.Model(inputs, layers.Dense(2)(first()(inputs)))
+    after(model)
+    return model
+
+
+def looked_at(*parts: Any) -> tuple[Any, bytes | None]:
+    with shape_only():
+        model = made(*parts)
+        graph = flatten(model).graph
+        return graph.ids, training_key(model, graph)
+
+
+@keras.saving.register_keras_serializable("tests.training_key")
+class Scaled(layers.Layer):  # type: ignore[misc]
+    def call(self, inputs: Any) -> Any:
+        return 2 * inputs
+
+
+def dense(**options: Any) -> Callable[[], Any]:
+    return lambda: layers.Dense(4, **options)
+
+
+SAME_IDS: list[tuple[Any, ...]] = [
+    (dense(kernel_regularizer=keras.regularizers.L2(0.1)),),
+    (dense(kernel_regularizer=keras.regularizers.L2(0.2)),),
+    (dense(kernel_initializer="zeros"),),
+    (dense(kernel_initializer=keras.initializers.RandomNormal(seed=1)),),
+    (dense(kernel_constraint="non_neg"),),
+    (dense(name="embedding"),),
+    (dense(), lambda model: setattr(model.layers[1], "trainable", False)),
+    (dense(), lambda model: setattr(model, "rate", 0.1)),
+    (dense(), lambda model: setattr(model.layers[1], "rate", 0.1)),
+    (dense(), lambda model: model.layers[1].set_weights([np.ones((3, 4)), np.zeros(4)])),
+    (dense(), lambda model: model.layers[1].set_weights([np.ones((3, 4)), np.ones(4)])),
+    (dense(), lambda model: model.layers[1].kernel.assign(np.ones((3, 4)))),
+]
+
+
+def test_what_ids_leave_out_is_in_the_key() -> None:
+    ids, usual = looked_at()
+    found = [looked_at(*parts) for parts in SAME_IDS]
+    assert {each for each, _ in found} == {ids}, "all of them may share weights"
+    keys = [usual, *(key for _, key in found)]
+    assert None not in keys
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("parts", [(), (lambda: Scaled(),), *SAME_IDS])
+def test_a_model_that_is_built_again_has_the_same_key(parts: tuple[Any, ...]) -> None:
+    first = looked_at(*parts)
+    layers.Dense(1)  # numbers of names go on
+    assert looked_at(*parts) == first
+    assert first[1] is not None
+
+
+def test_rates_of_dropout_and_layers_without_weights_count() -> None:
+    assert len({looked_at(lambda rate=rate: layers.Dropout(rate)) for rate in (0.1, 0.2, 0.1)}) == 2
+
+
+def test_what_cant_be_compared_has_no_key() -> None:
+    assert looked_at(dense(), lambda model: setattr(model, "rows", iter([1])))[1] is None
+
+
+def test_nested_models_that_are_frozen_count() -> None:
+    def nested(trainable: bool) -> Callable[[], Any]:
+        def build() -> Any:
+            inner = keras.Sequential([keras.Input((3,)), layers.Dense(3), layers.BatchNormalization()])
+            inner.trainable = trainable
+            return inner
+
+        return build
+
+    (ids, key), (others, other) = looked_at(nested(True)), looked_at(nested(False))
+    assert ids == others
+    assert None is not key != other
