@@ -186,7 +186,7 @@ PROVIDER: Mapping[str, Arguments] = {
         {"shards": _shards, "generation": count, "floors": _list_of(_row(count, Tick.parse))},
         {"patience_s": _seconds},
     ),
-    "close_shards": Arguments({"shards": _shards}),
+    "close_shards": Arguments({"shards": _shards, "generation": count}),
     "room": Arguments({"shard": count}),
     "together": Arguments({"calls": _list_of(_together)}),
     "ask": Arguments({"shard": count, "messages": _list_of(_mapping)}),

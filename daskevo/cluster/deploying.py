@@ -13,7 +13,14 @@ from distributed import Client
 
 from daskevo.cluster.settings import Settings, versions
 from daskevo.cluster.transport import NoAnswer, PoolTransport
-from daskevo.errors import ClusterError, InvalidInput, NotDeployed, SchedulerUnreachable, VersionMismatch
+from daskevo.errors import (
+    ClusterError,
+    InvalidInput,
+    NotDeployed,
+    RepositoryTaken,
+    SchedulerUnreachable,
+    VersionMismatch,
+)
 from daskevo.store.root import check_durability
 
 logger = logging.getLogger(__name__)
@@ -53,9 +60,7 @@ async def deploy(client: Client, settings: Settings, timeout_s: float) -> dict[s
     deadline = loop.time() + timeout_s
     try:
         async with asyncio.timeout(timeout_s):
-            coordinator = plugin_class("coordinator")(settings)
-            await client.register_plugin(coordinator)
-            facts = await transport.coordinator("hello", timeout_s=timeout_s, versions=versions())
+            facts = await _greet(client, transport, settings, timeout_s)
             if settings.root is not None:
                 # Whoever opened it first may have asked for another one.
                 check_durability(settings.root, facts["durability"], settings.durability)
@@ -89,7 +94,22 @@ async def deploy(client: Client, settings: Settings, timeout_s: float) -> dict[s
             found=None,
             where="scheduler or worker",
         ) from error
-    return facts  # type: ignore[no-any-return]
+    return facts
+
+
+async def _greet(client: Client, transport: PoolTransport, settings: Settings, timeout_s: float) -> dict[str, Any]:
+    """Have a coordinator, and return what it says of itself.
+
+    One that finds another job's name in the root gives up; whether that job still has it, a new one finds out.
+    """
+    coordinator = plugin_class("coordinator")
+    await client.register_plugin(coordinator(settings))
+    try:
+        return await transport.coordinator("hello", timeout_s=timeout_s, versions=versions())  # type: ignore[no-any-return]
+    except RepositoryTaken as error:
+        logger.info("daskevo: the repository is opened anew: %s", error)
+    await client.register_plugin(coordinator(settings))
+    return await transport.coordinator("hello", timeout_s=timeout_s, versions=versions())  # type: ignore[no-any-return]
 
 
 def _scheduler_address(client: Client) -> str:

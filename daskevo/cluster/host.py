@@ -163,9 +163,16 @@ class ShardHost:
         """Whether there are shards, and none are being opened."""
         return bool(self.shards) and not self._openings
 
-    async def close_shards(self, shards: Sequence[int]) -> None:
-        """Stop serving shards that go to another provider: messages under way end first, new ones find nobody."""
-        leaving = [self.shards.pop(number) for number in shards if number in self.shards]
+    async def close_shards(self, shards: Sequence[int], generation: float = math.inf) -> None:
+        """Stop serving shards that go to another provider: messages under way end first, new ones find nobody.
+
+        Parameters
+        ----------
+        generation:
+            Of the coordinator that says so. One that is past has no say in shards that were opened for a later one.
+        """
+        mine = [number for number in shards if number in self.shards and self.shards[number].shard.heeds(generation)]
+        leaving = [self.shards.pop(number) for number in mine]
         closing = [asyncio.ensure_future(self._close_shard(served)) for served in leaving]
         self._closing.update({served.number: task for served, task in zip(leaving, closing, strict=True)})
         # Also those that an earlier message, whose sender waits no longer, began to close.
@@ -189,6 +196,12 @@ class ShardHost:
         known = self.shards.get(number)
         if known is not None and known.shard.state.generation == generation:
             return known  # the message was sent again
+        if known is not None and not known.shard.heeds(generation):
+            raise ShardFenced(
+                f"shard {number} was opened for a coordinator of generation {known.shard.state.generation}: "
+                f"that of generation {generation} is past",
+                shard=number,
+            )
         if known is not None:
             self._stop(known)
         folder = None if self.root is None else self.root.shard(number)

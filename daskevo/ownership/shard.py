@@ -106,6 +106,10 @@ class Shard:
         """Return records that recreate the state exactly."""
         return self.state.head()
 
+    def heeds(self, generation: float) -> bool:
+        """Whether a coordinator of that generation may have this shard closed or opened: none that is past may."""
+        return generation >= self.state.generation
+
     @singledispatchmethod
     def decide(self, message: ask.Message) -> Decision:
         """Decide on a message without changing anything.

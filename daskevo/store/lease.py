@@ -101,12 +101,13 @@ class Lease:
         Raises
         ------
         RepositoryTaken
-            With the name of the job that has it now.
+            With the name of the job that has it now, or had it last.
         """
         with usable(self.root.path, "read the lease"):
             numbers = _generations(self.root.path)
-        if numbers and numbers[0] > self.generation:
-            raise _taken(self.root, numbers[0], _read_generation(self.root, numbers[0]))
+            if numbers and numbers[0] > self.generation:
+                former = _read_generation(self.root, numbers[0])
+                raise _taken(self.root, numbers[0], former, ended=_released(self.root) >= numbers[0])
 
     def release(self) -> None:
         """Give the lease back, so that the next job need not ask an address where nobody answers."""
@@ -208,9 +209,13 @@ def _ask(root: Root, generation: int, holder: Holder, ask: Ask) -> str | None:
         ) from error
 
 
-def _taken(root: Root, generation: int, holder: Holder | None) -> RepositoryTaken:
+def _taken(root: Root, generation: int, holder: Holder | None, *, ended: bool = False) -> RepositoryTaken:
+    whose = holder or "another job"
+    found = f"is open in {whose}: end that job, or connect to its scheduler"
+    if ended:
+        found = f"was taken from this cluster by {whose}, which has given it back since: open it again"
     return RepositoryTaken(
-        f"{root.path} is open in {holder or 'another job'}: end that job, or connect to its scheduler",
+        f"{root.path} {found}",
         **_facts(root, generation, holder),
     )
 

@@ -58,8 +58,6 @@ class Assigner:
         silent: Callable[[], Set[str]],
     ) -> None:
         self.core = core
-        self.stopped = False
-        """Set when another job has the root: nothing is opened against it."""
         self._transport = transport
         self._on_change = on_change
         self._is_leaving = is_leaving
@@ -82,7 +80,7 @@ class Assigner:
         Damaged ones are not: only a person can restore them, and opens the repository again afterwards.
         """
         pause_s = _FIRST_PAUSE_S
-        while not self.stopped:
+        while True:
             leaving = {name for name, place in self.core.providers().items() if self._is_leaving(place.address)}
             instructions = self.core.assign(self.avoided(), leaving)
             results = await asyncio.gather(*map(self.have_opened, instructions))
@@ -219,6 +217,12 @@ class Assigner:
     async def have_closed(self, place: Place, shards: Sequence[int]) -> None:
         """Shards are another provider's, while this one still has them open; manners only, their epochs fence it."""
         try:
-            await self._transport.provider(place.address, "close_shards", timeout_s=CALL_TIMEOUT_S, shards=list(shards))
+            await self._transport.provider(
+                place.address,
+                "close_shards",
+                timeout_s=CALL_TIMEOUT_S,
+                shards=list(shards),
+                generation=self.core.generation,
+            )
         except (NoAnswer, DaskevoError) as error:
             logger.info("daskevo: provider %s was not told to close shards %s: %s", place.name, shards, error)

@@ -15,9 +15,13 @@ class Background:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ended = False
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Begin some work."""
+        """Begin some work; none after the end."""
+        if self._ended:
+            work.close()
+            return
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -27,10 +31,15 @@ class Background:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("daskevo: background work of the coordinator failed", exc_info=error)
 
+    def cancel(self) -> None:
+        """Have all of it end, which may be called by a part of it."""
+        self._ended = True
+        for task in self._tasks:
+            task.cancel()
+
     async def end(self, timeout_s: float) -> None:
         """Cancel all of it, and wait so long for its end."""
         tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
+        self.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s)

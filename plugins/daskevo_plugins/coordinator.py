@@ -117,7 +117,11 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         lease = await lease_root(self.settings, self._scheduler, self._is_served_by_another)
         self._lease, self._root = lease, lease.root
         self._scopes = Scopes(lease.root)
-        await self._scopes.read()
+        try:
+            await self._scopes.read()
+        except DaskevoError:
+            await self._give_lease_back()
+            raise
         self._core = Coordinator(lease.generation, lease.root.shards, durable=True)
 
     def _is_served_by_another(self) -> bool:
@@ -146,16 +150,20 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         await self._background.end(_CLOSING_S)
         withdraw(self._scheduler.handlers, "coordinator", self.settings.key)
         metrics.withdraw(self)
-        if self._lease is not None:
-            try:
-                # A file system that gives no answer must not keep the scheduler from closing.
-                await asyncio.wait_for(asyncio.to_thread(self._lease.release), _CLOSING_S)
-            except RuntimeError:
-                # The interpreter is ending (a second Ctrl-C), and starts no thread any more.
-                with contextlib.suppress(RepositoryError):
-                    self._lease.release()
-            except (RepositoryError, TimeoutError) as error:
-                logger.warning("daskevo: the lease of %s was not given back: %r", self.settings.root, error)
+        await self._give_lease_back()
+
+    async def _give_lease_back(self) -> None:
+        if self._lease is None:
+            return
+        try:
+            # A file system that gives no answer must not keep the scheduler from closing.
+            await asyncio.wait_for(asyncio.to_thread(self._lease.release), _CLOSING_S)
+        except RuntimeError:
+            # The interpreter is ending (a second Ctrl-C), and starts no thread any more.
+            with contextlib.suppress(RepositoryError):
+                self._lease.release()
+        except (RepositoryError, TimeoutError) as error:
+            logger.warning("daskevo: the lease of %s was not given back: %r", self.settings.root, error)
 
     # -- hooks: Dask swallows their exceptions, so they are kept small -------------------------------------------------
 
@@ -262,23 +270,44 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             await self._ready.wait()
             if self._failure is not None:
                 if name == "hello":
-                    self._give_up()
+                    self._give_up(self._failure)
+                    withdraw(self._scheduler.handlers, "coordinator", self.settings.key)
                 raise self._failure
             result = method(**arguments)
             return await result if asyncio.iscoroutine(result) else result
 
         return call
 
-    def _give_up(self) -> None:
-        """Take a coordinator that could not start out again, so that the next `open` begins anew."""
+    def _give_up(self, failure: DaskevoError) -> None:
+        """Stop for good, and say why to whoever asks, until the next `open` begins anew with another coordinator."""
+        self._failure = failure
+        self._background.cancel()
+        metrics.withdraw(self)
         if self._scheduler.plugins.get(self.name) is self:
             self._scheduler.remove_plugin(self.name)
-            withdraw(self._scheduler.handlers, "coordinator", self.settings.key)
 
-    def hello(self, versions: dict[str, str]) -> dict[str, JSON]:
-        """Answer a client that opens the repository: who I am, and what it is."""
+    async def hello(self, versions: dict[str, str]) -> dict[str, JSON]:
+        """Answer a client that opens the repository: who I am, and what it is.
+
+        Raises
+        ------
+        VersionMismatch
+        RepositoryTaken
+            If another job has taken the root, or had it since; whoever opens it next finds out who has it then.
+        """
         check_versions(versions, f"the scheduler at {self._scheduler.address}")
+        await self._check_lease()
         return self._facts()
+
+    async def _check_lease(self) -> None:
+        """Raise RepositoryTaken, and stop, if another job has taken the root since."""
+        if self._lease is not None:
+            try:
+                await asyncio.to_thread(self._lease.check)
+            except RepositoryTaken as error:
+                logger.warning("daskevo: this cluster gives the repository up: %s", error)
+                self._give_up(error)
+                raise
 
     def _facts(self) -> dict[str, JSON]:
         return {
@@ -374,17 +403,13 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         return True
 
     async def _after_fence(self) -> None:
-        if self._lease is not None:
-            try:
-                await asyncio.to_thread(self._lease.check)
-            except RepositoryTaken as error:
-                # A foreign epoch because another job took the root: nothing is opened against it any more.
-                self._failure = error
-                self._follower.assigner.stopped = True
-                self._follower.assigner.changed()
-                return
-            except RepositoryError as error:
-                logger.warning("daskevo: the lease of %s can't be read: %s", self.settings.root, error)
+        try:
+            # A foreign epoch may mean that another job took the root: nothing is opened against it then.
+            await self._check_lease()
+        except RepositoryTaken:
+            return
+        except RepositoryError as error:
+            logger.warning("daskevo: the lease of %s can't be read: %s", self.settings.root, error)
         await self._follower.assigner.assign()
 
     async def scope(self, scope: str, objective: str | None) -> str | None:

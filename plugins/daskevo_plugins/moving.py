@@ -115,8 +115,6 @@ class Mover:
         self._moved = asyncio.Event()
 
     def _moves(self) -> list[MoveShard]:
-        if self._assigner.stopped:
-            return []
         leaving, avoid = self._leaving(), self._assigner.avoided()
         moves = self.core.hand_over(leaving, avoid, HANDED_OVER_AT_ONCE)
         if not moves and monotonic() >= self._quiet_until:
@@ -138,7 +136,11 @@ class Mover:
         for last in (False, True):
             try:
                 await self._transport.provider(
-                    source.address, "close_shards", timeout_s=CALL_TIMEOUT_S, shards=[move.shard]
+                    source.address,
+                    "close_shards",
+                    timeout_s=CALL_TIMEOUT_S,
+                    shards=[move.shard],
+                    generation=self.core.generation,
                 )
             except (NoAnswer, DaskevoError) as error:
                 # As Dask removes a worker from the scheduler, it breaks connections off that work again at once.

@@ -31,6 +31,7 @@ BUDGETS: tuple[dict[str, int], ...] = (
     {"restart": 1},
     {"renew": 1},
     {"rewrite": 1},
+    {"restart": 1, "outlive": 1},
     {"late": 1, "double": 1},
     {"crash": 1, "late": 1},
     {"crash": 1, "kill": 1},

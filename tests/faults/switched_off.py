@@ -113,6 +113,11 @@ class _StageAfterPublish(Shard):
         return None if taken else refusal
 
 
+class _HeedsEverybody(Shard):
+    def heeds(self, generation: float) -> bool:
+        return True
+
+
 class _FencesNotInHead(Shard):
     def head(self) -> list[write.Record]:
         return [record for record in super().head() if not isinstance(record, write.Aborted)]
@@ -249,6 +254,7 @@ SWITCHED_OFF: dict[str, Rules] = {
     "what died is flushed before a file is written anew": Rules(
         ServerRules(flush_before_rewriting=False), Behaviour(retries=1, separate_publish=False)
     ),
+    "a coordinator that is past has no shard closed": Rules(ServerRules(shard=_HeedsEverybody)),
 }
 
 FOUND_BY: dict[str, str] = {
@@ -330,5 +336,6 @@ SHORTEST: dict[str, tuple[str, dict[str, int]]] = {
     "records go to the renewed journal": ("moved", {"renew": 1}),
     "what is reserved is written anew": ("ended_goes_on", {"rewrite": 1}),
     "what died is flushed before a file is written anew": ("given_back", {"rewrite": 1, "crash": 1}),
+    "a coordinator that is past has no shard closed": ("restarted", {"outlive": 1}),
 }
 """The scenario, and the faults by kind, among all whose states a shortest way to a broken promise is found."""

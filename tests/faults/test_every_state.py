@@ -30,6 +30,7 @@ SMALL = [
     ("released_after_put", {"renew": 1, "crash": 1}),
     ("next_best", {"rewrite": 1}),
     ("restarted", {"rewrite": 1}),
+    ("restarted", {"outlive": 1}),
     ("given_back", {"rewrite": 1}),
 ]
 """Scenes and faults by kind whose states are some thousands; tests/benchmarks/every_state.py takes the large ones."""

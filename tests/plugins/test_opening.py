@@ -13,6 +13,7 @@ from distributed import Client, Scheduler
 
 import daskevo
 from daskevo.cluster import settings
+from daskevo.cluster.transport import withdraw
 from daskevo.errors import (
     ClusterError,
     DurabilityMismatch,
@@ -201,7 +202,7 @@ async def test_a_scheduler_that_is_gone(c: Any, s: Any, a: Any, t: Any) -> None:
 @evo_cluster()
 async def test_a_cluster_without_the_plugins(c: Any, s: Any, a: Any, t: Any) -> None:
     repository = await open_here(c, None)
-    coordinator_of(s)._give_up()
+    withdraw(s.handlers, "coordinator", repository.settings.key)
     with pytest.raises(NotDeployed, match=r"daskevo\.open"):
         await repository.hold("first", "user:me")
 

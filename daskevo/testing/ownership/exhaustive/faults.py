@@ -10,6 +10,7 @@ from daskevo.testing.ownership.actors import Do, Send
 from daskevo.testing.ownership.exhaustive.draft import Draft
 from daskevo.testing.ownership.exhaustive.state import FOLDER, NOWHERE, PENDING, Actor, State
 from daskevo.testing.ownership.exhaustive.steps import FAULTS, Steps
+from daskevo.testing.ownership.promises import BrokenPromise
 
 Choice = tuple[Any, ...]
 """What happens: its kind, and which."""
@@ -21,6 +22,7 @@ def possible(system: Steps, state: State) -> Iterator[Choice]:
         return
     left = dict(zip(FAULTS, state.budget, strict=False))
     renewing = system.renewing(state)
+    latest = system.coordinators.generation(state.coordinator)
     for index, actor in enumerate(state.actors):
         for slot, answer in enumerate(actor.answers):
             call = system.call(actor, slot)
@@ -53,6 +55,8 @@ def possible(system: Steps, state: State) -> Iterator[Choice]:
             yield from (("rewrite", shard, *half_dead) for half_dead in system.places.half_dead(number).items())
         if left["move"]:
             yield "move", shard
+        if left["outlive"] and system.places.generation(number) == latest > 1:
+            yield "outlive", shard
         if left["cut"]:
             yield "cut", shard, -1
             yield from (("cut", shard, index) for index, actor in enumerate(state.actors) if actor.site == NOWHERE)
@@ -110,6 +114,10 @@ def happen(system: Steps, draft: Draft, kind: str, which: list[Any]) -> None:
             system.spawn(draft, f"rewrite {segment[0]}", actors.rewrite(shard, segment, mask), site=FOLDER)
         case "restart", ():
             system.restart(draft)
+        case "outlive", (shard,):
+            generation = system.coordinators.generation(draft.coordinator)
+            if system.places.shard(system.places.get(draft.places[shard])).heeds(generation - 1):
+                raise BrokenPromise(f"generation {generation} serves shard {shard}, and the one before has it closed")
 
 
 def _crashes_at(system: Steps, state: State, actor: Actor, call: Send, index: int, slot: int) -> Iterator[Choice]:

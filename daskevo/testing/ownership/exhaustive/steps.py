@@ -30,11 +30,11 @@ from daskevo.testing.ownership.promises import BrokenPromise
 from daskevo.testing.ownership.servers import ServerRules
 from daskevo.types import ModelId
 
-FAULTS = ("late", "double", "crash", "kill", "end", "cut", "restart", "move", "renew", "rewrite")
+FAULTS = ("late", "double", "crash", "kill", "end", "cut", "restart", "move", "renew", "rewrite", "outlive")
 """A message is late; is delivered twice, once late; a shard's server dies; a holder is killed with its thread; a holder
 ends, and its thread goes on; a shard gets another owner, and the old one goes on; the coordinator restarts; a shard is
-handed over in order; a shard's journal is renewed; what is alive of a file is written anew. The last three are no
-cause to fail."""
+handed over in order; a shard's journal is renewed; what is alive of a file is written anew; a coordinator goes on after
+its generation is past, and has a shard closed that it doesn't know to be served. The last four are no cause to fail."""
 
 
 class Steps:

@@ -86,7 +86,7 @@ class System(Steps):
                 draft.budget[FAULTS.index("crash" if kind == "die" else kind)] -= 1
                 draft.budget[-1] -= 1
                 # To get a message twice is no cause to fail, nor that its shard is elsewhere.
-                draft.disturbed |= kind not in ("double", "move", "renew", "rewrite")
+                draft.disturbed |= kind not in ("double", "move", "renew", "rewrite", "outlive")
                 faults.happen(self, draft, kind, which)
         return draft.state()
 

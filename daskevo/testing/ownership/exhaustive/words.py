@@ -27,6 +27,8 @@ def words(system: Steps, state: State, choice: Choice) -> str:
         case "cut", shard, index:
             stays = f", {state.actors[index].name} stays with the old" if index >= 0 else ""
             return f"shard {shard} gets another owner{stays}"
+        case "outlive", shard:
+            return f"the coordinator before, which goes on, has shard {shard} closed"
         case "move", shard:
             return f"shard {shard} is handed over"
         case "renew", shard:
