@@ -14,7 +14,7 @@ from daskevo.errors import ClusterError, RepositoryError
 from daskevo.ownership.audit import claims_of, question_to_home, remedies
 from daskevo.ownership.references import Claim
 from daskevo.ownership.replies import Reply
-from daskevo.ownership.snapshot import FileView, ShardSnapshot, snapshot_of
+from daskevo.ownership.snapshot import FileView, ShardSnapshot
 from daskevo.types import Attempt
 
 _AT_ONCE = 16
@@ -27,7 +27,7 @@ async def take_snapshot(served: ServedShard) -> ShardSnapshot:
     if folder is not None:
         found = await asyncio.to_thread(lambda: list(folder.segments()))
         files = tuple({FileView(file.model_id, file.attempt): None for file in found})
-    return snapshot_of(served.number, served.shard.state, files)
+    return served.shard.snapshot(files)
 
 
 async def over_among(session: Session, attempts: list[Attempt]) -> frozenset[Attempt]:

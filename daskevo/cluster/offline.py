@@ -35,7 +35,7 @@ from daskevo.errors import CorruptRecord, NotDeployed, RootUnusable, ShardDamage
 from daskevo.ownership.audit import Difference
 from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.holders import ClientHolder
-from daskevo.ownership.records import Generation, record_from_json
+from daskevo.ownership.records import Generation, records_from_json
 from daskevo.ownership.shard import Shard
 from daskevo.ownership.table import Place, ShardTable
 from daskevo.store.cut_off import read_whole, say_damage
@@ -213,7 +213,7 @@ def _try_to_look_at(root: Root, number: int, tensors: DurableTensors) -> tuple[S
 
 
 def _look_at(root: Root, number: int, rows: Sequence[JSON], tensors: DurableTensors) -> ServedShard:
-    records = [record_from_json(row) for row in rows]
+    records = records_from_json(rows)
     generation = max((record.generation for record in records if isinstance(record, Generation)), default=0)
     shard = Shard(number, generation, records)
     served = ServedShard(shard, None, tensors, lambda served, effects: None, read_only_files=root.shard(number))

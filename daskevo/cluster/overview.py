@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from daskevo.cluster.auditing import take_snapshot
 from daskevo.cluster.shown import shown
-from daskevo.ownership.references import numbers_in
 from daskevo.ownership.scopes import holds_snapshots, snapshot_scope
 from daskevo.ownership.state import Model
 from daskevo.store.tiers import DurableTensors
@@ -100,11 +99,12 @@ def stats(host: ShardHost) -> dict[str, Any]:
         "spilled_bytes": 0 if isinstance(host.tensors, DurableTensors) else stored - memory,
         # Of retired models, kept for descendants and reservations.
         "retained_bytes": sum(
-            model.record.own[number].nbytes
+            spec.nbytes
             for state in states
             for model_id, model in state.models.items()
             if model.state != "published"
-            for number in numbers_in(state.references.there(model_id))
+            for number, spec in model.record.own.items()
+            if state.references.there(model_id) >> number & 1
         ),
         "full_copy_bytes": sum(host.models.nbytes.values()),
         "background": len(host.background),

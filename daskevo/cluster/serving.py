@@ -2,6 +2,12 @@
 
 The order at the edge is the protocol's: decide, append, flush where it must be, check the epoch, apply, carry out the
 effects, answer. Whoever waits for the lock sees nothing that is not flushed.
+
+A record in the journal and its effect are one thing. Between them there is one `await`, that of the thread which
+appends, flushes and checks (`_change`); between applied and carried out those of the threads that free tensors and
+delete files (`carry_out`), and after an abort or a put that of the thread which takes back what no record names
+(`_forget_unnamed`). All of them stand in tasks of their own that nobody's time limit or cancellation reaches. Where the
+event loop itself ends in between, or a record can't be applied, the shard is given up: opening it tells what counts.
 """
 
 from __future__ import annotations
@@ -19,6 +25,7 @@ from daskevo.cluster.handing import UNLIMITED_BUDGET, Landings
 from daskevo.cluster.outgoing import Outgoing
 from daskevo.cluster.quota import Quota
 from daskevo.cluster.taking_in import Brought, named_in, take_in
+from daskevo.cluster.to_the_end import to_the_end
 from daskevo.errors import CorruptRecord, NotDeployed, RepositoryError, ShardFenced
 from daskevo.ownership.audit import drops_all
 from daskevo.ownership.messages import (
@@ -32,10 +39,10 @@ from daskevo.ownership.messages import (
     ReleaseLabel,
     Retire,
 )
-from daskevo.ownership.records import record_from_json
+from daskevo.ownership.records import records_from_json
 from daskevo.ownership.references import numbers_in
 from daskevo.ownership.replies import Refused, Reply
-from daskevo.ownership.shard import Shard
+from daskevo.ownership.shard import Decision, Shard
 from daskevo.ownership.state import Effects
 from daskevo.store.segment import Replaced, Segment
 from daskevo.store.shard_folder import ShardFolder
@@ -118,21 +125,14 @@ class ServedShard:
         RootUnusable
             If a record could not be written; it was not applied.
         """
-        return [await self._carry_out(message) for message in messages]
+        return [await to_the_end(self._carry_out(message)) for message in messages]
 
     async def _carry_out(self, message: Message) -> Reply:
         async with self._lock:
             decision = self.shard.decide(message)
             if self._read_only and decision.records:
                 raise NotDeployed("the repository was opened without a cluster, to be read only: pass client=...")
-            if self.folder is not None:
-                if decision.records:
-                    rows = [record.to_json() for record in decision.records]
-                    frees = isinstance(message, _FREEING)
-                    await asyncio.to_thread(self.folder.append, rows, flush=decision.flush, frees=frees)
-                elif decision.check:
-                    await asyncio.to_thread(self.folder.append, (), flush=decision.flush)
-            effects = [self.shard.apply(record) for record in decision.records]
+            effects = await self._change(decision, frees=isinstance(message, _FREEING))
         if isinstance(message, Abort):
             self.landings.forget(self.number, message.model, message.attempt)
         for effect in effects:
@@ -141,6 +141,22 @@ class ServedShard:
             # Its writer may have died after it wrote the file, and before it said so.
             await self._forget_unnamed(message.model, message.attempt, (), named=False)
         return decision.reply
+
+    async def _change(self, decision: Decision, *, frees: bool) -> list[Effects]:
+        """Append, flush, check, apply: what is in the journal is known here when this returns."""
+        if self.folder is not None and (decision.records or decision.check):
+            rows = [record.to_json() for record in decision.records]
+            try:
+                await asyncio.to_thread(self.folder.append, rows, flush=decision.flush, frees=frees)
+            except asyncio.CancelledError:
+                self.folder.give_up("the event loop ended while they were written")
+                raise
+        try:
+            return [self.shard.apply(record) for record in decision.records]
+        except BaseException as error:
+            if self.folder is None:
+                raise
+            raise self.folder.give_up(f"they could not be applied ({type(error).__name__}: {error})") from error
 
     async def renew(self) -> bool:
         """Let the journal start anew from the present state, if it is long; messages wait meanwhile.
@@ -162,7 +178,7 @@ class ServedShard:
                 await asyncio.to_thread(folder.renew, (record.to_json() for record in head))
 
         # Once begun it ends, whoever is cancelled: a record that is appended beside it would be lost.
-        await asyncio.shield(asyncio.ensure_future(work()))
+        await to_the_end(work())
         return True
 
     async def carry_out(self, effects: Effects) -> None:
@@ -253,6 +269,9 @@ class ServedShard:
         QuotaReached
             If the repository may not take so much: nothing was stored, and nothing is left of the writer's file.
         """
+        return await to_the_end(self._put(message, brought))
+
+    async def _put(self, message: Put, brought: Brought) -> Reply:
         record = message.record
         looked = self.shard.decide(message)
         if isinstance(looked.reply, Refused) or not looked.records:
@@ -328,8 +347,16 @@ def open_shard(folder: ShardFolder | None, number: int, generation: int, floor: 
         return Shard(number, generation, floor=floor)
     opening = folder.open(generation)
     try:
-        shard = Shard(number, generation, [record_from_json(row) for row in opening.records], floor)
+        shard = Shard(number, generation, records_from_json(opening.records), floor)
     except CorruptRecord as error:
         raise damaged(folder.path, error) from error
+    if shard.lost:
+        logger.warning(
+            "daskevo: %d models of shard %d have records that can't be used, and are lost or lack tensors (%s). Run "
+            "daskevo verify; the other models are served",
+            len(shard.lost),
+            number,
+            "; ".join(f"{model_id}: {found}" for model_id, found in sorted(shard.lost.items())[:5]),
+        )
     folder.serve(record.to_json() for record in shard.head())
     return shard

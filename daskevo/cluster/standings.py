@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from daskevo.errors import CorruptRecord
 from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.messages import Status
-from daskevo.ownership.records import Generation, record_from_json
+from daskevo.ownership.records import Generation, records_from_json
 from daskevo.ownership.replies import Standing, StandingState
 from daskevo.ownership.shard import Shard
 from daskevo.store.root import Root
@@ -38,7 +38,7 @@ def standings(root: str | os.PathLike[str], models: Iterable[ModelId]) -> dict[M
     found: dict[ModelId, StandingState] = {}
     for number, names in homes.items():
         try:
-            records = [record_from_json(row) for row in read_shard(opened.path, number)]
+            records = records_from_json(read_shard(opened.path, number))
             generation = max((record.generation for record in records if isinstance(record, Generation)), default=0)
             shard = Shard(number, generation, records)
         except CorruptRecord:

@@ -24,6 +24,7 @@ from distributed.protocol import to_serialize
 
 from daskevo import errors
 from daskevo.cluster.arguments import check_arguments
+from daskevo.cluster.to_the_end import to_the_end
 from daskevo.types import check_path
 
 logger = logging.getLogger(__name__)
@@ -315,7 +316,8 @@ class PoolTransport:
         methods = self._local(address)
         if methods is not None:
             here = method_of(methods, address, method)
-            return value_of(await _within(timeout_s, answer(method, here, arguments), address, method))
+            # As with a message to another process: who waits no longer doesn't stop what was asked.
+            return value_of(await _within(timeout_s, to_the_end(answer(method, here, arguments)), address, method))
         reply = await self._call(address, operation("provider", self.key, method), timeout_s, arguments)
         if reply is None:
             raise NoAnswer(address, method, "no provider of this repository there")

@@ -28,6 +28,7 @@ Kind = Literal[
     "not known",  # what only a damaged shard could tell
     "missing tensor",  # a published map names a tensor that is not stored
     "missing reference",  # a published map's bits are missing at an owner
+    "unusable record",  # a journal's record that can't be read, or doesn't fit: its model is lost, or lacks tensors
     "missing file",  # a record names a segment file that is not there
     "leftover reference",  # bits of an attempt that is over and unpublished, or that its map doesn't use
     "leftover staged",  # staged parts of an attempt that is over
@@ -174,6 +175,7 @@ def differences(
             words = f"{model}, attempt {tuple(attempt)}, is staged and over"
             found.append(Difference("leftover staged", model, words))
     for snapshot in views:
+        found += [Difference("unusable record", model, f"{model}: {words}") for model, words in snapshot.lost.items()]
         found += _file_differences(snapshot, over)
     return found + unknown.differences()
 

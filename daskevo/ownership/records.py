@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
+from daskevo.errors import CorruptRecord, InvalidInput, LaterVersion
 from daskevo.ownership.codec import (
     COUNT,
     LABEL,
@@ -16,6 +18,7 @@ from daskevo.ownership.codec import (
     OBJECTIVE,
     SCOPE,
     TICK,
+    Codec,
     Wire,
     choice,
     decode_kind,
@@ -27,6 +30,8 @@ from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.owner_map import OwnerMap
 from daskevo.ownership.replies import ModelState
 from daskevo.types import JSON, Attempt, ModelId, Tick
+
+T = TypeVar("T")
 
 BEGINNING = Tick(0, 0)
 """Before every tick that a coordinator gives."""
@@ -194,6 +199,64 @@ _KINDS = wire_kinds(
     Kept,
     Tombstone,
 )
+
+
+@dataclass(frozen=True)
+class Unreadable(Record):
+    """In memory only: what stands in the place of a record that can't be read, with what it certainly says.
+
+    `rest`: of a model's record that which tells its tensors, if that can be read.
+    """
+
+    kind: type[Record]
+    model: ModelId | None
+    attempt: Attempt | None
+    rest: ModelRecord | None
+    found: str
+
+
+def records_from_json(rows: Iterable[object]) -> list[Record]:
+    """Read the records of a journal, whose checksums are right; of one that can't be read, what it is about.
+
+    Raises
+    ------
+    LaterVersion
+        If a later version of daskevo has written one.
+    CorruptRecord
+        If one that can't be read is about no single model.
+    """
+    return [_record_or_what_it_is_about(row) for row in rows]
+
+
+def _record_or_what_it_is_about(row: object) -> Record:
+    try:
+        return record_from_json(row)
+    except LaterVersion:
+        raise
+    except CorruptRecord as error:
+        kind = row.get("kind") if isinstance(row, Mapping) else None
+        if not isinstance(row, Mapping) or not isinstance(kind, str):
+            raise
+        record = row.get("record")
+        about = record if isinstance(record, Mapping) else row
+        model = _read_or_none(MODEL, about.get("model_id", about.get("model")))
+        if model is None and kind != "Referred":
+            raise
+        attempt = _read_or_none(TICK, about.get("attempt"))
+        rest = _read_or_none(part(ModelRecord), {**about, **_UNSAID}) if "own" in about else None
+        return Unreadable(_KINDS[kind], model, attempt, rest, error.message)  # type: ignore[arg-type]
+
+
+_UNSAID: dict[str, JSON] = dict.fromkeys(("graph", "objective", "quality", "parent", "ancestor", "extra"))
+_UNSAID |= {"metrics": {}, "step": 0}
+"""What of a model's record says nothing of its tensors."""
+
+
+def _read_or_none(codec: Codec[T], value: Any) -> T | None:
+    try:
+        return codec.decode(value)
+    except (CorruptRecord, InvalidInput):
+        return None
 
 
 def record_from_json(value: object) -> Record:

@@ -23,7 +23,8 @@ from daskevo.ownership import messages as ask
 from daskevo.ownership import records as write
 from daskevo.ownership import replies as say
 from daskevo.ownership.model_record import ModelRecord
-from daskevo.ownership.references import Claim, Segment, mask_of, numbers_in
+from daskevo.ownership.references import Claim, mask_of, numbers_in
+from daskevo.ownership.replay import Replay
 from daskevo.ownership.snapshot import FileView, ShardSnapshot, snapshot_of
 from daskevo.ownership.state import Effects, Model, Retirement, ShardState
 from daskevo.types import Attempt, ModelId, Tick
@@ -63,13 +64,15 @@ class Shard:
     opening : Effects
         What opening under a new generation freed: staged parts of older ones. And what the records had freed before:
         whoever appended them may have died before it deleted the files.
+    lost : dict
+        Models that records which can't be used have cost, or may have -> what was wrong.
 
     Raises
     ------
     RepositoryTaken
         If the journal knows a higher generation: another job has taken the repository over.
     CorruptRecord
-        If the records don't fit each other.
+        If a record that concerns the whole shard doesn't fit.
     """
 
     state_class = ShardState
@@ -83,9 +86,8 @@ class Shard:
     ) -> None:
         self.number = number
         self.state = self.state_class()
-        freed: dict[Segment, None] = {}
-        for record in records:
-            freed.update(dict.fromkeys(self.state.apply(record).segments))
+        replay = Replay(self.state, records)
+        freed, self.lost = replay.freed, replay.lost
         if self.state.generation > generation:
             raise RepositoryTaken(
                 f"shard {number} was opened under generation {self.state.generation}, after this job's "
@@ -278,7 +280,7 @@ class Shard:
 
     def snapshot(self, files: tuple[FileView, ...] | None = None) -> ShardSnapshot:
         """Return what audit and `verify` look at; `files` was listed before, if there is a folder."""
-        return snapshot_of(self.number, self.state, files)
+        return snapshot_of(self.number, self.state, files, self.lost)
 
     def records(self, state: say.ModelState = "published") -> Iterator[ModelRecord]:
         """Yield the records of all models in a state: what matches are made from, or what is left of retired ones."""

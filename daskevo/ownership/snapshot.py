@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, get_args
 
 from daskevo.ownership.codec import (
@@ -11,10 +12,12 @@ from daskevo.ownership.codec import (
     LABEL,
     MODEL,
     NUMBERS,
+    TEXT,
     TICK,
     USES,
     Wire,
     choice,
+    mapping,
     optional,
     part,
     sequence,
@@ -100,6 +103,8 @@ class ShardSnapshot(Wire):
     bits: Annotated[tuple[BitsView, ...], sequence(part(BitsView))]
     files: Annotated[tuple[FileView, ...] | None, optional(sequence(part(FileView)))] = None
     """None: there is no folder."""
+    lost: Annotated[dict[ModelId, str], mapping(MODEL, TEXT)] = field(default_factory=dict)
+    """Models that records which can't be used have cost, or may have -> what was wrong."""
 
     @property
     def named_files(self) -> frozenset[Segment]:
@@ -108,7 +113,12 @@ class ShardSnapshot(Wire):
         return frozenset(kept | {(view.model, view.attempt) for view in self.staged if view.has_file})
 
 
-def snapshot_of(number: int, state: ShardState, files: tuple[FileView, ...] | None = None) -> ShardSnapshot:
+def snapshot_of(
+    number: int,
+    state: ShardState,
+    files: tuple[FileView, ...] | None = None,
+    lost: Mapping[ModelId, str] | None = None,
+) -> ShardSnapshot:
     """Return a shard's snapshot."""
     models = []
     for model_id, model in state.models.items():
@@ -120,7 +130,7 @@ def snapshot_of(number: int, state: ShardState, files: tuple[FileView, ...] | No
                 model.state,
                 dict(model.record.owner_map.owners),
                 alive,
-                sum(model.record.own[tensor].nbytes for tensor in alive),
+                sum(spec.nbytes for tensor, spec in model.record.own.items() if tensor in alive),
                 tuple(sorted(model.held)),
                 model.file_bytes is not None,
             )
@@ -131,4 +141,4 @@ def snapshot_of(number: int, state: ShardState, files: tuple[FileView, ...] | No
         for attempt, record in attempts.items()
     )
     bits = tuple(BitsView(owner, *claim, numbers_in(mask)) for owner, claim, mask in state.references)
-    return ShardSnapshot(number, tuple(models), staged, bits, files)
+    return ShardSnapshot(number, tuple(models), staged, bits, files, dict(lost or {}))

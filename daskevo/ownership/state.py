@@ -132,7 +132,7 @@ class ShardState:
     def _(self, record: Dropped) -> Effects:
         claim = (record.model, record.attempt)
         gone = self.references.remove(record.owner, claim, mask_of(record.numbers))
-        self._bury(record.owner)
+        self.bury(record.owner)
         return _freed(gone, self.references)
 
     @apply.register
@@ -197,7 +197,7 @@ class ShardState:
         model.state = "retired"
         model.record = model.record.tombstone()
         model.held, model.released = {}, {}
-        self._bury(record.model)
+        self.bury(record.model)
         return Effects()
 
     @apply.register
@@ -211,7 +211,7 @@ class ShardState:
         self.references.published[kept.model_id] = kept.attempt
         if record.alive:
             self.references.alive[kept.model_id, kept.attempt] = mask_of(record.alive)
-        self._bury(kept.model_id)
+        self.bury(kept.model_id)
         return Effects()
 
     @apply.register
@@ -257,7 +257,7 @@ class ShardState:
             raise CorruptRecord(f"the journal changes {model_id!r}, which was never published", model_id=model_id)
         return model
 
-    def _bury(self, model_id: ModelId) -> None:
+    def bury(self, model_id: ModelId) -> None:
         """Keep no more than a tombstone of a retired model, if nothing of it is stored any more."""
         model = self.models.get(model_id)
         if model is not None and model.state == "retired" and not self.references.there(model_id):

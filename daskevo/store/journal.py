@@ -143,10 +143,12 @@ class Journal:
             self._flushed = written
 
     def close(self) -> None:
-        """Close the file; nothing is flushed."""
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
+        """Close the file once what is being written is written; nothing is flushed."""
+        # A number that was closed may be another file's by the time a thread writes to it.
+        with self._append_lock, self._flush_lock:
+            if self._handle >= 0:
+                os.close(self._handle)
+                self._handle = -1
 
     def __del__(self) -> None:
         # A shard that was fenced, or whose opening failed, is dropped rather than closed.

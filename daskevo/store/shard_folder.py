@@ -256,6 +256,10 @@ class ShardFolder(ShardSegments):
         except (RootUnusable, CorruptRecord) as error:
             raise self._stop(error) from error
 
+    def give_up(self, found: str) -> ShardFenced:
+        """Write nothing any more: whether the last records count can't be told. Return the error that says so."""
+        return self._stop(RootUnusable(found))
+
     def close(self) -> None:
         """Stop owning the shard. Its folder stays as it is: the next owner opens it as if this one had died."""
         if self._journal is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from daskevo.ownership.messages import Message
-from daskevo.ownership.records import Record
+from daskevo.ownership.records import Generation, Record
 from daskevo.ownership.references import Segment, mask_of
 from daskevo.ownership.replies import Reply
 from daskevo.ownership.shard import Decision, Shard
@@ -99,6 +99,11 @@ class Server:
         if not rules.read_highest_journal_only and journals:
             read = [*journals[0].records, *(record for late in journals[1:] for record in late.records[late.head :])]
         self.shard = rules.shard(number, generation, read)
+        # What a shard makes of records that don't fit is no excuse for writing them.
+        strict = rules.shard.state_class()
+        for record in (*read, Generation(generation)):
+            strict.apply(record)
+        assert strict == self.shard.state, f"the records of shard {number} don't fit each other"
         self.epoch = max(disk.journals, default=0) + 1
         head = self.shard.head()
         self.journal = Journal(head, len(head), len(head))
