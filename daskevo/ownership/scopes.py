@@ -1,11 +1,15 @@
-"""Where snapshots live: in a scope of their own beside that of their models, so that no query for models meets one."""
+"""Scopes: their objectives, and where snapshots live.
+
+Those are in a scope of their own beside that of their models, so that no query for models meets one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import blake2b
 
-from daskevo.errors import InvalidName
-from daskevo.types import check_name
+from daskevo.errors import InvalidName, ScopeMismatch
+from daskevo.types import Objective, check_name
 
 ENDING = ".snapshots"
 _LONGEST = 100
@@ -48,3 +52,27 @@ def check_scope(scope: object) -> str:
             what="scope",
         )
     return found
+
+
+def agreed_objective(known: Mapping[str, str | None], scope: str, objective: str | None) -> str | None:
+    """Return the objective that a scope has once it was declared with `objective`; None asks for none.
+
+    Raises
+    ------
+    ScopeMismatch
+        If it has another in `known`.
+    InvalidInput
+        If scope or objective aren't well formed.
+    """
+    check_name(scope, "scope")
+    wanted = None if objective is None else str(Objective.parse(objective))
+    found = known.get(scope)
+    if wanted is not None and found is not None and wanted != found:
+        raise ScopeMismatch(
+            f"scope {scope!r} has the objective {found!r}, {wanted!r} was asked for: qualities in a scope must "
+            "compare, so use another scope",
+            scope=scope,
+            objective=found,
+            asked=wanted,
+        )
+    return found or wanted

@@ -9,7 +9,8 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from daskevo.errors import DurabilityMismatch, InvalidInput, RootUnusable, ScopeMismatch
+from daskevo.errors import DurabilityMismatch, InvalidInput, RootUnusable
+from daskevo.ownership.scopes import agreed_objective
 from daskevo.store.files import (
     Durability,
     corrupt,
@@ -27,7 +28,7 @@ from daskevo.store.files import (
 )
 from daskevo.store.shard_folder import ShardFolder
 from daskevo.store.shard_state import SERVED
-from daskevo.types import JSON, Objective, check_name
+from daskevo.types import JSON
 
 FORMAT = 1
 MAX_SHARDS = 4096
@@ -237,7 +238,9 @@ class Root:
         raise corrupt(file, f"no scopes of format {FORMAT}: {str(value)[:80]}", 0)
 
     def declare_scope(self, scope: str, objective: str | None) -> str | None:
-        """Make a scope known with its objective; return the objective that it has. The coordinator alone calls this.
+        """Make a scope known with its objective; return the objective that it has.
+
+        It reads, changes and writes one file: the coordinator alone calls this, one call after the other.
 
         Raises
         ------
@@ -246,24 +249,13 @@ class Root:
         InvalidInput
             If scope or objective aren't well formed.
         """
-        check_name(scope, "scope")
-        wanted = None if objective is None else str(Objective.parse(objective))
         scopes = self.scopes()
-        found = scopes.get(scope)
-        if wanted is not None and found is not None and wanted != found:
-            raise ScopeMismatch(
-                f"scope {scope!r} has the objective {found!r}, {wanted!r} was asked for: qualities in a scope must "
-                "compare, so use another scope",
-                scope=scope,
-                objective=found,
-                asked=wanted,
-            )
-        if scope not in scopes or (found is None and wanted is not None):
-            new: JSON = {"format": FORMAT, "scopes": scopes | {scope: wanted}}
+        found = agreed_objective(scopes, scope, objective)
+        if scope not in scopes or scopes[scope] != found:
+            new: JSON = {"format": FORMAT, "scopes": scopes | {scope: found}}
             data = dump_json(new)
             with usable(self.path, "declare a scope", len(data)):
                 replace_file(self.path / "scopes.json", data, sync=self.durability == "synced")
-            return wanted
         return found
 
     def free_bytes(self) -> int | None:

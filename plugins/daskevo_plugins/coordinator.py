@@ -81,7 +81,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._closed = False
         self._lease: Lease | None = None
         self._root: Root | None = None
-        self._scopes = Scopes(None)
+        self._scopes = Scopes(None, self._check_lease)
         self._addresses: dict[str, str] = {}
         # Of tasks that have begun attempts, as text and as Dask has them: a scheduler makes thousands of transitions a
         # second, most of other tasks.
@@ -116,7 +116,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             return
         lease = await lease_root(self.settings, self._scheduler, self._is_served_by_another)
         self._lease, self._root = lease, lease.root
-        self._scopes = Scopes(lease.root)
+        self._scopes = Scopes(lease.root, self._check_lease)
         try:
             await self._scopes.read()
         except DaskevoError:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
-from daskevo.errors import ScopeMismatch
+from daskevo.ownership.scopes import agreed_objective
 from daskevo.store.root import Root
-from daskevo.types import Objective, check_name
 
 
 class Scopes:
@@ -16,12 +16,16 @@ class Scopes:
     ----------
     root:
         Keeps them; None = they end with the coordinator.
+    check:
+        Called before the root's file is written: raises if this job may not any more.
     """
 
-    def __init__(self, root: Root | None) -> None:
+    def __init__(self, root: Root | None, check: Callable[[], Awaitable[None]]) -> None:
         self.known: dict[str, str | None] = {}
         """Objective by scope; None where none was named yet."""
         self._root = root
+        self._check = check
+        self._lock = asyncio.Lock()
 
     async def read(self) -> None:
         """Learn what the root has."""
@@ -38,22 +42,14 @@ class Scopes:
         InvalidInput
             If the name or the objective can't be one.
         """
-        if self._root is not None:
-            found = await asyncio.to_thread(self._root.declare_scope, scope, objective)
-        else:
-            found = self._declare(scope, objective)
-        self.known[scope] = found
-        return found
+        # To the end whoever waits: the next must not read the file before this one has written it.
+        return await asyncio.shield(self._declare(scope, objective))
 
-    def _declare(self, scope: str, objective: str | None) -> str | None:
-        check_name(scope, "scope")
-        wanted = None if objective is None else str(Objective.parse(objective))
-        found = self.known.get(scope)
-        if wanted is not None and found is not None and wanted != found:
-            raise ScopeMismatch(
-                f"scope {scope!r} has the objective {found!r}, {wanted!r} was asked for: use another scope",
-                scope=scope,
-                objective=found,
-                asked=wanted,
-            )
-        return found or wanted
+    async def _declare(self, scope: str, objective: str | None) -> str | None:
+        async with self._lock:
+            found = agreed_objective(self.known, scope, objective)
+            if self._root is not None and (scope not in self.known or self.known[scope] != found):
+                await self._check()
+                found = await asyncio.to_thread(self._root.declare_scope, scope, objective)
+            self.known[scope] = found
+            return found

@@ -27,6 +27,7 @@ from daskevo.errors import (
     ScopeMismatch,
     VersionMismatch,
 )
+from daskevo.store.root import Root
 from tests.cluster.helpers import chain, coordinator_of, evo_cluster, make, open_here, plugin_of
 
 GRAPH = chain(8, 6)
@@ -113,6 +114,21 @@ async def test_scopes_are_apart_and_keep_their_objective(c: Any, s: Any, a: Any,
         assert str((await open_here(c, root, "one", objective=None)).objective) == "max score"
         with pytest.raises(ScopeMismatch):
             await open_here(c, root, "one", objective="min loss")
+
+
+@evo_cluster()
+async def test_scopes_that_are_declared_at_the_same_time_are_all_kept(
+    c: Any, s: Any, a: Any, t: Any, tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    await open_here(c, root)
+    await asyncio.gather(*(open_here(c, root, f"scope-{number}") for number in range(20)))
+    asked = [open_here(c, root, "one", objective=f"max {metric}") for metric in ("auc", "accuracy")]
+    outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    assert sorted(isinstance(outcome, ScopeMismatch) for outcome in outcomes) == [False, True]
+    (stored,) = (outcome for outcome in outcomes if not isinstance(outcome, ScopeMismatch))
+    expected = {"test": "max score", "one": str(stored.objective)}
+    assert Root.open(root).scopes() == expected | {f"scope-{number}": "max score" for number in range(20)}
 
 
 @evo_cluster(providers=0, trainers=2)
