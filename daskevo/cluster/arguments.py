@@ -219,8 +219,9 @@ PROVIDER: Mapping[str, Arguments] = {
     "lost_of": Arguments({"shard": count, "model": _model}),
     "recount": Arguments({"older_s": _seconds}, {"remove": _flag}),
     "audit": Arguments({}, {"give_up_lost": _flag}),
+    "check_segments": Arguments({}, {"mend": _flag}),
     **dict.fromkeys(
-        ("sight", "pulse", "forget_lost", "snapshots", "check_segments", "losses", "retirements", "stats"),
+        ("sight", "pulse", "forget_lost", "snapshots", "losses", "retirements", "stats"),
         _NOTHING,
     ),
 }

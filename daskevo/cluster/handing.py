@@ -19,7 +19,7 @@ from daskevo.cluster.settings import MemoryBudget
 from daskevo.cluster.transport import Frames
 from daskevo.errors import CorruptRecord, ProviderFull, RootUnusable
 from daskevo.ownership.codec import MAX_TENSORS
-from daskevo.store.pack import raw
+from daskevo.store.pack import lent, raw
 from daskevo.store.tiers import DurableTensors, Tensors
 from daskevo.types import Attempt, ModelId, TensorSpec
 
@@ -64,7 +64,8 @@ async def hand_out(
         segment = await served.segment(owner, attempt, wanted)
         return answer | {"file": file_answer(segment, wanted)}
     if local:
-        return answer | {"arrays": await served.read(owner, attempt, frozenset(wanted))}
+        stored = await served.read(owner, attempt, frozenset(wanted))
+        return answer | {"arrays": {number: lent(array) for number, array in stored.items()}}
     sizes = {number: specs[number][0].nbytes for number in wanted if number in specs}
     first = next(iter(cut(sizes)), [])
     parts = [part for part in first if part.stop - part.start == sizes[part.number]]

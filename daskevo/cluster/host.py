@@ -15,6 +15,7 @@ from typing import Any
 
 from daskevo.cluster.handing import UNLIMITED_BUDGET, Landings
 from daskevo.cluster.indexing import PublishedModels, Summary, published, summary_of
+from daskevo.cluster.openings import Opening, Openings
 from daskevo.cluster.outgoing import Outgoing
 from daskevo.cluster.quota import Quota
 from daskevo.cluster.retiring import retire
@@ -27,7 +28,6 @@ from daskevo.cluster.upkeep import audit_opened, keep_order
 from daskevo.errors import (
     ClusterError,
     CorruptRecord,
-    DaskevoError,
     RepositoryError,
     RootUnusable,
     ShardFenced,
@@ -41,8 +41,6 @@ from daskevo.types import ModelId, Tick
 
 logger = logging.getLogger(__name__)
 
-OPENINGS_AT_ONCE = 8
-"""Shards opened at the same time: each waits for the disk several times."""
 ENDING_S = 5.0
 """Longest that a shard that goes to another provider waits for messages under way; those find it closed then."""
 CLOSING_S = 5.0
@@ -95,54 +93,42 @@ class ShardHost:
         self._closing: dict[int, asyncio.Future[None]] = {}
         self.lost_in_memory: dict[int, list[Loss]] = {}
         """What a repair has found to be gone, of a repository without a root."""
-        self._openings = 0
+        self.openings = Openings(self._open)
         self._failing: dict[int, str] = {}
         self.background: set[asyncio.Task[None]] = set()
         self.retirements: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._auditing = asyncio.Lock()
+        """Shards that were just opened are audited one after the other."""
 
     # -- opening and closing -------------------------------------------------------------------------------------------
 
     async def open_shards(
         self, shards: Sequence[int], generation: int, floors: Sequence[Any], patience_s: float = math.inf
     ) -> dict[str, Any]:
-        """Open shards, several at a time, in threads.
+        """Open shards, several at a time, in threads; what is being opened already goes on.
 
         Parameters
         ----------
         patience_s:
-            How long the coordinator waits for the answer. What is open later is given up at once: it has been given to
-            another provider, whose epoch counts.
+            How long the coordinator waits for the next answer. What nobody asks for any more is given up: it has been
+            given to another provider, whose epoch counts.
 
         Returns
         -------
-        ``{"opened": [[shard, epoch], ...], "failed": [[shard, kind of error, message], ...]}``
+        ``{"opened": [[shard, epoch], ...], "failed": [[shard, kind of error, message], ...], "under_way": [[shard,
+        number of the opening, records and models done], ...]}``; nothing is under way without a limit to the patience.
         """
-        floor_of = {number: Tick.parse(tick) for number, tick in floors}
-        limit = asyncio.Semaphore(OPENINGS_AT_ONCE)
-        opened: list[list[int]] = []
-        failed: list[list[Any]] = []
-        until = asyncio.get_running_loop().time() + patience_s
-
-        async def one(number: int) -> None:
-            async with limit:
-                try:
-                    served = await self._open(number, generation, floor_of.get(number, Tick(0, 0)), until)
-                    opened.append([number, served.epoch])
-                except DaskevoError as found:
-                    error = found
-                    if isinstance(error, CorruptRecord) and self.root is not None:
-                        error = damaged(self.root.shard(number).path, error)
-                    failed.append([number, type(error).__name__, error.message])
-
-        self._openings += 1
-        try:
-            await asyncio.gather(*map(one, shards))
-        finally:
-            self._openings -= 1
-        self._say_failed([number for number, _ in opened], failed)
-        self._spawn(audit_opened(self, [number for number, _ in opened]))
-        return {"opened": opened, "failed": failed}
+        found = await self.openings.ask(
+            shards, generation, {number: Tick.parse(tick) for number, tick in floors}, patience_s
+        )
+        failed = []
+        for number, error in found["failed"]:
+            if isinstance(error, CorruptRecord) and self.root is not None:
+                error = damaged(self.root.shard(number).path, error)
+            failed.append([number, type(error).__name__, error.message])
+        self._say_failed([number for number, _ in found["opened"]], failed)
+        return {**found, "failed": failed}
 
     def _say_failed(self, opened: Sequence[int], failed: Sequence[Sequence[Any]]) -> None:
         """Log what can't be opened, once for each kind of trouble: it is tried again and again."""
@@ -161,7 +147,7 @@ class ShardHost:
     @property
     def is_settled(self) -> bool:
         """Whether there are shards, and none are being opened."""
-        return bool(self.shards) and not self._openings
+        return bool(self.shards) and not self.openings
 
     async def close_shards(self, shards: Sequence[int], generation: float = math.inf) -> None:
         """Stop serving shards that go to another provider: messages under way end first, new ones find nobody.
@@ -171,28 +157,31 @@ class ShardHost:
         generation:
             Of the coordinator that says so. One that is past has no say in shards that were opened for a later one.
         """
-        mine = [number for number in shards if number in self.shards and self.shards[number].shard.heeds(generation)]
-        leaving = [self.shards.pop(number) for number in mine]
-        closing = [asyncio.ensure_future(self._close_shard(served)) for served in leaving]
-        self._closing.update({served.number: task for served, task in zip(leaving, closing, strict=True)})
+        for number in shards:
+            if number in self.shards and self.shards[number].shard.heeds(generation):
+                self._leave(self.shards[number])
         # Also those that an earlier message, whose sender waits no longer, began to close.
         await asyncio.gather(*(asyncio.shield(self._closing[number]) for number in shards if number in self._closing))
+
+    def _leave(self, served: ServedShard) -> None:
+        """Serve a shard no more, and match its models no more; it is let go when the messages under way have ended."""
+        del self.shards[served.number]
+        self._forget(served)
+        self._closing[served.number] = asyncio.ensure_future(self._close_shard(served))
 
     async def _close_shard(self, served: ServedShard) -> None:
         try:
             await self._under_way.ended(served, ENDING_S)
             await served.end()
         finally:
-            self._forget(served)
             self._closing.pop(served.number, None)
 
     def pulse(self) -> dict[str, Any]:
         """Give a sign of life: the shards that are served here."""
         return {"shards": sorted(self.shards)}
 
-    async def _open(self, number: int, generation: int, floor: Tick, until: float) -> ServedShard:
-        if number in self._closing:
-            await asyncio.shield(self._closing[number])
+    async def _open(self, opening: Opening) -> ServedShard:
+        number, generation = opening.shard, opening.generation
         known = self.shards.get(number)
         if known is not None and known.shard.state.generation == generation:
             return known  # the message was sent again
@@ -203,11 +192,14 @@ class ShardHost:
                 shard=number,
             )
         if known is not None:
-            self._stop(known)
+            self._leave(known)
+        if number in self._closing:
+            await asyncio.shield(self._closing[number])
+        opening.refuse_late()  # whoever opens a shard takes it from its owner
         folder = None if self.root is None else self.root.shard(number)
 
         def read() -> tuple[ServedShard, dict[ModelId, Summary]]:
-            shard = open_shard(folder, number, generation, floor)
+            shard = open_shard(folder, number, generation, opening.floor, opening.step)
             found = ServedShard(
                 shard,
                 folder,
@@ -217,29 +209,37 @@ class ShardHost:
                 outgoing=self.outgoing,
                 quota=self.quota,
             )
-            found.adopt()
-            if folder is not None:
-                with contextlib.suppress(RootUnusable):  # it is tried once more as soon as the shard is served
-                    folder.delete(shard.opening.segments)
-            return found, {model_id: summary_of(record) for model_id, record in published(found.shard).items()}
+            try:
+                found.adopt(opening.step)
+                if folder is not None:
+                    with contextlib.suppress(RootUnusable):  # it is tried once more as soon as the shard is served
+                        folder.delete(shard.opening.segments)
+                summaries = {}
+                for model_id, record in published(shard).items():
+                    summaries[model_id] = summary_of(record)
+                    opening.step()
+            except BaseException:
+                found.close()
+                raise
+            return found, summaries
 
-        def in_time() -> bool:
-            return asyncio.get_running_loop().time() < until
-
-        late = f"shard {number} was to be open earlier: {self.name} leaves it to another provider"
-        if not in_time():
-            raise ShardFenced(late, shard=number)  # whoever opens a shard takes it from its owner
         served, summaries = await asyncio.to_thread(read)
-        on_time = in_time()
-        if on_time:
+        try:
             # In a thread, since a shard may bring ten thousand models; nobody changes them before the shard is served.
             await asyncio.to_thread(self.models.index_shard, served.shard, summaries)
-        if self._closed or not on_time:
-            served.close()
-            raise ShardFenced(f"{self.name} is closing" if self._closed else late, shard=number)
+            self._refuse_closed(number)
+            opening.refuse_late()
+        except BaseException:
+            self._forget(served)
+            await served.end()
+            raise
         self.take(served, summaries)
         self._spawn(self._after_opening(served))
         return served
+
+    def _refuse_closed(self, number: int) -> None:
+        if self._closed:
+            raise ShardFenced(f"{self.name} is closing", shard=number)
 
     def take(self, served: ServedShard, summaries: Mapping[ModelId, Summary]) -> None:
         """Serve a shard whose models are in the index from now on."""
@@ -250,18 +250,14 @@ class ShardHost:
         await self._carried_out(served, served.shard.opening)
         for retirement in served.shard.retiring():
             self._spawn(self._retire(served, retirement), self.retirements)
+        async with self._auditing:
+            await audit_opened(self, [served.number])
 
     async def _carried_out(self, served: ServedShard, effects: Effects) -> None:
         try:
             await served.carry_out(effects)
         except ShardFenced as error:
             self.fenced(served, error)
-
-    def _stop(self, served: ServedShard) -> None:
-        if self._is_served(served):
-            del self.shards[served.number]
-        self._forget(served)
-        served.close()
 
     def _forget(self, served: ServedShard) -> None:
         """Match the models of a shard no more."""
@@ -274,7 +270,7 @@ class ShardHost:
             return
         logger.warning("daskevo: %s stops serving shard %d: %s", self.name, served.number, error)
         epoch = served.epoch
-        self._stop(served)
+        self._leave(served)
         self._spawn(self._tell_fenced(served.number, epoch, error))
 
     async def _tell_fenced(self, number: int, epoch: int, error: ShardFenced) -> None:
@@ -289,10 +285,13 @@ class ShardHost:
             task.cancel()
         if self.background:
             await asyncio.wait(list(self.background), timeout=CLOSING_S)
+        await self.openings.end(CLOSING_S)
         if self._closing:
             await asyncio.wait(list(self._closing.values()), timeout=CLOSING_S)
         for served in list(self.shards.values()):
-            self._stop(served)
+            del self.shards[served.number]
+            self._forget(served)
+            served.close()
 
     # -- background ----------------------------------------------------------------------------------------------------
 
@@ -329,6 +328,8 @@ class ShardHost:
         self._spawn(keep_order(self))
 
     def _on_effects(self, served: ServedShard, effects: Effects) -> None:
+        if not self._is_served(served):
+            return  # its next owner carries out what is left, and matches its models
         for model_id in effects.unpublished:
             self.models.remove(model_id)
         if effects.published is not None:

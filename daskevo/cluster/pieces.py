@@ -14,7 +14,7 @@ import numpy as np
 
 from daskevo.errors import CorruptRecord
 from daskevo.store.digests import digests
-from daskevo.store.pack import Array, aligned_empty, raw, round_up, view
+from daskevo.store.pack import Array, aligned_empty, frozen, raw, round_up, view
 from daskevo.types import TensorSpec
 
 MESSAGE_BYTES = 48 << 20
@@ -115,6 +115,8 @@ class Landing:
             if number not in small:
                 self._memory[number] = aligned_empty(spec.nbytes)
         self._landed: set[Part] = set()
+        self._handed_on = False
+        """Whether the memory is the repository's by now: what comes once more changes nothing."""
         self._lock = threading.Lock()
 
     def land(self, parts: Iterable[Sequence[int]], frames: Sequence[Any]) -> None:
@@ -125,6 +127,8 @@ class Landing:
         CorruptRecord
             If the frames have another length than the parts, or the parts aren't these tensors'.
         """
+        if self._handed_on:
+            return
         found = [Part(*part) for part in parts]
         buffers = [raw(frame) if isinstance(frame, np.ndarray) else np.frombuffer(frame, np.uint8) for frame in frames]
         if sum(part.stop - part.start for part in found) != sum(buffer.nbytes for buffer in buffers):
@@ -168,15 +172,15 @@ class Landing:
         """
         arrays = {number: view(memory, self.specs[number]) for number, memory in self._memory.items()}
         found = digests(arrays)
-        for number, array in arrays.items():
+        for number in arrays:
             if found[number] != expected[number]:
                 raise CorruptRecord(
                     f"tensor {number} isn't what was sent: its digest differs. It was damaged on the way, or where it "
                     "lay; daskevo verify finds what is damaged on disk",
                     number=number,
                 )
-            array.flags.writeable = False
-        return arrays
+        self._handed_on = True
+        return {number: frozen(array) for number, array in arrays.items()}
 
 
 async def few_at_once(messages: Iterable[Sequence[Part]], send: Callable[[Sequence[Part]], Awaitable[None]]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from daskevo.cluster.serving import ServedShard
-from daskevo.errors import CorruptRecord, RepositoryError
+from daskevo.errors import CorruptRecord
 from daskevo.ownership.codec import numbers_of, runs
 from daskevo.ownership.references import numbers_in
 from daskevo.store.losses import Loss, merged, read_losses, write_losses
@@ -18,62 +18,33 @@ if TYPE_CHECKING:
     from daskevo.cluster.host import ShardHost
 
 
-async def check_segments(host: ShardHost) -> list[list[Any]]:
-    """Read every live tensor and compare it with its checksum.
+async def check_segments(host: ShardHost, mend: bool = False) -> list[list[Any]]:
+    """Read every live tensor, as readers get it and from where it lies, and compare it with its record.
+
+    Parameters
+    ----------
+    mend:
+        Have readers served from the disk where that is whole, and what is in memory is not.
 
     Returns
     -------
-    ``[owner, runs of the numbers that are gone, what is wrong]`` for each damaged segment; no numbers if it can't be
-    told, because the disk gives no answer.
+    ``[owner, runs of the numbers that are gone, what is wrong, whether it was mended]``; no numbers if nothing is gone:
+    the disk gives no answer, or memory is wrong and the disk is not.
     """
-    wrong = []
+    wrong: list[list[Any]] = []
     for served in host.in_order():
         for (model_id, attempt), mask in list(served.shard.state.references.alive.items()):
-            numbers = numbers_in(mask)
-            try:
-                await served.check(model_id, attempt, numbers)
-            except RepositoryError as error:
-                gone = (
-                    await _gone(served, model_id, attempt, numbers) if isinstance(error, CorruptRecord) else frozenset()
-                )
-                if host.shards.get(served.number) is not served:
-                    break  # it went elsewhere, and is asked for there
-                # What was freed while it was read is no damage, and what is there at a second look neither.
-                alive = served.shard.state.references.alive
-                gone &= numbers_in(alive.get((model_id, attempt), 0))
-                if (model_id, attempt) in alive and (gone or not isinstance(error, CorruptRecord)):
-                    wrong.append([model_id, runs(gone), _short(error)])
+            found = await served.damage(model_id, attempt, numbers_in(mask), mend=mend)
+            if host.shards.get(served.number) is not served:
+                break  # it went elsewhere, and is asked for there
+            # What was freed while it was read is no damage.
+            alive = numbers_in(served.shard.state.references.alive.get((model_id, attempt), 0))
+            gone = {number: words for number, words in found.gone.items() if number in alive}
+            if gone:
+                wrong.append([model_id, runs(gone), gone[min(gone)], False])
+            if alive and (found.unread or found.served_wrong):
+                wrong.append([model_id, [], found.unread or found.served_wrong, mend and not found.unread])
     return wrong
-
-
-def _short(error: RepositoryError) -> str:
-    """Return what is wrong, without what to do about one file: a repair says that for the models."""
-    facts = error.facts
-    if {"path", "offset", "found"} <= facts.keys():
-        return f"{facts['path']} is damaged at byte {facts['offset']}: {facts['found']}"
-    return error.message
-
-
-async def _gone(served: ServedShard, model_id: ModelId, attempt: Attempt, numbers: frozenset[int]) -> frozenset[int]:
-    """Look again, tensor by tensor; return those that aren't what was written."""
-    files = served.files
-    if files is None:
-        return numbers
-
-    def look() -> frozenset[int]:
-        try:
-            segment = files.open_segment(model_id, attempt)
-        except CorruptRecord:
-            return numbers
-        gone = set(numbers - segment.entries.keys())
-        for number in numbers & segment.entries.keys():
-            try:
-                segment.check([number])
-            except CorruptRecord:
-                gone.add(number)
-        return frozenset(gone)
-
-    return await asyncio.to_thread(look)
 
 
 async def losses(host: ShardHost) -> list[Any]:

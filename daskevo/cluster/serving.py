@@ -15,12 +15,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
+from daskevo.cluster.damage import Damage, damage_of
 from daskevo.cluster.handing import UNLIMITED_BUDGET, Landings
 from daskevo.cluster.outgoing import Outgoing
 from daskevo.cluster.quota import Quota
@@ -39,16 +40,16 @@ from daskevo.ownership.messages import (
     ReleaseLabel,
     Retire,
 )
-from daskevo.ownership.records import records_from_json
+from daskevo.ownership.records import Staged, records_from_json
 from daskevo.ownership.references import numbers_in
 from daskevo.ownership.replies import Refused, Reply
 from daskevo.ownership.shard import Decision, Shard
-from daskevo.ownership.state import Effects
-from daskevo.store.segment import Replaced, Segment
+from daskevo.ownership.state import Effects, Model
+from daskevo.store.segment import Segment
 from daskevo.store.shard_folder import ShardFolder
 from daskevo.store.shard_state import damaged
 from daskevo.store.tiers import DurableTensors, SpillingTensors, Tensors
-from daskevo.types import Attempt, ModelId, TensorSpec, Tick
+from daskevo.types import JSON, Attempt, ModelId, TensorSpec, Tick
 
 Array = np.ndarray[Any, Any]
 
@@ -106,6 +107,8 @@ class ServedShard:
         self._lock = asyncio.Lock()
         self.asked = 0
         """Messages about it, since it is served here."""
+        self._let_gone = False
+        """Whether its tensors may be another opening's by now: nothing of them is freed from here any more."""
 
     @property
     def number(self) -> int:
@@ -192,13 +195,18 @@ class ServedShard:
         self._on_effects(self, effects)
 
     def _free(self, freed: Mapping[tuple[ModelId, Attempt], Iterable[int]]) -> None:
+        if self._let_gone:
+            return
         for (model_id, attempt), numbers in freed.items():
             self.tensors.free(model_id, attempt, numbers)
 
     def own(self, model_id: ModelId, attempt: Attempt) -> dict[int, tuple[TensorSpec, str]]:
-        """Return what a model stored itself, by number: what each tensor is, and its digest."""
-        model = self.shard.state.models.get(model_id)
-        return {} if model is None or model.record.attempt != attempt else named_in(model.record)
+        """Return what an attempt stored for a model, by number: what each tensor is, and its digest."""
+        state = self.shard.state
+        kept: Model | Staged | None = state.models.get(model_id)
+        if kept is None or kept.record.attempt != attempt:
+            kept = state.staged.get(model_id, {}).get(attempt)
+        return {} if kept is None else named_in(kept.record)
 
     async def reading(self, model_id: ModelId, work: Callable[[], T]) -> T:
         """Run what reads a model's tensors in a thread.
@@ -229,33 +237,12 @@ class ServedShard:
         segments = self.tensors.segments
         return await self.reading(model_id, lambda: segments.segment(model_id, attempt, numbers))
 
-    async def check(self, model_id: ModelId, attempt: Attempt, numbers: frozenset[int]) -> None:
-        """Compare tensors with their checksums, on the disk where there is one (not in the cache).
-
-        Raises
-        ------
-        CorruptRecord, RootUnusable
-            If they are not what was written.
-        """
-        files = self.files
-        if files is None:
-            await self.read(model_id, attempt, numbers)
-            return
-
-        def look() -> None:
-            segment = files.open_segment(model_id, attempt)
-            lacking = numbers - segment.entries.keys()
-            if lacking:
-                raise CorruptRecord(f"{segment.path} lacks tensors {sorted(lacking)[:5]}", model_id=model_id)
-            segment.check(numbers)
-
-        replaced = True
-        while replaced:
-            replaced = False
-            try:
-                await asyncio.to_thread(look)
-            except Replaced:
-                replaced = True
+    async def damage(self, model_id: ModelId, attempt: Attempt, numbers: frozenset[int], *, mend: bool) -> Damage:
+        """Compare tensors with what the records say: as readers get them, in memory, and on the disk; in a thread."""
+        named = self.own(model_id, attempt)
+        return await asyncio.to_thread(
+            damage_of, self.tensors, self.files, (model_id, attempt), {n: named.get(n) for n in numbers}, mend=mend
+        )
 
     async def put(self, message: Put, brought: Brought) -> Reply:
         """Store a model's own tensors, stage and publish it.
@@ -294,19 +281,20 @@ class ServedShard:
 
     async def _forget_unnamed(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int], named: bool) -> None:
         """Take back what `put` stored if no record names it; a fenced owner leaves it to its successor's audit."""
-        if named or (model_id, attempt) in self.shard.state.references.alive:
+        if named or self._let_gone or (model_id, attempt) in self.shard.state.references.alive:
             return
         self.tensors.free(model_id, attempt, numbers)
         if self.folder is not None:
             with contextlib.suppress(ShardFenced):
                 await asyncio.to_thread(self.folder.delete, [(model_id, attempt)])
 
-    def adopt(self) -> None:
-        """Take the segments of the living into the tiers; blocks on the disk."""
+    def adopt(self, step: Callable[[], object] = lambda: None) -> None:
+        """Take the segments of the living into the tiers; blocks on the disk. `step` is called for each."""
         if not isinstance(self.tensors, DurableTensors):
             return
         unread = []
         for (model_id, attempt), mask in self.shard.state.references.alive.items():
+            step()
             try:
                 self.tensors.adopt(model_id, attempt, numbers_in(mask))
             except RepositoryError as error:
@@ -330,13 +318,20 @@ class ServedShard:
             self.folder.close()
 
     def _let_go(self) -> None:
+        if self._let_gone:
+            return
         self.landings.forget_shard(self.number)
         for (model_id, attempt), mask in self.shard.state.references.alive.items():
             self.tensors.free(model_id, attempt, numbers_in(mask))
+        self._let_gone = True
 
 
-def open_shard(folder: ShardFolder | None, number: int, generation: int, floor: Tick) -> Shard:
+def open_shard(
+    folder: ShardFolder | None, number: int, generation: int, floor: Tick, step: Callable[[], object] = lambda: None
+) -> Shard:
     """Open a shard, blocking on the disk: read its state, write it as the head of a new journal, serve.
+
+    `step` is called for each record, and may raise: the shard is not served then.
 
     Raises
     ------
@@ -346,17 +341,27 @@ def open_shard(folder: ShardFolder | None, number: int, generation: int, floor: 
     if folder is None:
         return Shard(number, generation, floor=floor)
     opening = folder.open(generation)
+
+    def rows() -> Iterator[JSON]:
+        for row in opening.records:
+            step()
+            yield row
+
     try:
-        shard = Shard(number, generation, records_from_json(opening.records), floor)
-    except CorruptRecord as error:
-        raise damaged(folder.path, error) from error
-    if shard.lost:
-        logger.warning(
-            "daskevo: %d models of shard %d have records that can't be used, and are lost or lack tensors (%s). Run "
-            "daskevo verify; the other models are served",
-            len(shard.lost),
-            number,
-            "; ".join(f"{model_id}: {found}" for model_id, found in sorted(shard.lost.items())[:5]),
-        )
-    folder.serve(record.to_json() for record in shard.head())
+        try:
+            shard = Shard(number, generation, records_from_json(rows()), floor)
+        except CorruptRecord as error:
+            raise damaged(folder.path, error) from error
+        if shard.lost:
+            logger.warning(
+                "daskevo: %d models of shard %d have records that can't be used, and are lost or lack tensors (%s). "
+                "Run daskevo verify; the other models are served",
+                len(shard.lost),
+                number,
+                "; ".join(f"{model_id}: {found}" for model_id, found in sorted(shard.lost.items())[:5]),
+            )
+        folder.serve(record.to_json() for record in shard.head())
+    except BaseException:
+        folder.close()
+        raise
     return shard

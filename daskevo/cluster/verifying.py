@@ -117,7 +117,9 @@ async def verify(
     leftover, foreign, file_bytes = await _files(session)
     found += leftover
     if read_tensors:
-        found += await _damage(session)
+        damage, healed = await _damage(session, mend=repair)
+        found += damage
+        seen += healed
     marks, unreadable = await _marks(session)
     if read_tensors:
         gone = tensors_gone(found)
@@ -189,12 +191,15 @@ async def _files(session: Session, *, remove: bool = False) -> tuple[list[Differ
     return leftover, tuple(path for *_, foreign in parts for path in foreign), sum(part[0] for part in parts)
 
 
-async def _damage(session: Session) -> list[Difference]:
-    return [
-        Difference("damaged tensor", ModelId(model), words, ModelId(model), numbers_of(numbers))
-        for answer in await session.directory.all("check_segments", timeout_s=CHECK_TIMEOUT_S)
-        for model, numbers, words in answer
-    ]
+async def _damage(session: Session, *, mend: bool) -> tuple[list[Difference], list[Difference]]:
+    """Return what is damaged, and what was and has been mended."""
+    damage: list[Difference] = []
+    healed: list[Difference] = []
+    for answer in await session.directory.all("check_segments", timeout_s=CHECK_TIMEOUT_S, mend=mend):
+        for model, numbers, words, mended in answer:
+            difference = Difference("damaged tensor", ModelId(model), words, ModelId(model), numbers_of(numbers))
+            (healed if mended else damage).append(difference)
+    return damage, healed
 
 
 async def _marks(session: Session) -> tuple[dict[ModelId, dict[int, Mark]], list[Difference]]:

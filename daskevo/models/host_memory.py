@@ -47,7 +47,8 @@ def value_of(tensor: Any) -> np.ndarray[Any, Any]:
 
 
 def _frozen(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    array = np.ascontiguousarray(array).reshape(array.shape)
+    # Not a view: what is stored without a copy is memory that nobody can write to.
+    array = np.asarray(array, order="C")
     array.flags.writeable = False
     return array
 

@@ -67,16 +67,42 @@ def portable(values: Any) -> Array:
 def snapshot(array: Any) -> Array:
     """Return a read-only array with these values that no later change of `array` reaches.
 
-    A read-only array is taken as it is, without a copy: whoever hands it over says that nobody writes to its memory.
+    One whose memory nobody can write to is taken as it is, without a copy; a read-only view of memory that its owner
+    may still write to is not such a one.
     """
     result = portable(array)
-    if result.flags.writeable:
-        if np.may_share_memory(result, np.asarray(array)):
-            memory = aligned_empty(result.nbytes)
-            memory[:] = raw(result)
-            result = view(memory, TensorSpec.of(result))
-        result.flags.writeable = False
-    return result
+    if _may_be_written(result) and np.may_share_memory(result, np.asarray(array)):
+        memory = aligned_empty(result.nbytes)
+        memory[:] = raw(result)
+        result = view(memory, TensorSpec.of(result))
+    return frozen(result)
+
+
+def _may_be_written(array: Array) -> bool:
+    """Whether an array, or one whose memory it shows a part of, can be written to."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return True
+        base = base.base
+    return False
+
+
+def frozen(array: Array) -> Array:
+    """Make an array read-only, and all those whose memory it shows a part of; return it."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base.flags.writeable = False
+        base = base.base
+    return array
+
+
+def lent(array: Array) -> Array:
+    """Return a view of a stored array that whoever borrows it can't make writeable, as NumPy lets the owner do."""
+    if not array.nbytes:
+        return array
+    sealed = np.frombuffer(raw(array).data.toreadonly(), np.uint8)
+    return view(sealed, TensorSpec.of(array))
 
 
 def raw(array: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:

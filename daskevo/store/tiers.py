@@ -206,6 +206,17 @@ class DurableTensors(Tensors):
     def evict(self) -> int:
         return _evicted(self._cache)
 
+    def cached(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int]) -> dict[int, Array]:
+        """Return the tensors of one file that are in memory; they are not counted as used."""
+        with self._cache.lock:
+            keys = [(model_id, attempt, number) for number in numbers]
+            return {key[2]: self._cache.d[key] for key in keys if key in self._cache.d}
+
+    def forget(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int]) -> None:
+        """Drop tensors of one file from memory; they are still on disk."""
+        for number in numbers:
+            self._cache.discard((model_id, attempt, number))
+
     def _remember(self, key: TensorKey, array: Array, token: object) -> None:
         # The file may have been replaced or dropped while it was read: then what was read is stale.
         with self._cache.lock:

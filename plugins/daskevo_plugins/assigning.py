@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
+from typing import Any
 
 from daskevo.cluster.configured import seconds
 from daskevo.cluster.directory import CALL_TIMEOUT_S
-from daskevo.cluster.host import OPENINGS_AT_ONCE
+from daskevo.cluster.openings import OPENINGS_AT_ONCE
 from daskevo.cluster.transport import NoAnswer, Transport, typed_error
 from daskevo.errors import DaskevoError, ShardDamaged, ShardUnavailable
 from daskevo.ownership.coordinator import Coordinator
@@ -19,8 +20,8 @@ from daskevo.ownership.table import OpenShards, Place, ShardTable
 logger = logging.getLogger(__name__)
 
 OPEN_TIMEOUT = "daskevo.open-timeout"
-"""Key in Dask's configuration (with a unit, such as "30s"): how long a provider may take to open a few shards before
-they are given to another."""
+"""Key in Dask's configuration (with a unit, such as "30s"): how long a provider that opens shards may give no answer,
+or get no further, before they are given to another."""
 OPEN_TIMEOUT_S = 15.0
 LONGEST_OPEN_TIMEOUT_S = 120.0
 """Twice as long is waited at each further try of a shard, up to this: a large one is opened in the end."""
@@ -66,6 +67,8 @@ class Assigner:
         self._troubles: dict[int, tuple[str, str]] = {}
         self._silences: dict[int, int] = {}
         """Shard -> how often its opening was waited for in vain."""
+        self._progress: dict[int, tuple[str, int]] = {}
+        """Shard that is being opened -> by whom, and how many records and models that one has been through."""
         self._avoid: dict[str, float] = {}
         """Provider that gave no answer -> until when others are given its shards."""
 
@@ -110,13 +113,24 @@ class Assigner:
             missing = self._missing()
             raise ShardUnavailable(
                 f"{len(missing)} of {self.core.shards} shards were not opened within {patience_s:.0f} s: "
-                f"{missing[:5]}...; look into the providers' logs",
+                f"{missing[:5]}...; {self._how_far(missing)}",
                 shards=missing,
             ) from None
         fatal = self._fatal() or (self._troubles if len(self._troubles) == self.core.shards else {})
         if fatal:
             shard, (kind, message) = min(fatal.items())
             raise typed_error(kind, f"shard {shard}: {message}", {"shard": shard})
+
+    def _how_far(self, missing: Iterable[int]) -> str:
+        done: dict[str, int] = {}
+        for shard in missing:
+            if shard in self._progress:
+                name, steps = self._progress[shard]
+                done[name] = done.get(name, 0) + steps
+        if not done:
+            return "look into the providers' logs"
+        going_on = ", ".join(f"{name} has read {steps} records and models of them" for name, steps in done.items())
+        return f"{going_on}, and goes on: open the repository again in a while, or with a longer timeout_s"
 
     def _fatal(self) -> dict[int, tuple[str, str]]:
         damage = ShardDamaged.__name__
@@ -168,43 +182,69 @@ class Assigner:
         return max(first, min(first * 2.0**tries, LONGEST_OPEN_TIMEOUT_S))
 
     async def _have_some_opened(self, instruction: OpenShards) -> tuple[bool, bool]:
-        """Return whether the provider answered, and whether there is nothing to be tried again."""
-        place = instruction.place
+        """Return whether the provider answered until all had ended, and whether there is nothing to be tried again.
+
+        One that says that it goes on, and does, is asked again.
+        """
+        place, clock = instruction.place, asyncio.get_running_loop().time
         patience_s = self._patience_s(instruction.shards)
-        try:
-            answer = await self._transport.provider(
-                place.address,
-                "open_shards",
-                timeout_s=patience_s,
-                shards=list(instruction.shards),
-                generation=self.core.generation,
-                floors=[
-                    [shard, list(tick)] for shard, tick in instruction.floors.items() if shard in instruction.shards
-                ],
-                patience_s=patience_s,
-            )
-        except (NoAnswer, DaskevoError) as error:
-            known = place.name in self._avoid
-            self._avoid[place.name] = time.monotonic() + AVOID_S
-            late = isinstance(error, NoAnswer) and error.late
-            for shard in instruction.shards:
-                self._silences[shard] = self._silences.get(shard, 0) + late
-                self.core.not_served(shard, place.name)
-            self.changed()
-            if not known:
-                await self._complain(instruction, error)
-            return False, False
-        self._avoid.pop(place.name, None)
+        left, before, moved, done = list(instruction.shards), None, clock(), True
+        while left:
+            try:
+                answer = await self._transport.provider(
+                    place.address,
+                    "open_shards",
+                    timeout_s=patience_s,
+                    shards=left,
+                    generation=self.core.generation,
+                    floors=[[shard, list(tick)] for shard, tick in instruction.floors.items() if shard in left],
+                    patience_s=patience_s,
+                )
+            except (NoAnswer, DaskevoError) as error:
+                await self._give_up(replace(instruction, shards=tuple(left)), error)
+                return False, False
+            under_way = answer["under_way"]
+            if under_way != before:
+                before, moved = under_way, clock()
+            self._avoid.pop(place.name, None)
+            done &= await self._take(place, answer)
+            # What was given to another meanwhile is not asked for again: its opening ends by itself.
+            left = [shard for shard, _, _ in under_way if self.core.has(place.name, shard)]
+            if left and clock() - moved > patience_s:
+                stuck = NoAnswer(place.address, "open_shards", f"it got no further in {patience_s:.0f} s", late=True)
+                await self._give_up(replace(instruction, shards=tuple(left)), stuck)
+                return False, False
+        return True, done
+
+    async def _take(self, place: Place, answer: Mapping[str, Any]) -> bool:
+        """Take in how far a provider is; return whether nothing has failed that is to be tried again."""
         for shard, _ in answer["opened"]:
             self._troubles.pop(shard, None)
             self._silences.pop(shard, None)
+            self._progress.pop(shard, None)
             if not self.core.opened(shard, place.name):
                 await self.have_closed(place, [shard])
         for shard, kind, message in answer["failed"]:
             self._troubles[shard] = kind, message
+            self._progress.pop(shard, None)
             self.core.not_served(shard, place.name)
+        self._progress |= {shard: (place.name, steps) for shard, _, steps in answer["under_way"]}
+        if answer["opened"] or answer["failed"]:
+            self.changed()
+        return all(kind == ShardDamaged.__name__ for _, kind, _ in answer["failed"])
+
+    async def _give_up(self, instruction: OpenShards, error: NoAnswer | DaskevoError) -> None:
+        name = instruction.place.name
+        known = name in self._avoid
+        self._avoid[name] = time.monotonic() + AVOID_S
+        late = isinstance(error, NoAnswer) and error.late
+        for shard in instruction.shards:
+            self._silences[shard] = self._silences.get(shard, 0) + late
+            self._progress.pop(shard, None)
+            self.core.not_served(shard, name)
         self.changed()
-        return True, all(kind == ShardDamaged.__name__ for _, kind, _ in answer["failed"])
+        if not known:
+            await self._complain(instruction, error)
 
     async def _complain(self, instruction: OpenShards, error: Exception) -> None:
         """Log that a provider did not open shards; who is closing, as all do when a cluster is, is nobody's trouble."""

@@ -1,0 +1,120 @@
+"""What is wrong with stored tensors: looked at where readers get them from, in memory, and on the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from daskevo.errors import CorruptRecord, RootUnusable
+from daskevo.store.digests import digests
+from daskevo.store.segment import Replaced, Segment
+from daskevo.store.shard_segments import ShardSegments
+from daskevo.store.tiers import DurableTensors, Tensors
+from daskevo.types import Attempt, ModelId, TensorSpec
+
+Named = Mapping[int, tuple[TensorSpec, str] | None]
+"""Tensor number -> what it is and its digest, as the record says; None if no record is known."""
+
+
+@dataclass
+class Damage:
+    """What is wrong with the tensors of one attempt."""
+
+    gone: dict[int, str] = field(default_factory=dict)
+    """Tensor number -> what was found; it is not what was written, and nothing here can give it back."""
+    served_wrong: str = ""
+    """What readers would be given, or refused, though what was written is whole on the disk; a repair mends it."""
+    unread: str = ""
+    """Why it can't be told: the disk gives no answer."""
+
+
+def damage_of(
+    tensors: Tensors, files: ShardSegments | None, segment: tuple[ModelId, Attempt], named: Named, *, mend: bool
+) -> Damage:
+    """Look at every byte of the tensors of one attempt; blocks for as long as reading them takes.
+
+    Parameters
+    ----------
+    files:
+        Where its segment file is; None for a repository in memory.
+    mend:
+        Have readers served from the disk where that is whole, and memory is not.
+    """
+    found = Damage()
+    if files is None:
+        for number in sorted(named):
+            try:
+                array = tensors[(*segment, number)]
+            except KeyError:
+                found.gone[number] = f"tensor {number} is not there"
+            except CorruptRecord as error:
+                found.gone[number] = _short(error)
+            else:
+                _compare(found, {number: digests({number: array})[number]}, named, "in its provider's memory")
+        return found
+    try:
+        found.gone = _on_disk(files, segment, named)
+    except RootUnusable as error:
+        found.unread = error.message
+        return found
+    if isinstance(tensors, DurableTensors):
+        whole = [number for number in named if number not in found.gone]
+        found.served_wrong = _served_wrong(tensors, segment, {number: named[number] for number in whole})
+        if found.served_wrong and mend:
+            tensors.forget(*segment, whole)
+            tensors.adopt(*segment, whole)
+    return found
+
+
+def _served_wrong(tensors: DurableTensors, segment: tuple[ModelId, Attempt], named: Named) -> str:
+    unknown = sorted(number for number in named if (*segment, number) not in tensors)
+    if unknown:
+        return f"tensors {unknown[:5]} are on the disk, but their provider does not know of them"
+    damage = Damage()
+    _compare(damage, digests(tensors.cached(*segment, named)), named, "in its provider's memory")
+    return next(iter(damage.gone.values()), "")
+
+
+def _on_disk(files: ShardSegments, segment: tuple[ModelId, Attempt], named: Named) -> dict[int, str]:
+    while True:
+        try:
+            return _in_file(files.open_segment(*segment), named)
+        except Replaced:
+            continue  # it was written anew meanwhile
+        except CorruptRecord as error:
+            return dict.fromkeys(named, _short(error))
+
+
+def _in_file(opened: Segment, named: Named) -> dict[int, str]:
+    found = Damage({number: f"{opened.path} lacks tensor {number}" for number in named.keys() - opened.entries.keys()})
+    there = named.keys() & opened.entries.keys()
+    _compare(found, {number: opened.entries[number].digest for number in there}, named, f"in {opened.path}")
+    try:
+        opened.check(there)
+    except Replaced:
+        raise
+    except CorruptRecord:
+        # Which of them, the next look tells: what one of them lacks is no reason to give the others up.
+        for number in there:
+            try:
+                opened.check([number])
+            except Replaced:
+                raise
+            except CorruptRecord as error:
+                found.gone[number] = _short(error)
+    return found.gone
+
+
+def _compare(found: Damage, there: Mapping[int, str], named: Named, where: str) -> None:
+    for number, digest in there.items():
+        wanted = named[number]
+        if wanted is not None and digest != wanted[1]:
+            found.gone[number] = f"tensor {number} {where} is not the one that its record names"
+
+
+def _short(error: CorruptRecord) -> str:
+    """Return what is wrong, without what to do about one file: a repair says that for the models."""
+    facts = error.facts
+    if {"path", "offset", "found"} <= facts.keys():
+        return f"{facts['path']} is damaged at byte {facts['offset']}: {facts['found']}"
+    return error.message

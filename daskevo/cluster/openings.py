@@ -1,0 +1,156 @@
+"""Openings of shards at one provider: numbered, one of a shard at a time, and able to say how far they are.
+
+A coordinator asks again and again until an opening has ended: it joins the one under way. Only when nothing of it moves
+any more, or nobody asks for it, is an opening given up; until it has ended, no other one of that shard begins here, so
+that none can close or free what a later one has taken in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from daskevo.errors import DaskevoError, ShardFenced
+from daskevo.types import Tick
+
+if TYPE_CHECKING:
+    from daskevo.cluster.serving import ServedShard
+
+OPENINGS_AT_ONCE = 8
+"""Shards opened at the same time: each waits for the disk several times."""
+ANSWER_S = 2.0
+"""An opening that takes longer is answered with how far it is."""
+
+
+class Opening:
+    """One opening of a shard.
+
+    Parameters
+    ----------
+    number:
+        Tells it from others of the same shard at this provider; later ones have higher numbers.
+    shard, generation, floor:
+        What is opened, in whose name; see :class:`daskevo.ownership.shard.Shard`.
+    wanted_until:
+        When nobody asks for it any more, by the monotonic clock: the shard has been given to another provider by then.
+    """
+
+    def __init__(self, number: int, shard: int, generation: int, floor: Tick, wanted_until: float) -> None:
+        self.number = number
+        self.shard = shard
+        self.generation = generation
+        self.floor = floor
+        self.wanted_until = wanted_until
+        self.superseded = False
+        self.done = 0
+        """Records and models that it has been through: it moves as long as this grows."""
+
+    def step(self) -> None:
+        """Say, from any thread, that one more record or model is done.
+
+        Raises
+        ------
+        ShardFenced
+            If nobody wants the shard open here any more: its next owner's epoch counts.
+        """
+        self.done += 1
+        self.refuse_late()
+
+    def refuse_late(self) -> None:
+        """Raise as `step` does."""
+        if self.superseded or time.monotonic() >= self.wanted_until:
+            raise ShardFenced(
+                f"shard {self.shard} was to be open earlier: opening {self.number} leaves it to the next",
+                shard=self.shard,
+            )
+
+
+class Openings:
+    """The openings that are under way at one provider.
+
+    Parameters
+    ----------
+    carry_out:
+        Opens a shard; what it raises is the opening's failure.
+    """
+
+    def __init__(self, carry_out: Callable[[Opening], Awaitable[ServedShard]]) -> None:
+        self._carry_out = carry_out
+        self._limit = asyncio.Semaphore(OPENINGS_AT_ONCE)
+        self._numbers = itertools.count(1)
+        self._under_way: dict[int, tuple[Opening, asyncio.Task[ServedShard]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    async def ask(
+        self, shards: Iterable[int], generation: int, floors: Mapping[int, Tick], patience_s: float
+    ) -> dict[str, Any]:
+        """Begin to open shards, or join what is under way; answer when all have ended, or with how far they are.
+
+        Parameters
+        ----------
+        patience_s:
+            How long the coordinator waits for a sign that it goes on: within this it asks again.
+
+        Returns
+        -------
+        ``opened`` (shards served now, with their epochs: ``[[shard, epoch], ...]``), ``failed`` (``[[shard, error],
+        ...]``) and ``under_way`` (``[[shard, opening's number, records and models done], ...]``).
+        """
+        wanted_until = time.monotonic() + patience_s
+        asked = {shard: self._begin(shard, generation, floors.get(shard, Tick(0, 0)), wanted_until) for shard in shards}
+        answer_s = None if math.isinf(patience_s) else min(ANSWER_S, patience_s / 3)
+        tasks = [task for _, task in asked.values()]
+        if tasks:
+            # Who asks may go: the openings go on, and the next one who asks joins them.
+            await asyncio.wait(tasks, timeout=answer_s)
+        found: dict[str, Any] = {"opened": [], "failed": [], "under_way": []}
+        for shard, (opening, task) in asked.items():
+            if not task.done():
+                found["under_way"].append([shard, opening.number, opening.done])
+                continue
+            try:
+                found["opened"].append([shard, task.result().epoch])
+            except DaskevoError as error:
+                found["failed"].append([shard, error])
+        return found
+
+    def _begin(
+        self, shard: int, generation: int, floor: Tick, wanted_until: float
+    ) -> tuple[Opening, asyncio.Task[ServedShard]]:
+        former = self._under_way.get(shard)
+        if former is not None:
+            known, _ = former
+            if known.generation == generation:
+                known.wanted_until = max(known.wanted_until, wanted_until)
+                return former
+            known.superseded = known.generation < generation
+        opening = Opening(next(self._numbers), shard, generation, floor, wanted_until)
+        task = asyncio.get_running_loop().create_task(self._run(opening, None if former is None else former[1]))
+        self._under_way[shard] = opening, task
+        return opening, task
+
+    async def _run(self, opening: Opening, former: asyncio.Task[ServedShard] | None) -> ServedShard:
+        try:
+            if former is not None:
+                await asyncio.wait([former])
+            async with self._limit:
+                opening.refuse_late()
+                return await self._carry_out(opening)
+        finally:
+            if self._under_way.get(opening.shard, (None,))[0] is opening:
+                del self._under_way[opening.shard]
+
+    async def end(self, timeout_s: float) -> None:
+        """Give up what is under way, and wait until it has ended, but not for ever."""
+        tasks = []
+        for opening, task in self._under_way.values():
+            opening.superseded = True
+            tasks.append(task)
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout_s)

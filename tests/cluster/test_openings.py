@@ -1,0 +1,143 @@
+"""Openings that take long: the one under way is joined, and none closes or frees what a later one serves."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from daskevo.cluster import openings, serving
+from daskevo.cluster.serving import ServedShard
+from tests.cluster.helpers import at_rest, chain, coordinator_of, evo_cluster, make, open_here, plugin_of
+
+GRAPH = chain(8, 6)
+MODELS = [f"m{number}" for number in range(8)]
+
+
+class Gate:
+    """Stops threads at one point until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self.go = threading.Event()
+
+    def pass_through(self) -> None:
+        self.reached.set()
+        assert self.go.wait(60)
+
+    async def wait(self) -> None:
+        assert await asyncio.to_thread(self.reached.wait, 60)
+
+
+async def read_all(repository: Any, scheduler: Any) -> None:
+    assigner = coordinator_of(scheduler)._follower.assigner
+    assigner.stopped = False
+    await assigner.assign()
+    for model in MODELS:
+        assert len(await repository.read(model)) == 4
+    verification = await repository.verify()
+    assert verification.clean, verification.differences
+
+
+@evo_cluster()
+async def test_an_opening_that_is_asked_for_again_is_the_same_one(
+    c: Any, s: Any, a: Any, t: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    repository = await open_here(c, tmp_path / "root")
+    for model in MODELS:
+        await make(repository, GRAPH, model, keep=False)
+    await at_rest(s, a)
+    host, generation = plugin_of(a).host, (await repository.stats())["generation"]
+    coordinator_of(s)._follower.assigner.stopped = True  # this test is the coordinator
+    await host.close_shards(range(8))
+    gate, real, adopted = Gate(), ServedShard.adopt, []
+
+    def adopt(served: ServedShard, *arguments: Any) -> None:
+        """Take the models in as soon as the first opening has been asked for again."""
+        adopted.append(served)
+        if len(adopted) == 1:
+            gate.pass_through()
+        real(served, *arguments)
+
+    monkeypatch.setattr(ServedShard, "adopt", adopt)
+    shard = await repository.connection.session.directory.shard_of(MODELS[0])
+    others = [number for number in range(8) if number != shard]
+    monkeypatch.setattr(openings, "ANSWER_S", 0.1)
+    first = asyncio.ensure_future(host.open_shards([shard], generation, [], patience_s=60))
+    await gate.wait()
+    again = await host.open_shards([shard], generation, [], patience_s=60)
+    assert (again["opened"], again["under_way"]) == ([], (await first)["under_way"])
+    ((_, _, done),) = again["under_way"]
+    assert done > 0
+    gate.go.set()
+    assert (await host.open_shards([shard], generation, []))["under_way"] == []
+    assert len(adopted) == 1
+    await host.open_shards(others, generation, [])
+    await read_all(repository, s)
+
+
+@evo_cluster()
+async def test_what_nobody_asks_for_any_more_is_left_to_its_next_owner(
+    c: Any, s: Any, a: Any, t: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    repository = await open_here(c, tmp_path / "root")
+    for model in MODELS:
+        await make(repository, GRAPH, model, keep=False)
+    await at_rest(s, a)
+    host, generation = plugin_of(a).host, (await repository.stats())["generation"]
+    coordinator_of(s)._follower.assigner.stopped = True
+    await host.close_shards(range(8))
+    gate, real = Gate(), serving.records_from_json
+
+    def slow(rows: Iterable[Any]) -> Any:
+        def stopped() -> Iterator[Any]:
+            for row in rows:
+                gate.pass_through()
+                yield row
+
+        return real(stopped())
+
+    monkeypatch.setattr(serving, "records_from_json", slow)
+    shard = await repository.connection.session.directory.shard_of(MODELS[0])
+    monkeypatch.setattr(openings, "ANSWER_S", 0.1)
+    late = await host.open_shards([shard], generation, [], patience_s=60)
+    assert (late["opened"], late["failed"]) == ([], [])
+    await gate.wait()
+    opening, _ = host.openings._under_way[shard]
+    opening.wanted_until = 0.0
+    gate.go.set()
+    while host.openings:
+        await asyncio.sleep(0.01)
+    assert shard not in host.shards
+    assert (await host.open_shards(range(8), generation, []))["failed"] == []
+    await read_all(repository, s)
+
+
+@evo_cluster(config={"daskevo.open-timeout": "300ms"})
+async def test_a_shard_of_many_models_is_opened_however_short_the_time_limit(
+    c: Any, s: Any, a: Any, t: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    repository = await open_here(c, tmp_path / "root", shards=1)
+    for model in MODELS:
+        await make(repository, GRAPH, model, keep=False)
+    await at_rest(s, a)
+    real = serving.numbers_in
+
+    def slow(mask: int) -> Any:
+        """Take long for each model that is taken in."""
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(0.1)
+        return real(mask)
+
+    monkeypatch.setattr(serving, "numbers_in", slow)
+    host = plugin_of(a).host
+    await host.close_shards([0])
+    coordinator_of(s)._core.not_served(0, str(a.name))
+    await read_all(repository, s)
+    # Nothing that was begun on the way is left to do harm.
+    while host.openings:
+        await asyncio.sleep(0.05)
+    await read_all(repository, s)
