@@ -13,11 +13,12 @@ import stat
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from daskevo.errors import CorruptRecord, InvalidInput, LaterVersion, RootUnusable
 from daskevo.types import JSON
 
+T = TypeVar("T")
 Durability = Literal["volatile", "written", "synced"]
 """What an answer promises: nothing; in the file (survives any process); fsync of file and folder (survives a host).
 
@@ -73,6 +74,17 @@ def usable(folder: str | os.PathLike[str], what: str, needed_bytes: int | None =
             free_bytes=free,
             errno=error.errno,
         ) from error
+
+
+def with_reserve(act: Callable[[], T], give_up: Callable[[], None]) -> T:
+    """Do what takes little room; on a full disk once more, after `give_up` has removed what is kept back for that."""
+    try:
+        return act()
+    except (OSError, RootUnusable) as error:
+        if error.errno not in FULL:
+            raise
+    give_up()
+    return act()
 
 
 def _bytes(free: int | None) -> str:

@@ -77,7 +77,7 @@ class Journal:
         return self._broken is not None
 
     def write_head(self, records: Iterable[JSON], *, base: int) -> None:
-        """Write the state that this journal starts from, and flush it.
+        """Write the state that this journal starts from, and flush it; again, if a full disk refused it the first time.
 
         Parameters
         ----------
@@ -90,6 +90,8 @@ class Journal:
         self._seed = zlib.crc32(front)
         front += self._seed.to_bytes(4, "little")
         with self._append_lock:
+            self._size = self._written = 0
+            self._cut()
             self._write([front], 0)
             batch: list[bytes] = []
             count = nbytes = 0

@@ -151,6 +151,10 @@ def take_lease(root: Root, mine: Holder, ask: Ask) -> Lease:
     CorruptRecord, RootUnusable
         As in `current_lease`.
     """
+    return root.with_reserve(lambda: _take(root, mine, ask))
+
+
+def _take(root: Root, mine: Holder, ask: Ask) -> Lease:
     while True:
         highest, holder = _standing(root)
         answer = None if holder is None else _ask(root, highest, holder, ask)
@@ -175,7 +179,7 @@ def take_lease(root: Root, mine: Holder, ask: Ask) -> Lease:
                 taken.check()
                 _write_cluster(root, generation, mine)
                 taken.check()
-            except RepositoryTaken:
+            except BaseException:
                 remove(_generation_path(root, generation))
                 raise
             for number in numbers:

@@ -6,8 +6,10 @@ import contextlib
 import datetime
 import os
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from daskevo.errors import DurabilityMismatch, InvalidInput, RootUnusable
 from daskevo.ownership.scopes import agreed_objective
@@ -22,14 +24,17 @@ from daskevo.store.files import (
     read_small,
     refuse_later,
     refuse_links,
+    remove,
     replace_file,
     sync_folder,
     usable,
+    with_reserve,
 )
-from daskevo.store.shard_folder import ShardFolder
+from daskevo.store.shard_folder import RESERVE, ShardFolder
 from daskevo.store.shard_state import SERVED
 from daskevo.types import JSON
 
+T = TypeVar("T")
 FORMAT = 1
 MAX_SHARDS = 4096
 DURABILITIES: tuple[Durability, ...] = ("volatile", "written", "synced")
@@ -192,7 +197,21 @@ class Root:
         data = dump_json({"format": FORMAT, "shards": self.shards})
         with usable(self.path, "open a repository", len(data)):
             if not (self.path / SERVED).exists():
-                create_file(self.path / SERVED, data, sync=self.durability == "synced")
+                self.with_reserve(lambda: create_file(self.path / SERVED, data, sync=self.durability == "synced"))
+
+    def with_reserve(self, act: Callable[[], T]) -> T:
+        """Do what takes little room; on a full disk again, with what one of the shards keeps back for that.
+
+        Who can't open a repository can't retire models there.
+        """
+
+        def give_up() -> None:
+            with usable(self.path, "use what a shard keeps back", 0):
+                reserve = next(iter(sorted(self.path.glob(f"shards/*/{RESERVE}"))), None)
+                if reserve is not None:
+                    remove(reserve)
+
+        return with_reserve(act, give_up)
 
     def shard(self, number: int) -> ShardFolder:
         """Return the folder of a shard (one object per owner: a new one each time)."""
@@ -255,7 +274,9 @@ class Root:
             new: JSON = {"format": FORMAT, "scopes": scopes | {scope: found}}
             data = dump_json(new)
             with usable(self.path, "declare a scope", len(data)):
-                replace_file(self.path / "scopes.json", data, sync=self.durability == "synced")
+                self.with_reserve(
+                    lambda: replace_file(self.path / "scopes.json", data, sync=self.durability == "synced")
+                )
         return found
 
     def free_bytes(self) -> int | None:

@@ -5,21 +5,35 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 from daskevo.errors import CorruptRecord, RepositoryError, RootUnusable, ShardFenced
-from daskevo.store.files import FULL, Durability, create_file, dump_json, refuse_links, remove, usable
+from daskevo.store.files import (
+    Durability,
+    create_file,
+    dump_json,
+    refuse_links,
+    remove,
+    replace_file,
+    usable,
+    with_reserve,
+)
 from daskevo.store.journal import Journal, journal_numbers, journal_path
 from daskevo.store.shard_segments import ShardSegments
 from daskevo.store.shard_state import FORMAT, newest_state, read_epoch, write_epoch
 from daskevo.types import JSON, Attempt, ModelId
 
+RESERVE = "reserve"
 RESERVE_BYTES = 1 << 16
+"""What a shard keeps back, beside as much as its head takes: for records that give room back, and its next opening."""
 SHORT_BYTES = 1 << 20
 """A journal up to this size is read in no time, whatever is in it."""
 HEADS = 4
 """A journal is long if it is as large as so many of its heads: then writing the head again costs less than it saved."""
+
+
+T = TypeVar("T")
 
 
 class Opening(NamedTuple):
@@ -82,7 +96,7 @@ class ShardFolder(ShardSegments):
             self._make_folders()
             self._refuse_older(generation)
             epoch = self._claim(generation)
-            write_epoch(self.path, epoch, generation, sync=self._sync)
+            self._with_reserve(lambda: write_epoch(self.path, epoch, generation, sync=self._sync))
             numbers = journal_numbers(self.path)
             if not numbers or numbers[0] != epoch:
                 raise self._overtaken(numbers[0] if numbers else epoch)
@@ -113,10 +127,12 @@ class ShardFolder(ShardSegments):
             As in `open`: the shard isn't served then.
         """
         journal, epoch = self._owned()
-        journal.write_head(head, base=self._base)
+        rows = head if isinstance(head, Sequence) else tuple(head)
+        self._with_reserve(lambda: journal.write_head(rows, base=self._base))
         with usable(self.path, "serve a shard", 0):
             # From here on a shard without a complete head has lost something; before, it is new.
-            create_file(self.path / "served", dump_json({"format": FORMAT}), sync=self._sync)
+            served = dump_json({"format": FORMAT})
+            self._with_reserve(lambda: create_file(self.path / "served", served, sync=self._sync))
             self.check()
             numbers = journal_numbers(self.path)
             if numbers[:1] != [epoch]:
@@ -289,14 +305,16 @@ class ShardFolder(ShardSegments):
     # -- parts ----------------------------------------------------------------------------------------------------
 
     def _append(self, journal: Journal, records: Sequence[JSON], frees: bool) -> int:
-        try:
+        if not frees:
             return journal.append(records)
-        except RootUnusable as error:
-            if not frees or error.errno not in FULL or journal.broken:
-                raise
-        with usable(self.path, "use the reserve of a shard", 0):
-            remove(self.path / "reserve")
-        return journal.append(records)
+        return self._with_reserve(lambda: journal.append(records))
+
+    def _with_reserve(self, act: Callable[[], T]) -> T:
+        def give_up() -> None:
+            with usable(self.path, "use the reserve of a shard", 0):
+                remove(self.path / RESERVE)
+
+        return with_reserve(act, give_up)
 
     def _stop(self, cause: RepositoryError) -> ShardFenced:
         # What the state machine knows and what the journal holds may differ from here on.
@@ -312,9 +330,11 @@ class ShardFolder(ShardSegments):
 
     def _renew_reserve(self) -> None:
         # Random, so that it takes room on file systems that compress. Without one, a full disk is a little worse.
+        head_bytes = 0 if self._journal is None else self._journal.head_bytes
         with contextlib.suppress(OSError):
-            if not (self.path / "reserve").exists():
-                create_file(self.path / "reserve", os.urandom(RESERVE_BYTES))
+            found = os.stat(self.path / RESERVE).st_size if (self.path / RESERVE).exists() else 0
+            if found < RESERVE_BYTES + head_bytes // 2:
+                replace_file(self.path / RESERVE, os.urandom(RESERVE_BYTES + head_bytes))
 
     def _refuse_older(self, generation: int) -> None:
         # A damaged epoch file is no reason not to open: it is about to be replaced, the journals hold the truth.

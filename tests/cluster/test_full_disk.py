@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from daskevo.cluster.reading import read_model
 from daskevo.errors import PutFailed
+from daskevo.repository import open_repository
 from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, values
 from tests.tmpfs import own_disk
 
@@ -91,3 +93,39 @@ def test_a_full_disk_is_named_read_from_retired_from_and_goes_on(way: str, disk:
         assert verification.models == len(records)
 
     run()
+
+
+def fill(disk: Path) -> None:
+    """Leave not a byte free."""
+    with open(disk / "filler", "ab", buffering=0) as filler:
+        for size in (4096, 1):
+            with contextlib.suppress(OSError):
+                while filler.write(bytes(size)) == size:
+                    pass
+
+
+def test_a_full_disk_is_opened_by_the_next_cluster_and_repaired_and_retired_from(disk: Path) -> None:
+    root = disk / "root"
+
+    @evo_cluster()
+    async def before(c: Any, s: Any, *workers: Any) -> None:
+        repository = await open_here(c, root)
+        for number in range(20):
+            await make(repository, chain(10, 10), f"m{number}", seed=number, keep=False)
+
+    @evo_cluster()
+    async def after(c: Any, s: Any, provider: Any, trainer: Any) -> None:
+        repository = await open_here(c, root, "another")
+        assert len(await repository.models(scope=None)) == 20
+        for number in range(20):
+            await repository.retire(f"m{number}")
+        await at_rest(s, provider)
+        assert (await repository.verify()).clean
+        (disk / "filler").unlink()
+        await make(repository, GRAPH, "new")
+
+    before()
+    fill(disk)
+    assert open_repository(root).verify(repair=True).clean
+    fill(disk)
+    after()
