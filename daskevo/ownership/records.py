@@ -84,7 +84,7 @@ class Staged(Record):
 
 @dataclass(frozen=True)
 class Published(Record):
-    """A staged model became visible, with its first labels."""
+    """A staged model became visible, with its first labels; without one, it was retired in the same moment."""
 
     model: Annotated[ModelId, MODEL]
     attempt: Annotated[Attempt, TICK]

@@ -230,8 +230,7 @@ class Shard:
         model = self.state.find(message.model)
         if model is None or model.state != "published":
             return Decision(self._in_the_way(message.model), flush=True)
-        ended = self.state.ended_labels.get(message.label, write.BEGINNING)
-        if message.tick <= max(ended, _tick_of(model, message.label)):
+        if message.tick <= max(self._ended(message.label), _tick_of(model, message.label)):
             return Decision(_labelled(model, set(model.held)), flush=True)
         record = write.LabelHeld(message.model, message.label, message.tick)
         return Decision(_labelled(model, {*model.held, message.label}), (record,), flush=True)
@@ -257,7 +256,7 @@ class Shard:
 
     @decide.register
     def _(self, message: ask.ReleaseLabel) -> Decision:
-        if message.tick <= self.state.ended_labels.get(message.label, write.BEGINNING):
+        if message.tick <= self._ended(message.label):
             return Decision(say.LabelGone(), flush=True)
         holders = self.state.holders(message.label, message.tick)
         reply = say.LabelGone(tuple(sorted(holders)), tuple(sorted(model for model, last in holders.items() if last)))
@@ -291,6 +290,10 @@ class Shard:
     def segment_of(self, owner: ModelId) -> Attempt | None:
         """Return the attempt whose segment holds an owner's tensors, if anything is left of it."""
         return self.state.references.published[owner] if self.state.references.there(owner) else None
+
+    def _ended(self, label: str) -> Tick:
+        """The last tick with which a label was released from all models."""
+        return self.state.ended_labels.get(label, write.BEGINNING)
 
     def _is_past(self, attempt: Attempt) -> bool:
         return attempt.generation < self.state.generation or attempt < self.state.floor
@@ -332,8 +335,10 @@ class Shard:
         return (write.Staged(record, file_bytes),)
 
     def _publish(self, record: ModelRecord, labels: dict[str, Tick], staged: tuple[write.Record, ...]) -> Decision:
-        published = write.Published(record.model_id, record.attempt, labels)
-        reply = say.Verdict("published", record.attempt, record.inherited)
+        # A label that has ended since was released from this model too: without another, it is retired as it comes.
+        held = {label: tick for label, tick in labels.items() if tick > self._ended(label)}
+        published = write.Published(record.model_id, record.attempt, held)
+        reply = say.Verdict("published" if held else "retiring", record.attempt, record.inherited)
         return Decision(reply, (*staged, published), flush=True)
 
     def _release(self, model_id: ModelId, model: Model, released: dict[str, Tick]) -> Decision:

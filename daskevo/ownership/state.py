@@ -151,7 +151,7 @@ class ShardState:
             del self.staged[record.model]
         self.models[record.model] = Model(staged.record, "published", staged.file_bytes, dict(record.labels), {})
         self.references.published[record.model] = record.attempt
-        return Effects(published=record.model)
+        return Effects(published=record.model) if record.labels else self._retire(record.model, {})
 
     @apply.register
     def _(self, record: Aborted) -> Effects:

@@ -68,6 +68,16 @@ def _late_publish_changes_labels(shard: Shard, message: ask.Message) -> Decision
     return decision
 
 
+def _put_holds_ended_labels(shard: Shard, message: ask.Message) -> Decision:
+    decision = shard.decide(message)
+    if isinstance(message, (ask.Publish, ask.Put)) and decision.records:
+        *before, published = decision.records
+        assert isinstance(published, write.Published)
+        records = (*before, replace(published, labels=message.labels))
+        return replace(decision, records=records, reply=replace(decision.reply, state="published"))  # type: ignore[type-var]
+    return decision
+
+
 def _drop_own_bits_later(shard: Shard, message: ask.Message) -> Decision:
     decision = shard.decide(message)
     records = list(decision.records)
@@ -229,6 +239,7 @@ SWITCHED_OFF: dict[str, Rules] = {
     "older generations are over": Rules(coordinator=_OldGenerationsNotOver),
     "the highest tick decides about a label": Rules(ServerRules(decide=_last_message_decides_label)),
     "removed labels leave their tick": Rules(ServerRules(shard=_ReleasedTicksForgotten)),
+    "a label that has ended is not held by a late put": Rules(ServerRules(decide=_put_holds_ended_labels)),
     "hold is flushed": Rules(_unflushed(write.LabelHeld)),
     "release is flushed": Rules(_unflushed(write.LabelsReleased)),
     "retiring is flushed": Rules(_unflushed(write.Retiring)),
@@ -278,6 +289,7 @@ FOUND_BY: dict[str, str] = {
     "older generations are over": "restarted",
     "the highest tick decides about a label": "labels",
     "removed labels leave their tick": "released_after_put",
+    "a label that has ended is not held by a late put": "label_ends_during_put",
     "hold is flushed": "label_ends",
     "release is flushed": "label_ends",
     "retiring is flushed": "lineage",
@@ -315,6 +327,7 @@ SHORTEST: dict[str, tuple[str, dict[str, int]]] = {
     "older generations are over": ("restarted", {}),
     "the highest tick decides about a label": ("labels", {}),
     "removed labels leave their tick": ("released_after_put", {}),
+    "a label that has ended is not held by a late put": ("label_ends_during_put", {}),
     "hold is flushed": ("label_ends", {"crash": 1}),
     "release is flushed": ("label_ends", {"crash": 1}),
     "retiring is flushed": ("next_best", {"crash": 1}),

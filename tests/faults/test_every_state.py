@@ -24,6 +24,8 @@ SMALL = [
     ("moved", {"move": 1, "late": 1}),
     ("released_after_put", {"late": 1, "crash": 1}),
     ("label_ends", {}),
+    ("label_ends_during_put", {"late": 1}),
+    ("label_ends_during_put", {"crash": 1}),
     ("audited_in_training", {}),
     ("ended_goes_on", {"renew": 1}),
     ("moved", {"renew": 1, "cut": 1}),

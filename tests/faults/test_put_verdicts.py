@@ -284,3 +284,27 @@ async def test_a_silent_owner_is_passed_over(c: Any, s: Any, a: Any, t: Any, tmp
     await put_reserved(repository, WIDER, again, seed=4)
     await put_reserved(repository, WIDER, reservation)
     assert (await repository.verify()).clean
+
+
+@evo_cluster()
+async def test_a_put_that_was_on_its_way_while_its_label_was_released_from_all(c: Any, s: Any, a: Any, t: Any) -> None:
+    repository = await open_here(c, None)
+    reservation = await reserve(repository, GRAPH, "late")
+    session = repository.connection.session
+    tick = session.tick
+
+    async def released_meanwhile() -> Any:
+        taken = await tick()
+        session.tick = tick
+        assert await repository.release_label("population:run") == ((), ())
+        return taken
+
+    session.tick = released_meanwhile
+    stored = await put_reserved(repository, GRAPH, reservation, labels=["population:run"])
+    assert not stored.by_other
+    await at_rest(s, a)
+    assert (await repository.status("late")).state == "retired"
+    assert await repository.best_match([GRAPH]) == [None]
+    verification = await repository.verify()
+    assert verification.clean, verification.differences
+    assert verification.tensors == 0

@@ -424,6 +424,33 @@ def test_a_record_of_no_known_kind_is_corrupt(shard: Shard) -> None:
         Shard(0, 1, [*shard.head(), write.Record()])
 
 
+@pytest.mark.parametrize("separate", [False, True])
+def test_a_put_that_comes_after_its_label_has_ended_is_retired_as_it_comes(shard: Shard, separate: bool) -> None:
+    record = make_record(B, p(2), {}, None)
+    labels = {"best:r": p(3)}
+    do(shard, ask.ReleaseLabel("best:r", p(4)))
+    if separate:
+        do(shard, ask.Stage(record, 1))
+    message = ask.Publish(B, p(2), labels) if separate else ask.Put(record, labels, 1)
+    decision, effects = do(shard, message)
+    assert decision.reply == say.Verdict("retiring", p(2))
+    assert effects[-1].published is None
+    assert effects[-1].segments == ((B, p(2)),)
+    assert [retirement.model for retirement in effects[-1].retire] == [B]
+    assert reopened(shard).state == shard.state
+    # Said again, the answer is the same.
+    assert answer(shard, message) == decision.reply
+
+
+def test_a_put_keeps_the_labels_that_have_not_ended(shard: Shard) -> None:
+    do(shard, ask.ReleaseLabel("best:r", p(4)))
+    labels = {"best:r": p(3), "user:x": p(3)}
+    assert answer(shard, ask.Put(make_record(B, p(2), {}, None), labels, 1)) == say.Verdict("published", p(2))
+    assert shard.state.models[B].held == {"user:x": p(3)}
+    # A put that took its tick after the end holds the label anew.
+    assert answer(shard, ask.Put(make_record(C, p(5), {}, None), {"best:r": p(6)}, 1)) == say.Verdict("published", p(5))
+
+
 def test_ticks_of_other_generations_order_labels(shard: Shard) -> None:
     later = reopened(shard, generation=2)
     do(later, ask.Hold(A, "best:r", Tick(2, 1)))

@@ -146,6 +146,16 @@ def label_ends(world: World) -> None:
     world.spawn("release user", actors.release(C, "user:a"))
 
 
+def label_ends_during_put(world: World) -> None:
+    """A run is deleted while one of its models is on its way home: trained, and its segment written."""
+    _stored(world, (A, None))
+    writing = _put(world, C, A, labels=("best:r",))
+    world.train(writing)
+    world.resume(writing)
+    world.train(writing)
+    world.spawn("end best", actors.release_label("best:r"))
+
+
 def ended_early(world: World) -> None:
     """A holder ends before its first message arrives, and its thread goes on."""
     _stored(world, (A, None))
@@ -205,6 +215,7 @@ SCENARIOS: dict[str, Scenario] = {
         moved,
         labels,
         label_ends,
+        label_ends_during_put,
         released_after_put,
         audited,
         audited_in_training,

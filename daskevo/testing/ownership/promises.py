@@ -43,6 +43,7 @@ class Promises:
         self._retiring: set[ModelId] = set()
         self._issued: dict[tuple[ModelId | None, str], dict[Tick, bool]] = {}
         self._answered: dict[tuple[ModelId | None, str], Tick] = {}
+        self._ended: dict[tuple[int, str], Tick] = {}
 
     # What the world reports.
 
@@ -58,7 +59,7 @@ class Promises:
         """Somebody sends a hold or release (model None: of all models)."""
         self._issued.setdefault((model, label), {})[tick] = held
 
-    def answered(self, message: ask.Message, reply: say.Reply) -> None:
+    def answered(self, shard: int, message: ask.Message, reply: say.Reply) -> None:
         """A shard gave its word."""
         if isinstance(reply, say.Verdict):
             assert isinstance(message, (ask.Abort, ask.Publish, ask.Put))
@@ -77,6 +78,8 @@ class Promises:
             self._retiring.update(reply.retiring)
             for model in reply.released:
                 self._answer(model, message.label, message.tick)
+            key = (shard, message.label)
+            self._ended[key] = max(message.tick, self._ended.get(key, BEGINNING))
 
     def opened(self, server: Server) -> None:
         """A shard was opened: its head must recreate its state exactly."""
@@ -195,6 +198,9 @@ class Promises:
     def _check_labels(self, server: Server, model_id: ModelId, model: Model) -> None:
         if (model.state == "published") != bool(model.held):
             raise BrokenPromise(f"{model_id} is {model.state} with labels {model.held}")
+        for label, tick in model.held.items():
+            if tick < self._ended.get((server.number, label), BEGINNING):
+                raise BrokenPromise(f"{model_id} holds {label}, which was released from all models since")
         for (of, label), tick in self._answered.items():
             if of != model_id:
                 continue

@@ -285,7 +285,7 @@ class World:
             for retirement in effect.retire:
                 self.spawn(f"retire {retirement.model}", actors.retire(retirement), server=server)
         if reply is not None:
-            self.promises.answered(message, reply)
+            self.promises.answered(server.number, message, reply)
         return reply
 
     def _ask(self, call: Ask) -> Answer:

@@ -86,7 +86,7 @@ class Places:
         opening = place.old if old else place.current
         assert opening is not None
         shard = self.rules.shard.__new__(self.rules.shard)
-        shard.number, shard.state = place.number, self.values.values[opening.state]
+        shard.number, shard.state, shard.lost = place.number, self.values.values[opening.state], {}
         return shard
 
     def generation(self, number: int) -> int:

@@ -78,7 +78,7 @@ class Pledges:
         if key not in self._known:
             promises = self.copy(number)
             values = self._system.values.values
-            promises.answered(values[sent].message, values[reply])
+            promises.answered(values[sent].shard, values[sent].message, values[reply])
             self._known[key] = self._add(promises)
         return self._known[key]
 
@@ -101,10 +101,10 @@ class Pledges:
         new._retiring = set(old._retiring)
         new._issued = {key: dict(ticks) for key, ticks in old._issued.items()}
         new._answered = dict(old._answered)
+        new._ended = dict(old._ended)
         return new
 
     def _add(self, promises: Promises) -> int:
-        form = form_of(
-            (promises._reserved, promises._verdicts, promises._retiring, promises._issued, promises._answered)
-        )
+        of = promises
+        form = form_of((of._reserved, of._verdicts, of._retiring, of._issued, of._answered, of._ended))
         return self._system.values.add(promises, ("promises", *form))
