@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +79,7 @@ def prepare(
     steps: int,
     folder: ShardSegments | None = None,
     hashed: Mapping[int, str] | None = None,
+    left: Collection[int] = (),
 ) -> Payload:
     """Compare tensors with what was inherited, and write what changed where the provider takes it from.
 
@@ -94,6 +95,8 @@ def prepare(
         Of the home shard, if its provider is on this host and sees the same root.
     hashed:
         Digests that are known already, by number.
+    left:
+        Tensors that were reserved, but not taken over: their steps are the model's own.
 
     Raises
     ------
@@ -137,7 +140,7 @@ def prepare(
         if number in kept and inherited is not None:
             entries.append(inherited)
         else:
-            before = 0 if inherited is None else inherited.steps
+            before = 0 if inherited is None or number in left else inherited.steps
             entries.append(OwnerEntry(reservation.model_id, number, known[number], before + steps))
     uses = OwnerMap(tuple(entries)).owners
     unused = {

@@ -7,6 +7,7 @@ in the prefix too.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,6 +29,17 @@ class Prefix:
 
     def __len__(self) -> int:
         return len(self.vertices)
+
+    def without(self, graph: ArchitectureGraph, layers: Collection[int]) -> Prefix:
+        """Return the prefix that ends before some layers of `graph`: without their calls and all behind them."""
+        inside: set[int] = set()
+        for mine, _ in self.vertices:
+            vertex = graph.vertices[mine]
+            first = graph.calls[vertex.layer][0]
+            begun = first == mine or first in inside
+            if vertex.layer not in layers and begun and all(edge.source in inside for edge in vertex.edges):
+                inside.add(mine)
+        return Prefix(tuple(pair for pair in self.vertices if pair[0] in inside))
 
     def layers(self, graph: ArchitectureGraph, other: ArchitectureGraph) -> tuple[tuple[int, int], ...]:
         """Return (layer in `graph`, its partner in `other`) of all layers whose weights can be inherited.

@@ -8,6 +8,7 @@ from daskevo.models.flatten import flatten
 from daskevo.models.freezing import Freezing, check_policy, freeze, unfreeze
 from daskevo.models.freshness import check_fresh, is_fresh
 from daskevo.models.leaving_no_trace import leaving_no_trace, settings_given_back
+from daskevo.models.loaded import Loaded, loaded_weights
 from daskevo.models.model_graphs import graph_of, model_of
 from daskevo.models.mutated import Mutated
 from daskevo.models.rebuild import Rebuilt, check_rebuild, rebuild, rebuild_flat
@@ -20,6 +21,7 @@ from daskevo.models.training_key import training_key
 __all__ = [
     "FlatModel",
     "Freezing",
+    "Loaded",
     "Mutated",
     "Rebuilt",
     "check_finite",
@@ -32,6 +34,7 @@ __all__ = [
     "graph_of",
     "is_fresh",
     "leaving_no_trace",
+    "loaded_weights",
     "model_of",
     "read_tensors",
     "rebuild",

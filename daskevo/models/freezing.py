@@ -8,13 +8,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
-
-import keras
 
 from daskevo.errors import InvalidInput
 from daskevo.models.flat import FlatModel, weights_of
+from daskevo.models.keras_private import with_sublayers
 
 Policy = str | float | Callable[[Any], bool]
 """``"prefix"``, ``"none"``, a share of the prefix (0 to 1), ``"steps:K"``, or a function that says whether to freeze a
@@ -35,11 +34,14 @@ class Freezing:
     share:
         Share of the model's vertices that are frozen, from 0 to 1: calls of frozen layers, and those without weights
         of which everything upstream is frozen (they need no gradients either).
+    before:
+        (layer or variable, its ``trainable``) of all that was frozen, sublayers behind what they are in.
     """
 
     layers: tuple[int, ...]
     tensors: tuple[int, ...]
     share: float
+    before: tuple[tuple[Any, bool], ...] = field(default=(), repr=False, compare=False)
 
 
 def freeze(
@@ -58,7 +60,9 @@ def freeze(
     policy:
         ``"prefix"`` freezes all of them (the paper's way); ``"none"`` nothing; a number freezes that share of those
         that have weights, those nearest to the inputs first, rounded down; ``"steps:K"`` those all of whose tensors
-        have had K steps of training or more; a function is asked for each that has weights.
+        that train have had K steps of training or more; a function is asked for each that has weights.
+
+        What is frozen is closed towards the inputs: behind a layer that goes on training, only a function freezes.
 
         Whatever it says, the last layer that can train goes on training: an identical architecture would otherwise
         have nothing left to train.
@@ -76,20 +80,27 @@ def freeze(
     last = _last_that_trains(flat)
     candidates = [layer for layer in layers if layer != last and weights_of(flat.layers[layer])]
     frozen = _choose(flat, candidates, policy, steps or {})
+    before = tuple(pair for layer in frozen for pair in _trainable_in(flat.layers[layer]))
     for layer in frozen:
         flat.layers[layer].trainable = False
     return Freezing(
         layers=tuple(frozen),
         tensors=tuple(number for layer in frozen for number in flat.graph.tensor_numbers(layer)),
         share=_share(flat, frozenset(frozen)),
+        before=before,
     )
 
 
-def unfreeze(flat: FlatModel) -> None:
-    """Let all layers train again (to be compiled after)."""
-    for layer in flat.layers:
-        if isinstance(layer, keras.layers.Layer):
-            layer.trainable = True
+def unfreeze(freezing: Freezing) -> None:
+    """Let what was frozen train again (to be compiled after): what had been frozen before stays so."""
+    for part, trainable in freezing.before:
+        part.trainable = trainable
+
+
+def _trainable_in(layer: Any) -> list[tuple[Any, bool]]:
+    # A layer hands its own on to all that it holds, so what is inside comes behind it.
+    layers = with_sublayers(layer)
+    return [(part, part.trainable) for part in (*layers, *weights_of(layer))]
 
 
 def check_policy(policy: object) -> Policy:
@@ -117,16 +128,47 @@ def _choose(flat: FlatModel, candidates: list[int], policy: Policy, steps: Mappi
     policy = check_policy(policy)
     if callable(policy):
         return [layer for layer in candidates if policy(flat.layers[layer])]
+    return _closed(flat, _named(flat, candidates, policy, steps))
+
+
+def _named(flat: FlatModel, candidates: list[int], policy: str | float, steps: Mapping[int, int]) -> list[int]:
     if policy == "prefix":
         return candidates
     if policy == "none":
         return []
     if isinstance(policy, str):
         least = int(policy.removeprefix("steps:"))
-        numbers = flat.graph.tensor_numbers
-        return [layer for layer in candidates if min(steps.get(number, 0) for number in numbers(layer)) >= least]
+        return [
+            layer for layer in candidates if all(steps.get(number, 0) >= least for number in _that_train(flat, layer))
+        ]
     # A share of 0.7 of ten is seven, whatever 0.7 * 10 is in binary.
     return candidates[: math.floor(float(policy) * len(candidates) + 1e-9)]
+
+
+def _that_train(flat: FlatModel, layer: int) -> list[int]:
+    """Return the tensors of a layer whose steps count: a constant one never has another step.
+
+    Of a layer that has none that are trainable all do: statistics that move have the steps of all trainings.
+    """
+    train = {id(weight) for weight in flat.layers[layer].trainable_weights}
+    numbers = flat.graph.tensor_numbers(layer)
+    pairs = zip(numbers, weights_of(flat.layers[layer]), strict=True)
+    return [number for number, weight in pairs if id(weight) in train] or list(numbers)
+
+
+def _closed(flat: FlatModel, chosen: list[int]) -> list[int]:
+    """Return those of the chosen layers before which, at each of their calls, nothing goes on training."""
+    vertices, frozen = flat.graph.vertices, set(chosen)
+    trains = [bool(weights_of(layer) and layer.trainable_weights) for layer in flat.layers]
+    while True:
+        behind: list[bool] = []  # whether something that flows into a vertex trains
+        for vertex in vertices:
+            sources = [(edge.source, vertices[edge.source].layer) for edge in vertex.edges]
+            behind.append(any(behind[source] or (trains[of] and of not in frozen) for source, of in sources))
+        open_ = {vertex.layer for vertex, is_behind in zip(vertices, behind, strict=True) if is_behind} & frozen
+        if not open_:
+            return [layer for layer in chosen if layer in frozen]
+        frozen -= open_
 
 
 def _last_that_trains(flat: FlatModel) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
@@ -25,9 +26,13 @@ from daskevo.store.shard_segments import ShardSegments
 from daskevo.types import JSON, ModelId, check_label, check_name
 
 if TYPE_CHECKING:
-    from daskevo.models import FlatModel, Freezing
+    from daskevo.models import FlatModel, Freezing, Loaded
     from daskevo.repository.early import EarlyReservation, Wish
     from daskevo.repository.handle import Repository
+
+
+logger = logging.getLogger(__name__)
+_said: set[str] = set()
 
 
 class Inheritance:
@@ -82,6 +87,8 @@ class Inheritance:
             check_storable(self.flat)
         self._reservation: Reservation | None = None
         self._freezing: Freezing | None = None
+        self._loaded: Loaded | None = None
+        self._left: frozenset[int] = frozenset()
         self._over = False
         self.record: ModelRecord | None = None
         self.by_other = False
@@ -120,7 +127,9 @@ class Inheritance:
     @cached_property
     def report(self) -> InheritanceReport:
         frozen = () if self._freezing is None else self._freezing.layers
-        return report_of(self._inherited, self.graph, frozen, asked=self._wish.ancestor is not False)
+        loaded = {} if self._loaded is None else {"kept": self._loaded.kept, "replaced": self._loaded.replaced}
+        asked = self._wish.ancestor is not False
+        return report_of(self._inherited, self.graph, frozen, asked=asked, left=self._left, **loaded)
 
     # -- entering and leaving --------------------------------------------------------------------------------------
 
@@ -144,7 +153,7 @@ class Inheritance:
         return found or await self._wish.reserve(self._connection, caller, self.graph, self._repository.scope)
 
     def _apply(self, reservation: Reservation) -> None:
-        from daskevo.models import freeze, write_tensors
+        from daskevo.models import freeze, loaded_weights, write_tensors
 
         self._reservation = reservation
         if self._early is not None:
@@ -152,12 +161,30 @@ class Inheritance:
         self.timings.update(reservation.seconds)
         try:
             with timed(self.timings, "load_s"):
-                write_tensors(self.flat, reservation.arrays)
-                steps = {number: entry.steps for number, entry in reservation.entries.items()}
+                loaded = self._loaded = loaded_weights(self.flat, reservation.arrays)
+                if loaded.kept:
+                    reservation.prefix = reservation.prefix.without(self.graph, loaded.kept)
+                    inside = {self.graph.vertices[mine].layer for mine, _ in reservation.prefix.vertices}
+                    tensors = self.graph.tensors
+                    self._left = frozenset(n for n in reservation.entries if tensors[n].layer not in inside)
+                taken = {number: array for number, array in reservation.arrays.items() if number not in self._left}
+                write_tensors(self.flat, taken)
+                self._say_replaced(loaded.replaced)
+                steps = {n: entry.steps for n, entry in reservation.entries.items() if n not in self._left}
                 self._freezing = freeze(self.flat, reservation.prefix.freezable(self.graph), self._policy, steps)
         except BaseException:
             self._connection.run(self._leave)
             raise
+
+    def _say_replaced(self, layers: Sequence[int]) -> None:
+        names = ", ".join(self.graph.layers[layer].name for layer in layers)
+        if names and names not in _said:
+            _said.add(names)
+            logger.warning(
+                "weights that had been loaded into %s go on from the ancestor's: set trainable = False on what is to "
+                "keep its own, or pass ancestor=False to inherit nothing (said once for each process)",
+                names,
+            )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -180,6 +207,13 @@ class Inheritance:
         reservation = self._inherited
         session = self._connection.session
         await give_back(session, reservation.model_id, reservation.attempt, reservation.owners)
+
+    def unfreeze(self) -> None:
+        """Let what was frozen on entering train again, once the model is compiled anew; what you froze stays frozen."""
+        from daskevo.models import unfreeze
+
+        if self._freezing is not None:
+            unfreeze(self._freezing)
 
     # -- put -------------------------------------------------------------------------------------------------------
 
@@ -255,7 +289,7 @@ class Inheritance:
         if finite:
             with timed(self.timings, "check_s"):
                 check_finite(self.graph, tensors)
-        return plain_metrics(metrics), lambda folder: prepare(self._inherited, tensors, steps, folder)
+        return plain_metrics(metrics), lambda folder: prepare(self._inherited, tensors, steps, folder, left=self._left)
 
     async def _put(
         self,

@@ -19,8 +19,8 @@ class TransferReport:
     ----------
     reason:
         Why no more was inherited, as a word to count by. Where the prefix ended: ``other settings``, ``another layer``,
-        ``other connections``, or ``whole model``; why there is none: ``not asked``, ``no match``, ``too few layers``,
-        ``gone``, ``no answer`` (:class:`daskevo.repository.InheritanceReport` explains them).
+        ``other connections``, ``own weights``, or ``whole model``; why there is none: ``not asked``, ``no match``,
+        ``too few layers``, ``gone``, ``no answer`` (:class:`daskevo.repository.InheritanceReport` explains them).
     words:
         The same in words, with the first layer that is not shared.
     inherited, layers:

@@ -56,8 +56,10 @@ def test_the_last_layer_with_weights_isnt_always_the_last() -> None:
     model = keras.Model(x, layers.Softmax()(layers.Dense(3)(layers.Dense(3)(x))))
     assert freeze(flatten(model), range(4)).layers == (1,)
     # Normalization has weights that nothing trains: it is frozen like any other, but never the last that trains.
+    model = keras.Model(x, layers.Dense(3)(layers.Normalization()(layers.Dense(3)(x))))
+    assert freeze(flatten(model), range(4)).layers == (1, 2)
     model = keras.Model(x, layers.Normalization()(layers.Dense(3)(layers.Dense(3)(x))))
-    assert freeze(flatten(model), range(4)).layers == (1, 3)
+    assert freeze(flatten(model), range(4)).layers == (1,)
 
 
 def test_nothing() -> None:
@@ -112,20 +114,75 @@ def test_a_layer_that_is_called_again_outside_the_prefix_goes_on_training() -> N
 
     freezing = freeze(mine, prefix.freezable(mine.graph))
 
-    # Input, first call of `again`, `once`: all inherited, only `once` is frozen.
+    # Input, first call of `again`, `once`: all inherited, but `once` stands behind what goes on training.
     assert len(prefix) == 3
     assert [number for number, _ in prefix.tensors(mine.graph, theirs.graph)] == [0, 1, 2, 3]
-    assert freezing.tensors == (2, 3)
-    assert not mine.layers[2].trainable
+    assert freezing.tensors == ()
     assert mine.layers[1].trainable
+    assert mine.layers[2].trainable
 
 
-def test_unfreeze() -> None:
+@keras.saving.register_keras_serializable("test_freezing")
+class Positions(layers.Layer):
+    """A trained scale beside a table that never changes."""
+
+    def build(self, shape: Any) -> None:
+        self.scale = self.add_weight(shape=(), initializer="ones")
+        self.table = self.add_weight(shape=shape[1:], initializer="ones", trainable=False)
+
+    def call(self, x: Any) -> Any:
+        return self.scale * x + self.table
+
+
+def test_steps_count_of_what_trains_and_freezing_is_closed_towards_the_inputs() -> None:
+    def model(first: bool = True) -> Any:
+        x = keras.Input((4,))
+        return flatten(
+            keras.Model(x, layers.Dense(2)(layers.Dense(3)(Positions()(x) if first else layers.Dense(4)(x))))
+        )
+
+    old = dict.fromkeys(range(4), 300)
+    # Tensor 1, the table, has the steps of its first training for ever.
+    assert freeze(model(), [1, 2], "steps:200", {**old, 1: 100}).layers == (1, 2)
+    # The first layer goes on training, so nothing behind it freezes, but where a function says so.
+    assert freeze(model(), [1, 2], "steps:200", {**old, 0: 100}).layers == ()
+    assert freeze(model(first=False), [1, 2], "steps:200", {**old, 0: 100}).layers == ()
+    assert freeze(model(), [1, 2], lambda layer: isinstance(layer, layers.Dense)).layers == (2,)
+    # What the user froze doesn't train.
+    flat = model()
+    flat.layers[1].trainable = False
+    assert freeze(flat, [2], "steps:200", old).layers == (2,)
+
+
+def test_statistics_that_move_have_steps_too() -> None:
+    x = keras.Input((4,))
+    flat = flatten(keras.Model(x, layers.Dense(2)(layers.BatchNormalization(center=False, scale=False)(x))))
+    assert freeze(flat, [1], "steps:200", {0: 199, 1: 199}).layers == ()
+    assert freeze(flat, [1], "steps:200", {0: 200, 1: 200}).layers == (1,)
+
+
+def test_unfreezing_leaves_what_was_frozen_before() -> None:
     model = chain()
-    flat = flatten(model)
-    freeze(flat, ALL)
-    unfreeze(flat)
-    assert frozen_names(model) == []
+    mine = model.layers[3]
+    mine.trainable = False
+    freezing = freeze(flatten(model), ALL)
+    assert frozen_names(model) == [model.layers[1].name, mine.name, model.layers[5].name]
+    unfreeze(freezing)
+    assert frozen_names(model) == [mine.name]
+
+
+def test_unfreezing_leaves_what_was_frozen_before_inside_a_layer() -> None:
+    x = keras.Input((5, 4))
+    model = keras.Model(x, layers.Dense(1)(layers.Bidirectional(layers.GRU(2))(x)))
+    wrapper = model.layers[1]
+    wrapper.backward_layer.trainable = False
+    trained = [weight.path for weight in model.trainable_weights]
+    freezing = freeze(flatten(model), [1])
+    assert len(model.trainable_weights) == 2
+    unfreeze(freezing)
+    assert wrapper.trainable
+    assert not wrapper.backward_layer.trainable
+    assert [weight.path for weight in model.trainable_weights] == trained
 
 
 @pytest.mark.filterwarnings("ignore:Layer '.*' .*was passed an input with a mask:UserWarning")

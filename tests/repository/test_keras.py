@@ -175,6 +175,65 @@ def test_a_model_that_could_not_be_loaded_is_refused_before_it_trains(repository
         assert caught.value.reason == "rebuild"
 
 
+def with_statistics(mean: float, units: int = 3) -> Any:
+    import keras
+
+    norm = keras.layers.Normalization()
+    norm.adapt(np.random.default_rng(0).normal(mean, 1, (32, 4)))
+    return keras.Sequential([keras.Input((4,)), norm, keras.layers.Dense(5), keras.layers.Dense(units)])
+
+
+def test_what_was_loaded_and_does_not_train_stays_and_ends_the_prefix(repository: Repository) -> None:
+    with repository.inherit(with_statistics(0.0)) as child:
+        child.put(metrics={"score": 1.0}, step=7)
+    with repository.inherit(with_statistics(0.0, units=4)) as same:
+        assert len(same.report.matched) == 2
+    other = with_statistics(5.0, units=4)
+    before = [weight.copy() for weight in other.get_weights()]
+    with repository.inherit(other) as child:
+        assert (child.report.reason, child.report.matched) == ("own weights", ())
+        assert child.report.words.startswith("normalization")
+        assert len(child.prefix) == 1
+        for one, now in zip(before, other.get_weights(), strict=True):
+            np.testing.assert_array_equal(one, now)
+        name = child.put(metrics={"score": 1.0}, step=3)
+    steps = [entry.steps for entry in repository.record(name).owner_map.entries]
+    assert (steps[0], steps[3]) == (3, 3)  # mean and first kernel: its own, with its own steps
+    assert repository.verify().clean
+
+
+def test_loaded_weights_that_train_are_replaced_with_a_word(repository: Repository, caplog: Any) -> None:
+    def pretrained(units: int, scale: float, trainable: bool = True) -> Any:
+        model = build(units, hidden=200)
+        model.layers[0].set_weights([np.full((4, 200), scale), np.zeros(200)])
+        model.layers[0].trainable = trainable
+        return model
+
+    with repository.inherit(build(3, hidden=200)) as child:
+        child.put(metrics={"score": 1.0})
+    with repository.inherit(build(5, hidden=200)) as fresh:
+        assert (len(fresh.report.matched), fresh.report.replaced) == (3, ())
+    assert "had been loaded" not in caplog.text
+    with repository.inherit(pretrained(5, 0.5)) as child:
+        assert len(child.report.matched) == 3
+        assert child.report.replaced == (child.model.layers[0].name,)
+    assert f"weights that had been loaded into {child.report.replaced[0]} go on" in caplog.text
+    with repository.inherit(pretrained(5, 0.5, trainable=False)) as child:
+        assert (child.report.reason, child.report.matched, child.report.replaced) == ("own weights", (), ())
+        assert child.model.layers[0].get_weights()[0][0, 0] == 0.5
+
+
+def test_unfreezing_a_child_thaws_what_was_frozen_on_entering(repository: Repository) -> None:
+    with repository.inherit(build()) as child:
+        child.put(metrics={"score": 1.0})
+    model = build(units=4)
+    model.layers[1].trainable = False
+    with repository.inherit(model) as child:
+        assert [layer.trainable for layer in model.layers] == [False, False, False, True]
+        child.unfreeze()
+        assert [layer.trainable for layer in model.layers] == [True, False, True, True]
+
+
 def test_leaving_without_a_put_gives_back(repository: Repository) -> None:
     with repository.inherit(build()) as first:
         first.put(metrics={"score": 0.5})

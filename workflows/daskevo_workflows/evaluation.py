@@ -146,8 +146,6 @@ def _fitted(
     assignment: Assignment, problem: Problem, data: Any, child: Any, draft: Draft
 ) -> tuple[dict[str, Any], int]:
     """Train with the prefix frozen, then, if the policy says so, with nothing frozen; return metrics and steps."""
-    from daskevo.models import unfreeze
-
     request, policy, report = assignment.request, assignment.transfer, child.report
     inherited = len(report.matched)
     epochs = request.training.get("epochs") or assignment.epochs or problem.epochs
@@ -159,7 +157,7 @@ def _fitted(
     stretched = policy.epochs(epochs, inherited=inherited, layers=inherited + len(report.unmatched))
     metrics, steps = train(problem, child.model, data, draft, epochs=stretched, until_step=request.until_step, **how)
     if policy.unfreeze_epochs and child.frozen_share:
-        unfreeze(child.flat)
+        child.unfreeze()
         metrics, more = train(problem, child.model, data, draft, epochs=policy.unfreeze_epochs, **how)
         steps += more
     return metrics, steps
