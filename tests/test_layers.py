@@ -16,11 +16,12 @@ SOURCES = {
 }
 
 # Room of daskevo -> rooms of daskevo that it may import. Those of BASE are open to all that stand above them.
-BASE = {"errors", "types", "code_identity"}
+BASE = {"errors", "types", "code_identity", "extras"}
 ROOMS = {
     "errors": set(),
     "code_identity": set(),
     "types": {"errors"},
+    "extras": {"errors"},
     "batch_formats": set(),
     "graph": BASE,
     "ownership": BASE | {"graph"},

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from daskevo.extras import TRAINING, need
+
+need("whatever builds a model", *TRAINING)
+
 from daskevo.models.finite import check_finite
 from daskevo.models.flat import FlatModel
 from daskevo.models.flatten import flatten

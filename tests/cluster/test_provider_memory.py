@@ -13,6 +13,8 @@ from distributed import Client
 import daskevo
 from daskevo.cluster import pieces
 from daskevo.cluster.local import local_cluster
+from daskevo.cluster.preparing import prepare
+from daskevo.cluster.putting import make_record, put
 from daskevo.types import TensorSpec
 from tests.cluster.helpers import evo_cluster, open_here, plugin_of, put_reserved, reserve
 from tests.cluster.test_large import graph_of
@@ -89,10 +91,15 @@ def test_two_writers_of_240_megabytes_at_a_provider_of_a_gigabyte(tmp_path: Path
         client.run(watch, workers=[provider])
 
         async def write(name: str) -> None:
+            session = repository.connection.session
             made = await reserve(repository, graph, name, ancestor=False)
-            await put_reserved(repository, graph, made, tensors=tensors)
+            payload = await asyncio.to_thread(prepare, made, tensors, 1)
+            facts: Any = {"scope": "test", "objective": None, "metrics": {}, "step": 1, "parent": None, "extra": None}
+            record = make_record(made, payload, graph, await session.tick(), **facts)
+            await put(session, made, record, payload, ["user:test"])
 
         async def both() -> None:
+            await write("before")  # what is kept in memory
             await asyncio.gather(write("one"), write("two"))
 
         repository.connection.run(both)
@@ -100,5 +107,5 @@ def test_two_writers_of_240_megabytes_at_a_provider_of_a_gigabyte(tmp_path: Path
         assert before[provider][0] == "running"
         highest = client.run(lambda dask_worker: dask_worker.highest, workers=[provider])[provider]
         assert 0 < highest < 0.8 * 10**9
-        assert repository.stats()["payload_bytes"] == 480_000_000
+        assert repository.stats()["payload_bytes"] == 720_000_000
         assert all(np.array_equal(array, one) for array in repository.read("one").values())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import daskevo
 from daskevo.errors import InvalidInput
+from daskevo.extras import TRAINING, need
 from daskevo.runs import Book, RunRecord
 from daskevo.search import (
     AgedEvolution,
@@ -170,6 +171,7 @@ def search(
     KeyboardInterrupt
         After a stop in good order; the same call goes on later.
     """
+    need("a search", *TRAINING)
     from daskevo.models import check_policy
 
     _check(evaluations, control_share, recycle_after, keep_best, epochs, seed)

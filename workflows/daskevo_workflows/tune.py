@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from daskevo.errors import DaskevoError, InvalidInput, InvalidProblem
+from daskevo.extras import TRAINING, need
 from daskevo.space import ModelSpace
 from daskevo.tuning import Configuration, ConfigurationSpace, Constant, architectures
 from daskevo.tuning.architectures import ARCHITECTURE
@@ -99,6 +100,7 @@ def study(
     NoTrainer, SchedulerUnreachable
         If the cluster can't train: raised by whoever waits for results.
     """
+    need("a study", *TRAINING)
     if type(seed) is not int or not 0 <= seed < 2**32:
         raise InvalidInput(f"seed={seed!r:.40}: use 0 to 4294967295")
     if steps is not None and (type(steps) is not int or steps < 1):

@@ -74,10 +74,12 @@ def chaos(minutes: float, seed: int, evaluations: int | None, folder: Path | Non
 
     Exit code 0: clean; 1: not.
     """
+    from daskevo.extras import TRAINING, need
     from daskevo_workflows.chaos.apart import apart
     from daskevo_workflows.chaos.trial import OUTCOME, Trial, words_of
     from daskevo_workflows.words import plain
 
+    need("a search under faults", *TRAINING)
     prefix, why = apart()
     place = _new_folder(folder)
     budget = evaluations or max(1, round(PER_MINUTE * minutes))

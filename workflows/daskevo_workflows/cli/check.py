@@ -48,10 +48,14 @@ def check(problem: str, candidates: int, batches: int, seed: int, as_json: bool)
     search.
     """
     from daskevo.errors import InvalidInput, UnknownProblem
+    from daskevo.extras import TRAINING, need
     from daskevo_workflows.problems import load_problem
     from daskevo_workflows.problems.contract import look_at
+    from daskevo_workflows.problems.packages import need_data_of
     from daskevo_workflows.words import plain, say_count
 
+    need("a check", *TRAINING)
+    need_data_of(problem)
     looked: list[str] = []
 
     def say(words: str) -> None:

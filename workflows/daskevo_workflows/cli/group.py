@@ -77,6 +77,8 @@ class Commands(click.Group):
                     ctx.exit(INTERRUPTED)
                 if isinstance(error, DaskevoError):
                     raise Refused(error) from error
+                if isinstance(error, ModuleNotFoundError) and (extra := _missing(error)) is not None:
+                    raise Refused(extra) from error
                 if isinstance(error, click.ClickException) or _is_exit(error):
                     raise
                 if isinstance(error, OSError) and error.errno == errno.EPIPE:
@@ -119,6 +121,14 @@ def _full(error: OSError) -> click.ClickException | None:
         f"{_safe(error.strerror or str(error))}: not all could be written to "
         f"{_safe(str(error.filename or 'stdout, or to a disk'))}. Make room, and give the same command again"
     )
+
+
+def _missing(error: ModuleNotFoundError) -> DaskevoError | None:
+    """Return what is said where a package is missing that an extra brings; None: it is none of those."""
+    from daskevo.extras import EXTRA_OF, without
+
+    module = (error.name or "").partition(".")[0]
+    return without("this command", [module]) if module in EXTRA_OF else None
 
 
 def _is_exit(error: BaseException) -> bool:

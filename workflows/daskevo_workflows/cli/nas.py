@@ -156,6 +156,7 @@ def _search(
 ) -> str:
     """Search, say and keep what was found; return the word for why it ended."""
     import daskevo
+    from daskevo.extras import TRAINING, need
     from daskevo.runs.folder import read_info
     from daskevo.types import Objective
     from daskevo_workflows.cli.progress import ProgressLine
@@ -163,10 +164,13 @@ def _search(
     from daskevo_workflows.offered import check_objectives
     from daskevo_workflows.problems import refer
     from daskevo_workflows.problems.building import space_to_search
+    from daskevo_workflows.problems.packages import need_data_of
     from daskevo_workflows.quiet import import_keras
     from daskevo_workflows.result import Result
 
     # What can be refused, or needs no work, is told without a cluster: starting one takes longer than all of it.
+    need("a search", *TRAINING)
+    need_data_of(problem)
     reference = refer(problem)
     info = read_info(folder)
     root = root_for_run(folder, options["root"])

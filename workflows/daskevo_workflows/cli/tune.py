@@ -135,14 +135,18 @@ def _study(
 ) -> str:
     """Tune, say and keep what was found; return the word for why it ended."""
     import daskevo
+    from daskevo.extras import TRAINING, need
     from daskevo.types import Objective
     from daskevo_workflows import tune as tuning
     from daskevo_workflows.cli.progress import ProgressLine, say_study
     from daskevo_workflows.problems import refer
+    from daskevo_workflows.problems.packages import need_data_of
     from daskevo_workflows.studies.leading import AT_ONCE
     from daskevo_workflows.studies.strategies import strategy_of
 
     # What can be refused is told without a cluster.
+    need("a study", *TRAINING)
+    need_data_of(problem)
     reference = refer(problem)
     loaded = reference.load()
     space = tuning.space_to_tune(loaded)
