@@ -6,6 +6,7 @@ Runs beside all other work. No answer is no verdict (protocol.md, Ended attempts
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from daskevo.cluster.directory import CALL_TIMEOUT_S
 from daskevo.cluster.serving import ServedShard
@@ -74,5 +75,6 @@ async def audit_shard(served: ServedShard, session: Session, *, give_up_lost: bo
         await served.ask(found.drops)
     if found.files and served.folder is not None:
         named = served.shard.state.references.alive
-        await asyncio.to_thread(served.folder.delete, [segment for segment in found.files if segment not in named])
+        files = [segment for segment in found.files if segment not in named]
+        await asyncio.to_thread(partial(served.folder.delete, files, temporary=True))
     return len(found.drops) + len(found.files)

@@ -7,10 +7,9 @@ a repair of a root. What it answers to others is in `handlers`.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 from daskevo.cluster.handing import UNLIMITED_BUDGET, Landings
@@ -97,6 +96,7 @@ class ShardHost:
         self._failing: dict[int, str] = {}
         self.background: set[asyncio.Task[None]] = set()
         self.retirements: set[asyncio.Task[None]] = set()
+        self._retiring: set[tuple[ServedShard, ModelId]] = set()
         self._closed = False
         self._auditing = asyncio.Lock()
         """Shards that were just opened are audited one after the other."""
@@ -211,9 +211,6 @@ class ShardHost:
             )
             try:
                 found.adopt(opening.step)
-                if folder is not None:
-                    with contextlib.suppress(RootUnusable):  # it is tried once more as soon as the shard is served
-                        folder.delete(shard.opening.segments)
                 summaries = {}
                 for model_id, record in published(shard).items():
                     summaries[model_id] = summary_of(record)
@@ -248,8 +245,7 @@ class ShardHost:
 
     async def _after_opening(self, served: ServedShard) -> None:
         await self._carried_out(served, served.shard.opening)
-        for retirement in served.shard.retiring():
-            self._spawn(self._retire(served, retirement), self.retirements)
+        self.take_up_retirements(served)
         async with self._auditing:
             await audit_opened(self, [served.number])
 
@@ -336,14 +332,25 @@ class ShardHost:
             model = served.shard.state.models[effects.published]
             if model.state == "published":
                 self.models.add(model.record)
-        for retirement in effects.retire:
-            self._spawn(self._retire(served, retirement), self.retirements)
+        self._begin_retirements(served, effects.retire)
+
+    def take_up_retirements(self, served: ServedShard) -> None:
+        """Go on with retirements that are not under way: who began them has gone, or has failed."""
+        self._begin_retirements(served, served.shard.retiring())
+
+    def _begin_retirements(self, served: ServedShard, retirements: Iterable[Retirement]) -> None:
+        for retirement in retirements:
+            if (served, retirement.model) not in self._retiring:
+                self._retiring.add((served, retirement.model))
+                self._spawn(self._retire(served, retirement), self.retirements)
 
     async def _retire(self, served: ServedShard, retirement: Retirement) -> None:
         try:
             await retire(served, retirement, self.session, self._is_served)
         except ShardFenced as error:
             self.fenced(served, error)
+        finally:
+            self._retiring.discard((served, retirement.model))
 
     def _is_served(self, served: ServedShard) -> bool:
         return self.shards.get(served.number) is served

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from daskevo.cluster.serving import ServedShard
-from daskevo.errors import CorruptRecord
+from daskevo.errors import CorruptRecord, RootUnusable
 from daskevo.ownership.codec import numbers_of, runs
 from daskevo.ownership.references import numbers_in
 from daskevo.store.losses import Loss, merged, read_losses, write_losses
@@ -124,7 +125,8 @@ async def recount(host: ShardHost, older_s: float, remove: bool = False) -> dict
         shards = [recount_shard(served.files.path, published, older_s) for served, published in owned]  # type: ignore[union-attr]
         if remove:
             for found in (whole, *shards):
-                remove_leftover(found)
+                with contextlib.suppress(RootUnusable):  # what is still there, the next recount names
+                    remove_leftover(found)
         return {"root": _wire(root.path, whole), "shards": [_wire(root.path, found) for found in shards]}
 
     return await asyncio.to_thread(look)

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 from daskevo.cluster.serving import ServedShard
 from daskevo.cluster.session import Session
-from daskevo.errors import ClusterError, ModelLost, RepositoryError, ShardFenced
+from daskevo.errors import ClusterError, DaskevoError, ModelLost, RepositoryError, ShardFenced
 from daskevo.ownership.messages import Drop, FinishRetirement
+from daskevo.ownership.replies import Reply
 from daskevo.ownership.state import Retirement
 
 logger = logging.getLogger(__name__)
@@ -22,28 +23,32 @@ async def retire(
 ) -> None:
     """Drop a retiring model's bits and finish, again and again until it is done or the shard isn't served here.
 
+    An owner that can't be asked keeps no other from giving its tensors back: it alone is asked again.
+
     Raises
     ------
     ShardFenced
         If the shard has another owner.
     """
-    attempt = 0
+    attempt, owners = 0, list(retirement.uses)
     while is_served(served):
+        drops = [Drop(owner, retirement.model, retirement.attempt) for owner in owners]
         try:
-            for owner in retirement.uses:
-                shard = await session.directory.shard_of(owner)
-                try:
-                    await session.directory.ask(
-                        shard, [Drop(owner, retirement.model, retirement.attempt)], session.timeout_s
-                    )
-                except ModelLost:
-                    continue
-            await served.ask([FinishRetirement(retirement.model, retirement.attempt)])
+            answers = await session.send_together(drops)
+            owners = [owner for owner, answer in zip(owners, answers, strict=True) if _is_left(answer)]
+            found: Exception | None = next((answer for answer in answers if isinstance(answer, DaskevoError)), None)
+            if not owners:
+                await served.ask([FinishRetirement(retirement.model, retirement.attempt)])
+                return
         except ShardFenced:
             raise
         except (ClusterError, RepositoryError) as error:
-            logger.info("daskevo: retiring %s goes on later: %s", retirement.model, error)
-            await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
-            attempt += 1
-        else:
-            return
+            found = error
+        logger.info("daskevo: retiring %s goes on later: %s", retirement.model, found)
+        await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
+        attempt += 1
+
+
+def _is_left(answer: Reply | DaskevoError) -> bool:
+    """Whether an owner has to be asked again; one whose tensors went with its memory need not be."""
+    return isinstance(answer, DaskevoError) and not isinstance(answer, ModelLost)

@@ -17,6 +17,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,7 +28,7 @@ from daskevo.cluster.outgoing import Outgoing
 from daskevo.cluster.quota import Quota
 from daskevo.cluster.taking_in import Brought, named_in, take_in
 from daskevo.cluster.to_the_end import to_the_end
-from daskevo.errors import CorruptRecord, NotDeployed, RepositoryError, ShardFenced
+from daskevo.errors import CorruptRecord, NotDeployed, RepositoryError, RootUnusable, ShardFenced
 from daskevo.ownership.audit import drops_all
 from daskevo.ownership.messages import (
     Abort,
@@ -185,14 +186,26 @@ class ServedShard:
         return True
 
     async def carry_out(self, effects: Effects) -> None:
-        """Free tensors and files, and hand on what concerns others."""
+        """Hand on what concerns others, then free tensors and files.
+
+        In this order: a model that is retired is matched no more, and its references go, whatever becomes of its file.
+        One that can't be deleted is found by the next audit, since no record names it.
+        """
+        self._on_effects(self, effects)
         if effects.freed and isinstance(self.tensors, SpillingTensors):
             await asyncio.to_thread(self._free, effects.freed)  # which may remove files
         else:
             self._free(effects.freed)
-        if effects.segments and self.folder is not None:
-            await asyncio.to_thread(self.folder.delete, effects.segments)
-        self._on_effects(self, effects)
+        await self._delete(effects.segments)
+
+    async def _delete(self, segments: Sequence[tuple[ModelId, Attempt]], *, temporary: bool = False) -> None:
+        """Delete files that no record names; those that can't go now are left to the next audit."""
+        if not segments or self.folder is None:
+            return
+        try:
+            await asyncio.to_thread(partial(self.folder.delete, segments, temporary=temporary))
+        except RootUnusable as error:
+            logger.warning("daskevo: files of shard %d are left to the next audit: %s", self.number, error)
 
     def _free(self, freed: Mapping[tuple[ModelId, Attempt], Iterable[int]]) -> None:
         if self._let_gone:
@@ -284,9 +297,8 @@ class ServedShard:
         if named or self._let_gone or (model_id, attempt) in self.shard.state.references.alive:
             return
         self.tensors.free(model_id, attempt, numbers)
-        if self.folder is not None:
-            with contextlib.suppress(ShardFenced):
-                await asyncio.to_thread(self.folder.delete, [(model_id, attempt)])
+        with contextlib.suppress(ShardFenced):
+            await self._delete([(model_id, attempt)], temporary=True)
 
     def adopt(self, step: Callable[[], object] = lambda: None) -> None:
         """Take the segments of the living into the tiers; blocks on the disk. `step` is called for each."""

@@ -50,11 +50,15 @@ async def audit_opened(host: ShardHost, numbers: Sequence[int]) -> None:
 
 
 async def _audit(host: ShardHost, served: ServedShard, give_up_lost: bool = False) -> int:
+    host.take_up_retirements(served)
     try:
         return await audit_shard(served, host.session, give_up_lost=give_up_lost)
     except ShardFenced as error:
         host.fenced(served, error)
-        return 0
+    except RepositoryError as error:
+        # The other shards are audited all the same.
+        logger.warning("daskevo: the audit of shard %d by %s was cut short: %s", served.number, host.name, error)
+    return 0
 
 
 async def tidy(host: ShardHost) -> int:

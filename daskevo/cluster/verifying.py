@@ -14,7 +14,6 @@ from daskevo.ownership.audit import Difference, claims_of, differences
 from daskevo.ownership.codec import numbers_of, runs
 from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.lost import LostModel, Mark, lost_models, restores, tensors_gone, unexplained
-from daskevo.ownership.replies import Ok
 from daskevo.ownership.snapshot import ShardSnapshot
 from daskevo.store.losses import Loss
 from daskevo.types import ModelId
@@ -109,9 +108,8 @@ async def verify(
         snapshots, found = await _settled(session)
         seen += [*found, *(await _files(session))[0]]
         await session.directory.all("audit", timeout_s=CHECK_TIMEOUT_S, give_up_lost=True)
-        for message in restores(snapshots, found):
-            # A refusal says that the tensor went meanwhile: what is still missing is said at the end.
-            await session.send(message, Ok)
+        # A refusal says that the tensor went meanwhile: what is still missing is said at the end.
+        await session.send_together(restores(snapshots, found))
         await _files(session, remove=True)
     snapshots, found = await _settled(session)
     leftover, foreign, file_bytes = await _files(session)
@@ -225,7 +223,15 @@ async def _mark(session: Session, gone: Mapping[ModelId, Mapping[int, str]], mar
             numbers = runs(number for number, found in tensors.items() if found == words)
             rows.setdefault(shard_of(owner, table.shards), []).append([owner, numbers, words])
     marked = {shard_of(owner, table.shards) for owner in marks}
-    for shard, lost in rows.items():
-        if lost or shard in marked:
-            await session.directory.call(shard, "mark_lost", timeout_s=session.timeout_s, lost=lost)
+    results = await asyncio.gather(
+        *(
+            session.directory.call(shard, "mark_lost", timeout_s=session.timeout_s, lost=lost)
+            for shard, lost in rows.items()
+            if lost or shard in marked
+        ),
+        return_exceptions=True,
+    )
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result  # after all others were marked
     return bool(gone or marks)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from daskevo.errors import RootUnusable
 from daskevo.store.files import remove, usable
 from daskevo.store.segment_names import parse_segment_name
 from daskevo.store.shard_state import SERVED
@@ -109,10 +110,16 @@ def recount_shard(folder: Path, published: Collection[tuple[ModelId, Attempt]], 
 
 
 def remove_leftover(found: Found) -> None:
-    """Remove what died writers left."""
+    """Remove what died writers left; raises RootUnusable if something can't go, after all else has."""
+    failed = None
     for path in found.leftover:
-        with usable(path.parent, "remove a leftover file"):
-            remove(path)
+        try:
+            with usable(path.parent, "remove a leftover file"):
+                remove(path)
+        except RootUnusable as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
 
 
 def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:

@@ -284,13 +284,23 @@ class ShardFolder(ShardSegments):
             self._journal.close()
         self.epoch = None
 
-    def delete(self, attempts: Iterable[tuple[ModelId, Attempt]]) -> int:
-        """Delete the files of attempts, temporary ones included, after flushing what allows it and checking.
+    def delete(self, attempts: Iterable[tuple[ModelId, Attempt]], *, temporary: bool = False) -> int:
+        """Delete the files of attempts, after flushing what allows it and checking.
+
+        Parameters
+        ----------
+        temporary:
+            Also those that their writers have not finished, for which the whole folder is listed.
 
         Returns
         -------
         int
             Bytes that were given back.
+
+        Raises
+        ------
+        RootUnusable
+            If one can't be deleted, after all others were: the next audit finds it.
         """
         wanted = set(attempts)
         if not wanted:
@@ -298,7 +308,7 @@ class ShardFolder(ShardSegments):
         journal, _ = self._owned()
         journal.flush()
         self.check()
-        freed = self._remove_segments(wanted)
+        freed = self._remove_segments(wanted, temporary=temporary)
         self._renew_reserve()
         return freed
 

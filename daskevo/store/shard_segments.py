@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from daskevo.errors import RootUnusable
 from daskevo.store.files import Durability, refuse_links, remove, sync_folder, usable
 from daskevo.store.segment import Segment
 from daskevo.store.segment_names import segment_files, segment_name
@@ -102,13 +103,23 @@ class ShardSegments:
                 # Also if it was there: who made it may have died before its name was synced.
                 sync_folder(folder.parent)
 
-    def _remove_segments(self, attempts: Collection[tuple[ModelId, Attempt]]) -> int:
-        freed = 0
-        with usable(self.segments_path, "delete a segment"):
-            for model_id, attempt, path, _ in segment_files(self.segments_path):
-                if (model_id, attempt) in attempts:
-                    with contextlib.suppress(FileNotFoundError):
-                        nbytes = path.stat().st_size
-                        os.unlink(path)
-                        freed += nbytes
+    def _remove_segments(self, attempts: Collection[tuple[ModelId, Attempt]], *, temporary: bool) -> int:
+        paths = [self.segment_path(*attempt) for attempt in attempts]
+        if temporary:
+            paths += [
+                path
+                for model_id, attempt, path, unfinished in segment_files(self.segments_path)
+                if unfinished and (model_id, attempt) in attempts
+            ]
+        freed, failed = 0, None
+        for path in paths:
+            try:
+                with usable(self.segments_path, "delete a segment"), contextlib.suppress(FileNotFoundError):
+                    nbytes = path.stat().st_size
+                    os.unlink(path)
+                    freed += nbytes
+            except RootUnusable as error:
+                failed = failed or error  # one that can't go keeps no other
+        if failed is not None:
+            raise failed
         return freed
