@@ -179,7 +179,7 @@ def _take(root: Root, mine: Holder, ask: Ask) -> Lease:
                 taken.check()
                 _write_cluster(root, generation, mine)
                 taken.check()
-            except BaseException:
+            except (RepositoryTaken, OSError):
                 remove(_generation_path(root, generation))
                 raise
             for number in numbers:
