@@ -18,6 +18,7 @@ from daskevo.errors import (
     InvalidInput,
     NotDeployed,
     RepositoryTaken,
+    RootUnusable,
     SchedulerUnreachable,
     VersionMismatch,
 )
@@ -100,13 +101,13 @@ async def deploy(client: Client, settings: Settings, timeout_s: float) -> dict[s
 async def _greet(client: Client, transport: PoolTransport, settings: Settings, timeout_s: float) -> dict[str, Any]:
     """Have a coordinator, and return what it says of itself.
 
-    One that finds another job's name in the root gives up; whether that job still has it, a new one finds out.
+    One that finds another job's name in the root gives up, or no root any more; a new one finds out what is there now.
     """
     coordinator = plugin_class("coordinator")
     await client.register_plugin(coordinator(settings))
     try:
         return await transport.coordinator("hello", timeout_s=timeout_s, versions=versions())  # type: ignore[no-any-return]
-    except RepositoryTaken as error:
+    except (RepositoryTaken, RootUnusable) as error:
         logger.info("daskevo: the repository is opened anew: %s", error)
     await client.register_plugin(coordinator(settings))
     return await transport.coordinator("hello", timeout_s=timeout_s, versions=versions())  # type: ignore[no-any-return]

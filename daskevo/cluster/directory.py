@@ -108,9 +108,8 @@ class Directory:
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.ensure_future(self._fetch())
         # One impatient caller must not cancel the message of the others.
-        table = await asyncio.shield(self._refreshing)
-        if self._table is None or (table.generation, table.version) >= (self._table.generation, self._table.version):
-            self._table = table
+        # They are fetched one after the other: the last is the newest, also where a repository was made anew.
+        self._table = await asyncio.shield(self._refreshing)
         return self._table
 
     async def _ask_coordinator(self) -> ShardTable:

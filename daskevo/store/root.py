@@ -219,6 +219,26 @@ class Root:
             raise InvalidInput(f"there is no shard {number}: this repository has {self.shards}")
         return ShardFolder(self.path, number, durability=self.durability)
 
+    def is_replaced(self) -> bool:
+        """Whether the folder was removed, or holds another repository by now.
+
+        Raises
+        ------
+        RootUnusable
+            If the folder is there with no repository in it, as where a file system is not mounted.
+        """
+        with usable(self.path, "look for a repository"):
+            if not self.path.exists():
+                return True
+        try:
+            return Root.open(self.path).repository_id != self.repository_id
+        except RootUnusable as error:
+            raise RootUnusable(
+                f"repository {self.repository_id} was open here, and can't be found any more: {error.message}. If it "
+                f"was removed on purpose, remove the folder {self.path} too, then open it again",
+                **error.facts,
+            ) from error
+
     def check_sight(self, repository_id: str) -> None:
         """Make sure that this host sees the repository of that id here, and may write to it.
 

@@ -28,6 +28,7 @@ from daskevo.errors import (
     NoProvider,
     RepositoryError,
     RepositoryTaken,
+    RootUnusable,
 )
 from daskevo.ownership.coordinator import Coordinator
 from daskevo.ownership.holders import ClientHolder, Holder, TaskHolder, holder_from_wire
@@ -294,8 +295,21 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         VersionMismatch
         RepositoryTaken
             If another job has taken the root, or had it since; whoever opens it next finds out who has it then.
+        RootUnusable
+            If the root was removed: whoever opens it next makes a new one.
         """
         check_versions(versions, f"the scheduler at {self._scheduler.address}")
+        if self._root is not None and await asyncio.to_thread(self._root.is_replaced):
+            gone = RootUnusable(
+                f"repository {self._root.repository_id}, which was open here, is not in {self._root.path} any more",
+                folder=str(self._root.path),
+                needed_bytes=None,
+                free_bytes=None,
+                errno=None,
+            )
+            logger.warning("daskevo: %s: it is opened anew", gone)
+            self._give_up(gone)
+            raise gone
         await self._check_lease()
         return self._facts()
 

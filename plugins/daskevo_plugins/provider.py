@@ -62,7 +62,8 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
     async def setup(self, worker: Any) -> None:
         """Serve `check` on every worker, and join the coordinator on providers."""
         self._worker = worker
-        self._joined: int | None = None
+        self._joined: tuple[str | None, int] | None = None
+        """Which repository, and which generation of its coordinator."""
         self._joining = asyncio.Lock()
         self.host: ShardHost | None = None
         self._spilling: asyncio.Task[None] | None = None
@@ -145,9 +146,14 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
         return root
 
     async def _join(self, root: Root | None, facts: Mapping[str, Any]) -> None:
-        generation = facts["generation"]
-        if self._joined == generation:
+        known = facts["repository_id"], facts["generation"]
+        if self._joined == known:
             return
+        if self.host is not None and self.host.root is not None and self.host.root.repository_id != known[0]:
+            # The folder was removed, and a new repository made in its place.
+            await self.host.close()
+            self.host = None
+            metrics.withdraw(self)
         if self.host is None:
             manager = self._worker.memory_manager
             taken = self._worker.monitor.get_process_memory()
@@ -169,7 +175,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
         await self.transport.coordinator(
             "join", timeout_s=CALL_TIMEOUT_S, name=str(self._worker.name), address=self._worker.address
         )
-        self._joined = generation
+        self._joined = known
 
     def _tensors(self, root: Root | None, budget: int) -> Tensors:
         if root is None:

@@ -131,6 +131,31 @@ async def test_scopes_that_are_declared_at_the_same_time_are_all_kept(
     assert Root.open(root).scopes() == expected | {f"scope-{number}": "max score" for number in range(20)}
 
 
+@evo_cluster()
+async def test_a_root_that_was_removed_is_made_anew_on_the_same_cluster(
+    c: Any, s: Any, a: Any, t: Any, tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    before = await open_here(c, root, "one")
+    await make(before, GRAPH, "first")
+    for shards in (8, 4):
+        shutil.rmtree(root)
+        again = await open_here(c, root, "one", shards=shards, objective="min loss")
+        assert (await again.models(), await before.models()) == ([], [])
+        for number in range(12):
+            await make(again, GRAPH, f"m{number}")
+        assert len(await again.models()) == len(await before.models()) == 12
+        assert (await again.verify()).clean
+    # No repository where one was may be a file system that is not mounted: nothing is made there.
+    shutil.rmtree(root)
+    root.mkdir()
+    with pytest.raises(RootUnusable, match="remove the folder"):
+        await open_here(c, root, "one")
+    assert list(root.iterdir()) == []
+    root.rmdir()
+    await make(await open_here(c, root, "one"), GRAPH, "first")
+
+
 @evo_cluster(providers=0, trainers=2)
 async def test_without_a_provider(c: Any, s: Any, a: Any, b: Any) -> None:
     with pytest.raises(NoProvider, match="resources provider=1"):
