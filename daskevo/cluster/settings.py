@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -14,6 +16,12 @@ from daskevo.errors import InvalidInput, VersionMismatch
 from daskevo.store.files import Durability
 from daskevo.store.root import DURABILITIES, MAX_SHARDS
 
+COMPARED = ("daskevo", "python")
+"""What must agree between client, scheduler and all workers that take part."""
+DECIDING_GRAPHS = ("keras", "tensorflow")
+"""What must agree between whoever builds models: another version may give another graph to the same code."""
+DISTRIBUTIONS = {"tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "tensorflow-macos", "tf-nightly")}
+"""Packages that bring a module by other names than its own."""
 PROVIDER_MEMORY_SHARE = 0.3
 """Share of a worker's memory limit that tensors may take unless `memory` says otherwise."""
 UNLIMITED_MEMORY_BYTES = 1 << 30
@@ -27,16 +35,27 @@ UNPAUSED_SHARE = 0.9
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that must agree between client, scheduler and workers."""
-    try:
-        ours = version("daskevo")
-    except PackageNotFoundError:  # a source tree on the path
-        ours = "unknown"
-    return {"daskevo": ours, "python": ".".join(platform.python_version_tuple()[:2])}
+    """Return the versions that must agree: those of `COMPARED`, and of `DECIDING_GRAPHS` what is installed here."""
+    found = {"daskevo": _installed("daskevo") or "unknown", "python": ".".join(platform.python_version_tuple()[:2])}
+    return found | {name: number for name in DECIDING_GRAPHS if (number := _installed(name)) is not None}
 
 
-def check_versions(theirs: dict[str, str], where: str) -> None:
+@functools.cache
+def _installed(name: str) -> str | None:
+    for distribution in DISTRIBUTIONS.get(name, (name,)):
+        with contextlib.suppress(PackageNotFoundError):  # a source tree on the path, for one
+            return version(distribution)
+    return None
+
+
+def check_versions(theirs: dict[str, str], where: str, *, trains: bool = False) -> None:
     """Compare the versions of the process that opened the repository with those here.
+
+    Parameters
+    ----------
+    trains:
+        Whether models are built here: then the packages that decide their graphs count, too, if the other process has
+        them. A scheduler or a provider does without.
 
     Raises
     ------
@@ -44,11 +63,13 @@ def check_versions(theirs: dict[str, str], where: str) -> None:
         With both, and where the second was found.
     """
     here = versions()
-    if theirs != here:
+    names = [*COMPARED, *(name for name in DECIDING_GRAPHS if trains and name in theirs)]
+    if any(theirs.get(name) != here.get(name) for name in names):
+        client, found = ({name: those.get(name, "none") for name in names} for those in (theirs, here))
         raise VersionMismatch(
-            f"the client runs {_words(theirs)}, but {where} runs {_words(here)}: install the same versions everywhere",
-            client=theirs,
-            found=here,
+            f"the client runs {_words(client)}, but {where} runs {_words(found)}: install the same versions everywhere",
+            client=client,
+            found=found,
             where=where,
         )
 

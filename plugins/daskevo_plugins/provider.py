@@ -18,7 +18,7 @@ from daskevo.cluster.directory import CALL_TIMEOUT_S
 from daskevo.cluster.handlers import ProviderHandlers
 from daskevo.cluster.host import ShardHost
 from daskevo.cluster.pressure import Pressure, spill_under_pressure
-from daskevo.cluster.roles import PROVIDER
+from daskevo.cluster.roles import EVALUATION, PROVIDER
 from daskevo.cluster.session import Session
 from daskevo.cluster.settings import Settings, check_versions
 from daskevo.cluster.shown import figures
@@ -127,7 +127,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
             What is wrong, and on which worker.
         """
         where = f"worker {self._worker.name!r} at {self._worker.address}"
-        check_versions(versions, where)
+        check_versions(versions, where, trains=EVALUATION in self._worker.state.total_resources)
         facts = await self.transport.coordinator("facts", timeout_s=CALL_TIMEOUT_S)
         root = None
         if self.settings.root is not None:

@@ -169,7 +169,7 @@ async def test_another_version_on_the_cluster(c: Any, s: Any, a: Any, t: Any, mo
     monkeypatch.setattr("daskevo.cluster.deploying.versions", lambda: {**real, "daskevo": "99.0"})
     with pytest.raises(VersionMismatch, match=r"99\.0") as caught:
         await open_here(c, None)
-    assert caught.value.found == real
+    assert caught.value.found == {name: real[name] for name in settings.COMPARED}
     monkeypatch.undo()
     # What failed leaves nothing in the way of the next try.
     await make(await open_here(c, None), GRAPH, "first")
@@ -177,12 +177,35 @@ async def test_another_version_on_the_cluster(c: Any, s: Any, a: Any, t: Any, mo
 
 @evo_cluster()
 async def test_another_version_on_a_worker(c: Any, s: Any, a: Any, t: Any, monkeypatch: Any) -> None:
-    def check(theirs: Any, where: str) -> None:
+    def check(theirs: Any, where: str, **options: Any) -> None:
         raise VersionMismatch(f"{where} runs daskevo 0.0", client=theirs, found={}, where=where)
 
     monkeypatch.setattr("daskevo_plugins.provider.check_versions", check)
     with pytest.raises(VersionMismatch, match="worker"):
         await open_here(c, None)
+
+
+@pytest.mark.parametrize("package", ["keras", "tensorflow"])
+def test_trainers_whose_graphs_may_be_others(package: str, monkeypatch: Any) -> None:
+    real = settings.versions()
+    assert real.keys() == {"daskevo", "python", "keras", "tensorflow"}
+
+    @evo_cluster()
+    async def run(c: Any, s: Any, a: Any, t: Any) -> None:
+        for there in (lambda: {**real, package: "1.0"}, lambda: {n: v for n, v in real.items() if n != package}):
+            monkeypatch.setattr(settings, "versions", there)
+            with pytest.raises(
+                VersionMismatch, match=rf"client runs .*{package} {real[package]}.* but worker"
+            ) as caught:
+                await open_here(c, None)
+            assert t.address in caught.value.where
+            assert caught.value.found[package] == there().get(package, "none")
+        # A client that builds no model has no say in it.
+        monkeypatch.setattr("daskevo.repository.opening.versions", lambda: {n: real[n] for n in settings.COMPARED})
+        monkeypatch.setattr("daskevo.cluster.deploying.versions", lambda: {n: real[n] for n in settings.COMPARED})
+        await make(await open_here(c, None), GRAPH, "first")
+
+    run()
 
 
 @evo_cluster()
