@@ -20,9 +20,9 @@ from daskevo.tuning.stages import Stage, StageTree, stage_tree
 from daskevo.tuning.trajectory import Trajectory
 from daskevo.tuning.under_way import Mark, UnderWay, Work
 
-Failure = Literal["error", "out of memory", "lost"]
+Failure = Literal["error", "out of memory", "lost", "withdrawn"]
 """``error``: training or evaluating raised, or gave no finite numbers; ``lost``: its trainer died or left,
-or the repository didn't answer."""
+or the repository didn't answer; ``withdrawn``: taken back before or while it ran, for no fault of its own."""
 
 LOSSES = 2
 """Times that a stage may be lost, with its trainer mostly, before it counts as failed: once may be the machine's
@@ -160,7 +160,8 @@ class Scheduler:
         """Take in that work ended in the middle; its trainer is free, unless it was lost.
 
         An error fails all that waits for the stage's end or for what comes after. Out of memory, the stage is tried
-        once more, on the trainer with the most memory; lost, it is done again from the last snapshot, so many times.
+        once more, on the trainer with the most memory; lost, it is done again from the last snapshot, so many times;
+        withdrawn, as often as it takes, since neither the stage nor its trainer has failed.
         """
         over = self.under_way.pop(work)
         if over is None:
@@ -169,7 +170,7 @@ class Scheduler:
         if trainer is not None:
             trainer.work = None
         failing = over.failing(lost=failure == "lost")
-        if failing is None or over.stopping:
+        if failing is None or over.stopping or failure == "withdrawn":
             return []
         if failure == "lost":
             losses = self.placing.losses

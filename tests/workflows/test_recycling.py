@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from daskevo.errors import NoTrainer
+from daskevo_workflows import upkeep
 from daskevo_workflows.in_flight import Flights
 from daskevo_workflows.limits import EvaluationLimit
 from daskevo_workflows.trainers import Trainer, Trainers
@@ -14,8 +16,25 @@ from daskevo_workflows.trainers import Trainer, Trainers
 class Topics:
     """What `Flights` needs of a client before anything is submitted."""
 
+    def __init__(self) -> None:
+        self.tasks: list[str] = []
+        self.holders: dict[str, list[str]] = {}
+        self.scheduler = self
+
     def subscribe_topic(self, topic: str, handler: Any) -> None:
         pass
+
+    def processing(self, workers: list[str]) -> dict[str, list[str]]:
+        return {workers[0]: self.tasks}
+
+    def has_what(self, workers: list[str]) -> dict[str, list[str]]:
+        return {workers[0]: [key for key, holders in self.holders.items() if workers[0] in holders]}
+
+    def who_has(self, keys: list[str]) -> dict[str, list[str]]:
+        return {key: self.holders[key] for key in keys}
+
+    def sync(self, function: Any, **arguments: Any) -> Any:
+        return function(**arguments)
 
 
 class Events:
@@ -47,6 +66,73 @@ def test_a_trainer_that_is_a_provider_is_kept_and_that_is_said_once(provider: bo
         assert "t paused" in message if paused else "t after 3 evaluations" in message
     else:
         assert {kind for kind, _ in events.seen} == {"recycled"}
+
+
+def due(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> tuple[Topics, Flights, Events, list[str]]:
+    """A trainer that is due for its restart, and what is done about it."""
+    monkeypatch.setattr(upkeep, "ASKED_EVERY_S", 0.0)
+    client, events, restarted = Topics(), Events(), list[str]()
+    flights = Flights(client, None, events, EvaluationLimit(None, lambda count: []), 3)  # type: ignore[arg-type]
+    flights.trainers.restart = lambda name: bool(restarted.append(name)) or True  # type: ignore[method-assign,func-returns-value]
+    flights.trainers.present["t"] = Trainer("t", "tcp://t", 1, **{"nanny": True, **fields})
+    flights.trainers.evaluations["t"] = 3
+    return client, flights, events, restarted
+
+
+def test_where_others_have_tasks_or_results_a_restart_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, flights, events, restarted = due(monkeypatch)
+    flights.trainers.take("t", "ours")
+    flights.trainers.give_back("t", "ours", evaluated=True)
+    client.holders = {"ours": ["tcp://t"], "everywhere": ["tcp://t", "tcp://u"], "theirs": ["tcp://t"]}
+    client.tasks = ["theirs too"]
+    for _ in range(3):
+        flights.upkeep.recycle("t")
+    assert restarted == []
+    ((kind, message),) = events.seen
+    assert kind == "not recycled"
+    assert "t after 4 evaluations is not restarted, because others have 1 task and 1 result there" in message
+    client.tasks = []
+    flights.upkeep.recycle("t")
+    assert restarted == []
+    del client.holders["theirs"]
+    flights.upkeep.recycle("t")
+    assert restarted == ["t"]
+
+
+@pytest.mark.parametrize("fields", [{"provider": True}, {"nanny": False}, {}])
+def test_paused_trainers_that_nobody_restarts_are_none(monkeypatch: pytest.MonkeyPatch, fields: Any) -> None:
+    client, flights, _, restarted = due(monkeypatch, paused=True, running=False, **fields)
+    client.holders = {"theirs": ["tcp://t"]}
+    flights.upkeep.recycle("t")
+    flights.upkeep.check_any(0.0)
+    with pytest.raises(NoTrainer, match="Dask has paused t, which is not restarted, because"):
+        flights.upkeep.check_any(upkeep.NO_TRAINER_S + 1.0)
+    assert restarted == []
+    # What it is busy with may free memory.
+    flights.trainers.take("t", "ours")
+    flights.upkeep.check_any(2 * upkeep.NO_TRAINER_S + 2.0)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_hanging_evaluation_ends_its_trainer_once_others_lose_nothing(
+    monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    """Where it has the only thread, tasks of others only wait behind it, and run elsewhere afterwards."""
+    client, flights, _, restarted = due(monkeypatch, threads=threads)
+    future = type("Future", (), {"cancel": lambda self, force: None})()
+    client.tasks = ["theirs"]
+    if threads == 1:
+        assert "was restarted" in flights.upkeep.end(future, "t", "ours", "evaluation 1")
+        assert restarted == ["t"]
+        return
+    flights.trainers.take("t", "ours")
+    assert "has 1 task and 0 results of others" in flights.upkeep.end(future, "t", "ours", "evaluation 1")
+    assert flights.trainers.slots == 0
+    flights.upkeep.check_any(0.0)
+    assert restarted == []
+    client.tasks = []
+    flights.upkeep.check_any(1.0)
+    assert restarted == ["t"]
 
 
 class Known:

@@ -20,7 +20,10 @@ class Landed(NamedTuple):
 
 @dataclass
 class Flight:
-    """One evaluation on its way; `submitted`, `begun`, `ready` and `chosen` by this process' monotonic clock."""
+    """One evaluation on its way; `submitted`, `begun`, `ready` and `chosen` by this process' monotonic clock.
+
+    `is_waiting`: it has been said that its trainer is busy for somebody else.
+    """
 
     request: Request
     unit: Unit
@@ -31,6 +34,7 @@ class Flight:
     begun: float | None = None
     ready: float | None = None
     chosen: float | None = None
+    is_waiting: bool = False
 
     @property
     def place(self) -> str:

@@ -22,10 +22,11 @@ from daskevo_workflows.evaluation import evaluate
 from daskevo_workflows.flight import Flight, Landed, failed
 from daskevo_workflows.limits import EvaluationLimit
 from daskevo_workflows.notes import note
-from daskevo_workflows.scheduler_gone import FETCH_S, NO_ANSWER
+from daskevo_workflows.scheduler_gone import FETCH_S, NO_ANSWER, why_cut_off
 from daskevo_workflows.trainer_task import EVENTS
 from daskevo_workflows.trainers import SILENT_S, Trainer, Trainers
 from daskevo_workflows.upkeep import Upkeep
+from daskevo_workflows.words import say_count
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,8 @@ TICK_S = 1.0
 """How often limits and trainers are looked at when nothing else happens."""
 SETUP_S = 180.0
 """What a trainer may take, beyond an evaluation's limit, to import Keras and prepare the data."""
+PAUSED_S = 2.0
+"""What a paused trainer may take to say that it had begun before it was paused."""
 MATCH_S = 30.0
 """What the query of a batch may take; after that each evaluation asks for itself."""
 DEATHS = 2
@@ -259,8 +262,8 @@ class Flights:
             report = failed(flight.request, "error", f"{type(error).__name__}: {error}", flight.place)
         else:
             self.trainers.refresh()  # raises if it is the scheduler that is gone
-            if _is_cut_off(flight.future):
-                yield self._withdraw(flight, "the connection to the scheduler was lost, and its task with it")
+            if (why := why_cut_off(flight.future)) is not None:
+                yield self._withdraw(flight, why)
                 return
             self._free(flight, evaluated=False)
             self.record.unit_ended(flight.unit.key, "cancelled")
@@ -321,6 +324,9 @@ class Flights:
                 yield self._without_match(flight, "the query of its batch was not answered")
             elif self.trainers.is_silent(flight.place):
                 yield self._stalled(flight, f"nothing was heard of trainer {flight.place} for {SILENT_S:g} s")
+            elif flight.begun is None and there.paused and now - flight.submitted > PAUSED_S:
+                # It won't begin before the trainer has less in memory, which a restart sees to.
+                yield self._lost(flight, f"trainer {flight.place} was paused for its memory before it had begun it")
             elif flight.begun is None:
                 if now - flight.submitted > SETUP_S and not self._waits_its_turn(flight, now):
                     yield self._stalled(flight, f"trainer {flight.place} did not begin it within {SETUP_S:g} s")
@@ -341,10 +347,16 @@ class Flights:
         return now - flight.submitted > (3 * MATCH_S if flight.matches.done() else MATCH_S)
 
     def _waits_its_turn(self, flight: Flight, now: float) -> bool:
-        """Tell whether a trainer is busy for somebody else; then this evaluation's time begins anew."""
-        if not self.trainers.others_tasks(flight.place, self._flights):
+        """Tell whether a trainer is busy for somebody else, and say so; then this evaluation's time begins anew."""
+        others = self.trainers.others_tasks(flight.place, self._flights)
+        if not others:
             return False
         flight.submitted = now
+        if not flight.is_waiting:
+            flight.is_waiting = True
+            words = f"it has not begun: {flight.place} has {say_count(others, 'task')} of others, and does those first"
+            logger.warning("evaluation %d: %s", flight.request.number, words)
+            note(self.record, "waiting", words, flight.request.number, worker=flight.place)
         return True
 
     def _past_limit(self, flight: Flight, limit: str) -> Landed:
@@ -385,12 +397,3 @@ class Flights:
         self._land(flight, "lost")
         note(self.record, "again", message, flight.request.number, worker=flight.place)
         return Landed(flight.request, None)
-
-
-def _is_cut_off(future: Any) -> bool:
-    """Tell whether a cancelled task is one only because the client has lost its scheduler, be it for a moment."""
-    try:
-        future.result()
-    except FutureCancelledError as error:
-        return bool(error.reason == "scheduler-connection-lost")
-    return False

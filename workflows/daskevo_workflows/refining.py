@@ -6,9 +6,14 @@ best few do when trained in full, from the weights they have or from scratch.
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from distributed import wait
 
 from daskevo.cluster.listing import workers_of
 from daskevo.errors import InvalidInput, NoTrainer
@@ -19,12 +24,20 @@ from daskevo_workflows.demand import Demand
 from daskevo_workflows.evaluation import evaluate
 from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.problems.building import graph_of
+from daskevo_workflows.scheduler_gone import why_cut_off
+from daskevo_workflows.trainers import Trainers
 from daskevo_workflows.training import Callbacks, fresh
 from daskevo_workflows.transfer import Transfer
+from daskevo_workflows.upkeep import NO_TRAINER_S
 
 if TYPE_CHECKING:
     from daskevo_workflows.found import Found
     from daskevo_workflows.result import Result
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 1.0
+"""How often trainers are looked at while winners are trained."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +125,7 @@ def refine(
             "no worker with the resource 'evaluation': refining needs a trainer (daskevo.local_cluster has some)"
         )
     way = "scratch" if from_scratch else "refined"
-    futures = []
+    assignments = []
     for rank, winner in enumerate(found):
         request = Request(
             number=rank,
@@ -135,11 +148,48 @@ def refine(
             callbacks=_KeepBest(reference, result.objective, patience, callbacks, fresh_start=from_scratch),
             epochs=epochs,
         )
-        futures.append(client.submit(evaluate, assignment, key=assignment.key, resources={"evaluation": 1}, pure=False))
-    reports = client.gather(futures)
+        assignments.append(assignment)
+    reports = _evaluated(client, assignments)
     refined = [Refined(winner, report) for winner, report in zip(found, reports, strict=True)]
     rank_of = result.objective.rank
     return sorted(refined, key=lambda one: -float("inf") if one.quality is None else rank_of(one.quality), reverse=True)
+
+
+def _evaluated(client: Any, assignments: Sequence[Assignment]) -> list[Report]:
+    """Have all evaluated; what a restart of the cluster took is done again, and it is said if no trainer works.
+
+    Raises
+    ------
+    SchedulerUnreachable
+    """
+    trainers = Trainers(client, lambda name, error: None)
+    futures: dict[int, Any] = {}
+    reports: dict[int, Report] = {}
+    moved, is_said = time.monotonic(), False
+    while len(reports) < len(assignments):
+        for rank, assignment in enumerate(assignments):
+            if rank not in reports and rank not in futures:
+                futures[rank] = client.submit(
+                    evaluate, assignment, key=assignment.key, resources={"evaluation": 1}, pure=False
+                )
+        with suppress(TimeoutError):
+            wait(list(futures.values()), timeout=TICK_S, return_when="FIRST_COMPLETED")
+        for rank, future in list(futures.items()):
+            if future.done():
+                del futures[rank]
+                if future.status != "cancelled" or why_cut_off(future) is None:
+                    reports[rank] = future.result()
+        present = trainers.refresh()
+        if any(trainer.running for trainer in present.values()):
+            moved, is_said = time.monotonic(), False
+        elif time.monotonic() - moved > NO_TRAINER_S and not is_said:
+            is_said = True
+            paused = ", ".join(sorted(name for name, trainer in present.items() if trainer.paused))
+            logger.warning(
+                "refining waits for a trainer: %s",
+                f"Dask has paused {paused} for their memory" if paused else "none is left",
+            )
+    return [reports[rank] for rank in range(len(assignments))]
 
 
 @dataclass(frozen=True)

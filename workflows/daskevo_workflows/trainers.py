@@ -54,6 +54,8 @@ class Trainer:
         That it may take; 0 if nobody set it.
     ends:
         When it leaves, in seconds since the epoch; None: it says nothing of it.
+    threads:
+        Tasks that it can run at once, whoever they are of.
     """
 
     name: Any
@@ -66,6 +68,7 @@ class Trainer:
     heard: float = 0.0
     memory_bytes: int = 0
     ends: float | None = None
+    threads: int = 1
 
 
 class Trainers:
@@ -98,6 +101,8 @@ class Trainers:
         """Seconds that a trainer had before it when it was first seen, by address."""
         self.present: dict[str, Trainer] = {}
         self.used: dict[str, set[str]] = {}
+        self._had: dict[str, set[str]] = {}
+        """Keys that a trainer's process was given for this run, by name: it may hold their results a while longer."""
         self.evaluations: dict[str, int] = {}
         self.restarting: set[str] = set()
         self.silent_s: dict[str, float] = {}
@@ -133,7 +138,17 @@ class Trainers:
                 heard, memory = worker.get("last_seen", 0.0), int(worker.get("memory_limit") or 0)
                 ends = _moment((worker.get("metrics") or {}).get(ENDS))
                 found[str(worker["name"])] = Trainer(
-                    worker["name"], address, slots, nanny, running, paused, provider, heard, memory, ends
+                    worker["name"],
+                    address,
+                    slots,
+                    nanny,
+                    running,
+                    paused,
+                    provider,
+                    heard,
+                    memory,
+                    ends,
+                    int(worker.get("nthreads") or 1),
                 )
         self._compare(found)
         self.present = found
@@ -151,6 +166,7 @@ class Trainers:
             before = self.present.get(name)
             if before is None or before.address != trainer.address:
                 self.evaluations[name] = 0
+                self._had[name] = set(self.used.get(name, ()))
             if trainer.ends is not None:
                 self._whole_s.setdefault(trainer.address, trainer.ends - self._clock())
             quiet = before is not None and (before.address, before.heard) == (trainer.address, trainer.heard)
@@ -187,6 +203,7 @@ class Trainers:
     def take(self, name: str, key: str) -> None:
         """Note that an evaluation was sent to a trainer."""
         self.used.setdefault(name, set()).add(key)
+        self._had.setdefault(name, set()).add(key)
 
     def give_back(self, name: str, key: str, *, evaluated: bool) -> None:
         """Note that a trainer is done with an evaluation."""
@@ -214,6 +231,21 @@ class Trainers:
         except NO_ANSWER as error:
             raise scheduler_gone(error) from error
         return sum(key not in ours for key in processing.get(address, ()))
+
+    def others(self, name: str) -> tuple[int, int]:
+        """Count what somebody else would lose with a trainer's process: tasks, and keys that are held nowhere else.
+
+        Raises
+        ------
+        SchedulerUnreachable
+        """
+        address, ours = self.present[name].address, self._had.get(name, set())
+        try:
+            keys = [key for key in self._client.has_what(workers=[address]).get(address, ()) if key not in ours]
+            holders = self._client.sync(self._client.scheduler.who_has, keys=keys) if keys else {}
+        except NO_ANSWER as error:
+            raise scheduler_gone(error) from error
+        return self.others_tasks(name, ours), sum(not set(holders.get(key, ())) - {address} for key in keys)
 
     def restart(self, name: str) -> bool:
         """Restart a trainer's process beside everything else; False if it has no nanny to do so."""

@@ -17,7 +17,7 @@ from typing import Any
 from daskevo.errors import ClusterError
 from daskevo.tuning import Halt, Run, Save
 from daskevo_workflows.demand import Demand
-from daskevo_workflows.scheduler_gone import FETCH_S, NO_ANSWER, told_if_scheduler_gone
+from daskevo_workflows.scheduler_gone import FETCH_S, NO_ANSWER, told_if_scheduler_gone, why_cut_off
 from daskevo_workflows.studies.assignment import Setting, StageAssignment
 from daskevo_workflows.studies.controller import TICK_S, Controller
 from daskevo_workflows.studies.mailbox import answer_room, copy_now, deliver
@@ -25,9 +25,12 @@ from daskevo_workflows.studies.showing import Showing
 from daskevo_workflows.studies.task import train_stages
 from daskevo_workflows.trainers import SILENT_S, Trainer, Trainers
 from daskevo_workflows.upkeep import Upkeep
+from daskevo_workflows.words import say_count
 
 logger = logging.getLogger(__name__)
 
+PAUSED_S = 2.0
+"""What a paused trainer may take to say that it had begun before it was paused."""
 SETUP_S = 180.0
 """What a trainer may take to begin, to import Keras and to prepare the data."""
 
@@ -46,6 +49,8 @@ class OnItsWay:
         Orders until it begins: before that there is nobody to take them.
     early:
         Messages by number that came before others that were said before them.
+    is_waiting:
+        Whether it has been said that its trainer is busy for somebody else.
     """
 
     run: Run
@@ -57,6 +62,7 @@ class OnItsWay:
     begun: bool = False
     held: list[Save | Halt] = field(default_factory=list)
     early: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    is_waiting: bool = False
 
 
 class DaskCrew:
@@ -233,7 +239,8 @@ class DaskCrew:
                 ending["end"] = "lost"
         else:
             self._look()
-            ending = {"end": "lost", "why": "its task was cancelled by somebody else"}
+            why = why_cut_off(there.future)
+            ending = {"end": "withdrawn" if why else "lost", "why": why or "its task was cancelled by somebody else"}
         if work not in self._works:
             return  # its trainer is gone, which has been said
         for message in ending.get("told", ())[there.told :]:
@@ -287,16 +294,35 @@ class DaskCrew:
         name = there.run.trainer
         if there.future.done():
             return
-        if not there.begun and self.trainers.others_tasks(name, {one.key for one in self._works.values()}):
-            there.heard = now
+        if not there.begun and now - there.heard > SETUP_S:
+            self._see_others(there, now)
         silent = now - there.heard
         if self.trainers.is_silent(name):
             self._end(there, "lost", f"nothing was heard of trainer {name} for {SILENT_S:g} s")
+        elif not there.begun and self.trainers.present[name].paused and silent > PAUSED_S:
+            there.future.cancel(force=True)
+            self._land(there, evaluated=False)
+            words = f"trainer {name} was paused for its memory before it had begun it"
+            self.controller.broke(there.run.work, "withdrawn", words)
         elif not there.begun and silent > SETUP_S:
             self._end(there, "lost", f"trainer {name} did not begin it within {SETUP_S:g} s")
         elif self.step_limit_s is not None and silent > self.step_limit_s + (SETUP_S if not there.told else 0.0):
             limit = f"a step, a scoring or a snapshot took longer than its limit of {self.step_limit_s:g} s"
             self._end(there, "error", limit)
+
+    def _see_others(self, there: OnItsWay, now: float) -> None:
+        """See whether a trainer is busy for somebody else, and say so; then a work's time begins anew."""
+        others = self.trainers.others_tasks(there.run.trainer, {one.key for one in self._works.values()})
+        if not others:
+            return
+        there.heard = now
+        if not there.is_waiting:
+            there.is_waiting = True
+            words = (
+                f"it has not begun: {there.run.trainer} has {say_count(others, 'task')} of others, and does those first"
+            )
+            logger.warning("work %s: %s", there.run.work, words)
+            self.controller.note(there.run.work, "waiting", words)
 
     def _end(self, there: OnItsWay, failure: Any, why: str) -> None:
         """End a work whose trainer doesn't get on, and that trainer's process if that can be done."""
