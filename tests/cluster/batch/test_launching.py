@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 import yaml
 
 import daskevo
+from daskevo.cluster import configuration
+from daskevo.cluster.batch import carried
 from daskevo.cluster.batch.jobqueue import jobqueue
 from daskevo.cluster.batch.launching import CLASSES, batch_cluster
 from daskevo.errors import BatchSystemError, InvalidInput
@@ -34,7 +37,8 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing that this machine's users have configured counts."""
     monkeypatch.chdir(tmp_path)
     defaults = yaml.safe_load((Path(jobqueue().__file__).parent / "jobqueue.yaml").read_text())
-    with dask.config.set(jobqueue=defaults["jobqueue"]):
+    # Nor what the tests have: a script carries what differs from the files.
+    with dask.config.set({"jobqueue": defaults["jobqueue"], "daskevo": configuration.defaults()["daskevo"]}):
         yield
 
 
@@ -145,6 +149,7 @@ def test_ctrl_c_stays_what_it_was(interrupt: str) -> None:
     code = f"""
 import signal
 signal.signal(signal.SIGINT, {interrupt})
+from daskevo.cluster.batch import carried
 from daskevo.cluster.batch.jobqueue import jobqueue
 import dask
 jobqueue()
@@ -159,6 +164,7 @@ assert dask.config.get("jobqueue.slurm.walltime") == "00:30:00"
 def test_another_thread_cannot_import_it() -> None:
     code = """
 import threading
+from daskevo.cluster.batch import carried
 from daskevo.cluster.batch.jobqueue import jobqueue
 from daskevo.errors import BatchSystemError
 def work():
@@ -172,3 +178,38 @@ thread.join()
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, timeout=120, capture_output=True, text=True)
     assert "import dask_jobqueue there first" in done.stdout
+
+
+def carried_by(text: str) -> dict[str, Any]:
+    (word,) = re.findall(rf"^export {carried.VARIABLE}=(\S+)$", text, re.MULTILINE)
+    return dict(dask.config.deserialize(word))
+
+
+def test_workers_have_what_is_set_when_their_job_is_submitted(caplog: pytest.LogCaptureFixture) -> None:
+    options = {"cores": 8, "memory": "64GiB", "scheduler_options": {"host": "127.0.0.1"}}
+    with batch_cluster("slurm", **options, job_script_prologue=["module load conda"]) as cluster:
+        assert carried.VARIABLE not in cluster.job_script()
+        with dask.config.set(
+            {"daskevo.timeout": "2 minutes", "distributed.comm.timeouts.connect": "77s", "a": object()}
+        ):
+            text = cluster.job_script()
+            assert "a in Dask's configuration" in caplog.text
+        assert carried.VARIABLE not in cluster.job_script()
+    assert carried_by(text) == {
+        "daskevo": {"timeout": "2 minutes"},
+        "distributed": {"comm": {"timeouts": {"connect": "77s"}}},
+    }
+    assert text.index(carried.VARIABLE) < text.index("module load conda") < text.index("daskevo_workflows.cli node")
+    # As the node's process reads it, and its workers after it.
+    word = re.findall(rf"{carried.VARIABLE}=(\S+)", text)[0]
+    code = "import dask; print(*(dask.config.get(n) for n in ('daskevo.timeout', 'distributed.comm.timeouts.connect')))"
+    environment = {**os.environ, carried.VARIABLE: word, "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "9s"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "2 minutes 9s\n"
+
+
+def test_lines_of_the_yaml_file_stay_in_the_script() -> None:
+    with dask.config.set({"jobqueue.slurm.job-script-prologue": ["module load conda"], "daskevo.silent-after": "9s"}):
+        text = script("slurm")
+    assert "module load conda" in text
+    assert carried_by(text) == {"daskevo": {"silent-after": "9s"}}
