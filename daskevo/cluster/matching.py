@@ -111,7 +111,7 @@ async def best_matches(
     table = await directory.table()
     if _unserved(table):
         table = await directory.refresh()
-    silent = _unserved(table) | _lost(table)
+    silent = left_out(table)
     question = {
         "scope": scope,
         "questions": [question.to_wire() for question in questions],
@@ -137,9 +137,15 @@ async def best_matches(
             for model_id, record in answer["records"].items()
             if model_id in winners
         },
-        {**silent, **late},
+        # A provider that died is known to have taken its memory with it only once it gave no answer.
+        {**silent, **left_out(await directory.table()), **late},
         Standing.from_wire(standings[0]) if standings else None,
     )
+
+
+def left_out(table: ShardTable) -> dict[str, str]:
+    """Return shards whose models, or those from before, are in no answer -> why."""
+    return _unserved(table) | _lost(table)
 
 
 def _unserved(table: ShardTable) -> dict[str, str]:

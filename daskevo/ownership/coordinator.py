@@ -49,6 +49,10 @@ class Coordinator:
         """A task run or a client's connection ended, for good; returns what is due now (see `take_settling`)."""
         return self._attempts.holder_ended(holder)
 
+    def holders(self) -> tuple[Holder, ...]:
+        """Return the holders that have live attempts."""
+        return self._attempts.holders()
+
     def holders_of_key(self, key: str) -> list[Holder]:
         """Return the runs of a task that have live attempts."""
         return self._attempts.holders_of_key(key)

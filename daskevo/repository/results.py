@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from daskevo.catalogue import Match
 from daskevo.ownership.codec import json_value
 from daskevo.types import JSON, ModelId, Tick
 
+T = TypeVar("T")
 
-class Matches(list[Match | None]):
-    """Best matches, one per graph.
+
+class Found(list[T]):
+    """A list of what was found.
 
     Attributes
     ----------
     partial:
-        Providers and shards that gave no answer -> why. Empty: the answer is exact.
+        Providers and shards that gave no answer, and shards whose models went with their provider's memory -> why.
+        Empty: the answer is exact.
     """
 
-    def __init__(self, matches: Iterable[Match | None], partial: Mapping[str, str]) -> None:
-        super().__init__(matches)
+    def __init__(self, found: Iterable[T], partial: Mapping[str, str]) -> None:
+        super().__init__(found)
         self.partial = dict(partial)
+
+
+class Matches(Found[Match | None]):
+    """Best matches, one per graph; None where there is none."""
 
 
 class ModelSummary(NamedTuple):

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from daskevo.cluster.depositing import Deposit, deposit
+from daskevo.cluster.matching import left_out
 from daskevo.cluster.reading import read_model
 from daskevo.cluster.session import Caller, Session
 from daskevo.errors import (
@@ -35,7 +36,7 @@ from daskevo.ownership.replies import Opened
 from daskevo.ownership.scopes import snapshot_scope
 from daskevo.repository.attachments import plain_extra, plain_metrics
 from daskevo.repository.handle_base import HandleBase
-from daskevo.repository.results import SnapshotSummary
+from daskevo.repository.results import Found, SnapshotSummary
 from daskevo.repository.snapshot import Snapshot, StoredSnapshot
 from daskevo.types import ModelId, check_label, check_name
 
@@ -228,12 +229,14 @@ class Snapshots(HandleBase):
         Returns
         -------
         list of SnapshotSummary
+            With `partial`, as `models` has it.
         """
 
-        async def ask(session: Session) -> list[SnapshotSummary]:
+        async def ask(session: Session) -> Found[SnapshotSummary]:
             answers = await session.directory.all("trainings", timeout_s=self.timeout_s, scope=self.scope)
             found = [SnapshotSummary.of_row(row) for answer in answers for row in answer]
-            return sorted(found, key=lambda summary: (summary.created, summary.name))
+            found.sort(key=lambda summary: (summary.created, summary.name))
+            return Found(found, left_out(await session.directory.table()))
 
         return self._run(ask)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from daskevo.cluster.matching import left_out
 from daskevo.cluster.reading import read_model
 from daskevo.cluster.session import Session
 from daskevo.errors import CannotRebuild, InvalidInput
@@ -16,7 +17,7 @@ from daskevo.graph.attached import detach, is_snapshot
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.scopes import check_scope
 from daskevo.repository.handle_base import HandleBase
-from daskevo.repository.results import ModelSummary
+from daskevo.repository.results import Found, ModelSummary
 from daskevo.types import ModelId, check_name
 
 Array = np.ndarray[Any, Any]
@@ -99,15 +100,22 @@ class StoredModels(HandleBase):
         ----------
         snapshots:
             Whether to list snapshots too, of all scopes or of that one.
+
+        Returns
+        -------
+        list of ModelSummary
+            Its `partial` says which shards it leaves out (damaged ones, and of a repository in memory those that went
+            with their provider), and why.
         """
         asked = None if scope is None else check_scope(scope)
 
-        async def ask(session: Session) -> list[ModelSummary]:
+        async def ask(session: Session) -> Found[ModelSummary]:
             answers = await session.directory.all(
                 "models", timeout_s=self.timeout_s, scope=asked, with_snapshots=snapshots
             )
             found = [ModelSummary.of_row(row) for answer in answers for row in answer]
-            return sorted(found, key=lambda summary: (summary.created, summary.model_id))
+            found.sort(key=lambda summary: (summary.created, summary.model_id))
+            return Found(found, left_out(await session.directory.table()))
 
         return self._run(ask)
 

@@ -45,6 +45,8 @@ from daskevo_plugins.settling import Settler
 
 logger = logging.getLogger(__name__)
 
+_COMPARE_EVERY_S = 10.0
+"""How often holders are compared with the scheduler's own state, beside when an audit asks."""
 _CLOSING_S = 5.0
 """Longest that a closing scheduler waits for each of what there is to end here."""
 
@@ -103,6 +105,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             self._settler = Settler(self._core, self._directory)
             self._follower = Follower(self._core, scheduler, self._transport, self._background, self._table_changed)
             self._background.spawn(self._settler.run())
+            self._background.spawn(self._compare_now_and_then())
             self._follower.start()
             metrics.offer(self)
             self._show_pages()
@@ -218,6 +221,26 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             self._core.holder_ended(holder)
         if holders:
             self._settler.wake()
+
+    def _compare(self) -> None:
+        """End holders that the scheduler doesn't know any more.
+
+        Hooks have said so, if none failed: Dask logs what one raises and goes on, and it is never called again.
+        """
+        gone = [holder for holder in self._core.holders() if not self._is_live(holder, self._key_of(holder))]
+        if gone:
+            logger.warning("daskevo: attempts of %d holders went on after their end: they are settled now", len(gone))
+            self._end_holders(gone)
+        live = {holder.key for holder in self._core.holders() if isinstance(holder, TaskHolder)}
+        self._keys = {name: key for name, key in self._keys.items() if name in live}
+
+    def _key_of(self, holder: Holder) -> Any:
+        return self._keys.get(holder.key) if isinstance(holder, TaskHolder) else None
+
+    async def _compare_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(_COMPARE_EVERY_S)
+            self._compare()
 
     def _connection(self, client_id: str) -> ClientHolder:
         """Return the holder that a client's connection of now is; attempts of the one before are over."""
@@ -405,6 +428,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
 
     def over(self, attempts: Sequence[Any]) -> list[bool]:
         """Answer the audit."""
+        self._compare()
         return self._core.over(map(Tick.parse, attempts))
 
     def fenced(self, shard: int, provider: str, epoch: int, reason: str) -> bool:

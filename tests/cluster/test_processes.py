@@ -205,6 +205,21 @@ def test_restarting_the_workers_keeps_what_is_stored(client: Client, tmp_path: P
     assert repository.verify().clean
 
 
+@pytest.mark.processes
+def test_after_restarting_the_workers_of_a_repository_in_memory_lists_say_what_is_lost(client: Client) -> None:
+    repository = daskevo.open(None, "test", client=client, objective="max score", shards=8)
+    train = {"resources": {"evaluation": 1}, "pure": False}
+    client.submit(put_plain, repository, GRAPH, "first", **train).result(timeout=180)
+    assert [model.model_id for model in repository.models()] == ["first"]
+    assert repository.models().partial == {}
+    client.restart()
+    matched, listed = repository.best_match([GRAPH]).partial, repository.models()
+    assert listed == []
+    assert listed.partial == repository.snapshots().partial == matched
+    assert len(matched) == 8
+    assert all("held them in memory" in why for why in matched.values())
+
+
 def test_environments() -> None:
     assert trainer_environment(3, "1")["TF_NUM_INTRAOP_THREADS"] == "3"
     assert trainer_environment(3, "1")["CUDA_VISIBLE_DEVICES"] == "1"

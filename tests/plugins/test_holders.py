@@ -11,6 +11,7 @@ from distributed import Client, Event, wait
 from daskevo.cluster.session import Caller, Session
 from daskevo.errors import AttemptOver, PutFailed
 from daskevo.ownership.holders import ClientHolder, TaskHolder
+from daskevo_plugins.coordinator import CoordinatorPlugin
 from tests.cluster.helpers import (
     at_rest,
     chain,
@@ -205,6 +206,45 @@ async def test_a_client_whose_connection_broke_goes_on_and_its_attempts_from_bef
         await at_rest(s, provider)
     await make(repository, WIDER, "before")
     assert (await repository.verify()).clean
+
+
+@evo_cluster()
+async def test_ends_that_no_hook_has_told_are_found_by_an_audit(
+    c: Any, s: Any, provider: Any, trainer: Any, monkeypatch: Any
+) -> None:
+    def broken(self: Any, *arguments: Any, **options: Any) -> None:
+        raise RuntimeError("a hook that fails")
+
+    repository = await open_here(c, None)
+    await make(repository, GRAPH, "first", seed=1)
+    monkeypatch.setattr(CoordinatorPlugin, "transition", broken)
+    monkeypatch.setattr(CoordinatorPlugin, "remove_client", broken)
+    future = await reserved_in_task(c, repository, "return")
+    async with Client(s.address, asynchronous=True) as other:
+        await reserve(await open_here(other, None), WIDER, "others")
+        assert (await repository.stats())["references"] == 3
+        # Whoever is live is left alone.
+        await repository.verify()
+        assert (await repository.stats())["references"] == 3
+    await Event("go").set()
+    await wait([future])
+    await repository.verify()
+    await nothing_left(s, repository, provider)
+    assert coordinator_of(s)._keys == {}
+
+
+@evo_cluster()
+async def test_ends_that_no_hook_has_told_are_found_now_and_then(
+    c: Any, s: Any, provider: Any, trainer: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("daskevo_plugins.coordinator._COMPARE_EVERY_S", 0.05)
+    monkeypatch.setattr(CoordinatorPlugin, "transition", lambda *arguments, **options: None)
+    repository = await open_here(c, None)
+    await make(repository, GRAPH, "first", seed=1)
+    future = await reserved_in_task(c, repository, "return")
+    await Event("go").set()
+    await wait([future])
+    await nothing_left(s, repository, provider)
 
 
 def test_a_client_that_is_being_connected_again_asks_until_it_is_known() -> None:
