@@ -17,6 +17,7 @@ from daskevo.catalogue import Match
 from daskevo.cluster.connection import provider_plugin
 from daskevo.cluster.directory import CALL_TIMEOUT_S
 from daskevo.cluster.matching import Question, best_of, match_to_wire
+from daskevo.cluster.roles import PROVIDER, start_line
 from daskevo.cluster.session import Session
 from daskevo.errors import NoProvider, NotDeployed
 from daskevo.graph import ArchitectureGraph
@@ -50,7 +51,11 @@ async def query_futures(
         serving = await session.directory.providers()
     providers = [worker for name, worker in names if name in serving]
     if not providers:
-        raise NoProvider("no provider serves shards at the moment: nobody can be asked", workers=[])
+        raise NoProvider(
+            "no provider serves shards at the moment, so nobody can be asked. If none comes back by itself, "
+            + start_line(client.scheduler.address, PROVIDER),
+            workers=[],
+        )
     questions = [Question.of(graph, weigh).to_wire() for graph in graphs]
     batch = uuid.uuid4().hex[:12]
     # Pinned by name: a name outlives a restart by the nanny, an address does not.

@@ -62,7 +62,13 @@ class HandleBase:
         """
         client = getattr(self.connection, "client", None)
         if client is None:
-            raise InvalidInput("this needs a Dask client: open the repository with client=..., outside of tasks")
+            where = (
+                "inside of a task there is none that it could lead with: call it in the process that has the client, "
+                "and let tasks read, inherit and put"
+                if is_in_task()
+                else "the repository was opened without a cluster: open it with client=..."
+            )
+            raise InvalidInput(f"this needs a Dask client, and {where}")
         return client
 
     def _run(self, function: Any, *arguments: Any) -> Any:

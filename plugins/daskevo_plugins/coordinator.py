@@ -18,7 +18,7 @@ from distributed import SchedulerPlugin
 
 from daskevo.cluster.directory import CALL_TIMEOUT_S, Directory
 from daskevo.cluster.queries import TASK_PREFIX
-from daskevo.cluster.roles import PROVIDER
+from daskevo.cluster.roles import PROVIDER, start_line
 from daskevo.cluster.settings import Settings, check_versions
 from daskevo.cluster.transport import PoolTransport, serve, withdraw
 from daskevo.errors import (
@@ -375,8 +375,8 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         """
         if not self._core.providers():
             raise NoProvider(
-                "no worker of this cluster has the resource 'provider': start one with "
-                "`dask worker --resources provider=1`, or use daskevo.local_cluster",
+                "no worker of this cluster has the resource 'provider', so nobody can hold models: "
+                + start_line(self._scheduler.address, PROVIDER),
                 workers=sorted(str(worker.name) for worker in self._scheduler.workers.values()),
             )
         self._follower.given_out = True

@@ -158,7 +158,7 @@ async def test_a_root_that_was_removed_is_made_anew_on_the_same_cluster(
 
 @evo_cluster(providers=0, trainers=2)
 async def test_without_a_provider(c: Any, s: Any, a: Any, b: Any) -> None:
-    with pytest.raises(NoProvider, match="resources provider=1"):
+    with pytest.raises(NoProvider, match=f"`dask worker {s.address} --resources provider=1 --nthreads 4`"):
         await open_here(c, None)
 
 

@@ -30,6 +30,7 @@ from daskevo_workflows.executor import Executor
 from daskevo_workflows.found import Found
 from daskevo_workflows.frames import frames
 from daskevo_workflows.identity import identity_of
+from daskevo_workflows.leading_client import check_can_lead
 from daskevo_workflows.limits import Limit, check_limit
 from daskevo_workflows.looking import look
 from daskevo_workflows.offered import check_objectives
@@ -158,7 +159,8 @@ def search(
     Raises
     ------
     InvalidProblem, UnknownProblem, InvalidInput
-        If the search can't be what was asked for, or no candidate can be built.
+        If the search can't be what was asked for, or no candidate can be built; inside of a task, and in the event loop
+        of an asynchronous client.
     RunMismatch, RunFolderUnusable
         If the folder holds another run, or one that belongs to another repository, or can't be used. A run of which
         nothing finished is begun anew where its problem is another by now: it has been mended.
@@ -172,6 +174,7 @@ def search(
         After a stop in good order; the same call goes on later.
     """
     need("a search", *TRAINING)
+    check_can_lead(repository.client, "nas.search")
     from daskevo.models import check_policy
 
     _check(evaluations, control_share, recycle_after, keep_best, epochs, seed)

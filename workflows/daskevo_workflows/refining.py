@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 from distributed import wait
 
 from daskevo.cluster.listing import workers_of
+from daskevo.cluster.roles import EVALUATION, start_line
 from daskevo.errors import InvalidInput, NoTrainer
 from daskevo.search import Report, Request
 from daskevo.types import ModelId, Objective
 from daskevo_workflows.assignment import Assignment
 from daskevo_workflows.demand import Demand
 from daskevo_workflows.evaluation import evaluate
+from daskevo_workflows.leading_client import check_can_lead
 from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.problems.building import graph_of
 from daskevo_workflows.scheduler_gone import why_cut_off
@@ -117,12 +119,14 @@ def refine(
     result = found[0].result
     reference = _reference(problem, result)
     client = result.repository.client
+    check_can_lead(client, "nas.refine")
     if (
         not any((worker.get("resources") or {}).get("evaluation") for worker in workers_of(client).values())
         and not Demand(client, "refining").is_met_later()
     ):
         raise NoTrainer(
-            "no worker with the resource 'evaluation': refining needs a trainer (daskevo.local_cluster has some)"
+            "no worker with the resource 'evaluation': refining needs a trainer, so "
+            + start_line(client.scheduler.address, EVALUATION)
         )
     way = "scratch" if from_scratch else "refined"
     assignments = []

@@ -113,6 +113,11 @@ class Trainers:
         """Addresses of workers that were seen leaving by themselves, or because they were told to."""
         self._looked = time.monotonic()
 
+    @property
+    def scheduler(self) -> str:
+        """The address of the scheduler."""
+        return str(self._client.scheduler.address)
+
     def refresh(self) -> Mapping[str, Trainer]:
         """Ask the scheduler who is there.
 

@@ -15,6 +15,7 @@ from daskevo.tuning.architectures import ARCHITECTURE
 from daskevo.types import Objective
 from daskevo_workflows.about import about_run
 from daskevo_workflows.failures import say_error
+from daskevo_workflows.leading_client import check_can_lead
 from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.problems.building import check_builds, space_of
 from daskevo_workflows.problems.reference import data_of
@@ -101,6 +102,7 @@ def study(
         If the cluster can't train: raised by whoever waits for results.
     """
     need("a study", *TRAINING)
+    check_can_lead(repository.client, "tune.study")
     if type(seed) is not int or not 0 <= seed < 2**32:
         raise InvalidInput(f"seed={seed!r:.40}: use 0 to 4294967295")
     if steps is not None and (type(steps) is not int or steps < 1):
@@ -173,6 +175,7 @@ def controller(client: Any, *, step_limit_s: float | None = 1800.0, recycle_afte
     Controller
         To be used in a ``with`` block, around those of its studies.
     """
+    check_can_lead(client, "tune.controller")
     return Controller(DaskCrew(client, step_limit_s, recycle_after))
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from daskevo.cluster.roles import EVALUATION, start_line
 from daskevo.errors import NoTrainer
 from daskevo_workflows.event_kinds import RECYCLED
 from daskevo_workflows.notes import Noted, note
@@ -139,8 +140,7 @@ class Upkeep:
             raise NoTrainer(
                 f"no worker with the resource 'evaluation' for {NO_TRAINER_S:g} s"
                 + (f" but those that can't end an evaluation that was given up ({stuck})" if stuck else "")
-                + ": start some with --resources evaluation=1 (daskevo.local_cluster does), then run the same command "
-                "again to go on"
+                + f": {start_line(self._trainers.scheduler, EVALUATION)}. Then run the same command again to go on"
             )
 
     def end(self, future: Any, place: str, key: str, what: str) -> str:
