@@ -216,6 +216,7 @@ PROVIDER: Mapping[str, Arguments] = {
     "trainings": Arguments({"scope": _scope}),
     "shown": Arguments({}, {"models": count, "live": _attempts}),
     "mark_lost": Arguments({"shard": count, "lost": _list_of(_row(_model, numbers_of, text))}),
+    "lineage": Arguments({"shard": count, "models": _list_of(_model)}),
     "lost_of": Arguments({"shard": count, "model": _model}),
     "recount": Arguments({"older_s": _seconds}, {"remove": _flag}),
     "audit": Arguments({}, {"give_up_lost": _flag}),

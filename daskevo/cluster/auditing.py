@@ -6,19 +6,29 @@ Runs beside all other work. No answer is no verdict (protocol.md, Ended attempts
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from typing import TypeVar
 
 from daskevo.cluster.directory import CALL_TIMEOUT_S
 from daskevo.cluster.serving import ServedShard
 from daskevo.cluster.session import Session
 from daskevo.errors import ClusterError, RepositoryError
 from daskevo.ownership.audit import claims_of, question_to_home, remedies
+from daskevo.ownership.messages import Abort
 from daskevo.ownership.references import Claim
 from daskevo.ownership.replies import Reply
 from daskevo.ownership.snapshot import FileView, ShardSnapshot
 from daskevo.types import Attempt
 
-_AT_ONCE = 16
+T = TypeVar("T")
+
+_AT_ONCE = 4
+"""Messages to homes under way."""
+_QUESTIONS_AT_ONCE = 256
+_ATTEMPTS_AT_ONCE = 4096
+"""In one message: each takes its reader some milliseconds."""
 
 
 async def take_snapshot(served: ServedShard) -> ShardSnapshot:
@@ -28,17 +38,45 @@ async def take_snapshot(served: ServedShard) -> ShardSnapshot:
     if folder is not None:
         found = await asyncio.to_thread(lambda: list(folder.segments()))
         files = tuple({FileView(file.model_id, file.attempt): None for file in found})
-    return served.shard.snapshot(files)
+    return await served.snapshot(files)
 
 
 async def over_among(session: Session, attempts: list[Attempt]) -> frozenset[Attempt]:
     """Ask the coordinator which attempts are over."""
-    if not attempts:
-        return frozenset()
-    answers = await session.transport.coordinator(
-        "over", timeout_s=CALL_TIMEOUT_S, attempts=[list(attempt) for attempt in attempts]
+    over: set[Attempt] = set()
+    for some in _batches(attempts, _ATTEMPTS_AT_ONCE):
+        answers = await session.transport.coordinator(
+            "over", timeout_s=CALL_TIMEOUT_S, attempts=[list(attempt) for attempt in some]
+        )
+        over.update(attempt for attempt, is_over in zip(some, answers, strict=True) if is_over)
+    return frozenset(over)
+
+
+async def verdicts_of(session: Session, claims: Iterable[Claim]) -> dict[Claim, Reply | None]:
+    """Ask the homes about attempts that are over, many in one message; None where there is no answer."""
+    verdicts: dict[Claim, Reply | None] = {}
+    at_home: dict[int, list[tuple[Claim, Abort]]] = {}
+    for claim in claims:
+        verdicts[claim] = None
+        question = question_to_home(claim)
+        if question is not None:
+            at_home.setdefault(await session.directory.shard_of(question.model), []).append((claim, question))
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def ask(shard: int, some: Sequence[tuple[Claim, Abort]]) -> None:
+        async with limit:
+            with contextlib.suppress(ClusterError, RepositoryError):
+                replies = await session.directory.ask(shard, [question for _, question in some], CALL_TIMEOUT_S)
+                verdicts.update(zip((claim for claim, _ in some), replies, strict=True))
+
+    await asyncio.gather(
+        *(ask(shard, some) for shard, asked in at_home.items() for some in _batches(asked, _QUESTIONS_AT_ONCE))
     )
-    return frozenset(attempt for attempt, over in zip(attempts, answers, strict=True) if over)
+    return verdicts
+
+
+def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 async def audit_shard(served: ServedShard, session: Session, *, give_up_lost: bool = False) -> int:
@@ -52,25 +90,11 @@ async def audit_shard(served: ServedShard, session: Session, *, give_up_lost: bo
         If the shard has another owner.
     """
     snapshot = await take_snapshot(served)
-    claims = claims_of(snapshot)
+    # In threads where it takes as long as there are models: the event loop answers meanwhile.
+    claims = await asyncio.to_thread(claims_of, snapshot)
     over = await over_among(session, sorted({attempt for _, attempt in claims}))
-    limit = asyncio.Semaphore(_AT_ONCE)
-
-    async def verdict(claim: Claim) -> Reply | None:
-        question = question_to_home(claim)
-        if question is None:
-            return None
-        async with limit:
-            try:
-                shard = await session.directory.shard_of(question.model)
-                (reply,) = await session.directory.ask(shard, [question], CALL_TIMEOUT_S)
-            except (ClusterError, RepositoryError):
-                return None
-            return reply
-
-    ended = [claim for claim in claims if claim[1] in over]
-    verdicts = dict(zip(ended, await asyncio.gather(*map(verdict, ended)), strict=True))
-    found = remedies(snapshot, over, verdicts, give_up_lost=give_up_lost)
+    verdicts = await verdicts_of(session, [claim for claim in claims if claim[1] in over])
+    found = await asyncio.to_thread(partial(remedies, snapshot, over, verdicts, give_up_lost=give_up_lost))
     if found.drops:
         await served.ask(found.drops)
     if found.files and served.folder is not None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from daskevo.cluster.auditing import take_snapshot
 from daskevo.cluster.shown import shown
+from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.scopes import holds_snapshots, snapshot_scope
 from daskevo.ownership.state import Model
 from daskevo.store.tiers import DurableTensors
+from daskevo.types import ModelId
 
 if TYPE_CHECKING:
     from daskevo.cluster.host import ShardHost
 
+LINEAGE_AT_ONCE = 256
+"""Records in one answer: some are a hundred kilobytes long."""
 RETIRING_S = 0.5
 """Longest wait for retirements under way: what a retirement waits for may be away for long."""
 
@@ -68,7 +72,34 @@ def _row(model: Model) -> list[Any]:
 
 async def snapshots(host: ShardHost) -> list[Any]:
     """Return what my shards tell the audit and verify about themselves."""
-    return [(await take_snapshot(served)).to_wire() for served in host.in_order()]
+    return [await asyncio.to_thread((await take_snapshot(served)).to_wire) for served in host.in_order()]
+
+
+def lineage(host: ShardHost, shard: int, models: Sequence[str]) -> list[Any] | None:
+    """Return the records of models and of those that they inherited from, one after the other, as far as I know them.
+
+    Parameters
+    ----------
+    shard:
+        Home of the first one; None is answered if it isn't served here.
+    """
+    if shard not in host.shards:
+        return None
+    found: dict[ModelId, Any] = {}
+    for model in models:
+        current: ModelId | None = ModelId(model)
+        while current is not None and current not in found and len(found) < LINEAGE_AT_ONCE:
+            record = _record(host, current)
+            if record is None:
+                break
+            found[current] = record.to_wire()
+            current = record.ancestor
+    return list(found.values())
+
+
+def _record(host: ShardHost, model_id: ModelId) -> ModelRecord | None:
+    known = (served.shard.state.find(model_id) for served in host.shards.values())
+    return next((model.record for model in known if model is not None), None)
 
 
 async def retirements(host: ShardHost) -> int:
@@ -115,6 +146,7 @@ OVERVIEW: Mapping[str, Callable[..., Any]] = {
     "models": models,
     "trainings": trainings,
     "snapshots": snapshots,
+    "lineage": lineage,
     "retirements": retirements,
     "stats": stats,
     "shown": shown,

@@ -42,9 +42,10 @@ from daskevo.ownership.messages import (
     Retire,
 )
 from daskevo.ownership.records import Staged, records_from_json
-from daskevo.ownership.references import numbers_in
+from daskevo.ownership.references import mask_of, numbers_in
 from daskevo.ownership.replies import Refused, Reply
 from daskevo.ownership.shard import Decision, Shard
+from daskevo.ownership.snapshot import FileView, ShardSnapshot
 from daskevo.ownership.state import Effects, Model
 from daskevo.store.segment import Segment
 from daskevo.store.shard_folder import ShardFolder
@@ -129,7 +130,26 @@ class ServedShard:
         RootUnusable
             If a record could not be written; it was not applied.
         """
+        if len(messages) > 1 and (answered := await self._answer(messages)) is not None:
+            return answered
         return [await to_the_end(self._carry_out(message)) for message in messages]
+
+    async def _answer(self, messages: Sequence[Message]) -> list[Reply] | None:
+        """Answer messages none of which changes anything, with one look at the disk; None if one does."""
+        async with self._lock:
+            decisions = [self.shard.decide(message) for message in messages]
+            for message, decision in zip(messages, decisions, strict=True):
+                aborts = isinstance(message, Abort) and drops_all((message.model, message.attempt), decision.reply)
+                if decision.records or aborts:
+                    return None
+            if self.folder is not None and any(decision.check for decision in decisions):
+                await asyncio.to_thread(self.folder.append, (), flush=any(decision.flush for decision in decisions))
+        return [decision.reply for decision in decisions]
+
+    async def snapshot(self, files: tuple[FileView, ...] | None) -> ShardSnapshot:
+        """Return what audit and `verify` look at; messages of this shard wait meanwhile, the event loop does not."""
+        async with self._lock:
+            return await asyncio.to_thread(self.shard.snapshot, files)
 
     async def _carry_out(self, message: Message) -> Reply:
         async with self._lock:
@@ -215,11 +235,16 @@ class ServedShard:
 
     def own(self, model_id: ModelId, attempt: Attempt) -> dict[int, tuple[TensorSpec, str]]:
         """Return what an attempt stored for a model, by number: what each tensor is, and its digest."""
-        state = self.shard.state
-        kept: Model | Staged | None = state.models.get(model_id)
-        if kept is None or kept.record.attempt != attempt:
-            kept = state.staged.get(model_id, {}).get(attempt)
+        kept = self._kept(model_id, attempt)
         return {} if kept is None else named_in(kept.record)
+
+    def _kept(self, model_id: ModelId, attempt: Attempt) -> Model | Staged | None:
+        """Return what is known of the model that an attempt published or staged."""
+        state = self.shard.state
+        model = state.models.get(model_id)
+        if model is not None and model.record.attempt == attempt:
+            return model
+        return state.staged.get(model_id, {}).get(attempt)
 
     async def reading(self, model_id: ModelId, work: Callable[[], T]) -> T:
         """Run what reads a model's tensors in a thread.
@@ -301,12 +326,21 @@ class ServedShard:
             await self._delete([(model_id, attempt)], temporary=True)
 
     def adopt(self, step: Callable[[], object] = lambda: None) -> None:
-        """Take the segments of the living into the tiers; blocks on the disk. `step` is called for each."""
+        """Take the segments of the living into the tiers; blocks on the disk. `step` is called for each.
+
+        Only files that hold dead tensors are looked at: of all others the record says what is in them, and opening
+        a hundred thousand would take minutes. What is wrong with one its readers are told, and `verify` names it.
+        """
         if not isinstance(self.tensors, DurableTensors):
             return
         unread = []
         for (model_id, attempt), mask in self.shard.state.references.alive.items():
             step()
+            kept = self._kept(model_id, attempt)
+            if kept is not None and kept.file_bytes is not None and mask == mask_of(kept.record.own):
+                sizes = {number: spec.nbytes for number, spec in kept.record.own.items()}
+                self.tensors.segments.expect(model_id, attempt, sizes, kept.file_bytes)
+                continue
             try:
                 self.tensors.adopt(model_id, attempt, numbers_in(mask))
             except RepositoryError as error:

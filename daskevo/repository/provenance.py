@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from daskevo.cluster.session import Session
+from daskevo.errors import DaskevoError
+from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.lineage import Contribution, contributors
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.repository.handle_base import HandleBase
@@ -47,14 +51,44 @@ class Provenance(HandleBase):
 
 
 async def _lineage(session: Session, model_id: ModelId) -> list[ModelRecord]:
-    found: list[ModelRecord] = []
+    known: dict[ModelId, ModelRecord] = {}
+    found: dict[ModelId, ModelRecord] = {}
     current: ModelId | None = model_id
-    while current is not None and all(record.model_id != current for record in found):
-        standing = await session.standing(current)
-        if standing.record is None:
+    while current is not None and current not in found:
+        if current not in known:
+            # Most of those further up have left tensors in the map: they are asked for in the same messages.
+            last = next(reversed(found.values()), None)
+            owners = [] if last is None else [owner for owner in last.inherited if owner not in known]
+            await _learn(session, [current, *owners], known)
+        if current not in known:
             if not found:
                 raise await session.missing(model_id, "unknown")
             break
-        found.append(standing.record)
-        current = standing.record.ancestor
-    return found
+        found[current] = known[current]
+        current = known[current].ancestor
+    return list(found.values())
+
+
+async def _learn(session: Session, models: Sequence[ModelId], known: dict[ModelId, ModelRecord]) -> None:
+    """Add the records of models, and of what they inherited from, to `known`: one message per provider.
+
+    Each provider tells as much as it knows. Only the first model has to be found, or not to be there.
+    """
+    table = await session.directory.table()
+    groups: dict[str, list[ModelId]] = {}
+    for model in models:
+        place = table.place(model)
+        groups.setdefault("" if place is None else place.address, []).append(model)
+
+    async def ask(some: Sequence[ModelId]) -> None:
+        try:
+            answer = await session.directory.call(
+                shard_of(some[0], table.shards), "lineage", timeout_s=session.timeout_s, models=list(some)
+            )
+        except DaskevoError:
+            if models[0] in some:
+                raise
+        else:
+            known.update({record.model_id: record for record in map(ModelRecord.from_wire, answer)})
+
+    await asyncio.gather(*map(ask, groups.values()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ import zict
 from daskevo.errors import CorruptRecord
 from daskevo.store.files import corrupt
 from daskevo.store.mounts import may_be_mapped
-from daskevo.store.pack import Array
+from daskevo.store.pack import Array, round_up
 from daskevo.store.segment import Replaced, Segment
 from daskevo.store.segment_writer import write_segment
 from daskevo.types import JSON, Attempt, ModelId
@@ -88,14 +88,26 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
     def take(self, model_id: ModelId, attempt: Attempt, segment: Segment, numbers: Iterable[int]) -> None:
         """Take in a segment that was opened just now, with the tensors in it that are alive."""
         wanted = set(numbers)
-        if lacking := wanted - segment.entries.keys():
-            raise corrupt(segment.path, f"tensors {sorted(lacking)[:10]} aren't in it", 0)
-        self._know(model_id, attempt, segment, wanted)
+        self._know(model_id, attempt, _having(segment, wanted), wanted)
 
-    def segment(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int]) -> Segment:
+    def expect(self, model_id: ModelId, attempt: Attempt, nbytes: Mapping[int, int], file_bytes: int) -> None:
+        """Take in a file all of whose tensors are alive, as its record says, unseen: its first reader looks at it.
+
+        Parameters
+        ----------
+        nbytes:
+            Tensor number -> its size in bytes.
+        """
+        payload = sum(map(round_up, nbytes.values()))
+        with self._lock:
+            self._headers.discard((model_id, attempt))
+            self._shrunk.discard((model_id, attempt))
+            self._live[model_id, attempt] = _Live(dict(nbytes), payload, file_bytes)
+
+    def segment(self, model_id: ModelId, attempt: Attempt, numbers: Collection[int]) -> Segment:
         """Return the open segment of tensors that are alive; raises as `read` does."""
         self._check(model_id, attempt, numbers)
-        return self._segment(model_id, attempt)
+        return _having(self._segment(model_id, attempt), numbers)
 
     def read(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int]) -> dict[int, Array]:
         """Return tensors of one file; raises KeyError if one isn't alive, CorruptRecord or RootUnusable."""
@@ -199,7 +211,8 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
         try:
             return self._headers[model_id, attempt]  # type: ignore[no-any-return]
         except KeyError:
-            segment = self._headers[model_id, attempt] = Segment.open(self._locate(model_id, attempt))
+            segment = Segment.open(self._locate(model_id, attempt)).of(model_id, attempt)
+            self._headers[model_id, attempt] = segment
             return segment
 
     def _know(self, model_id: ModelId, attempt: Attempt, segment: Segment, numbers: Iterable[int]) -> None:
@@ -256,3 +269,9 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
     def __len__(self) -> int:
         with self._lock:
             return sum(len(live.nbytes) for live in self._live.values())
+
+
+def _having(segment: Segment, numbers: Iterable[int]) -> Segment:
+    if lacking := set(numbers) - segment.entries.keys():
+        raise corrupt(segment.path, f"tensors {sorted(lacking)[:10]} aren't in it", 0)
+    return segment

@@ -34,7 +34,7 @@ def test_segments_are_written_beside_the_owner_listed_and_deleted(root: Root) ->
     assert not found[first].temporary
     assert owner.open_segment(*first).read([2])[2].tolist() == [1, 1, 1]
     assert owner.open_segment(*first).meta["extra"] == {"step": 1}
-    freed = owner.delete([first, (ModelId("attn-1"), Tick(1, 6))])
+    freed = owner.delete([first, (ModelId("attn-1"), Tick(1, 6))], temporary=True)
     assert freed == found[first].nbytes + 4
     assert {(file.model_id, file.attempt) for file in owner.segments()} == {second}
     assert owner.delete([first]) == 0
