@@ -6,6 +6,7 @@ For `daskevo.local_cluster`, and for clusters of trainers beside providers as da
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,27 @@ from distributed.protocol.pickle import dumps
 
 from daskevo.cluster.demand import TrainerDemand
 from daskevo.cluster.roles import EVALUATION, PROVIDER
+from daskevo.errors import InvalidInput
+
+
+def check_limits(minimum: Any, maximum: Any, what: str = "trainers") -> None:
+    """See that a cluster can have a number between two; None: nothing is said.
+
+    Raises
+    ------
+    InvalidInput
+        If it can't.
+    """
+    least = 0 if minimum is None else minimum
+    most = math.inf if maximum is None else maximum
+    good = type(least) is int and (type(most) is int or most == math.inf) and 0 <= least <= most and most >= 1
+    if not good:
+        raise InvalidInput(
+            f"minimum={minimum!r:.40} and maximum={maximum!r:.40} of {what} were asked for: use whole numbers, a "
+            "minimum from 0, and a maximum that is at least 1 and no smaller",
+            minimum=str(minimum),
+            maximum=str(maximum),
+        )
 
 
 class AdaptiveTrainers(Adaptive):  # type: ignore[misc]
@@ -28,8 +50,13 @@ class AdaptiveTrainers(Adaptive):  # type: ignore[misc]
     The cluster's `scale` must count trainers: true where all of its workers are trainers, and of `local_cluster`.
     """
 
+    state: Any = "inactive"  # of one that is refused
     _idle: frozenset[Any] = frozenset()
     _registered = False
+
+    def __init__(self, cluster: Any, *, minimum: Any = None, maximum: Any = None, **options: Any) -> None:
+        check_limits(minimum, maximum)
+        super().__init__(cluster, minimum=minimum, maximum=maximum, **options)
 
     async def target(self) -> int:
         """Return how many trainers searches could use, and note which have nothing to do."""

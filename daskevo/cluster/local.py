@@ -26,7 +26,7 @@ from distributed.security import Security
 from distributed.system import MEMORY_LIMIT
 from distributed.utils import NoOpAwaitable
 
-from daskevo.cluster.adapting import AdaptiveTrainers
+from daskevo.cluster.adapting import AdaptiveTrainers, check_limits
 from daskevo.cluster.dashboard_place import dashboard_place
 from daskevo.cluster.environment import find_gpus, next_gpu
 from daskevo.cluster.role_options import provider_options, trainer_options
@@ -80,20 +80,35 @@ class LocalEvoCluster(SpecCluster):  # type: ignore[misc]
         self.loop.add_callback(self._correct_state)
         return NoOpAwaitable() if self.asynchronous else None
 
-    def adapt(self, Adaptive: Any = AdaptiveTrainers, *, maximum: float | None = None, **options: Any) -> Any:
+    def adapt(
+        self,
+        Adaptive: Any = AdaptiveTrainers,
+        *,
+        minimum: int | None = None,
+        maximum: float | None = None,
+        **options: Any,
+    ) -> Any:
         """Have as many trainers as searches could use at each moment.
 
         Parameters
         ----------
         Adaptive:
             What decides; see :class:`daskevo.cluster.adapting.AdaptiveTrainers`.
+        minimum:
+            Trainers at least; as Dask's configuration says (0) when None.
         maximum:
-            Trainers at most; one per core when None.
+            Trainers at most; one per core, or as many as `minimum`, when None.
         **options:
-            ``minimum`` (trainers at least, 0 unless given), ``interval``, ``wait_count`` and what else
-            `distributed.SpecCluster.adapt` takes.
+            ``interval``, ``wait_count`` and what else `distributed.SpecCluster.adapt` takes.
+
+        Raises
+        ------
+        InvalidInput
+            If no number of trainers is within these limits.
         """
-        return super().adapt(Adaptive=Adaptive, maximum=CPU_COUNT if maximum is None else maximum, **options)
+        check_limits(minimum, maximum)
+        most = max(CPU_COUNT, minimum or 0) if maximum is None else maximum
+        return super().adapt(Adaptive=Adaptive, minimum=minimum, maximum=most, **options)
 
     def _is_busy(self, name: str) -> bool:
         scheduler: Any = self.scheduler

@@ -7,13 +7,16 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from distributed import Client, Event, Scheduler, Worker
 from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.utils_test import gen_test
 
-from daskevo.cluster.adapting import AdaptiveTrainers
+import daskevo
+from daskevo.cluster.adapting import AdaptiveTrainers, check_limits
 from daskevo.cluster.demand import TrainerDemand
+from daskevo.errors import InvalidInput
 
 
 class Job(ProcessInterface):  # type: ignore[misc]
@@ -126,3 +129,32 @@ async def test_a_job_in_which_work_has_begun_meanwhile_is_kept() -> None:
         assert names(cluster) == {"provider", "job0-0", "job0-1"}
         await event.set()
         await task
+
+
+@pytest.mark.parametrize(
+    ("minimum", "maximum"), [(3, 1), (-1, 4), (0, 0), (0, 1.5), (True, 2), ("1", 2), (None, -1), (1.0, 2)]
+)
+def test_limits_within_which_there_is_nothing(minimum: Any, maximum: Any) -> None:
+    with pytest.raises(InvalidInput, match="of trainers were asked for"):
+        check_limits(minimum, maximum)
+    with pytest.raises(InvalidInput):
+        AdaptiveTrainers(None, minimum=minimum, maximum=maximum)
+    for fine in ((0, 1), (2, 2), (None, None), (0, float("inf"))):
+        check_limits(*fine)
+
+
+@gen_test(timeout=180)
+async def test_a_cluster_with_limits_that_can_t_be_keeps_those_that_it_had() -> None:
+    async with batch() as (cluster, _):
+        adaptive = cluster.adapt(Adaptive=AdaptiveTrainers, minimum=0, maximum=4, interval=None)
+        with pytest.raises(InvalidInput):
+            cluster.adapt(Adaptive=AdaptiveTrainers, minimum=3, maximum=1)
+        assert (adaptive.minimum, adaptive.maximum) == (0, 4)
+
+
+def test_a_local_cluster_says_what_its_limits_can_t_be() -> None:
+    with daskevo.local_cluster(trainers=1, providers=0, dashboard_address=None) as cluster:
+        for limits in ({"minimum": 3, "maximum": 1}, {"minimum": -1}, {"maximum": 0}):
+            with pytest.raises(InvalidInput, match="trainers were asked for"):
+                cluster.adapt(**limits)
+        assert cluster.adapt(minimum=1_000, interval=None).maximum == 1_000

@@ -17,13 +17,14 @@ from distributed.core import Status
 from distributed.deploy.cluster import Cluster
 from distributed.utils import NoOpAwaitable
 
-from daskevo.cluster.adapting import AdaptiveTrainers
+from daskevo.cluster.adapting import AdaptiveTrainers, check_limits
+from daskevo.cluster.batch.asking import ask_for
 from daskevo.cluster.batch.folders import remove_if_empty
 from daskevo.cluster.batch.notice import let_go
 from daskevo.cluster.batch.waiting import ARRIVE_S, last_words
 from daskevo.cluster.configured import seconds
 from daskevo.cluster.roles import EVALUATION
-from daskevo.errors import BatchSystemError
+from daskevo.errors import BatchSystemError, InvalidInput
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,8 @@ UNHEARD_S = 2.0
 """Seconds after which a failure that nobody has raised is logged."""
 AGAIN_S = 60.0
 """Seconds after which jobs are submitted again to a batch system that did not answer."""
+LOOK_AFTER_S = (5.0, 10.0, 30.0, 60.0)
+"""After how long the batch system is asked for a job of which nothing has come, again and again at the last."""
 SHORT_S = 60.0
 SHORT_LIVES = 3
 """A job whose workers were there for less than SHORT_S, and a quarter of their lifetime, so many times in a row is not
@@ -87,6 +90,8 @@ class BatchCluster:
         self._since: dict[Any, float] = {}
         self._came: dict[Any, set[str]] = {}
         self._short: Counter[Any] = Counter()
+        self._watched: dict[Any, Any] = {}
+        self._asking: set[asyncio.Future[None]] = set()
         self._provider_jobs: set[str] = set()
         try:
             super().__init__(**options)
@@ -124,15 +129,47 @@ class BatchCluster:
         self.loop.add_callback(self._correct_state)  # type: ignore[attr-defined]
         return NoOpAwaitable() if self.asynchronous else None
 
-    def adapt(self, Adaptive: Any = AdaptiveTrainers, *, minimum_jobs: int | None = None, **options: Any) -> Any:
+    def adapt(
+        self,
+        Adaptive: Any = AdaptiveTrainers,
+        *,
+        minimum: int | None = None,
+        maximum: float | None = None,
+        minimum_jobs: int | None = None,
+        maximum_jobs: int | None = None,
+        **options: Any,
+    ) -> Any:
         """Have as many trainers as searches could use, from ``minimum`` to ``maximum`` of them, or ``minimum_jobs`` to
-        ``maximum_jobs``.
+        ``maximum_jobs``: whole jobs in any case, so no more trainers than these have.
 
         Where providers run beside trainers, one job stays at least: without it nobody would keep the models.
+
+        Raises
+        ------
+        InvalidInput
+            If no number of jobs is within these limits.
         """
-        if not self._provider_jobs and not minimum_jobs and not options.get("minimum"):
-            minimum_jobs = 1
-        return super().adapt(Adaptive=Adaptive, minimum_jobs=minimum_jobs, **options)  # type: ignore[misc]
+        check_limits(minimum, maximum)
+        check_limits(minimum_jobs, maximum_jobs, "jobs")
+        if (minimum is not None and minimum_jobs is not None) or (maximum is not None and maximum_jobs is not None):
+            raise InvalidInput("a limit was given both of trainers and of jobs: leave one of them out")
+        each = self.trainers_per_job
+        least = minimum_jobs if minimum_jobs is not None else math.ceil((minimum or 0) / each)
+        if not self._provider_jobs:
+            least = max(least, 1)
+        most = maximum_jobs
+        if maximum is not None:
+            most = None if maximum == math.inf else int(maximum // each)
+        if most is not None and most < least:
+            raise InvalidInput(
+                f"from {least * each} to {most * each} trainers were asked for, in whole jobs of {each}: ask for a "
+                f"maximum of {max(least, 1) * each} trainers, or {max(least, 1)} jobs, or more",
+                minimum_jobs=least,
+                maximum_jobs=most,
+            )
+        return super().adapt(  # type: ignore[misc]
+            Adaptive=Adaptive, minimum=least * each, maximum=math.inf if most is None else most * each, **options
+        )
 
     def _worth(self, job: Any) -> int:
         """Return 0 for a job that waits in the queue, 1 for one that has nothing to do, 2 for others."""
@@ -218,6 +255,10 @@ class BatchCluster:
                         self.worker_spec.pop(name, None)
             if again:
                 asyncio.get_running_loop().call_later(AGAIN_S, self._submit_again)
+        for name, job in self.workers.items():
+            if job.job_id is not None and self._watched.get(name) is not job:
+                self._watched[name] = job
+                asyncio.get_running_loop().call_later(LOOK_AFTER_S[0], self._look, name, job, 0)
 
     def _submit_again(self) -> None:
         if self.status is Status.running:
@@ -268,12 +309,42 @@ class BatchCluster:
                 *(number, len(came), expected, waited_s, ", ".join(came), last_words(self, number)),
             )
 
+    def _look(self, name: Any, job: Any, times: int) -> None:
+        """Ask the batch system for a job of which no worker has come yet, seldom: it may wait in the queue for days."""
+        if self._is_awaited(name, job):
+            asking = asyncio.ensure_future(self._look_at(name, job, times))
+            self._asking.add(asking)
+            asking.add_done_callback(self._asking.discard)
+
+    def _is_awaited(self, name: Any, job: Any) -> bool:
+        return self.workers.get(name) is job and name not in self._since and self.status is Status.running
+
+    async def _look_at(self, name: Any, job: Any, times: int) -> None:
+        number = str(job.job_id)
+        report = await asyncio.to_thread(ask_for, self.kind, number)
+        if not self._is_awaited(name, job):
+            return
+        if report.state != "over":
+            wait_s = LOOK_AFTER_S[min(times + 1, len(LOOK_AFTER_S) - 1)]
+            asyncio.get_running_loop().call_later(wait_s, self._look, name, job, times + 1)
+            return
+        self._submit_instead(
+            name, 0.0, f"job {number} ended before a worker of it came: {report.why}. {last_words(self, number)}"
+        )
+
     def _replace(self, job: Any, arrivals: int, lost: float) -> None:
         present = any(self._job_of(worker["name"]) == job for worker in self.scheduler_info["workers"].values())
         if job not in self.workers or present or self._arrivals[job] != arrivals or self.status is not Status.running:
             return
         self._arrivals[job] += 1  # each of its workers that went has this called: once is enough
         lived_s = lost - self._since.pop(job, lost)
+        number = str(self.workers[job].job_id)
+        self._submit_instead(
+            job, lived_s, f"the workers of job {number} left after {lived_s:.0f} s. {last_words(self, number)}"
+        )
+
+    def _submit_instead(self, job: Any, lived_s: float, found: str) -> None:
+        """Submit a job anew whose workers have gone after some seconds, unless that happens again and again."""
         self._came.pop(job, None)
         self._short[job] = self._short[job] + 1 if lived_s < self._short_s else 0
         closing = asyncio.ensure_future(self.workers.pop(job).close())
@@ -282,9 +353,11 @@ class BatchCluster:
             self._note(
                 BatchSystemError(
                     f"the workers of job {job} left within {self._short_s:g} s {SHORT_LIVES} times in a row: it is not "
-                    "submitted again; its log says why",
+                    f"submitted again. {found}",
                     job=job,
                 )
             )
             self.worker_spec.pop(job, None)
+        elif self._short[job]:
+            logger.warning("%s\nIt is submitted again, %d times in all", found, SHORT_LIVES)
         self._correct_state()  # type: ignore[attr-defined]

@@ -213,3 +213,25 @@ def test_lines_of_the_yaml_file_stay_in_the_script() -> None:
         text = script("slurm")
     assert "module load conda" in text
     assert carried_by(text) == {"daskevo": {"silent-after": "9s"}}
+
+
+def test_limits_of_trainers_are_whole_jobs() -> None:
+    options = {"cores": 8, "memory": "64GiB", "scheduler_options": {"host": "127.0.0.1"}, "trainers_per_job": 2}
+    with batch_cluster("slurm", **options) as cluster:
+
+        def limits(**given: Any) -> tuple[Any, Any]:
+            adaptive = cluster.adapt(interval=None, **given)
+            return adaptive.minimum, adaptive.maximum
+
+        assert limits(minimum=1, maximum=5) == (2, 4)
+        assert limits(minimum_jobs=1, maximum_jobs=3) == (2, 6)
+        assert limits() == (2, float("inf"))
+        for refused, said in (
+            ({"maximum": 1}, "from 2 to 0 trainers were asked for, in whole jobs of 2"),
+            ({"minimum": 3, "maximum": 3}, "a maximum of 4 trainers, or 2 jobs, or more"),
+            ({"minimum_jobs": 2, "maximum_jobs": 1}, "of jobs were asked for"),
+            ({"minimum": -1}, "of trainers were asked for"),
+            ({"minimum": 1, "minimum_jobs": 1}, "leave one of them out"),
+        ):
+            with pytest.raises(InvalidInput, match=said):
+                limits(**refused)

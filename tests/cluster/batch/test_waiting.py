@@ -180,6 +180,24 @@ def test_a_job_that_ended_at_once_shows_its_log(fake: FakeSlurm, tmp_path: Path)
     assert "No module named daskevo" in message
 
 
+def test_jobs_that_end_at_once_are_said_and_given_up(
+    fake: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where nobody waits for them, as in an adaptive cluster."""
+    monkeypatch.setattr(jobs, "LOOK_AFTER_S", (0.05,))
+    monkeypatch.setattr(jobs, "UNHEARD_S", 0.0)
+    with cluster_of(tmp_path, jobs=0) as cluster:
+        cluster.adapt(minimum_jobs=1, maximum_jobs=2, interval=None)
+        cluster.scale(jobs=1)
+        _until(lambda: (fake.folder / "job-1" / "script").exists())
+        assert not caplog.records or "ended before" not in caplog.text
+        fake.say("JobState=FAILED Reason=NonZeroExitCode ExitCode=127:0")
+        _until(lambda: "job 1 ended before a worker of it came: FAILED (NonZeroExitCode)" in caplog.text)
+        _until(lambda: "3 times in a row: it is not submitted again. job 3 ended before" in caplog.text)
+        assert not cluster.worker_spec
+        assert not (fake.folder / "job-4").exists()
+
+
 def test_a_job_that_runs_and_can_not_reach_the_scheduler(fake: FakeSlurm, tmp_path: Path) -> None:
     fake.say("JobState=RUNNING Reason=None")
     with cluster_of(tmp_path) as cluster, pytest.raises(BatchSystemError) as caught:
