@@ -77,12 +77,15 @@ class Made:
         What couldn't be looked into, in words.
     modules:
         Modules of the user's whose code or values were met, by name.
+    files:
+        Where code of the user's was compiled from: files, or what a notebook calls its cells.
     """
 
     digest: str
     parts: Mapping[str, str]
     unknown: tuple[str, ...]
     modules: tuple[str, ...]
+    files: tuple[str, ...]
 
 
 def made_of(*values: Any, names: Iterable[str] = (), home: str | None = None) -> Made:
@@ -154,6 +157,7 @@ class _Walk:
         self._inside: list[int] = []
         self._unknown: dict[str, None] = {}
         self._modules: dict[str, None] = {}
+        self._files: dict[str, None] = {}
         self._rebound: dict[int, frozenset[str]] = {}
 
     def result(self, roots: list[int]) -> Made:
@@ -169,7 +173,7 @@ class _Walk:
         whole = hashlib.blake2b(repr(roots).encode(), digest_size=16)
         for one in digests:
             whole.update(one)
-        return Made(whole.hexdigest(), parts, tuple(self._unknown), tuple(self._modules))
+        return Made(whole.hexdigest(), parts, tuple(self._unknown), tuple(self._modules), tuple(self._files))
 
     @staticmethod
     def _free_name(name: str, taken: Mapping[str, str]) -> str:
@@ -225,6 +229,7 @@ class _Walk:
         home = str(function.__globals__.get("__name__", ""))
         if _is_installed_at(function.__code__.co_filename) or is_installed(home):
             return
+        self._files[function.__code__.co_filename] = None
         if home:
             self._modules[home] = None
         yield from self._read(function.__code__, function.__globals__)

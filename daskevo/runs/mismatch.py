@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from daskevo.errors import RunMismatch
@@ -15,14 +15,22 @@ IDENTIFYING = ("problem", "space", "objective", "seed", "strategy", "policy")
 SOURCE = "problem.content"
 """The part that tells a problem's source from any other."""
 
-_FOR_PEOPLE = "problem.parts."
-"""Digests of what the source consists of, by name: they say which of it changed, and decide nothing."""
+MADE = "problem.made.digest"
+"""The part that tells what a problem consists of, through all that it calls and reads; older runs don't have it."""
+
+UNKNOWN = "problem.made.unknown"
+"""What of a problem can't be looked into, so that nobody can tell whether it is the same."""
+
+_FOR_PEOPLE = ("problem.parts.", "problem.made.parts.", "problem.made.python")
+"""Digests of what a problem consists of, by name: they say which of it changed, and decide nothing."""
 
 SHOWN = 6
 """Parts of a source that are named, at most."""
 
 _FOLLOWS: Mapping[str, tuple[str, ...]] = {
     "problem.name": ("problem", "space", "objective", "policy.epochs", "policy.batch_size"),
+    SOURCE: (MADE, UNKNOWN),
+    MADE: (UNKNOWN,),
     "strategy.name": ("strategy",),
 }
 """Part -> what cannot but differ with it, and is not said apart."""
@@ -41,11 +49,13 @@ def check_identity(folder: Path, found: Mapping[str, JSON], asked: Mapping[str, 
     if differing:
         changed = _changed_parts(found, asked)
         words = "\n".join(f"    {_say(part, there, here, changed)}" for part, (there, here) in differing.items())
-        same = "the problem as it was" if SOURCE in differing else ""
-        same += f"{' and ' if same else ''}the same settings" if set(differing) - {SOURCE} else ""
+        of_the_problem = {SOURCE, MADE, UNKNOWN}
+        same = "the problem as it was" if of_the_problem & set(differing) else ""
+        same += f"{' and ' if same else ''}the same settings" if set(differing) - of_the_problem else ""
+        version = ' (a problem can say problem_version = "1", which then decides)' if UNKNOWN in differing else ""
         raise RunMismatch(
             f"{folder} holds another run than the one that is asked for here:\n{words}\n"
-            f"Use {same} to go on with it, or another folder for a new run",
+            f"Use {same} to go on with it{version}, or another folder for a new run",
             path=str(folder),
             parts=sorted(differing),
         )
@@ -54,10 +64,12 @@ def check_identity(folder: Path, found: Mapping[str, JSON], asked: Mapping[str, 
 def differences(found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> dict[str, tuple[JSON, JSON]]:
     """Return part -> (value in the folder, value asked for) where they differ; None where one has no such part."""
     there, here = (dict(_parts("", {name: identity.get(name) for name in IDENTIFYING})) for identity in (found, asked))
+    compared = _compared(there, here)
     names = [
         name
         for name in dict.fromkeys([*there, *here])
-        if there.get(name) != here.get(name) and not name.startswith(_FOR_PEOPLE)
+        # What is unknown is not known to be the same, however alike the words are.
+        if (there.get(name) != here.get(name) or name == UNKNOWN) and compared(name)
     ]
     following = {
         name
@@ -69,14 +81,28 @@ def differences(found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> dict[st
     return {name: (there.get(name), here.get(name)) for name in names if name not in following}
 
 
+def _compared(there: Mapping[str, JSON], here: Mapping[str, JSON]) -> Callable[[str], bool]:
+    """Return which parts decide: what a problem consists of only where both have looked, with the same Python."""
+    python = "problem.made.python"
+    looked = python in there and there.get(python) == here.get(python)
+    return lambda name: not name.startswith(_FOR_PEOPLE) and (looked or not name.startswith("problem.made."))
+
+
 def _changed_parts(found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> str:
     """Say which parts of the problem's source are others, new or gone; empty where an older run doesn't have them."""
+    names: dict[str, None] = {}
     match found.get("problem"), asked.get("problem"):
         case {"parts": dict(there)}, {"parts": dict(here)} if there and here:
-            names = [str(name) for name in dict.fromkeys([*there, *here]) if there.get(name) != here.get(name)]
-            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-            return ", ".join(f"{name:.80}" for name in names[:SHOWN]) + more
-    return ""
+            names.update(_differing(there, here))
+    match found.get("problem"), asked.get("problem"):
+        case {"made": {"parts": dict(there)}}, {"made": {"parts": dict(here)}} if not names:
+            names.update(_differing(there, here))
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(f"{name:.80}" for name in list(names)[:SHOWN]) + more
+
+
+def _differing(there: Mapping[str, JSON], here: Mapping[str, JSON]) -> dict[str, None]:
+    return {str(name): None for name in [*there, *here] if there.get(name) != here.get(name)}
 
 
 def _parts(name: str, value: JSON) -> Iterator[tuple[str, JSON]]:
@@ -101,6 +127,14 @@ def _parts(name: str, value: JSON) -> Iterator[tuple[str, JSON]]:
 def _say(part: str, there: JSON, here: JSON, changed: str) -> str:
     if part == SOURCE:
         return "problem: its source has changed since the run was begun" + (changed and f": {changed}")
+    if part == MADE:
+        return "problem: what it calls, reads or holds has changed since the run was begun" + (
+            changed and f": {changed}"
+        )
+    if part == UNKNOWN:
+        parts = here if isinstance(here, list) else there if isinstance(there, list) else []
+        words = ", ".join(map(str, parts[:SHOWN]))
+        return f"problem: nobody can tell whether it is the same, since this can't be looked into: {words}"
     kind, _, name = part.partition(".")
     words = part.rpartition(".")[2].replace("_", " ")
     if name == "name" and kind in ("problem", "strategy"):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from daskevo.search import Grid
+from daskevo.space import Choice, Space
 from daskevo_workflows import nas
+from daskevo_workflows.problems import Data
+from daskevo_workflows.trainers import DELIVERED
 
 pytestmark = pytest.mark.processes
 
@@ -51,3 +56,57 @@ def test_settings_that_no_id_has_make_other_trainings(
     options = [tuple(result.choices(requests[report.number]).values())[:2] for report in finished]
     assert sorted(options) == sorted(product((0.0, 0.1, 10.0), ("zeros", "ones", "he_normal")))
     assert [report.status for report in result.reports].count("duplicate") == 9
+
+
+class Folds:
+    """A problem object that holds its arrays, as of one fold; true labels, or shuffled ones, which nothing learns."""
+
+    name = "folds"
+    objective = "max val_accuracy"
+    epochs, batch_size = 8, 16
+
+    def __init__(self, x: Any, y: Any) -> None:
+        self.x, self.y = x, y
+
+    def space(self) -> Space:
+        return Space(self.name, (Choice("units", (8, 16)),))
+
+    def build(self, choices: Any) -> Any:
+        import keras
+
+        inputs = keras.Input((4,))
+        hidden = keras.layers.Dense(choices["units"], "relu")(inputs)
+        return keras.Model(inputs, keras.layers.Dense(2, "softmax")(hidden))
+
+    def compile(self, model: Any) -> None:
+        import keras
+
+        model.compile(keras.optimizers.Adam(0.05), "sparse_categorical_crossentropy", run_eagerly=True)
+
+    def data(self) -> Data:
+        return Data((self.x[:96], self.y[:96]), (self.x[96:], self.y[96:]))
+
+    def score(self, model: Any, data: Data) -> dict[str, float]:
+        x, y = data.validation
+        return {"val_accuracy": float(np.mean(np.asarray(model(x)).argmax(1) == y)), "sum": float(data.train[0].sum())}
+
+
+def test_each_fold_is_searched_with_its_own_arrays_which_travel_once(
+    repository: Any, client: Any, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    parts = [rng.standard_normal((128, 4)).astype(np.float32) for _ in range(2)]
+    for fold, x in enumerate(parts):
+        problem = Folds(x, (x[:, 0] > 0).astype(np.int32))
+        result = nas.search(
+            problem, Grid(), repository=repository, evaluations=2, run=tmp_path / f"fold{fold}", transfer=False
+        )
+        assert [report.metrics["sum"] for report in result.reports] == pytest.approx([x[:96].sum()] * 2, rel=1e-4)
+    until = time.monotonic() + 60
+    while any(key.startswith(DELIVERED) for key in client.run_on_scheduler(tasks_of)):
+        assert time.monotonic() < until, "something of it stays"
+        time.sleep(0.05)
+
+
+def tasks_of(dask_scheduler: Any) -> list[str]:
+    return [str(key) for key in dask_scheduler.tasks]

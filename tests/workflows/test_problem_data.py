@@ -6,6 +6,7 @@ import gzip
 import shutil
 import struct
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from daskevo.errors import InvalidInput, InvalidProblem
 from daskevo_workflows.problems import load_problem
 from daskevo_workflows.problems.attn import Attn, made_sample, read_part
 from daskevo_workflows.problems.attn_space import AttnShape
-from daskevo_workflows.problems.cache import cached
+from daskevo_workflows.problems.cache import cached, files_digest
 from daskevo_workflows.problems.classification import roc_auc
 from daskevo_workflows.problems.fashion_mnist import DEBIAN, FashionMnist, prepare, read, read_idx
 from daskevo_workflows.problems.flights import data_folder
@@ -31,24 +32,45 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def test_prepared_data_are_read_back(cache: Path) -> None:
-    made: list[int] = []
+def test_prepared_data_are_read_back(cache: Path, tmp_path: Path) -> None:
+    made = tmp_path / "made"
 
     def make() -> dict[str, np.ndarray[Any, Any]]:
-        made.append(1)
+        with made.open("a") as file:
+            file.write("1")
         return {"x": np.arange(6.0).reshape(2, 3), "y": np.array([1, 2], np.int32)}
 
     first, second = cached("p", {"rows": 1}, make), cached("p", {"rows": 1}, make)
-    assert made == [1]
+    assert made.read_text() == "1"
     for name, array in first.items():
         np.testing.assert_array_equal(array, second[name])
         assert array.dtype == second[name].dtype
     cached("p", {"rows": 2}, make)
-    assert made == [1, 1]
+    assert made.read_text() == "11"
     for path in cache.iterdir():
         path.write_bytes(path.read_bytes()[:100])
     np.testing.assert_array_equal(cached("p", {"rows": 1}, make)["x"], first["x"])
-    assert made == [1, 1, 1]
+    assert made.read_text() == "111"
+
+
+def test_prepared_data_of_other_code_or_files_are_made_anew(tmp_path: Path) -> None:
+    def maker(value: float) -> Callable[[], dict[str, np.ndarray[Any, Any]]]:
+        return lambda: {"x": np.full(1, value)}
+
+    assert [cached("p", {}, maker(value))["x"].item() for value in (1.0, 2.0, 1.0)] == [1.0, 2.0, 1.0]
+    table = tmp_path / "table"
+    for text in ("old", "new"):
+        table.write_text(text)
+        made = cached("p", {"table": files_digest(table)}, lambda: {"x": np.array(table.read_text())})
+        assert made["x"].item() == text
+
+
+def test_other_files_in_the_same_folder_are_other_pictures(tmp_path: Path) -> None:
+    for value in (0, 255):
+        write_idx(tmp_path / "train-images-idx3-ubyte.gz", np.full((60, 28, 28), value))
+        write_idx(tmp_path / "train-labels-idx1-ubyte.gz", np.arange(60) % 10)
+        data = FashionMnist(images=30, folder=str(tmp_path)).data()
+        assert data.train[0].max() == value / 255
 
 
 def test_a_cache_that_can_not_be_written_costs_nothing_but_time(

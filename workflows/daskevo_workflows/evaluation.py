@@ -20,8 +20,9 @@ from daskevo_workflows.evaluation_report import Draft, fields_of_record, other_c
 from daskevo_workflows.failures import Failed, failure_of, say_error, shown
 from daskevo_workflows.offered import OFFERED, missing, when_stored
 from daskevo_workflows.problems.building import build_candidate
+from daskevo_workflows.problems.delivery import Parcel
 from daskevo_workflows.problems.protocol import Problem
-from daskevo_workflows.problems.reference import ProblemReference, data_of
+from daskevo_workflows.problems.reference import ProblemReference, adopt, data_of
 from daskevo_workflows.quiet import import_keras
 from daskevo_workflows.trainer_task import cancelled, say, worker_name
 from daskevo_workflows.training import Stopped, finite, lost_its_way, train
@@ -29,7 +30,12 @@ from daskevo_workflows.trajectory import seed_of, trajectory, trajectory_of
 from daskevo_workflows.transfer import Transfer
 
 
-def evaluate(assignment: Assignment, matches: Sequence[Match | None] | None = None, index: int = 0) -> Report:
+def evaluate(
+    assignment: Assignment,
+    matches: Sequence[Match | None] | None = None,
+    index: int = 0,
+    parcel: Parcel | None = None,
+) -> Report:
     """Evaluate one request.
 
     Parameters
@@ -40,12 +46,16 @@ def evaluate(assignment: Assignment, matches: Sequence[Match | None] | None = No
         Answers of the batch's query, or None: then the repository is asked from here.
     index:
         Which of them is this request's.
+    parcel:
+        The problem, if it is an object.
 
     Returns
     -------
     Report
         Finished or failed. Cancelled, the task raises :class:`Stopped`.
     """
+    if parcel is not None:
+        adopt(assignment.problem, parcel.instance)
     try:
         return _reported(assignment, matches, index)
     finally:

@@ -26,6 +26,7 @@ from daskevo_workflows.in_flight import TICK_S, Flights
 from daskevo_workflows.limits import EvaluationLimit
 from daskevo_workflows.machine_load import LoadNotes
 from daskevo_workflows.notes import note
+from daskevo_workflows.problems.delivery import Delivery
 from daskevo_workflows.problems.reference import ProblemReference
 from daskevo_workflows.progress import Progress
 from daskevo_workflows.scheduler_gone import told_if_scheduler_gone
@@ -83,6 +84,7 @@ class Executor:
         self.on_progress = on_progress
         self.closing = Closing(settings.deadline, book.finished_seconds)
         self.demand = Demand(client, record.info.label)
+        self.delivery = Delivery(client, reference)
         self.flights = Flights(
             client,
             repository,
@@ -92,12 +94,15 @@ class Executor:
             freed=self._freed,
             grows=self.demand.is_met_later,
             expected_s=self.closing.expected_s,
+            parcel=self.delivery.parcel,
         )
         self.holdings = Holdings(repository, record, lambda: self.flights.choosing)
         self.candidates = Candidates(
             reference.load(), strategy, record, book, settings, lambda: self.flights.requests, self._report
         )
-        self.submission = Submission(self.candidates, self.flights, reference, repository, settings, record, book)
+        self.submission = Submission(
+            self.candidates, self.flights, self.delivery.reference, repository, settings, record, book
+        )
         self.load = LoadNotes(record)
         self._started = time.monotonic()
         self.showing = SearchShowing(client, self)
@@ -154,6 +159,7 @@ class Executor:
     def _close(self) -> None:
         self.demand.close()
         self.flights.close()
+        self.delivery.close()
         self.submission.close()
 
     def _useful(self) -> int:

@@ -1,16 +1,55 @@
-"""What makes a run this one and no other: the same from Python and from the command line."""
+"""What makes a run this one and no other: the same from Python and from the command line.
+
+Four keys, which are never taken for each other (docs/identity.md); each cache and each comparison uses one of them:
+
+- *vertex id*: these layers may share weights. :mod:`daskevo.graph.identity`; best matches, stored models.
+- *training key*: this is the same training. :func:`daskevo.models.training_key` with :func:`daskevo.runs.identity`;
+  duplicates of a search.
+- *data key*: these are the same rows. :func:`daskevo_workflows.tune.data_to_tune`; studies and their snapshots.
+- *problem key*: this is the same problem. :mod:`daskevo_workflows.problems.content`; records of runs, modules and data
+  that processes keep, snapshots.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
+from daskevo.runs import RunRecord
 from daskevo.search import Strategy
 from daskevo.types import JSON, Objective
+from daskevo_workflows.notes import note
 from daskevo_workflows.problems import ProblemReference
 from daskevo_workflows.problems.building import space_of
+from daskevo_workflows.problems.content import keep_sources
 from daskevo_workflows.problems.source_parts import source_parts
 from daskevo_workflows.size_limits import SizeLimits
 from daskevo_workflows.transfer import Transfer
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN = "problem unknown"
+"""Kind of the event that says what of a problem can't be looked into."""
+
+
+def mind_problem(reference: ProblemReference, record: RunRecord) -> None:
+    """Keep a problem's sources in its run's folder; say once what of it nobody can compare."""
+    keep_sources(record.folder, reference.made)
+    if reference.made.unknown and not any(record.events(UNKNOWN)):
+        words = (
+            f"of problem {reference.name!r} this can't be looked into: {', '.join(reference.made.unknown)}. So nobody "
+            "can tell whether it is the same when the run is to go on, and it won't: give the problem a "
+            'problem_version = "1", and another one when it changes'
+        )
+        logger.warning("%s", words)
+        note(record, UNKNOWN, words)
+
+
+def problem_identity(reference: ProblemReference, **more: JSON) -> dict[str, JSON]:
+    """Return what tells a problem from another in a run's record, by its problem key and, for people, by its parts."""
+    made = reference.made.to_json()
+    found = {**reference.to_json(), **more, "parts": source_parts(reference)}
+    return {**found, "made": made} if reference.made.digest else found
 
 
 def identity_of(
@@ -33,7 +72,7 @@ def identity_of(
         objectives = objectives[0]
     return {
         # Its parts are kept for people, who are told which of them changed: the content decides.
-        "problem": {**reference.to_json(), "parts": source_parts(reference)},
+        "problem": problem_identity(reference),
         "space": space_of(problem).to_json(),
         # One as it has always been written, several as a list.
         "objective": str(objectives) if isinstance(objectives, Objective) else [*map(str, objectives)],

@@ -62,6 +62,8 @@ class Flights:
         See :class:`daskevo_workflows.upkeep.Upkeep`.
     expected_s:
         See :class:`daskevo_workflows.trainers.Trainers`.
+    parcel:
+        Returns a future of the problem, if that is an object (:class:`daskevo_workflows.problems.delivery.Delivery`).
     freed:
         Called as soon as an evaluation has ended and its trainer may take another, before its report is fetched.
     """
@@ -76,12 +78,14 @@ class Flights:
         freed: Callable[[], None] = lambda: None,
         grows: Callable[[], bool] = lambda: False,
         expected_s: Callable[[], float | None] = lambda: None,
+        parcel: Callable[[], Any] = lambda: None,
     ) -> None:
         self.client = client
         self.repository = repository
         self.record = record
         self.limit = limit
         self.freed = freed
+        self._parcel = parcel
         self._inbox: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._flights: dict[str, Flight] = {}
         self._deaths: Counter[int] = Counter()
@@ -164,6 +168,7 @@ class Flights:
                 assignment,
                 None if position is None else matches,
                 position or 0,
+                self._parcel(),
                 key=assignment.key,
                 workers=[trainer.name],
                 allow_other_workers=False,

@@ -29,7 +29,7 @@ from daskevo_workflows.event_kinds import SESSION
 from daskevo_workflows.executor import Executor
 from daskevo_workflows.found import Found
 from daskevo_workflows.frames import frames
-from daskevo_workflows.identity import identity_of
+from daskevo_workflows.identity import identity_of, mind_problem
 from daskevo_workflows.leading_client import check_can_lead
 from daskevo_workflows.limits import Limit, check_limit
 from daskevo_workflows.looking import look
@@ -214,6 +214,7 @@ def search(
             book.identify(number, name)
         for report in record.reports():
             book.report(report)
+        mind_problem(reference, record)
         _tell_again(chosen, book)
         settings = Settings(
             seed=seed,

@@ -18,14 +18,17 @@ from distributed import wait
 from daskevo.cluster.listing import workers_of
 from daskevo.cluster.roles import EVALUATION, start_line
 from daskevo.errors import InvalidInput, NoTrainer
+from daskevo.runs.mismatch import differences
 from daskevo.search import Report, Request
 from daskevo.types import ModelId, Objective
 from daskevo_workflows.assignment import Assignment
 from daskevo_workflows.demand import Demand
 from daskevo_workflows.evaluation import evaluate
+from daskevo_workflows.identity import problem_identity
 from daskevo_workflows.leading_client import check_can_lead
 from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.problems.building import graph_of
+from daskevo_workflows.problems.delivery import Delivery
 from daskevo_workflows.scheduler_gone import why_cut_off
 from daskevo_workflows.trainers import Trainers
 from daskevo_workflows.training import Callbacks, fresh
@@ -120,6 +123,7 @@ def refine(
     reference = _reference(problem, result)
     client = result.repository.client
     check_can_lead(client, "nas.refine")
+    delivery = Delivery(client, reference)
     if (
         not any((worker.get("resources") or {}).get("evaluation") for worker in workers_of(client).values())
         and not Demand(client, "refining").is_met_later()
@@ -142,24 +146,27 @@ def refine(
         assignment = Assignment(
             key=f"refine-{request.model_id}",
             request=request,
-            problem=reference,
+            problem=delivery.reference,
             repository=result.repository,
             seed=seed,
             graph=graph_of(reference.load(), winner.candidate),
             objective=result.objective,
             transfer=Transfer(freeze="none"),
             labels=(f"refined:{result.info.label}",),
-            callbacks=_KeepBest(reference, result.objective, patience, callbacks, fresh_start=from_scratch),
+            callbacks=_KeepBest(delivery.reference, result.objective, patience, callbacks, fresh_start=from_scratch),
             epochs=epochs,
         )
         assignments.append(assignment)
-    reports = _evaluated(client, assignments)
+    try:
+        reports = _evaluated(client, assignments, delivery)
+    finally:
+        delivery.close()
     refined = [Refined(winner, report) for winner, report in zip(found, reports, strict=True)]
     rank_of = result.objective.rank
     return sorted(refined, key=lambda one: -float("inf") if one.quality is None else rank_of(one.quality), reverse=True)
 
 
-def _evaluated(client: Any, assignments: Sequence[Assignment]) -> list[Report]:
+def _evaluated(client: Any, assignments: Sequence[Assignment], delivery: Delivery) -> list[Report]:
     """Have all evaluated; what a restart of the cluster took is done again, and it is said if no trainer works.
 
     Raises
@@ -173,8 +180,9 @@ def _evaluated(client: Any, assignments: Sequence[Assignment]) -> list[Report]:
     while len(reports) < len(assignments):
         for rank, assignment in enumerate(assignments):
             if rank not in reports and rank not in futures:
+                arguments = (assignment, None, 0, delivery.parcel())
                 futures[rank] = client.submit(
-                    evaluate, assignment, key=assignment.key, resources={"evaluation": 1}, pure=False
+                    evaluate, *arguments, key=assignment.key, resources={"evaluation": 1}, pure=False
                 )
         with suppress(TimeoutError):
             wait(list(futures.values()), timeout=TICK_S, return_when="FIRST_COMPLETED")
@@ -254,7 +262,8 @@ def _reference(problem: str | Problem | ProblemReference | None, result: Result)
             )
         return refer(recorded["name"], **recorded["settings"])
     reference = refer(problem)  # type: ignore[arg-type]
-    if reference.to_json() != {name: part for name, part in recorded.items() if name != "parts"}:
+    differing = differences({"problem": recorded}, {"problem": problem_identity(reference)})
+    if set(differing) - {"problem.data"}:
         raise InvalidInput(
             f"the run in {result.folder} was of another problem ({recorded['name']!r}, content {recorded['content']}), "
             f"not of {reference.name!r}, content {reference.content}"

@@ -29,6 +29,9 @@ SILENT_S = 150.0
 BLIND_S = 5.0
 """The most that one look at the scheduler adds to a silence: this process, or the scheduler, may have slept."""
 
+DELIVERED = "daskevo-problem-"
+"""What the keys of problems on their way to trainers begin with: Dask makes them again where they are lost."""
+
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
@@ -235,7 +238,7 @@ class Trainers:
             processing = self._client.processing(workers=[address])
         except NO_ANSWER as error:
             raise scheduler_gone(error) from error
-        return sum(key not in ours for key in processing.get(address, ()))
+        return sum(key not in ours and not str(key).startswith(DELIVERED) for key in processing.get(address, ()))
 
     def others(self, name: str) -> tuple[int, int]:
         """Count what somebody else would lose with a trainer's process: tasks, and keys that are held nowhere else.
@@ -246,7 +249,8 @@ class Trainers:
         """
         address, ours = self.present[name].address, self._had.get(name, set())
         try:
-            keys = [key for key in self._client.has_what(workers=[address]).get(address, ()) if key not in ours]
+            held = self._client.has_what(workers=[address]).get(address, ())
+            keys = [key for key in held if key not in ours and not str(key).startswith(DELIVERED)]
             holders = self._client.sync(self._client.scheduler.who_has, keys=keys) if keys else {}
         except NO_ANSWER as error:
             raise scheduler_gone(error) from error

@@ -15,11 +15,11 @@ from daskevo.tuning.architectures import ARCHITECTURE
 from daskevo.types import Objective
 from daskevo_workflows.about import about_run
 from daskevo_workflows.failures import say_error
+from daskevo_workflows.identity import mind_problem, problem_identity
 from daskevo_workflows.leading_client import check_can_lead
 from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.problems.building import check_builds, space_of
 from daskevo_workflows.problems.reference import data_of
-from daskevo_workflows.problems.source_parts import source_parts
 from daskevo_workflows.scheduler_gone import told_if_scheduler_gone
 from daskevo_workflows.stage_training import check, data_digest
 from daskevo_workflows.stage_training.beginning import own_loop
@@ -131,6 +131,7 @@ def study(
         if others:
             words = f"{others} of its snapshots were made by other versions of Keras and the like"
             opened.note("snapshots passed over", f"{words}: what is needed of them is trained again")
+        mind_problem(reference, opened.record)
         opened.teach(leading.plan)
         return opened
 
@@ -228,7 +229,7 @@ def identity_of(
 ) -> dict[str, Any]:
     """Return what tells a study from others; `digest` is that of its data."""
     return {
-        "problem": {**reference.to_json(), "data": digest, "parts": source_parts(reference)},
+        "problem": problem_identity(reference, data=digest),
         "space": space.to_json(),  # type: ignore[attr-defined]
         "objective": str(objective),
         "seed": seed,

@@ -94,7 +94,6 @@ def made_sample(samples: int, features: int = FEATURES) -> Data:
     return Data(train=(x[:train], y[:train]), validation=(x[train:], y[train:]))
 
 
-@lru_cache(maxsize=1)
 def _read(path: str, features: int) -> Data:
     return Data(train=read_part(Path(path), "train", features), validation=read_part(Path(path), "val", features))
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from daskevo.code_identity import digest_of
+
 logger = logging.getLogger(__name__)
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -28,13 +30,34 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "daskevo"
 
 
+def files_digest(*paths: Path | str) -> str:
+    """Return a digest of the content of files, in this order: what a key of prepared data holds of them.
+
+    Raises
+    ------
+    OSError
+        If one can't be read.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for path in paths:
+        with open(path, "rb") as file:
+            digest.update(hashlib.file_digest(file, "blake2b").digest())
+    return digest.hexdigest()
+
+
 def cached(name: str, settings: Mapping[str, Any], make: Callable[[], Arrays]) -> Arrays:
-    """Return the arrays that `make` makes, from disk if they were made before with the same settings.
+    """Return the arrays that `make` makes, from disk if they were made before by the same code with the same settings.
+
+    The key is the *data key* of what goes in: `settings`, and what `make` consists of, through all that it calls. What
+    it reads from files is in no code: give their content, ``settings={"tables": files_digest(path)}``. Where something
+    of `make` can't be looked into, nothing is kept.
 
     A folder that can't be written costs the preparation in each process, and nothing else. A file that is cut or
     damaged is made anew; two processes that make it at once both succeed.
     """
-    digest = hashlib.sha256(json.dumps(dict(settings), sort_keys=True).encode()).hexdigest()[:16]
+    if (code := digest_of(make)) is None:
+        return make()
+    digest = hashlib.sha256(json.dumps([dict(settings), code], sort_keys=True).encode()).hexdigest()[:16]
     path = cache_folder() / f"{name}-{digest}.npz"
     # Opened here: numpy leaves a damaged file open.
     with (

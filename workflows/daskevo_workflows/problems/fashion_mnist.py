@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 import struct
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from daskevo.errors import InvalidInput, InvalidProblem
 from daskevo.space import Choice, Space
-from daskevo_workflows.problems.cache import Arrays, cached
+from daskevo_workflows.problems.cache import Arrays, cached, files_digest
 from daskevo_workflows.problems.classification import Classification
 from daskevo_workflows.problems.protocol import Data
 
@@ -116,12 +115,19 @@ class FashionMnist(Classification):
         return _data(self.folder, self.images, self.pixels, self.data_seed)
 
 
-@lru_cache(maxsize=2)
 def _data(folder: str, images: int, pixels: int, seed: int) -> Data:
-    settings = {"images": images, "pixels": pixels, "seed": seed}
+    settings = {"images": images, "pixels": pixels, "seed": seed, "files": _digest(Path(folder))}
     arrays = cached("fashion-mnist", settings, lambda: prepare(Path(folder), images, pixels, seed))
     x, y = arrays["x"], arrays["y"]
     return Data(train=(x[:images], y[:images]), validation=(x[images:], y[images:]))
+
+
+def _digest(folder: Path) -> str | None:
+    """Return a digest of the files in a folder; None for those that are downloaded, or can't be read."""
+    try:
+        return files_digest(folder / "train-images-idx3-ubyte.gz", folder / "train-labels-idx1-ubyte.gz")
+    except OSError:
+        return None
 
 
 def prepare(folder: Path, images: int, pixels: int, seed: int) -> Arrays:

@@ -15,7 +15,7 @@ them)::
     def build(choices):                       # one option per choice, by name; returns an uncompiled keras.Model
         ...
 
-    def data():                               # called once per process
+    def data():                               # called once per run in each process
         return Data(train=(x, y), validation=(x_val, y_val))
 
     def compile(model): ...
@@ -106,7 +106,7 @@ class Problem(Protocol):
         """
 
     def data(self) -> Data:
-        """Return the data. Called once per process; what takes long belongs on disk (see `cache.py`)."""
+        """Return the data. Called once per run in each process; what takes long belongs on disk (see `cache.py`)."""
 
     def compile(self, model: Any) -> None:
         """Compile the model. Called after layers have been frozen."""

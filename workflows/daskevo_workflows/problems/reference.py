@@ -2,8 +2,12 @@
 
 A problem is named by one of ours (``flights``), by a Python file (``path/to/moons.py``, or ``path/to/moons.py:NAME``
 for the object of that name in it), or is an object. Its
-reference says which, with a hash of the content, so that a run is never resumed with a problem that has changed
-meanwhile. A file travels as its source: trainers need not see the path.
+reference says which, with what it consists of (:mod:`daskevo_workflows.problems.content`), so that a run is never
+resumed with a problem that has changed meanwhile. A file travels as its source, and so do modules of the user's own
+that it uses: trainers need not see the path.
+
+What is made of a problem in a process, its module and its data, is kept for one reference: a problem that is referred
+to again is made again, since what it reads may have changed where no key sees it, such as a table on disk.
 """
 
 from __future__ import annotations
@@ -18,14 +22,18 @@ import textwrap
 import threading
 import tokenize
 import types
+import uuid
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from daskevo.errors import DaskevoError, InvalidName, InvalidProblem, UnknownProblem
 from daskevo.types import JSON, check_json, check_name
 from daskevo_workflows.failures import user_code
+from daskevo_workflows.problems.beside import forget_changed, import_all, importing
+from daskevo_workflows.problems.content import VERSION, Content, content_of, version_of
 from daskevo_workflows.problems.protocol import Problem, check_parts
 from daskevo_workflows.quiet import quietly
 
@@ -64,7 +72,7 @@ class ProblemReference:
     where:
         The name, the file's path, or the object's class.
     content:
-        Hash of what the problem is: its settings, and the source of its file or class.
+        Hash of its settings, and of the source of its file or class: by these alone older records tell problems apart.
     settings:
         Arguments of a named problem's class.
     source:
@@ -73,6 +81,10 @@ class ProblemReference:
         Name of the object in the file; None: ``problem``, or the file itself.
     instance:
         The object itself; it travels pickled, and is not kept in the record.
+    made:
+        What the problem consists of.
+    nonce:
+        Of this reference, and its copies on trainers.
     """
 
     name: str
@@ -83,6 +95,22 @@ class ProblemReference:
     source: str | None = None
     part: str | None = None
     instance: Problem | None = None
+    made: Content = field(default_factory=lambda: Content(""))
+    nonce: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False)
+
+    @property
+    def key(self) -> str:
+        """The *problem key*: equal for equal problems; one that can't be looked into is nobody's equal."""
+        return _hash(self.content, self.made.digest, self.nonce if self.made.unknown else "")
+
+    @property
+    def _here(self) -> tuple[str, str, str, str]:
+        """What is kept in a process for this reference."""
+        return (self.kind, self.where, self.key, self.nonce)
+
+    def without_instance(self) -> ProblemReference:
+        """Return what an evaluation takes to a trainer that gets the object otherwise (see :func:`adopt`)."""
+        return self if self.instance is None else replace(self, instance=None)
 
     def to_json(self) -> JSON:
         """Return what tells the problem from another: `where` is left out, since a file may be moved."""
@@ -102,23 +130,50 @@ class ProblemReference:
         """
         if self.instance is not None:
             return self.instance
-        key = (self.kind, self.where, self.content)
-        if key not in _loaded:
-            if self.kind == "file":
-                assert self.source is not None
-                _loaded[key] = _from_source(self.source, Path(self.where), self.part)
-            else:
-                _loaded[key] = _built_in(self.where, self.settings)
-        return _loaded[key]
+        if (known := _loaded.get(self._here)) is not None:
+            return known
+        if self.kind == "file":
+            assert self.source is not None
+            forget_changed(self.made.modules, Path(self.where).parent)
+            with importing(self.made.modules):
+                import_all(self.made.modules)
+                problem = _from_source(self.source, Path(self.where), self.part)
+        elif self.kind == "name":
+            problem = _built_in(self.where, self.settings)
+        else:
+            raise InvalidProblem(
+                f"the problem {self.name!r} is an object, and it did not come with its evaluation: give the same call "
+                "again"
+            )
+        _keep(self, problem)
+        return problem
 
 
-_loaded: dict[tuple[str, str, str], Problem] = {}
-_data: dict[tuple[str, str, str], Any] = {}
+LOADED = 8
+"""Problems that are kept in a process, at most."""
+
+_loaded: OrderedDict[tuple[str, str, str, str], Problem] = OrderedDict()
+_data: dict[tuple[str, str, str, str], Any] = {}
+
+
+def _keep(reference: ProblemReference, problem: Problem) -> None:
+    _loaded[reference._here] = problem
+    while len(_loaded) > LOADED:
+        _loaded.popitem(last=False)
+
+
+def adopt(reference: ProblemReference, instance: Problem) -> None:
+    """Take in the object that a reference without one speaks of."""
+    if reference._here not in _loaded:
+        _keep(reference, instance)
 
 
 def data_of(reference: ProblemReference) -> Any:
-    """Return the problem's data, prepared once per process and problem."""
-    key = (reference.kind, reference.where, reference.content)
+    """Return the problem's data, prepared once per process and reference.
+
+    Not once per problem key: what `data` reads, such as a table on disk, is in no key.
+    """
+    key = reference._here
     if key not in _data:
         # One problem's arrays at a time: a trainer that changes problems must not keep both.
         _data.clear()
@@ -159,16 +214,26 @@ def refer(problem: str | Path | Problem, **settings: Any) -> ProblemReference:
     if isinstance(problem, str):
         loaded = _built_in(problem, settings)
         content = _hash(problem, repr(sorted(_listed(settings).items())), source_of(type(loaded)))
+        # What is installed goes by its name and settings.
         return ProblemReference(loaded.name, "name", problem, content, settings)
     check_parts(problem, f"the object {type(problem).__name__}")
     _check_problem_name(problem.name)
     if type(problem) is types.ModuleType:
         source = source_of(problem)
         path = Path(getattr(problem, "__file__", None) or f"{problem.__name__}.py")
-        return ProblemReference(problem.name, "file", str(path), _hash(source), source=source)
-    settings = _settings_of(problem)
-    content = _hash(type(problem).__qualname__, repr(sorted(settings.items())), source_of(type(problem)))
-    return ProblemReference(problem.name, "object", type(problem).__qualname__, content, settings, instance=problem)
+        made = content_of(problem, source)
+        return ProblemReference(problem.name, "file", str(path), _content(problem, source), source=source, made=made)
+    where, settings = type(problem).__qualname__, {} if version_of(problem) else _settings_of(problem)
+    content = _content(problem, where, repr(sorted(settings.items())), source_of(type(problem)))
+    return ProblemReference(
+        problem.name, "object", where, content, settings, instance=problem, made=content_of(problem)
+    )
+
+
+def _content(problem: Problem, *texts: str) -> str:
+    """Return the hash of a problem's source and settings, or of the version that it states."""
+    version = version_of(problem)
+    return _hash(*texts) if version is None else _hash(VERSION, version)
 
 
 def file_and_part(problem: str) -> tuple[str, str | None]:
@@ -192,10 +257,14 @@ def _refer_file(path: Path, part: str | None = None) -> ProblemReference:
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
         raise InvalidProblem(f"the problem file {path} can't be read: {error}", path=str(path)) from error
     path = path.resolve()
-    problem = _from_source(source, path, part)
-    content = _hash(_normal(source, str(path)), *([] if part is None else [part]))
-    _loaded["file", str(path), content] = problem
-    return ProblemReference(problem.name, "file", str(path), content, source=source, part=part)
+    forget_changed(folder=path.parent)
+    with importing():
+        problem = _from_source(source, path, part)
+    content = _content(problem, _normal(source, str(path)), *([] if part is None else [part]))
+    made = content_of(problem, source)
+    reference = ProblemReference(problem.name, "file", str(path), content, source=source, part=part, made=made)
+    _keep(reference, problem)
+    return reference
 
 
 def _built_in(name: str, settings: Mapping[str, Any]) -> Problem:
@@ -222,8 +291,6 @@ def _from_source(source: str, path: Path, part: str | None = None) -> Problem:
     # Registered, so that classes defined in the file can be pickled and named; and known to tracebacks.
     sys.modules[module.__name__] = module
     linecache.cache[str(path)] = (len(source), None, source.splitlines(keepends=True), str(path))
-    if path.parent.is_dir() and str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))
     try:
         # The user's own code, as in any task.
         with quietly(), user_code(f"the problem file {path} can't be run: it", passing=(), path=str(path)):

@@ -239,7 +239,7 @@ def _compared(identity: Mapping[str, JSON]) -> dict[str, JSON]:
     """Return what sets a run apart from others: digests of a problem's parts are for people who changed it."""
     problem = identity.get("problem")
     if isinstance(problem, dict):
-        problem = {name: part for name, part in problem.items() if name != "parts"}
+        problem = {name: part for name, part in problem.items() if name not in ("parts", "made")}
     return {**identity, "problem": problem} if "problem" in identity else dict(identity)
 
 
@@ -253,7 +253,7 @@ def facts_of(info: RunInfo, space: Space | None, sessions: Sequence[Session]) ->
             facts["space"] = f"{value['name']}: choices that depend on each other"
         elif name == "problem" and isinstance(value, dict) and "name" in value:
             facts["problem"] = str(value["name"])
-            if rest := {key: part for key, part in value.items() if key not in ("name", "parts")}:
+            if rest := {key: part for key, part in value.items() if key not in ("name", "parts", "made")}:
                 facts["problem's settings"] = say_json(rest)
         else:
             facts[name] = say_json(value)

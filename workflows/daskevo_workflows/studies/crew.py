@@ -11,12 +11,13 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from daskevo.errors import ClusterError
 from daskevo.tuning import Halt, Run, Save
 from daskevo_workflows.demand import Demand
+from daskevo_workflows.problems.delivery import Delivery
 from daskevo_workflows.scheduler_gone import FETCH_S, NO_ANSWER, told_if_scheduler_gone, why_cut_off
 from daskevo_workflows.studies.assignment import Setting, StageAssignment
 from daskevo_workflows.studies.controller import TICK_S, Controller
@@ -82,7 +83,7 @@ class DaskCrew:
         self.client = client
         self.step_limit_s = step_limit_s
         self._showing = Showing(client)
-        self._settings: dict[str, Setting] = {}
+        self._settings: dict[str, tuple[Setting, Delivery]] = {}
         self._name = uuid.uuid4().hex[:8]
         # Of its own: a client has one handler per topic.
         self._topic = f"daskevo-studies-{self._name}"
@@ -103,20 +104,22 @@ class DaskCrew:
         self._look()
 
     def know(self, origin: str, setting: Setting) -> None:
-        self._settings[origin] = setting
+        delivery = Delivery(self.client, setting.problem)
+        self._settings[origin] = replace(setting, problem=delivery.reference), delivery
 
     def event(self, kind: str, message: str, number: int | None = None, **facts: Any) -> None:
         """Note what is done about trainers themselves."""
         self.controller.tell_all(kind, message, **facts)
 
     def start(self, run: Run) -> None:
-        setting = self._settings[run.trajectory.origin]
+        setting, delivery = self._settings[run.trajectory.origin]
         trainer = self.trainers.present[run.trainer]
         key = f"stages-{self._name}-{run.work}"
         with told_if_scheduler_gone():
             future = self.client.submit(
                 train_stages,
                 StageAssignment(key=key, topic=self._topic, run=run, setting=setting),
+                delivery.parcel(),
                 key=key,
                 workers=[trainer.name],
                 allow_other_workers=False,
@@ -172,6 +175,8 @@ class DaskCrew:
 
     def close(self) -> None:
         works, self._works = list(self._works.values()), {}
+        for _, delivery in self._settings.values():
+            delivery.close()
         try:
             self.demand.close()
             if works:

@@ -12,6 +12,8 @@ from typing import Any
 from daskevo.errors import CorruptRecord, DaskevoError, InvalidProblem, SnapshotGone
 from daskevo.tuning.scheduling import Failure
 from daskevo_workflows.failures import Failed, failure_of, shown
+from daskevo_workflows.problems.delivery import Parcel
+from daskevo_workflows.problems.reference import adopt
 from daskevo_workflows.studies import holding
 from daskevo_workflows.studies.assignment import StageAssignment
 from daskevo_workflows.studies.mailbox import close_box, open_box
@@ -27,8 +29,13 @@ OUT_OF_MEMORY = ("ResourceExhaustedError", "OutOfMemoryError", "MemoryError")
 """Names of the errors that TensorFlow, PyTorch and Python raise then."""
 
 
-def train_stages(assignment: StageAssignment) -> dict[str, Any]:
+def train_stages(assignment: StageAssignment, parcel: Parcel | None = None) -> dict[str, Any]:
     """Do one work.
+
+    Parameters
+    ----------
+    parcel:
+        The problem, if it is an object.
 
     Returns
     -------
@@ -37,6 +44,8 @@ def train_stages(assignment: StageAssignment) -> dict[str, Any]:
         ``end``: ``ended``, ``gone`` (its snapshot), or the failure that it ended with; ``why``.
     """
     run, setting = assignment.run, assignment.setting
+    if parcel is not None:
+        adopt(setting.problem, parcel.instance)
     orders = Orders(run.start, run.marks, setting.cache_s)
     room = Room()
     telling = _Telling(assignment, orders, room)

@@ -1,0 +1,177 @@
+"""What a problem consists of: what its parts call, read or hold makes it another, in a file, an object or a cell."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from daskevo.errors import RunMismatch
+from daskevo.runs.mismatch import check_identity
+from daskevo_workflows.identity import problem_identity
+from daskevo_workflows.problems import ProblemReference, refer, reference
+from daskevo_workflows.problems.content import keep_sources
+from daskevo_workflows.problems.reference import data_of
+from tests.workflows.test_problem_references import GOOD, write
+
+USES = GOOD.replace("(1, 2)),", "(1, helper_of_mine.units())),").replace(
+    'name = "mine"', "import helper_of_mine\nname = 'mine'"
+)
+HELPER = "WIDTH = 8\ndef units():\n    return WIDTH\n"
+
+
+@pytest.fixture(autouse=True)
+def imported() -> Iterator[None]:
+    """Each test is a user's session of its own."""
+    yield
+    sys.modules.pop("helper_of_mine", None)
+
+
+def identity(told: ProblemReference) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps({"problem": problem_identity(told)}))
+    return found
+
+
+def refused(before: ProblemReference, after: ProblemReference) -> str:
+    """Return the words with which a run of the one isn't gone on with by the other."""
+    with pytest.raises(RunMismatch) as caught:
+        check_identity(Path("run"), identity(before), identity(after))
+    return str(caught.value)
+
+
+def options(told: ProblemReference) -> tuple[Any, ...]:
+    return tuple(told.load().space().choices[0].options)  # type: ignore[attr-defined]
+
+
+def test_a_module_beside_it_that_changed_makes_another_problem(tmp_path: Path) -> None:
+    write(tmp_path, HELPER, "helper_of_mine.py")
+    before = refer(write(tmp_path, USES))
+    assert options(before) == (1, 8)
+    check_identity(Path("run"), identity(before), identity(refer(tmp_path / "mine.py")))
+    write(tmp_path, HELPER.replace("8", "2"), "helper_of_mine.py")
+    after = refer(tmp_path / "mine.py")
+    assert options(after) == (1, 2), "what the file says now, in a process that has imported it before"
+    assert before.content == after.content, "nothing of the file itself"
+    assert before.key != after.key
+    assert "helper_of_mine.WIDTH" in refused(before, after)
+
+
+def test_a_trainer_gets_the_modules_with_it(tmp_path: Path) -> None:
+    """A process that has another one in memory, and on its disk."""
+    write(tmp_path, HELPER.replace("8", "16"), "helper_of_mine.py")
+    told = pickle.loads(pickle.dumps(refer(write(tmp_path, USES))))  # noqa: S301 - as Dask sends it
+    write(tmp_path, HELPER.replace("8", "4"), "helper_of_mine.py")
+    assert options(refer(tmp_path / "mine.py")) == (1, 4)
+    reference._loaded.clear()
+    assert options(told) == (1, 16)
+    assert sys.modules["helper_of_mine"].WIDTH == 16
+
+
+def cell(text: str) -> Any:
+    """What a cell of a notebook makes, where nothing finds its source."""
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    exec(text, scope)
+    return scope["problem"]
+
+
+CELL = f"""
+{GOOD}
+import types
+LABELS = [1, 2, 3]
+def rows():
+    return (1, 2)
+class Mine:
+    name, objective, epochs, batch_size = "mine", "min val_loss", 2, 8
+    space, build = staticmethod(space), staticmethod(build)
+    def data(self):
+        return Data(rows(), (3, len(LABELS)))
+    def compile(self, model): ...
+    def score(self, model, data): return {{"val_loss": 0.0}}
+problem = Mine()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name"),
+    [
+        ("return (1, 2)", "return (7, 2)", "rows"),
+        ("[1, 2, 3]", "[1, 2, 4]", "LABELS"),
+        ("Data(rows()", "Data((5, 6)", "Mine.data"),
+        ("problem = Mine()", "problem = Mine(); problem.x = __import__('numpy').arange(3)", "problem"),
+    ],
+)
+def test_a_cell_that_was_edited_is_another_problem(old: str, new: str, name: str) -> None:
+    before, same, after = (refer(cell(text)) for text in (CELL, CELL, CELL.replace(old, new)))
+    check_identity(Path("run"), identity(before), identity(same))
+    assert before.key == same.key != after.key
+    if old != "problem = Mine()":
+        assert before.content == after.content, "no source tells them apart"
+        assert name in refused(before, after)
+    assert data_of(after) is not data_of(before)
+
+
+def test_arrays_that_an_object_holds_count() -> None:
+    found = []
+    for labels in ([0, 1, 1], [1, 0, 1], [0, 1, 1]):
+        problem = cell(CELL)
+        problem.labels = np.array(labels)
+        found.append(refer(problem))
+    assert found[0].content == found[1].content, "by its type alone"
+    assert found[0].key == found[2].key != found[1].key
+    assert "problem.labels" in refused(found[0], found[1])
+
+
+def test_what_cant_be_looked_into_is_nobodys_equal_until_a_version_is_stated(tmp_path: Path) -> None:
+    with (tmp_path / "rows").open("w") as file:
+        problem = cell(CELL)
+        problem.file = file
+        before, after = refer(problem), refer(problem)
+        assert before.key != after.key
+        words = refused(before, after)
+        assert "problem.file (of _io.TextIOWrapper)" in words
+        assert "problem_version" in words
+        problem.problem_version = "1"
+        before = refer(problem)
+        check_identity(Path("run"), identity(before), identity(refer(problem)))
+        problem.problem_version = "2"
+        refused(before, refer(problem))
+
+
+def test_runs_of_earlier_versions_and_of_another_python_go_by_their_source(tmp_path: Path) -> None:
+    write(tmp_path, HELPER, "helper_of_mine.py")
+    told = identity(refer(write(tmp_path, USES)))
+    old = {"problem": {name: part for name, part in told["problem"].items() if name != "made"}}
+    check_identity(Path("run"), old, told)
+    made = told["problem"]["made"]
+    check_identity(Path("run"), {"problem": {**old["problem"], "made": {**made, "python": "3.9", "digest": "x"}}}, told)
+
+
+def test_its_sources_are_kept(tmp_path: Path) -> None:
+    write(tmp_path, HELPER, "helper_of_mine.py")
+    told = refer(write(tmp_path, USES))
+    keep_sources(tmp_path / "run", told.made)
+    assert {path.name for path in (tmp_path / "run" / "problem").iterdir()} == {"mine.py", "helper_of_mine.py"}
+    assert (tmp_path / "run" / "problem" / "mine.py").read_text() == (tmp_path / "mine.py").read_text()
+    write(tmp_path, HELPER.replace("8", "9"), "helper_of_mine.py")
+    keep_sources(tmp_path / "run", refer(tmp_path / "mine.py").made)
+    assert (tmp_path / "run" / "problem" / "helper_of_mine.py").read_text() == HELPER, "those that it began with"
+
+
+def test_a_table_on_disk_is_read_again_for_each_run(tmp_path: Path) -> None:
+    table = tmp_path / "table.txt"
+    text = GOOD.replace(
+        "return Data((1, 2)", f"return Data((__import__('pathlib').Path({str(table)!r}).read_text(), 2)"
+    )
+    table.write_text("old")
+    path = write(tmp_path, text)
+    before = refer(path)
+    assert data_of(before).train[0] == "old"
+    table.write_text("new")
+    assert data_of(before).train[0] == "old", "once for each reference"
+    assert data_of(refer(path)).train[0] == "new"

@@ -1,0 +1,110 @@
+"""What a problem consists of: the *problem key*, by which problems, their modules and their data are told apart.
+
+All counts that its parts call and read: code, constants, closures, globals, modules beside it, arrays that it holds. A
+problem may say ``problem_version = "..."`` instead: then that is what counts, and nothing is looked into.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from daskevo.code_identity import made_of
+from daskevo.types import JSON
+from daskevo_workflows.problems.beside import Source, importing, sources_of
+from daskevo_workflows.quiet import quietly
+
+VERSION = "problem_version"
+"""Attribute of a problem that stands for all that it consists of, if it has one."""
+
+PARTS = (
+    *("name", "objective", "epochs", "batch_size", "space", "build", "data", "compile", "score", "callbacks", "fit"),
+    *("batch", "training_loop"),
+)
+"""What is looked into of a problem that is a module."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a problem consists of.
+
+    Parameters
+    ----------
+    digest:
+        Of all of it; equal for equal problems, where nothing is unknown.
+    parts:
+        Name -> short digest of each function, class, value and object in it.
+    unknown:
+        What couldn't be looked into, in words: such a problem is not known to be any other's equal.
+    modules:
+        Sources of the user's own modules in it, by name.
+    sources:
+        All its sources, cells of a notebook among them.
+    """
+
+    digest: str
+    parts: Mapping[str, str] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+    modules: Mapping[str, Source] = field(default_factory=dict)
+    sources: tuple[Source, ...] = ()
+
+    def to_json(self) -> JSON:
+        """Return what a run's record keeps: digests of code are those of one version of Python."""
+        python = f"{sys.version_info.major}.{sys.version_info.minor}"
+        found: dict[str, JSON] = {"python": python, "digest": self.digest, "parts": dict(self.parts)}
+        return {**found, "unknown": list(self.unknown)} if self.unknown else found
+
+
+def content_of(problem: Any, source: str | None = None) -> Content:
+    """Look into a problem.
+
+    Parameters
+    ----------
+    source:
+        Of the file that it is, where it is one.
+    """
+    version = version_of(problem)
+    if isinstance(problem, types.ModuleType):
+        home = problem.__name__
+        names = [name for name in PARTS if hasattr(problem, name)]
+        values = [getattr(problem, name) for name in names]
+    else:
+        home, names, values = type(problem).__module__, ["problem"], [problem]
+    with quietly(), importing():
+        made = made_of(*([version] if version is not None else values), names=names, home=home)
+    sources = {file: text for file in made.files if (text := "".join(linecache.getlines(file)))}
+    # What a file was run as is no module that anybody imports.
+    modules = sources_of(name for name in made.modules if name != home or source is None)
+    sources.update({module.file: module.text for module in modules.values()})
+    if source is not None and (file := getattr(sys.modules.get(home), "__file__", None)) is not None:
+        sources[file] = source
+    kept = tuple(Source(file, text) for file, text in sorted(sources.items()))
+    parts = {} if version is not None else made.parts
+    return Content(made.digest, parts, made.unknown, modules, kept)
+
+
+def version_of(problem: Any) -> str | None:
+    """Return the version that a problem states, if it does."""
+    version = getattr(problem, VERSION, None)
+    return None if version is None else str(version)
+
+
+def keep_sources(folder: Path, content: Content) -> None:
+    """Write a problem's sources into a run's folder, unless they are there: what was run can be read for ever."""
+    place = folder / "problem"
+    if place.exists() or not content.sources:
+        return
+    place.mkdir(parents=True)
+    taken: set[str] = set()
+    for source in content.sources:
+        stem = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in Path(source.file).stem)
+        name, number = f"{stem}.py", 2
+        while name in taken:
+            name, number = f"{stem}-{number}.py", number + 1
+        taken.add(name)
+        (place / name).write_text(source.text, encoding="utf-8", errors="replace")
