@@ -65,7 +65,7 @@ def encode(value: Any, tensor: Callable[[Any], JSON], *, digests: bool = False) 
             return {"$": "ellipsis"}
         if isinstance(part, np.dtype) or type(part).__name__ == "DType":
             return keras.backend.standardize_dtype(part)
-        if isinstance(part, (np.ndarray, np.generic)):
+        if isinstance(part, (np.ndarray, np.generic)) and not isinstance(part, np.ma.MaskedArray):
             return _array(np.asarray(part), "array", digests)
         if keras.ops.is_tensor(part) and not is_variable(part):
             return _array(value_of(part), "tensor", digests)

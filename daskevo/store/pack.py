@@ -50,8 +50,13 @@ def portable(values: Any) -> Array:
     Raises
     ------
     InvalidInput
-        If the dtype can't be stored: objects, text, dates, records, extended precision.
+        If the dtype can't be stored: objects, text, dates, records, extended precision; or the array is a masked one.
     """
+    if isinstance(values, np.ma.MaskedArray):
+        raise InvalidInput(
+            f"a masked array of shape {values.shape} can't be stored: its mask would be lost. Fill it "
+            "(array.filled(value)), and store np.ma.getmaskarray(array) as an array of its own if it is needed"
+        )
     array: Array = np.asarray(values)
     try:
         dtype = dtype_of(TensorSpec.of(array).dtype)

@@ -93,3 +93,8 @@ def test_aligned_memory() -> None:
         assert memory.nbytes == nbytes
         assert memory.ctypes.data % ALIGNMENT == 0
     assert TensorSpec.of(aligned_empty(3)) == TensorSpec((3,), "uint8")
+
+
+def test_a_masked_array_is_refused_before_its_mask_is_lost() -> None:
+    with pytest.raises(InvalidInput, match=r"masked array of shape \(3,\).*filled"):
+        snapshot(np.ma.masked_equal(np.arange(3), 1))

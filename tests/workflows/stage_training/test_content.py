@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from daskevo.errors import InvalidInput
 from daskevo_workflows.problems import Data
+from daskevo_workflows.stage_training import data_digest
 from daskevo_workflows.stage_training.content import content_digest
 
 
@@ -71,3 +73,11 @@ def test_another_process_gives_the_same_name() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == content_digest({"x": np.arange(3), "names": {"a", "b", "c"}})
+
+
+def test_masks_count_and_are_not_trained_with() -> None:
+    values = np.arange(3.0)
+    masked = [np.ma.masked_equal(values, number) for number in (1, 2)]
+    assert len({content_digest(one) for one in (*masked, values)}) == 3
+    with pytest.raises(InvalidInput, match="masked"):
+        data_digest(Data((masked[0], values), (values, values)))

@@ -56,6 +56,8 @@ def _parts(value: Any, depth: int) -> Iterator[Any]:
             inside = list(value)
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
             inside = [getattr(value, field.name) for field in dataclasses.fields(value)]
+        case np.ma.MaskedArray():
+            inside = [value.data, np.ma.getmaskarray(value)]
         case _ if (array := _array(value)) is not None and array.dtype != object:
             yield f"{array.dtype.str} {array.shape} ".encode()
             yield np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

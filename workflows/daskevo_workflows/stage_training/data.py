@@ -135,6 +135,11 @@ def _array(part: Any) -> Any:
             f"the data are a {type(part).__name__}, whose order can't be found again after a cut: give arrays, or a "
             "keras.utils.PyDataset (a generator can be made one: __getitem__(number) returns the batch of that number)"
         )
+    if isinstance(part, np.ma.MaskedArray):
+        raise InvalidInput(
+            f"the data hold a masked array of shape {part.shape}, and training would see what is masked: fill it "
+            "(array.filled(value))"
+        )
     array = np.asarray(part)
     if array.dtype == object:
         raise InvalidInput(
