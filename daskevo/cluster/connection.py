@@ -5,6 +5,7 @@ A `Repository` handle is the same object in both places; what differs is here.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
@@ -70,7 +71,9 @@ class ClientConnection:
         return Caller(ClientHolder(self.client.id))
 
     def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> Any:
-        return self.client.sync(function, *arguments)
+        if self.asynchronous:
+            return function(*arguments)
+        return waited_for(self.client.loop, function, *arguments)
 
     def post(self, function: Callable[..., object], *arguments: Any) -> None:
         if self.asynchronous:
@@ -103,10 +106,44 @@ class WorkerConnection:
         return task_caller(self.worker)
 
     def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> Any:
-        return sync(self.worker.loop, function, *arguments)
+        return waited_for(self.worker.loop, function, *arguments)
 
     def post(self, function: Callable[..., object], *arguments: Any) -> None:
         self.worker.loop.add_callback(function, *arguments)
+
+
+def waited_for(loop: Any, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
+    """Run a coroutine function on an event loop of another thread, and return its result.
+
+    Whatever ends the waiting (an exception that a signal raises here, not Ctrl-C alone as with Dask's own) cancels the
+    work: nobody would give back what it goes on to take.
+    """
+    work = _Work(function, arguments)
+    try:
+        return sync(loop, work.run)  # type: ignore[no-any-return]
+    except BaseException:
+        work.left = True
+        loop.add_callback(work.cancel)
+        raise
+
+
+class _Work:
+    """Something that runs on an event loop while another thread waits for it."""
+
+    def __init__(self, function: Callable[..., Coroutine[Any, Any, Any]], arguments: tuple[Any, ...]) -> None:
+        self._function, self._arguments = function, arguments
+        self._task: asyncio.Task[Any] | None = None
+        self.left = False
+
+    async def run(self) -> Any:
+        self._task = asyncio.current_task()
+        if self.left:
+            raise asyncio.CancelledError
+        return await self._function(*self._arguments)
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
 
 
 def task_caller(worker: Worker) -> Caller:

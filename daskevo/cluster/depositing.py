@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daskevo.cluster.inheriting import Reservation
-from daskevo.cluster.preparing import prepare, withdrawn_on_error
+from daskevo.cluster.preparing import prepare, prepared, withdrawn_on_error
 from daskevo.cluster.putting import make_record, put
 from daskevo.cluster.renewing import renew
 from daskevo.cluster.reserving import give_back
@@ -102,7 +102,7 @@ async def deposit(session: Session, caller: Caller, made: Deposit) -> ModelRecor
     wanted = Reservation(made.name, BEGINNING, ancestor=base, entries=compared.entries)
     reservation = await renew(session, caller, wanted)
     try:
-        payload = await asyncio.to_thread(prepare, reservation, compared.tensors, made.step, folder, compared.hashed)
+        payload = await prepared(prepare, reservation, compared.tensors, made.step, folder, compared.hashed)
         async with withdrawn_on_error(payload):
             record = make_record(
                 reservation,

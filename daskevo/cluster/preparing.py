@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from daskevo.cluster.inheriting import Reservation
+from daskevo.cluster.to_the_end import begin, to_the_end
 from daskevo.errors import QuotaReached, RootUnusable
 from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
 from daskevo.store.digests import digests
@@ -63,13 +64,29 @@ class Payload:
             self.folder.withdraw_segment(self.model_id, self.attempt)
 
 
+async def prepared(make: Callable[..., Payload], *arguments: Any) -> Payload:
+    """Make a payload in a thread; who is cancelled meanwhile leaves when its file has been removed again."""
+    making = begin(asyncio.to_thread(make, *arguments))
+    try:
+        return await asyncio.shield(making)
+    except asyncio.CancelledError:
+        await to_the_end(_unmake(making))
+        raise
+
+
+async def _unmake(making: asyncio.Task[Payload]) -> None:
+    (made,) = await asyncio.gather(making, return_exceptions=True)
+    if isinstance(made, Payload):
+        await asyncio.to_thread(made.withdraw)
+
+
 @contextlib.asynccontextmanager
 async def withdrawn_on_error(payload: Payload) -> AsyncIterator[None]:
     """Remove the file that was written if the block fails: the put was not sent, and will not be."""
     try:
         yield
     except BaseException:
-        await asyncio.to_thread(payload.withdraw)
+        await to_the_end(asyncio.to_thread(payload.withdraw))
         raise
 
 

@@ -13,6 +13,7 @@ from daskevo.cluster.connection import Connection
 from daskevo.cluster.inheriting import Reservation, reserve_best
 from daskevo.cluster.reserving import give_back
 from daskevo.cluster.session import Caller
+from daskevo.cluster.to_the_end import to_the_end
 from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph
 from daskevo.types import ModelId, check_name
@@ -152,9 +153,12 @@ class EarlyReservation:
         if self._over or self._task is None:
             return
         self._over = True
-        await asyncio.wait([self._task], timeout=_PATIENCE_S)
-        self._task.cancel()
-        (found,) = await asyncio.gather(self._task, return_exceptions=True)
+        await to_the_end(self._give_back(self._task))
+
+    async def _give_back(self, task: asyncio.Task[Reservation]) -> None:
+        await asyncio.wait([task], timeout=_PATIENCE_S)
+        task.cancel()
+        (found,) = await asyncio.gather(task, return_exceptions=True)
         if isinstance(found, Reservation):
             await give_back(self._connection.session, found.model_id, found.attempt, found.owners)
 

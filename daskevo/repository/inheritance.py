@@ -10,12 +10,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from daskevo.cluster.inheriting import Reservation
-from daskevo.cluster.preparing import Payload, prepare, withdrawn_on_error
+from daskevo.cluster.preparing import Payload, prepare, prepared, withdrawn_on_error
 from daskevo.cluster.putting import Stored, make_record, put
 from daskevo.cluster.renewing import renew
 from daskevo.cluster.reserving import give_back
 from daskevo.cluster.sending import folder_of_home
 from daskevo.cluster.session import Caller
+from daskevo.cluster.to_the_end import begin, to_the_end
 from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph, Prefix
 from daskevo.ownership.model_record import ModelRecord
@@ -90,6 +91,7 @@ class Inheritance:
         self._loaded: Loaded | None = None
         self._left: frozenset[int] = frozenset()
         self._over = False
+        self._putting: asyncio.Task[ModelId] | None = None
         self.record: ModelRecord | None = None
         self.by_other = False
 
@@ -138,14 +140,22 @@ class Inheritance:
         with timed(self.timings, "wait_s"):
             found = None if self._early is None else self._early.ready(self.graph)
             reservation = found or self._connection.run(self._reserve, self._connection.caller())
-        self._apply(reservation)
+        try:
+            self._apply(reservation)
+        except BaseException:
+            self._connection.run(self._leave)
+            raise
         return self
 
     async def __aenter__(self) -> Inheritance:
         self._connection = self._repository.connection
         with timed(self.timings, "wait_s"):
             reservation = await self._reserve(self._connection.caller())
-        self._apply(reservation)
+        try:
+            self._apply(reservation)
+        except BaseException:
+            await self._leave()
+            raise
         return self
 
     async def _reserve(self, caller: Caller) -> Reservation:
@@ -159,22 +169,18 @@ class Inheritance:
         if self._early is not None:
             self._early.taken()
         self.timings.update(reservation.seconds)
-        try:
-            with timed(self.timings, "load_s"):
-                loaded = self._loaded = loaded_weights(self.flat, reservation.arrays)
-                if loaded.kept:
-                    reservation.prefix = reservation.prefix.without(self.graph, loaded.kept)
-                    inside = {self.graph.vertices[mine].layer for mine, _ in reservation.prefix.vertices}
-                    tensors = self.graph.tensors
-                    self._left = frozenset(n for n in reservation.entries if tensors[n].layer not in inside)
-                taken = {number: array for number, array in reservation.arrays.items() if number not in self._left}
-                write_tensors(self.flat, taken)
-                self._say_replaced(loaded.replaced)
-                steps = {n: entry.steps for n, entry in reservation.entries.items() if n not in self._left}
-                self._freezing = freeze(self.flat, reservation.prefix.freezable(self.graph), self._policy, steps)
-        except BaseException:
-            self._connection.run(self._leave)
-            raise
+        with timed(self.timings, "load_s"):
+            loaded = self._loaded = loaded_weights(self.flat, reservation.arrays)
+            if loaded.kept:
+                reservation.prefix = reservation.prefix.without(self.graph, loaded.kept)
+                inside = {self.graph.vertices[mine].layer for mine, _ in reservation.prefix.vertices}
+                tensors = self.graph.tensors
+                self._left = frozenset(n for n in reservation.entries if tensors[n].layer not in inside)
+            taken = {number: array for number, array in reservation.arrays.items() if number not in self._left}
+            write_tensors(self.flat, taken)
+            self._say_replaced(loaded.replaced)
+            steps = {n: entry.steps for n, entry in reservation.entries.items() if n not in self._left}
+            self._freezing = freeze(self.flat, reservation.prefix.freezable(self.graph), self._policy, steps)
 
     def _say_replaced(self, layers: Sequence[int]) -> None:
         names = ", ".join(self.graph.layers[layer].name for layer in layers)
@@ -200,13 +206,25 @@ class Inheritance:
 
     @property
     def _needs_giving_back(self) -> bool:
-        return self._reservation is not None and not self._over
+        return self._reservation is not None and (self._putting is not None or not self._over)
 
     async def _leave(self) -> None:
+        await to_the_end(self._give_back())
+
+    async def _give_back(self) -> None:
+        """End a put that is under way, then give back what it has not taken over.
+
+        A put that has left for home ends its attempt itself, and the coordinator asks home for the abort before
+        anything is dropped. Dropped from here, a model that is published all the same would lack what it inherits.
+        """
+        if self._putting is not None:
+            self._putting.cancel()
+            await asyncio.wait([self._putting])
+        if self._over or self._reservation is None:
+            return
         self._over = True
-        reservation = self._inherited
-        session = self._connection.session
-        await give_back(session, reservation.model_id, reservation.attempt, reservation.owners)
+        reservation = self._reservation
+        await give_back(self._connection.session, reservation.model_id, reservation.attempt, reservation.owners)
 
     def unfreeze(self) -> None:
         """Let what was frozen on entering train again, once the model is compiled anew; what you froze stays frozen."""
@@ -267,7 +285,7 @@ class Inheritance:
         """
         extra = plain_extra(extra)
         made = self._prepare(dict(metrics or {}), step, labels, trained_steps, finite)
-        return self._connection.run(self._put, self._connection.caller(), made, step, tuple(labels), extra)
+        return self._connection.run(self._put_unless_left, self._connection.caller(), made, step, tuple(labels), extra)
 
     def _prepare(
         self, metrics: dict[str, Any], step: int, labels: Sequence[str], trained_steps: int | None, finite: bool
@@ -291,6 +309,15 @@ class Inheritance:
                 check_finite(self.graph, tensors)
         return plain_metrics(metrics), lambda folder: prepare(self._inherited, tensors, steps, folder, left=self._left)
 
+    async def _put_unless_left(self, *arguments: Any) -> ModelId:
+        # A task of its own: whoever leaves the block ends the put, and not what else the caller's task does.
+        self._putting = putting = begin(self._put(*arguments))
+        try:
+            return await putting
+        finally:
+            if self._putting is putting and putting.done():
+                self._putting = None
+
     async def _put(
         self,
         caller: Any,
@@ -309,7 +336,7 @@ class Inheritance:
             folder = await folder_of_home(session, self.model_id)
             ticking = asyncio.ensure_future(session.tick())
             try:
-                payload = await asyncio.to_thread(make_payload, folder)
+                payload = await prepared(make_payload, folder)
             except BaseException:
                 ticking.cancel()
                 raise

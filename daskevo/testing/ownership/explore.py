@@ -38,9 +38,11 @@ def _put(
     ancestor: ModelId | None = None,
     fallback: ModelId | None = None,
     labels: tuple[str, ...] = ("user:a",),
+    *,
+    left: bool = False,
 ) -> Actor:
     holder = world.new_holder(f"{model}-{len(world.actors)}")
-    script = actors.put(holder, model, ancestor, fallback, labels)
+    script = actors.put(holder, model, ancestor, fallback, labels, left=left)
     return world.spawn(f"put {model}", script, holder)
 
 
@@ -156,6 +158,13 @@ def label_ends_during_put(world: World) -> None:
     world.spawn("end best", actors.release_label("best:r"))
 
 
+def left_during_put(world: World) -> None:
+    """Whoever waits for a put is interrupted, and leaves the block that gives back; its ancestor is released."""
+    _stored(world, (A, None))
+    _put(world, C, A, left=True)
+    world.spawn("release a", actors.release(A, "user:a"))
+
+
 def ended_early(world: World) -> None:
     """A holder ends before its first message arrives, and its thread goes on."""
     _stored(world, (A, None))
@@ -216,6 +225,7 @@ SCENARIOS: dict[str, Scenario] = {
         labels,
         label_ends,
         label_ends_during_put,
+        left_during_put,
         released_after_put,
         audited,
         audited_in_training,

@@ -97,6 +97,7 @@ class Behaviour:
 
     new_attempt_after_gone: bool = True
     abort_before_drops: bool = True
+    leaving_ends_put: bool = True
     narrow_after_publish: bool = True
     segment_before_stage: bool = True
     settle_aborts_first: bool = True

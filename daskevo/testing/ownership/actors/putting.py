@@ -12,6 +12,7 @@ from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
 from daskevo.testing.ownership.actors.language import (
     Ask,
+    Call,
     Do,
     Note,
     Run,
@@ -37,8 +38,13 @@ def put(
     ancestor: ModelId | None = None,
     fallback: ModelId | None = None,
     labels: tuple[str, ...] = ("user:a",),
+    *,
+    left: bool = False,
 ) -> Run:
-    """Make a model: begin, open, reserve, train, stage, publish, narrow, end. Returns put's verdict."""
+    """Make a model: begin, open, reserve, train, stage, publish, narrow, end. Returns put's verdict.
+
+    `left`: whoever waits for the put is interrupted, and leaves the block that gives back, while the put is under way.
+    """
     attempt = yield from begin(stage, holder, model)
     if attempt is None:
         return "not live"
@@ -71,7 +77,10 @@ def put(
     tick = yield from retry(stage, Ask("tick"))
     for label in labels:
         yield Note("issued", (model, label, tick or attempt, True))
-    answer = yield from _stage_and_publish(stage, record, dict.fromkeys(labels, tick or attempt))
+    ticks = dict.fromkeys(labels, tick or attempt)
+    if left:
+        return (yield from _leave_during_put(stage, record, ticks, owners))
+    answer = yield from _stage_and_publish(stage, record, ticks)
     if isinstance(answer, say.Verdict) and answer.attempt == attempt and answer.state != "aborted":
         if narrow:
             yield list(narrow)
@@ -114,6 +123,19 @@ def _stage_and_publish(stage: Stage, record: ModelRecord, labels: dict[str, Tick
     if not stage.behaviour.segment_before_stage:
         yield Do("write", (home, segment))
     return answer
+
+
+def _leave_during_put(stage: Stage, record: ModelRecord, labels: dict[str, Tick], owners: list[ModelId]) -> Run:
+    model, attempt = record.model_id, record.attempt
+    home = stage.home(model)
+    yield Do("write", (home, (model, attempt)))
+    yield []  # written, and not yet staged
+    yield Note("given_back", (attempt,))
+    leaving: list[Call] = [end(attempt, settled=False)]
+    if not stage.behaviour.leaving_ends_put:
+        leaving = [*(send_to(stage, ask.Drop(owner, model, attempt)) for owner in owners), end(attempt)]
+    yield [Send(home, ask.Put(record, labels, 1)), *leaving]
+    return "left"
 
 
 def _give_up(stage: Stage, model: ModelId, attempt: Attempt, owners: list[ModelId], answer: Any) -> Run:
