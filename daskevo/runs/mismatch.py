@@ -31,6 +31,7 @@ _FOLLOWS: Mapping[str, tuple[str, ...]] = {
     "problem.name": ("problem", "space", "objective", "policy.epochs", "policy.batch_size"),
     SOURCE: (MADE, UNKNOWN),
     MADE: (UNKNOWN,),
+    "problem.data": ("problem.made.data",),
     "strategy.name": ("strategy",),
 }
 """Part -> what cannot but differ with it, and is not said apart."""

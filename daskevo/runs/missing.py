@@ -11,6 +11,9 @@ from daskevo.runs.schema import FILE, VERSION
 RESTORE = "restore it from a copy, or use another folder for a new run"
 """What to do about a run's record that is missing, cut or damaged."""
 
+SALVAGE = "restore it from a copy, save what can be read of it with daskevo salvage RUN TO, or use another folder"
+"""What to do about one that is there, and cut or damaged."""
+
 DESCRIPTION = "run.json"
 REPOSITORY = "repository.json"
 """The file that makes a folder the root of a repository."""

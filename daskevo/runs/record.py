@@ -26,7 +26,7 @@ from daskevo.runs.folder import (
 )
 from daskevo.runs.locking import locked
 from daskevo.runs.mismatch import check_identity
-from daskevo.runs.missing import copy_of, other_version, without_description
+from daskevo.runs.missing import SALVAGE, copy_of, other_version, without_description
 from daskevo.runs.planner import Unit
 from daskevo.runs.schema import FILE, TABLES, VERSION
 from daskevo.runs.view import RunView, checked
@@ -136,8 +136,7 @@ class RunRecord(RunView):
                 raise
             if not isinstance(error, sqlite3.OperationalError):
                 raise CorruptRecord(
-                    f"the run's record {self.folder / FILE} is damaged: {error}; restore it from a copy, or use "
-                    "another folder for a new run",
+                    f"the run's record {self.folder / FILE} is damaged: {error}; {SALVAGE}",
                     path=str(self.folder),
                 ) from error
             raise RunFolderUnusable(
@@ -273,7 +272,7 @@ def _prepare_tables(folder: Path, *, resumed: bool) -> None:
             connection.execute(f"PRAGMA user_version = {VERSION}")
     except sqlite3.DatabaseError as error:
         raise RunFolderUnusable(
-            f"{path} can't be used: {error}; restore it from a copy, or use another folder for a new run",
+            f"{path} can't be used: {error}; {SALVAGE}",
             path=str(path),
         ) from error
 
@@ -283,8 +282,7 @@ def _check_whole(connection: sqlite3.Connection, path: Path) -> None:
     (first, *_), *_ = connection.execute("PRAGMA integrity_check(1)").fetchall()
     if first != "ok":
         raise RunFolderUnusable(
-            f"{path} is damaged ({' '.join(str(first).split())[:200]}); restore it from a copy, or use another folder "
-            "for a new run",
+            f"{path} is damaged ({' '.join(str(first).split())[:200]}); {SALVAGE}",
             path=str(path),
         )
 

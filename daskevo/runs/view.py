@@ -14,7 +14,7 @@ from typing import NamedTuple, NoReturn
 from daskevo.errors import CorruptRecord, InvalidInput, RunFolderUnusable
 from daskevo.runs.book import LabelChange
 from daskevo.runs.folder import RunInfo, read_info
-from daskevo.runs.missing import RESTORE, no_run, other_version
+from daskevo.runs.missing import SALVAGE, no_run, other_version
 from daskevo.runs.schema import FILE, TYPES, VERSION
 from daskevo.search import Report, Request
 from daskevo.types import JSON, ModelId, check_name
@@ -97,7 +97,7 @@ class RunView:
                 ) from error
             return self._connect_to_copy(path)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            raise RunFolderUnusable(f"{path} can't be read: {error}; {RESTORE}", path=str(path)) from error
+            raise RunFolderUnusable(f"{path} can't be read: {error}; {SALVAGE}", path=str(path)) from error
 
     def _connect_to_copy(self, path: Path) -> sqlite3.Connection:
         """Open a copy of the record: the folder may only be read, and a journal there couldn't be rolled back."""
@@ -110,7 +110,7 @@ class RunView:
             return of_this_version(checked(sqlite3.connect(copy), *LOOKED_AT), path)
         except (OSError, sqlite3.DatabaseError) as error:
             self._scratch.cleanup()
-            raise RunFolderUnusable(f"{path} can't be read: {error}; {RESTORE}", path=str(path)) from error
+            raise RunFolderUnusable(f"{path} can't be read: {error}; {SALVAGE}", path=str(path)) from error
         except BaseException:
             self._scratch.cleanup()
             raise
@@ -145,7 +145,7 @@ class RunView:
             found = self._connection.execute(query, values)
             rows = found.fetchall()
         except sqlite3.DatabaseError as error:
-            raise CorruptRecord(f"the record of the run in {self.folder} can't be read: {error}; {RESTORE}") from error
+            raise CorruptRecord(f"the record of the run in {self.folder} can't be read: {error}; {SALVAGE}") from error
         names = [name for name, *_ in found.description]
         types = [TYPES[name] for name in names]
         for row in rows:
@@ -157,7 +157,7 @@ class RunView:
         held = zip(names, row, strict=True)
         name, value = next((name, value) for name, value in held if not isinstance(value, TYPES[name]))
         raise CorruptRecord(
-            f"the record of the run in {self.folder} can't be read: it has {value!r:.120} for {name!r}; {RESTORE}"
+            f"the record of the run in {self.folder} can't be read: it has {value!r:.120} for {name!r}; {SALVAGE}"
         )
 
     def requests(self) -> list[Request]:

@@ -14,6 +14,8 @@ import pytest
 
 from daskevo.errors import RunMismatch
 from daskevo.runs.mismatch import check_identity
+from daskevo.types import Objective
+from daskevo_workflows import tune
 from daskevo_workflows.identity import problem_identity
 from daskevo_workflows.problems import ProblemReference, refer, reference
 from daskevo_workflows.problems.content import keep_sources
@@ -175,3 +177,25 @@ def test_a_table_on_disk_is_read_again_for_each_run(tmp_path: Path) -> None:
     table.write_text("new")
     assert data_of(before).train[0] == "old", "once for each reference"
     assert data_of(refer(path)).train[0] == "new"
+
+
+def test_validation_data_that_changed_make_another_study(tmp_path: Path) -> None:
+    """What it trains with is the same, so the old score would be another's."""
+    text = (Path(__file__).parent / "tuned.py").read_text()
+    folder, told = tmp_path / "valid", "y[64:] if not Path('valid').exists() else 1 - y[64:]"
+    path = write(tmp_path, text.replace("y[64:]", told.replace("valid", str(folder))))
+    found = []
+    for _ in range(3):
+        one = refer(path)
+        _, rows = tune.data_to_tune(one, one.load())
+        space = tune.space_to_tune(one.load())
+        identity = tune.identity_of(one, space, Objective.parse("max val_accuracy"), 0, rows)
+        found.append((tune.origin_of(one, 0, rows), rows, json.loads(json.dumps(identity))))
+        if len(found) == 2:
+            folder.touch()
+    assert found[0] == found[1]
+    assert found[1][1].trained == found[2][1].trained
+    assert found[1][0] != found[2][0], "no snapshot of the one is a beginning of the other"
+    check_identity(Path("run"), found[0][2], found[1][2])
+    with pytest.raises(RunMismatch, match=r"data: .* there, .* here"):
+        check_identity(Path("run"), found[1][2], found[2][2])

@@ -5,7 +5,7 @@ Four keys, which are never taken for each other (docs/identity.md); each cache a
 - *vertex id*: these layers may share weights. :mod:`daskevo.graph.identity`; best matches, stored models.
 - *training key*: this is the same training. :func:`daskevo.models.training_key` with :func:`daskevo.runs.identity`;
   duplicates of a search.
-- *data key*: these are the same rows. :func:`daskevo_workflows.tune.data_to_tune`; studies and their snapshots.
+- *data key*: these are the same rows. :func:`data_key`; studies and their snapshots.
 - *problem key*: this is the same problem. :mod:`daskevo_workflows.problems.content`; records of runs, modules and data
   that processes keep, snapshots.
 """
@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+from daskevo.code_identity import made_of
 from daskevo.runs import RunRecord
 from daskevo.search import Strategy
 from daskevo.types import JSON, Objective
 from daskevo_workflows.notes import note
 from daskevo_workflows.problems import ProblemReference
 from daskevo_workflows.problems.building import space_of
-from daskevo_workflows.problems.content import keep_sources
+from daskevo_workflows.problems.content import PYTHON, keep_sources, version_of
 from daskevo_workflows.problems.source_parts import source_parts
 from daskevo_workflows.size_limits import SizeLimits
 from daskevo_workflows.transfer import Transfer
@@ -32,12 +34,37 @@ UNKNOWN = "problem unknown"
 """Kind of the event that says what of a problem can't be looked into."""
 
 
-def mind_problem(reference: ProblemReference, record: RunRecord) -> None:
-    """Keep a problem's sources in its run's folder; say once what of it nobody can compare."""
+class DataKey(NamedTuple):
+    """What tells a problem's data from others.
+
+    Parameters
+    ----------
+    trained:
+        Digest of what is trained with, as older records have it: of a dataset that makes batches, the first and last.
+    whole:
+        Digest of all, validation data among them.
+    unknown:
+        What couldn't be looked into, in words: such data are not known to be any others' equal.
+    """
+
+    trained: str
+    whole: str
+    unknown: tuple[str, ...] = ()
+
+
+def data_key(reference: ProblemReference, data: Any, trained: str) -> DataKey:
+    """Look into a problem's data; where it states a version, that says more than what can't be looked into."""
+    made = made_of(data, names=["data"])
+    return DataKey(trained, made.digest, () if version_of(reference.load()) is not None else made.unknown)
+
+
+def mind_problem(reference: ProblemReference, record: RunRecord, rows: DataKey | None = None) -> None:
+    """Keep a problem's sources in its run's folder; say once what of it, or of its data, nobody can compare."""
     keep_sources(record.folder, reference.made)
-    if reference.made.unknown and not any(record.events(UNKNOWN)):
+    unknown = (*reference.made.unknown, *(rows.unknown if rows else ()))
+    if unknown and not any(record.events(UNKNOWN)):
         words = (
-            f"of problem {reference.name!r} this can't be looked into: {', '.join(reference.made.unknown)}. So nobody "
+            f"of problem {reference.name!r} this can't be looked into: {', '.join(unknown)}. So nobody "
             "can tell whether it is the same when the run is to go on, and it won't: give the problem a "
             'problem_version = "1", and another one when it changes'
         )
@@ -45,11 +72,16 @@ def mind_problem(reference: ProblemReference, record: RunRecord) -> None:
         note(record, UNKNOWN, words)
 
 
-def problem_identity(reference: ProblemReference, **more: JSON) -> dict[str, JSON]:
-    """Return what tells a problem from another in a run's record, by its problem key and, for people, by its parts."""
-    made = reference.made.to_json()
-    found = {**reference.to_json(), **more, "parts": source_parts(reference)}
-    return {**found, "made": made} if reference.made.digest else found
+def problem_identity(reference: ProblemReference, rows: DataKey | None = None) -> dict[str, JSON]:
+    """Return what tells a problem, and its data, from others in a run's record; parts are for people."""
+    found: dict[str, JSON] = {**reference.to_json(), "parts": source_parts(reference)}
+    made = reference.made.to_json() if reference.made.digest else {}
+    if rows is not None:
+        found["data"] = rows.trained
+        made |= {"python": PYTHON, "data": rows.whole}
+        if rows.unknown:
+            made["unknown"] = [*reference.made.unknown, *rows.unknown]
+    return {**found, "made": made} if made else found
 
 
 def identity_of(

@@ -263,7 +263,7 @@ def _reference(problem: str | Problem | ProblemReference | None, result: Result)
         return refer(recorded["name"], **recorded["settings"])
     reference = refer(problem)  # type: ignore[arg-type]
     differing = differences({"problem": recorded}, {"problem": problem_identity(reference)})
-    if set(differing) - {"problem.data"}:
+    if set(differing) - {"problem.data", "problem.made.data"}:
         raise InvalidInput(
             f"the run in {result.folder} was of another problem ({recorded['name']!r}, content {recorded['content']}), "
             f"not of {reference.name!r}, content {reference.content}"

@@ -15,7 +15,7 @@ from daskevo.tuning.architectures import ARCHITECTURE
 from daskevo.types import Objective
 from daskevo_workflows.about import about_run
 from daskevo_workflows.failures import say_error
-from daskevo_workflows.identity import mind_problem, problem_identity
+from daskevo_workflows.identity import DataKey, data_key, mind_problem, problem_identity
 from daskevo_workflows.leading_client import check_can_lead
 from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.problems.building import check_builds, space_of
@@ -116,9 +116,9 @@ def study(
         check_builds(loaded)
     goal = Objective.parse(objective or loaded.objective)
     unit = _unit(tuned)
-    data, digest = data_to_tune(reference, loaded)
-    origin = origin_of(reference, seed, digest)
-    identity = identity_of(reference, tuned, goal, seed, digest)
+    data, rows = data_to_tune(reference, loaded)
+    origin = origin_of(reference, seed, rows)
+    identity = identity_of(reference, tuned, goal, seed, rows)
     with told_if_scheduler_gone():
         about = about_run(repository)
         stored = repository.snapshots()
@@ -131,7 +131,7 @@ def study(
         if others:
             words = f"{others} of its snapshots were made by other versions of Keras and the like"
             opened.note("snapshots passed over", f"{words}: what is needed of them is trained again")
-        mind_problem(reference, opened.record)
+        mind_problem(reference, opened.record, rows)
         opened.teach(leading.plan)
         return opened
 
@@ -225,11 +225,11 @@ def steps_of(problem: Problem, space: ConfigurationSpace, steps: int | None = No
 
 
 def identity_of(
-    reference: ProblemReference, space: ConfigurationSpace, objective: Objective, seed: int, digest: str
+    reference: ProblemReference, space: ConfigurationSpace, objective: Objective, seed: int, rows: DataKey
 ) -> dict[str, Any]:
-    """Return what tells a study from others; `digest` is that of its data."""
+    """Return what tells a study from others."""
     return {
-        "problem": problem_identity(reference, data=digest),
+        "problem": problem_identity(reference, rows),
         "space": space.to_json(),  # type: ignore[attr-defined]
         "objective": str(objective),
         "seed": seed,
@@ -238,8 +238,8 @@ def identity_of(
     }
 
 
-def data_to_tune(reference: ProblemReference, problem: Problem) -> tuple[Any, str]:
-    """Return a problem's data, prepared once per process, and their digest.
+def data_to_tune(reference: ProblemReference, problem: Problem) -> tuple[Any, DataKey]:
+    """Return a problem's data, prepared once per process and reference, and what tells them from others.
 
     Raises
     ------
@@ -247,7 +247,8 @@ def data_to_tune(reference: ProblemReference, problem: Problem) -> tuple[Any, st
         If it has none.
     """
     data = _data(reference, problem)
-    return data, content_digest(data) if own_loop(problem) else data_digest(data)
+    trained = content_digest(data) if own_loop(problem) else data_digest(data)
+    return data, data_key(reference, data, trained)
 
 
 def _data(reference: ProblemReference, problem: Problem) -> Any:
@@ -279,9 +280,14 @@ def checking(problem: Problem, data: Any) -> Callable[[Configuration, int], None
     return see
 
 
-def origin_of(reference: ProblemReference, seed: int, data: str) -> str:
-    """Name what all trajectories of a problem, its data (by their digest) and a seed begin with."""
-    digest = hashlib.blake2b(f"{reference.content} {seed} {data}".encode(), digest_size=8).hexdigest()
+def origin_of(reference: ProblemReference, seed: int, rows: DataKey) -> str:
+    """Name what all trajectories of a problem, its data and a seed begin with.
+
+    Those of an earlier version of daskevo have other names: they said nothing of validation data, nor of what a
+    problem calls, so nothing of them is reused.
+    """
+    unknown = reference.nonce if rows.unknown else ""
+    digest = hashlib.blake2b(f"{reference.key} {seed} {rows.whole} {unknown}".encode(), digest_size=8).hexdigest()
     return f"{reference.name}-{digest}"
 
 

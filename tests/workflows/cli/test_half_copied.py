@@ -40,8 +40,8 @@ def copied(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tup
     else:
         reference = refer("digits-lr")
         loaded = reference.load()
-        _, digest = tuning.data_to_tune(reference, loaded)
-        identity = tuning.identity_of(reference, tuning.space_to_tune(loaded), goal, 0, digest)
+        _, rows = tuning.data_to_tune(reference, loaded)
+        identity = tuning.identity_of(reference, tuning.space_to_tune(loaded), goal, 0, rows)
         words = "tune digits-lr"
     root = folder / "repository"
     about = {"repository": str(root), "repository_id": Root.create(root, shards=2).repository_id}

@@ -19,6 +19,7 @@ from daskevo_workflows.cli.models import models
 from daskevo_workflows.cli.nas import nas
 from daskevo_workflows.cli.node import node
 from daskevo_workflows.cli.report import report
+from daskevo_workflows.cli.salvage import salvage
 from daskevo_workflows.cli.status import status
 from daskevo_workflows.cli.tune import tune
 from daskevo_workflows.cli.verify import verify
@@ -50,7 +51,7 @@ def main() -> None:
     """
 
 
-for _command in (check, nas, tune, status, models, report, figures, frame, verify):
+for _command in (check, nas, tune, status, models, report, figures, frame, verify, salvage):
     main.add_command(_command)
 for _command in (forecast, bench, chaos, node, completion):
     main.add_command(_command)

@@ -225,8 +225,8 @@ def _ended(
         return None
     loaded = reference.load()
     space = tuning.space_to_tune(loaded)
-    _, digest = tuning.data_to_tune(reference, loaded)
-    check_identity(folder, info.identity, tuning.identity_of(reference, space, goal, options["seed"], digest))
+    _, rows = tuning.data_to_tune(reference, loaded)
+    check_identity(folder, info.identity, tuning.identity_of(reference, space, goal, options["seed"], rows))
     if not (folder / BEST).exists():
         return None  # what makes it is what trains
     settings = {name: options[name] for name in ("first", "eta", "population", "candidates")}

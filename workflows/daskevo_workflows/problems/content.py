@@ -22,6 +22,8 @@ from daskevo_workflows.quiet import quietly
 VERSION = "problem_version"
 """Attribute of a problem that stands for all that it consists of, if it has one."""
 
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
 PARTS = (
     *("name", "objective", "epochs", "batch_size", "space", "build", "data", "compile", "score", "callbacks", "fit"),
     *("batch", "training_loop"),
@@ -53,10 +55,9 @@ class Content:
     modules: Mapping[str, Source] = field(default_factory=dict)
     sources: tuple[Source, ...] = ()
 
-    def to_json(self) -> JSON:
+    def to_json(self) -> dict[str, JSON]:
         """Return what a run's record keeps: digests of code are those of one version of Python."""
-        python = f"{sys.version_info.major}.{sys.version_info.minor}"
-        found: dict[str, JSON] = {"python": python, "digest": self.digest, "parts": dict(self.parts)}
+        found: dict[str, JSON] = {"python": PYTHON, "digest": self.digest, "parts": dict(self.parts)}
         return {**found, "unknown": list(self.unknown)} if self.unknown else found
 
 
