@@ -14,6 +14,9 @@ DRAWS = 200
 """Draws before a space is taken to be nearly exhausted; a random draw of a space half seen fails 200 times in
 2**200."""
 
+FEW = 8
+"""Draws that may find nothing new before it is looked at how many candidates the space has."""
+
 ENUMERABLE = 2_000_000
 """Candidates that may be listed one by one to find the unseen ones (about a second)."""
 
@@ -77,11 +80,12 @@ def unseen(space: ModelSpace, draw: Callable[[], Candidate], seen: Seen, rng: np
     Candidate | Stop
         `Stop("exhausted", ...)` if the space holds nothing else.
     """
-    most, reason = space.size.most, ""
+    reason = ""
     for source in (draw, lambda: space.sample(rng)):
-        if most is not None and len(seen) >= max(most, 1):  # of a space without any, a draw says why
-            break
-        for _ in range(DRAWS):
+        for drawn in range(DRAWS):
+            # Where candidates are counted by building them, a count may take longer than an evaluation.
+            if drawn == FEW and is_spent(space, seen):
+                break
             try:
                 candidate = source()
             except CandidateRejected as error:
@@ -89,6 +93,7 @@ def unseen(space: ModelSpace, draw: Callable[[], Candidate], seen: Seen, rng: np
                 break
             if candidate not in seen:
                 return candidate
+    most = space.size.most
     if most is not None and len(seen) < most <= ENUMERABLE:
         left = [candidate for candidate in space.enumerate(ENUMERABLE) if candidate not in seen]
         if left:
@@ -98,6 +103,12 @@ def unseen(space: ModelSpace, draw: Callable[[], Candidate], seen: Seen, rng: np
         f"the space {space.name!r} is exhausted: {len(seen)} of its {space.size} candidates have been asked for "
         f"and no other was found{reason}",
     )
+
+
+def is_spent(space: ModelSpace, seen: Collection[Candidate]) -> bool:
+    """Tell whether a space is known to hold no other candidates than those seen; counted no further than that."""
+    most = space.size_until(len(seen)).most
+    return most is not None and len(seen) >= most
 
 
 def generator(seed: int, number: int) -> np.random.Generator:

@@ -49,9 +49,10 @@ class Grid(KeepsLatest):
 
     def start(self, space: ModelSpace, objectives: Sequence[Objective], seed: int) -> None:
         super().start(space, objectives, seed)
-        if space.size.count is None or space.size.count > self.most:
+        size = space.size_until(self.most)
+        if size.count is None or size.count > self.most:
             raise InvalidInput(
-                f"the size of space {space.name!r} is {space.size}, and a grid takes {self.most} candidates at most: "
+                f"the size of space {space.name!r} is {size}, and a grid takes {self.most} candidates at most: "
                 "use another strategy (random draws from any space), or a higher `most`"
             )
         self._rest: Iterator[Candidate] = space.enumerate(self.most)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from daskevo.errors import CandidateRejected, InvalidInput
-from daskevo.search.drawing import Seen, one_by_one, unseen
+from daskevo.search.drawing import Seen, is_spent, one_by_one, unseen
 from daskevo.search.keeping import KeepsLatest
 from daskevo.search.pareto import ranks_of
 from daskevo.search.requests import Report, Request, Stop, View, usable
@@ -119,9 +119,6 @@ class Optuna(KeepsLatest):
             return one_by_one(view, self._seed, make)
 
     def _suggested(self, running: Sequence[Any], seen: Seen, rng: np.random.Generator) -> Candidate | None:
-        most = self._space.size.most
-        if most is not None and len(seen) >= most:
-            return None
         study = self._study(int(rng.integers(2**31)))
         study.add_trials([*self._trials, *running])
         for _ in range(DRAWS[self.sampler]):
@@ -132,6 +129,8 @@ class Optuna(KeepsLatest):
                 continue
             if candidate not in seen:
                 return candidate
+            if is_spent(self._space, seen):
+                return None
         return None
 
     def _study(self, seed: int) -> Any:

@@ -13,7 +13,7 @@ import inspect
 import textwrap
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
 from typing import Any, Protocol
 
@@ -81,19 +81,33 @@ class Builder(ModelSpace):
             raise InvalidInput(f"space {name!r} is said by a function that takes `choose`, not by {build!r:.80}")
         self._build = build
         self._size = size
+        # How far candidates were counted.
+        self._next: list[int] | None = []
+        self._found = self._steps = 0
         self.around = around
         self._known: OrderedDict[Candidate, tuple[Choice, ...]] = OrderedDict()
 
     @property
     def size(self) -> Size:
-        if self._size is None:
-            found, more = 0, False
-            for tried, candidate in enumerate(self._walk()):
-                found += candidate is not None
-                if more := found > COUNTED or tried + 1 == TRIED:
-                    break
-            self._size = Size("at least" if more else "exact", found)
-        return self._size
+        # As far as counting goes.
+        return self._counted(COUNTED)
+
+    def size_until(self, enough: int) -> Size:
+        # A count that ends before `enough` is reached would tell nothing of it.
+        return self._counted(enough) if enough < COUNTED else self._size or Size("at least", self._found)
+
+    def _counted(self, enough: int) -> Size:
+        """Go on counting until more than `enough` are known, there are no more, or it was tried often enough."""
+        while self._size is None and self._found <= enough:
+            assert self._next is not None
+            candidate, self._next = self._step(self._next)
+            self._found += candidate is not None
+            self._steps += 1
+            if self._next is None:
+                self._size = Size("exact", self._found)
+            elif self._found > COUNTED or self._steps == TRIED:
+                self._size = Size("at least", self._found)
+        return self._size or Size("at least", self._found)
 
     def find(self, tries: int) -> Candidate | None:
         """Return the first candidate that isn't rejected, among so many in order; None if all are."""
@@ -156,22 +170,28 @@ class Builder(ModelSpace):
 
     def _walk(self) -> Iterator[Candidate | None]:
         """Yield every candidate, None for those that are rejected: each run takes up where its successor differs."""
-        prefix: list[int] = []
-        while True:
-            recorder = Recorder(self.name, _following(prefix))
-            try:
-                with self._shaped():
-                    self._build(recorder)
-                yield recorder.candidate
-            except CandidateRejected:
-                yield None
-            taken = recorder.indices
-            while taken and taken[-1] + 1 == len(recorder.choices[len(taken) - 1].options):
-                taken.pop()
-            if not taken:
-                return
-            taken[-1] += 1
-            prefix = taken
+        following: list[int] | None = []
+        while following is not None:
+            candidate, following = self._step(following)
+            yield candidate
+
+    def _step(self, prefix: list[int]) -> tuple[Candidate | None, list[int] | None]:
+        """Return the first candidate that begins with these answers, None if rejected, and what the next begins with.
+
+        After the last one nothing follows.
+        """
+        recorder, candidate = Recorder(self.name, _following(prefix)), None
+        with suppress(CandidateRejected):
+            with self._shaped():
+                self._build(recorder)
+            candidate = recorder.candidate
+        taken = recorder.indices
+        while taken and taken[-1] + 1 == len(recorder.choices[len(taken) - 1].options):
+            taken.pop()
+        if not taken:
+            return candidate, None
+        taken[-1] += 1
+        return candidate, taken
 
     def enumerate(self, most: int = 1_000_000) -> Iterator[Candidate]:
         for number, candidate in enumerate(made for made in self._walk() if made is not None):

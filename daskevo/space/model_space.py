@@ -50,6 +50,10 @@ class ModelSpace(ABC):
     def size(self) -> Size:
         """How many candidates there are, and how far that is known."""
 
+    def size_until(self, enough: int) -> Size:
+        """Return the size, ``at least`` one more than `enough` where counting further would take long."""
+        return self.size
+
     @abstractmethod
     def draw(self, pick: Pick) -> Candidate:
         """Make a candidate, asking `pick` for one choice after another, in graph order.

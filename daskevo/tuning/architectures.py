@@ -96,7 +96,14 @@ class ArchitectureSpace(ModelSpace):
 
     @property
     def size(self) -> Size:
-        size = self._space.size
+        return self._with_grid(self._space.size)
+
+    def size_until(self, enough: int) -> Size:
+        points = 1 if self._grid is None else max(1, self._grid.size.count or 1)
+        return self._with_grid(self._space.size_until(enough // points))
+
+    def _with_grid(self, size: Size) -> Size:
+        """Return the size of the space of pairs, by that of the architectures."""
         if self._grid is None or size is UNBOUNDED or size.count is None:
             return size
         points = self._grid.size

@@ -21,6 +21,8 @@ from daskevo_workflows.words import plain, say_count, say_quality
 if TYPE_CHECKING:
     from daskevo.models import FlatModel
 
+COUNTED = 20
+"""Candidates of a space that are counted one by one, where each has to be built for it."""
 SHOWN = 100
 """Characters of a candidate's choices that are shown."""
 
@@ -86,7 +88,7 @@ def look_at(
     with user_code(f"problem {problem.name!r}: space()", passing=(DaskevoError,)):
         is_same = not hasattr(problem, "space") or problem.space() == space
     with user_code(f"problem {problem.name!r}: build()", passing=(DaskevoError,)):
-        size = space.size
+        size = space.size_until(COUNTED)
     _check(is_same, problem, "space() must return the same space at each call")
     say(f"space: {size} candidates" + (", the same at each call" if hasattr(problem, "space") else ""))
     data = _checked_data(problem)
