@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
 
 from daskevo.errors import CorruptRecord, InvalidInput
+from daskevo.graph.earlier_signatures import as_written_now
 from daskevo.graph.parts import Edge, LayerRecord, Vertex
 from daskevo.types import JSON, TensorSpec
 
@@ -85,6 +86,7 @@ def decode(make: Callable[..., _Graph], value: JSON) -> _Graph:
                 )
         case _:
             raise _malformed("the record")
+    signatures = list(map(as_written_now, signatures))
     try:
         return make(
             layers=tuple(map(_layer, layers)),

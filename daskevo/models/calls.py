@@ -49,6 +49,7 @@ def read_call(operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Ca
     CannotFlatten
         ``free-variable`` or ``call-argument``.
     """
+    kwargs = {name: value for name, value in kwargs.items() if name != "training"}  # a layer without it may get it too
     arguments = bind(operation, args, kwargs)
     left_out = implicit_masks(operation, arguments, parameters_of(operation)) | {"training"}
     arguments = {name: value for name, value in arguments.items() if name not in left_out}

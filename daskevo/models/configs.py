@@ -140,24 +140,24 @@ def _check_functions(operation: Any, allow_lambda: bool) -> None:
         functions = {
             name: value
             for name, value in vars(layer).items()
-            if isinstance(value, types.FunctionType) and not name.startswith("_") and not _is_known(value)
+            if _is_function(value) and not name.startswith("_") and not _is_known(value)
         }
         own = _own_config(layer) if functions else {}
         for name, function in functions.items():
             if name not in own:
                 continue
-            if function.__name__ == "<lambda>":
+            called = getattr(function, "__name__", None)
+            if called == "<lambda>" and isinstance(function, types.FunctionType):
                 if not allow_lambda:
                     raise cannot_flatten(
                         "lambda", f"{name} of {describe(layer)} is a lambda", layer=layer.name, argument=name
                     )
             # Keras writes some functions by their bare name: a user's (or TensorFlow's) `relu` would pass for its own.
             # Another string is the layer's own way to name the function.
-            elif not isinstance(own[name], str) or own[name] == function.__name__:
+            elif not isinstance(own[name], str) or own[name] == called:
                 raise cannot_flatten(
                     "unregistered-function",
-                    f"{name} of {describe(layer)} is the function {function.__module__}.{function.__qualname__}, "
-                    "which is neither Keras' own nor registered",
+                    f"{name} of {describe(layer)} is {_place(function)}, which is neither Keras' own nor registered",
                     layer=layer.name,
                     argument=name,
                 )
@@ -172,8 +172,38 @@ def _own_config(layer: Any) -> dict[str, Any]:
         return {}
 
 
+def _is_function(value: Any) -> bool:
+    """Whether a layer's attribute is something that Keras may write by its bare name.
+
+    Functions, methods, functions that TensorFlow has compiled, C functions and objects with a ``__name__``: all but
+    classes, and what has a configuration of its own.
+    """
+    return callable(value) and hasattr(value, "__name__") and not isinstance(value, type) and not _has_config(value)
+
+
+def _has_config(value: Any) -> bool:
+    return callable(getattr(value, "get_config", None))
+
+
+def _place(function: Any) -> str:
+    kind = "the function" if isinstance(function, types.FunctionType) else f"a {type(function).__name__},"
+    name = getattr(function, "__qualname__", None) or function.__name__
+    return f"{kind} {getattr(function, '__module__', None)}.{name}"
+
+
 def _is_known(function: Any) -> bool:
-    return is_registered(function) or public_name(function) is not None or function.__module__.startswith("keras.")
+    if is_registered(function):
+        return True
+    # Whatever else bears a name of Keras' only wraps what is meant.
+    own = isinstance(function, types.FunctionType) and str(function.__module__).startswith("keras.")
+    return own or _public(function)
+
+
+def _public(function: Any) -> bool:
+    try:
+        return public_name(function) is not None
+    except TypeError:  # unhashable
+        return False
 
 
 def _check_serialised(config: JSON, operation: Any, allow_lambda: bool) -> None:
@@ -184,7 +214,8 @@ def _check_serialised(config: JSON, operation: Any, allow_lambda: bool) -> None:
         kind = config.get("class_name")
         if kind == "__lambda__" and not allow_lambda:
             raise cannot_flatten("lambda", f"{describe(operation)} holds a lambda", layer=operation.name)
-        if kind == "function" and "module" in config and not resolves(config):
+        is_named = "module" in config and isinstance(config.get("config"), str) and not str(kind).startswith("__")
+        if is_named and (kind != "function" or not resolves(config)):
             raise cannot_flatten(
                 "unregistered-function",
                 f"{describe(operation)} uses the function {config.get('config')!r}, which is neither Keras' own nor "

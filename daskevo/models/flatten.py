@@ -22,6 +22,7 @@ from daskevo.models.nesting import adapt, inner_arguments
 from daskevo.models.rejections import cannot_flatten, describe
 from daskevo.models.signature import is_commutative, layer_signature, signature
 from daskevo.models.values import encode
+from daskevo.models.versions import WRITTEN_BY
 from daskevo.types import JSON
 
 Place = tuple[int, int]
@@ -280,4 +281,9 @@ def _structure(model: keras.Model, functional: Any, root: _Frame) -> JSON:
         vertex, slot = root.places[id(tensor)]
         return {"$": "edge", "vertex": vertex, "slot": slot}
 
-    return {"name": model.name, "inputs": encode(inputs, of_input), "outputs": encode(outputs, of_output)}
+    return {
+        "name": model.name,
+        "inputs": encode(inputs, of_input),
+        "outputs": encode(outputs, of_output),
+        WRITTEN_BY: keras.__version__,
+    }

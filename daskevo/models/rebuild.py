@@ -22,6 +22,7 @@ from daskevo.models.host_memory import to_tensor
 from daskevo.models.keras_private import Tensor, can_do_without_values, give_value, without_values
 from daskevo.models.tensors import check_tensors, finalize, write_tensors
 from daskevo.models.values import decode
+from daskevo.models.versions import readable, same_but_for_versions
 from daskevo.models.vetting import vet
 from daskevo.types import JSON, TensorSpec
 
@@ -237,7 +238,7 @@ class _Builder:
 
 def make_layer(recorded: JSON, name: str) -> Any:
     """Return the layer or operation of a configuration that was vetted, under this name."""
-    config = revive_floats(recorded)
+    config = readable(revive_floats(recorded))
     if "name" in config["config"]:
         config["config"]["name"] = name
     layer = keras.saving.deserialize_keras_object(config, safe_mode=True)
@@ -252,16 +253,22 @@ def _specs(layer: Any) -> tuple[TensorSpec, ...]:
 
 
 def _short(error: Exception) -> str:
-    text = f"{type(error).__name__}: {error}"
+    # Where one error is told within another, the innermost says what is wrong.
+    text = f"{type(error).__name__}: {str(error).rpartition('Exception encountered: ')[2]}"
     return text if len(text) <= 500 else text[:500] + "..."
 
 
 def compare(wanted: ArchitectureGraph, found: ArchitectureGraph) -> None:
-    """Raise CannotRebuild, with the first layer that differs, unless two graphs are the same."""
-    for index, (one, other) in enumerate(zip(wanted.ids, found.ids, strict=False)):
-        if one != other:
-            layer = wanted.layers[wanted.vertices[index].layer].name
-            mine, theirs = wanted.vertices[index], found.vertices[index]
+    """Raise CannotRebuild, with the first layer that differs, unless two graphs are the same.
+
+    The record may have been written by another version of Keras, or of a user's layer: an argument that only one of
+    them has was read by the running one, and is no difference; one that both have must be the same.
+    """
+    for mine, theirs in zip(wanted.vertices, found.vertices, strict=False):
+        if (mine.layer, mine.edges, mine.commutative) != (theirs.layer, theirs.edges, theirs.commutative) or not (
+            mine.signature == theirs.signature or same_but_for_versions(mine.signature, theirs.signature)
+        ):
+            layer = wanted.layers[mine.layer].name
             what = (
                 f"signature {_difference(mine.signature, theirs.signature)}"
                 if mine.signature != theirs.signature
@@ -273,7 +280,7 @@ def compare(wanted: ArchitectureGraph, found: ArchitectureGraph) -> None:
                 layer=layer,
             )
     if (
-        len(wanted.ids) != len(found.ids)
+        len(wanted.vertices) != len(found.vertices)
         or wanted.inputs != found.inputs
         or wanted.outputs != found.outputs
         or [layer.tensors for layer in wanted.layers] != [layer.tensors for layer in found.layers]

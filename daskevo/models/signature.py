@@ -1,8 +1,9 @@
 """The signature of a vertex: canonical text of what a leaf layer computes, whatever its name and origin.
 
 Source: paper 000, section 2 ("identical leaf layers"). Left out is what says how a layer starts and trains but not
-what it computes: names, ``trainable``, seeds, initializers, regularizers, constraints. Tensors and the position of an
-input are compared by the graph itself.
+what it computes: names and ``trainable``, and of Keras' own layers seeds, initializers, regularizers, constraints, and
+arguments that a later version of Keras added and that are at their defaults. Classes and functions that aren't Keras'
+own count by their code. Tensors and the position of an input are compared by the graph itself.
 
 Two layers whose ``get_config`` leaves out an argument that matters can't be told apart here: that is a fault of the
 layer, which Keras' own saving would stumble over too.
@@ -18,10 +19,12 @@ import keras
 
 from daskevo.models.calls import Call
 from daskevo.models.configs import policy_of, record_config
-from daskevo.models.keras_private import Tensor, is_registered, lookup_of, public_name, with_sublayers
+from daskevo.models.custom_code import code_of, is_keras_own
+from daskevo.models.first_arguments import is_later_default
+from daskevo.models.keras_private import Tensor, is_registered, lookup_of, public_name, public_symbol, with_sublayers
 from daskevo.types import JSON
 
-_LEFT_OUT = frozenset({"name", "trainable", "seed"})
+_LABELS = frozenset({"name", "trainable"})
 _LEFT_OUT_ENDINGS = ("_initializer", "_regularizer", "_constraint")
 
 # Long, and compared only as a whole.
@@ -68,11 +71,12 @@ def layer_signature(operation: Any, config: dict[str, JSON]) -> JSON:
     config:
         Its `record_config`.
     """
-    own = config["config"]
+    own, kind = config["config"], type(operation)
     if isinstance(operation, keras.layers.InputLayer):
         kinds = [key for key in ("optional", "ragged", "sparse") if own.get(key)]
         return {"class": class_name(operation), "dtype": own["dtype"], "kinds": kinds}
-    kept = _layer_config(own)
+    kept = _layer_config(own, kind if is_keras_own(kind) else None)
+    code = code_of(operation, kept)
     found: dict[str, JSON] = {"class": class_name(operation), "config": kept}
     if isinstance(operation, keras.layers.Layer):
         # Instead of the dtype policy's configuration, which may be a map by paths that contain names.
@@ -82,6 +86,8 @@ def layer_signature(operation: Any, config: dict[str, JSON]) -> JSON:
         vocabularies = [_vocabulary(layer) for layer in sublayers[1:] if any(True for _ in lookup_of(layer))]
         if vocabularies:
             found["vocabularies"] = vocabularies
+    if code:
+        found["code"] = code
     return found
 
 
@@ -120,20 +126,27 @@ def _vocabulary(layer: Any) -> JSON:
     return [_digest(config.get(key)) for key in sorted(_DIGESTED)]
 
 
-def _layer_config(config: dict[str, JSON]) -> dict[str, JSON]:
-    """Canonical form of the configuration of a layer, at any depth."""
+def _layer_config(config: dict[str, JSON], kind: type | None) -> dict[str, JSON]:
+    """Canonical form of the configuration of a layer, at any depth.
+
+    `kind` is its class if that is Keras' own: other layers may mean anything by what they call a seed or initializer.
+    """
     if isinstance(config.get("layers"), list) and "input_layers" in config:
         config = _positions_for_names(config)
     return {
         key: _digest(value) if key in _DIGESTED else _canonical(value)
         for key, value in config.items()
-        # A version of Keras adds an argument, and None is what its older self did. The size of a vocabulary is recorded
-        # by some layers when they are first called.
-        if value is not None
-        and key not in _LEFT_OUT
-        and not key.endswith(_LEFT_OUT_ENDINGS)
-        and key != "vocabulary_size"
+        if value is not None and key not in _LABELS and not (kind is not None and _is_left_out(kind, key, value))
     }
+
+
+def _is_left_out(kind: type, argument: str, value: JSON) -> bool:
+    # The size of a vocabulary is recorded by some layers when they are first called.
+    return (
+        argument in ("seed", "vocabulary_size")
+        or argument.endswith(_LEFT_OUT_ENDINGS)
+        or is_later_default(kind, argument, value)
+    )
 
 
 def _canonical(value: JSON) -> JSON:
@@ -147,7 +160,19 @@ def _canonical(value: JSON) -> JSON:
     # Layers know that they can be trained; nothing else that has a configuration does. A policy's name is no label.
     layer_like = "trainable" in own or value["class_name"] == "InputLayer"
     rest = {key: _canonical(item) for key, item in value.items() if key != "config"}
-    return {**rest, "config": _layer_config(own) if layer_like else _canonical(own)}
+    return {**rest, "config": _layer_config(own, _keras_class(value)) if layer_like else _canonical(own)}
+
+
+def _keras_class(value: dict[str, JSON]) -> type | None:
+    """Return the class of a serialised layer if it is Keras' own."""
+    module, name = value.get("module"), value["class_name"]
+    registered = value.get("registered_name")
+    if not isinstance(module, str) or module.partition(".")[0] != "keras":
+        return None
+    if isinstance(registered, str) and keras.saving.get_registered_object(registered) is not None:
+        return None
+    symbol = public_symbol(f"{module}.{name}")
+    return symbol if isinstance(symbol, type) else keras.layers.Layer
 
 
 def _positions_for_names(config: dict[str, JSON]) -> dict[str, JSON]:

@@ -310,6 +310,50 @@ def argument_that_is_left_out() -> keras.Model:
     return on_input(Forgets(5))
 
 
+class Bears:
+    """Objects and methods with the names of Keras' functions."""
+
+    def __init__(self) -> None:
+        self.__name__ = "relu"
+
+    def __call__(self, x: Any) -> Any:
+        return x * 3
+
+    def relu(self, x: Any) -> Any:
+        return x * 3
+
+
+@keras.saving.register_keras_serializable("daskevo-tests")
+class Several(layers.Layer):
+    def __init__(self, functions: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.functions = functions
+
+    def call(self, x: Any) -> Any:
+        return self.functions[0](x)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "functions": self.functions}
+
+
+for nameable in (
+    tf.function(relu),
+    Bears().relu,
+    Bears(),
+    abs,
+    staticmethod(relu),
+    tf.function(keras.activations.relu),
+):
+
+    @refused("unregistered-function")
+    def only_a_name(function: Any = nameable) -> keras.Model:
+        return on_input(layers.Dense(2, activation=function))
+
+    @refused("unregistered-function")
+    def only_a_name_in_a_list(function: Any = nameable) -> keras.Model:
+        return on_input(Several([function]))
+
+
 @pytest.mark.parametrize(("reason", "build"), MODELS, ids=[build.__name__ for _, build in MODELS])
 @pytest.mark.filterwarnings("ignore:Layer '.*' .*was passed an input with a mask:UserWarning")
 def test_refused_with_its_reason_and_a_way_out(reason: str, build: Callable[[], keras.Model]) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
-from keras import layers
+from keras import layers, ops
 
 from daskevo.graph import longest_common_prefix
 from daskevo.models import flatten, rebuild
+from daskevo.models.custom_code import code_of
 from tests.models.zoo import Scale
 
 
@@ -109,6 +111,69 @@ def test_different(one_and_other: tuple[Callable[[Any], Any], Callable[[Any], An
     one, other = one_and_other
     x = ids(one, dtype="float32")[-1]
     assert x != ids(other)[-1]
+
+
+def projection(seed: int) -> Any:
+    @keras.saving.register_keras_serializable("test_signature", name="Projection")
+    class Projection(layers.Layer):
+        """What it draws is no weight: its seed is what it computes."""
+
+        def __init__(self, seed: int, kernel_initializer: str = "zeros", **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.seed, self.kernel_initializer = seed, kernel_initializer
+
+        def call(self, x: Any) -> Any:
+            return x @ ops.convert_to_tensor(np.random.default_rng(self.seed).normal(size=(4, 4)).astype("float32"))
+
+        def get_config(self) -> dict[str, Any]:
+            return {**super().get_config(), "seed": self.seed, "kernel_initializer": self.kernel_initializer}
+
+    return Projection
+
+
+def ids_of(layer: Any) -> Any:
+    x = keras.Input((4,))
+    return flatten(keras.Model(x, layer(x))).graph.ids
+
+
+def test_arguments_of_other_layers_than_keras_own_all_count() -> None:
+    kind = projection(1)
+    assert ids_of(kind(1)) == ids_of(kind(1))
+    assert ids_of(kind(1)) != ids_of(kind(2))
+    assert ids_of(kind(1)) != ids_of(kind(1, kernel_initializer="ones"))
+
+
+def scaled(by: float) -> Any:
+    @keras.saving.register_keras_serializable("test_signature", name="Scaled")
+    class Scaled(layers.Layer):
+        def call(self, x: Any) -> Any:
+            return x * by
+
+    return Scaled
+
+
+def activation(by: float) -> Any:
+    @keras.saving.register_keras_serializable("test_signature", name="scaling")
+    def scaling(x: Any) -> Any:
+        return x * by
+
+    return scaling
+
+
+def test_what_is_registered_under_one_name_compares_by_its_code() -> None:
+    assert ids_of(scaled(2.0)()) == ids_of(scaled(2.0)())
+    assert ids_of(scaled(2.0)()) != ids_of(scaled(3.0)())
+    for wrap in (lambda f: layers.Dense(2, activation=f), lambda f: layers.Activation(f)):
+        assert ids_of(wrap(activation(2.0))) == ids_of(wrap(activation(2.0)))
+        assert ids_of(wrap(activation(2.0))) != ids_of(wrap(activation(3.0)))
+
+
+def test_what_cannot_be_compared_is_itself_alone(caplog: pytest.LogCaptureFixture) -> None:
+    with Path(__file__).open() as one, Path(__file__).open() as other:
+        first, second = scaled(one), scaled(other)
+        assert code_of(first(), {}) == code_of(first(), {})
+        assert code_of(first(), {}) != code_of(second(), {})
+    assert "can't be compared by its code" in caplog.text
 
 
 def test_vocabularies_of_one_size_are_told_apart() -> None:
