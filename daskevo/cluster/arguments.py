@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from daskevo.errors import CorruptRecord, InvalidInput
-from daskevo.ownership.codec import MAX_TENSORS, count, numbers_of, shorten, text
+from daskevo.ownership.codec import count, numbers_of, shorten, text
+from daskevo.ownership.limits import MAX_TENSORS
 from daskevo.types import Tick, check_name
 
 Check = Callable[[Any], object]

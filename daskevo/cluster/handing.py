@@ -18,7 +18,7 @@ from daskevo.cluster.room import Room
 from daskevo.cluster.settings import MemoryBudget
 from daskevo.cluster.transport import Frames
 from daskevo.errors import CorruptRecord, ProviderFull, RootUnusable
-from daskevo.ownership.codec import MAX_TENSORS
+from daskevo.ownership.limits import MAX_TENSORS
 from daskevo.store.pack import lent, raw
 from daskevo.store.tiers import DurableTensors, Tensors
 from daskevo.types import Attempt, ModelId, TensorSpec

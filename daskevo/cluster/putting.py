@@ -18,6 +18,7 @@ from daskevo.cluster.session import Session
 from daskevo.errors import (
     ClusterError,
     DaskevoError,
+    InvalidInput,
     ModelExists,
     PutFailed,
     PutUnknown,
@@ -97,6 +98,8 @@ async def put(
         Home confirmed the abort: nothing is visible, nothing leaks.
     QuotaReached
         The same, because the repository may not take so much.
+    InvalidInput
+        The same, because the model's record is larger than one may be.
     PutUnknown
         Home answered neither: the coordinator settles it, `repository.status` tells.
     ModelExists
@@ -177,7 +180,7 @@ async def _abort(
             state=standing.state,
             record=standing.record,
         ) from cause
-    if isinstance(cause, QuotaReached):
+    if isinstance(cause, (QuotaReached, InvalidInput)):
         raise cause
     raise PutFailed(
         f"put of {model_id!r} failed ({found}): nothing is visible and nothing leaks. Put it again",

@@ -43,6 +43,9 @@ from daskevo.ownership.replies import LabelGone, Labelled, Opened, Refused, Repl
 from daskevo.types import Attempt, ModelId, Tick
 
 R = TypeVar("R", bound=Reply)
+
+_HOLDS = 5
+"""Most ticks that one hold takes, each from another coordinator."""
 _RECONNECTED_S = 0.1
 """How often a client that the scheduler doesn't know asks again."""
 
@@ -194,7 +197,12 @@ class Session:
 
     async def hold(self, model_id: ModelId, label: str) -> tuple[str, ...]:
         """Add a label; return the model's labels."""
-        return await self._label(Hold(model_id, label, await self.tick()))
+        reply: Labelled | Refused = Refused("over")
+        for _ in range(_HOLDS):
+            if isinstance(reply, Refused) and reply.reason == "over":
+                # Another coordinator has opened the shard since the tick was given.
+                reply = await self.send(Hold(model_id, label, await self.tick()), Labelled)
+        return await self._labels(model_id, reply)
 
     async def release(self, model_id: ModelId, label: str) -> tuple[str, ...]:
         """Take a label away; the last one retires the model. Return the labels that are left."""
@@ -207,10 +215,12 @@ class Session:
         except ModelLost:
             return ()
 
-    async def _label(self, message: Hold | Release | Retire) -> tuple[str, ...]:
-        reply = await self.send(message, Labelled)
+    async def _label(self, message: Release | Retire) -> tuple[str, ...]:
+        return await self._labels(message.model, await self.send(message, Labelled))
+
+    async def _labels(self, model_id: ModelId, reply: Labelled | Refused) -> tuple[str, ...]:
         if isinstance(reply, Refused):
-            raise await self.missing(message.model, reply.reason)
+            raise await self.missing(model_id, reply.reason)
         return reply.labels
 
     async def release_label(self, label: str) -> tuple[tuple[ModelId, ...], tuple[ModelId, ...]]:

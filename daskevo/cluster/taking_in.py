@@ -12,8 +12,11 @@ import numpy as np
 
 from daskevo.cluster.indexing import summary_of
 from daskevo.cluster.pieces import Landing, nbytes_of
-from daskevo.errors import CorruptRecord
+from daskevo.errors import CorruptRecord, InvalidInput
+from daskevo.ownership.limits import MAX_RECORD_BYTES
 from daskevo.ownership.model_record import ModelRecord
+from daskevo.ownership.records import Staged
+from daskevo.store.files import dump_json
 from daskevo.store.tiers import DurableTensors
 from daskevo.types import TensorSpec
 
@@ -46,9 +49,12 @@ def take_in(served: ServedShard, record: ModelRecord, brought: Brought) -> int |
         If the tensors aren't there: nothing was changed.
     CorruptRecord
         If they are not those that the record names.
+    InvalidInput
+        If the record is larger than a journal takes; in memory it is held to the same.
     """
     # Read here and kept, so that the event loop need not when it is published; and refused here if it can't be.
     summary_of(record)
+    _check_size(record)
     if not record.own:
         return None
     model_id, attempt, named = record.model_id, record.attempt, named_in(record)
@@ -89,6 +95,22 @@ def _adopt(served: ServedShard, record: ModelRecord) -> int:
     _check_named(record, {number: (entry.spec, entry.digest) for number, entry in segment.entries.items()})
     served.tensors.segments.take(record.model_id, record.attempt, segment, record.own)
     return segment.file_bytes
+
+
+def _check_size(record: ModelRecord) -> None:
+    nbytes = len(dump_json(Staged(record, None).to_json())) + _FILE_BYTES
+    if nbytes > MAX_RECORD_BYTES:
+        raise InvalidInput(
+            f"the record of {record.model_id!r} has {nbytes} bytes as JSON, and {MAX_RECORD_BYTES} is the limit: "
+            "attach less as `extra` or metrics, and keep what is larger in a file of its own",
+            model_id=record.model_id,
+            needed_bytes=nbytes,
+            limit_bytes=MAX_RECORD_BYTES,
+        )
+
+
+_FILE_BYTES = 20
+"""Digits of the size of its file, which is not known yet."""
 
 
 def named_in(record: ModelRecord) -> dict[int, tuple[TensorSpec, str]]:

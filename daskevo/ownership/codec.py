@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from reprlib import Repr
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast, get_type_hints
 
 from daskevo.errors import CorruptRecord, InvalidInput, LaterVersion
+from daskevo.ownership.limits import MAX_DEPTH, MAX_TENSORS
 from daskevo.types import JSON, ModelId, TensorSpec, Tick, check_label, check_name
 
 T = TypeVar("T")
 
-MAX_TENSORS = 2**20
-"""Most tensors that one model may have: bounds what a hostile run of numbers can make us allocate."""
-
-MAX_DEPTH = 100
-"""Deepest nesting of free JSON values (configurations, what callers attach)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[T]):
-    """How one field becomes a plain value, and back with checks (CorruptRecord, or InvalidInput of a name's rule)."""
+    """How one field becomes a plain value and back, with the same checks (CorruptRecord, or InvalidInput of a name's
+    rule)."""
 
     encode: Callable[[T], JSON]
     decode: Callable[[JSON], T]
@@ -40,10 +36,19 @@ class Wire:
     plain: ClassVar[bool] = False  # a part of something else: its kind is known from its place
 
     def to_wire(self) -> dict[str, JSON]:
-        """Return the value as None, bool, int, float, str, list and dict with str keys only."""
+        """Return the value as None, bool, int, float, str, list and dict with str keys only.
+
+        Raises
+        ------
+        InvalidInput
+            If anything is out of its range, so that it could not be read again.
+        """
         value: dict[str, JSON] = {} if self.plain else {"kind": type(self).__name__}
         for name, codec in _codecs(type(self)):
-            value[name] = codec.encode(getattr(self, name))
+            try:
+                value[name] = codec.encode(getattr(self, name))
+            except (CorruptRecord, InvalidInput) as error:
+                raise InvalidInput(f"{type(self).__name__}.{name}: {error.message}") from error
         return value
 
     @classmethod
@@ -217,7 +222,11 @@ def sequence(codec: Codec[T], limit: int = MAX_TENSORS) -> Codec[tuple[T, ...]]:
             return tuple(codec.decode(part) for part in value)
         raise CorruptRecord(f"expected a list of at most {limit}, found {shorten(value)}")
 
-    return Codec(lambda values: [codec.encode(value) for value in values], decode)
+    def encode(values: tuple[T, ...]) -> JSON:
+        _check_length(values, limit)
+        return [codec.encode(value) for value in values]
+
+    return Codec(encode, decode)
 
 
 def mapping(key: Codec[Any], value: Codec[Any], limit: int = MAX_TENSORS) -> Codec[dict[Any, Any]]:
@@ -235,7 +244,16 @@ def mapping(key: Codec[Any], value: Codec[Any], limit: int = MAX_TENSORS) -> Cod
             raise CorruptRecord("a key stands there twice")
         return result
 
-    return Codec(lambda values: [[key.encode(k), value.encode(values[k])] for k in sorted(values)], decode)
+    def encode(values: dict[Any, Any]) -> JSON:
+        _check_length(values, limit)
+        return [[key.encode(k), value.encode(values[k])] for k in sorted(values)]
+
+    return Codec(encode, decode)
+
+
+def _check_length(values: Sized, limit: int) -> None:
+    if len(values) > limit:
+        raise CorruptRecord(f"{len(values)} are more than the limit of {limit}")
 
 
 def choice(*words: str) -> Codec[Any]:
@@ -271,6 +289,13 @@ def runs(numbers: Iterable[int]) -> list[int]:
     return result
 
 
+def _runs(numbers: Iterable[int]) -> list[int]:
+    found = runs(numbers)
+    if found and (found[0] < 0 or found[-1] > MAX_TENSORS):
+        raise CorruptRecord(f"tensor numbers go from 0 to {MAX_TENSORS - 1}, not from {found[0]} to {found[-1] - 1}")
+    return found
+
+
 def numbers_of(value: object) -> frozenset[int]:
     """Read what `runs` wrote; raises CorruptRecord, also on more than MAX_TENSORS or runs out of order.
 
@@ -295,15 +320,15 @@ MODEL: Codec[ModelId] = Codec(str, _model)
 SCOPE: Codec[str] = Codec(str, _scope)
 LABEL: Codec[str] = Codec(str, check_label)
 TICK: Codec[Tick] = Codec(list, Tick.parse)
-NUMBERS: Codec[frozenset[int]] = Codec(runs, numbers_of)
-COUNT: Codec[int] = Codec(int, count)
+NUMBERS: Codec[frozenset[int]] = Codec(_runs, numbers_of)
+COUNT: Codec[int] = Codec(lambda value: count(int(value)), count)
 BOOLEAN: Codec[bool] = Codec(bool, _boolean)
-NUMBER: Codec[float] = Codec(float, _number)
-TEXT: Codec[str] = Codec(str, text)
-OBJECTIVE: Codec[str] = Codec(str, _objective)
+NUMBER: Codec[float] = Codec(lambda value: _number(float(value)), _number)
+TEXT: Codec[str] = Codec(text, text)
+OBJECTIVE: Codec[str] = Codec(text, _objective)
 FREE: Codec[JSON] = Codec(json_value, json_value)
 SPEC: Codec[TensorSpec] = part(TensorSpec)
-LABELS: Codec[dict[str, Tick]] = mapping(LABEL, TICK, 10_000)
+LABELS: Codec[dict[str, Tick]] = mapping(LABEL, TICK)
 USES: Codec[dict[ModelId, frozenset[int]]] = mapping(MODEL, NUMBERS)
 
 

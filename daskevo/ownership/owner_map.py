@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from daskevo.errors import CorruptRecord
-from daskevo.ownership.codec import MAX_TENSORS, count, shorten
+from daskevo.ownership.codec import count, shorten
+from daskevo.ownership.limits import MAX_TENSORS
 from daskevo.types import JSON, ModelId, check_name
 
 _DIGEST = re.compile(r"[0-9a-f]{32}")
@@ -63,11 +64,19 @@ class OwnerMap:
         return self.owners.get(model_id, frozenset())
 
     def to_json(self) -> JSON:
-        """Return ``{"owners": [id, ...], "entries": [[index in owners, number, digest, steps], ...]}``."""
+        """Return ``{"owners": [id, ...], "entries": [[index in owners, number, digest, steps], ...]}``.
+
+        Raises
+        ------
+        CorruptRecord
+            If there are too many entries, or one is out of its range.
+        """
+        if len(self.entries) > MAX_TENSORS:
+            raise CorruptRecord(f"{len(self.entries)} tensors are more than the limit of {MAX_TENSORS}")
         place = {owner: index for index, owner in enumerate(self.owners)}
         return {
             "owners": list(place),
-            "entries": [[place[entry.owner], entry.number, entry.digest, entry.steps] for entry in self.entries],
+            "entries": [[place[entry.owner], entry.number, entry.digest, count(entry.steps)] for entry in self.entries],
         }
 
     @classmethod

@@ -45,7 +45,7 @@ class Record(Wire):
 
 @dataclass(frozen=True)
 class Generation(Record):
-    """The shard was opened under this generation: staged parts and fences of older ones go.
+    """The shard was opened under this generation: staged parts, fences and ticks of released labels of older ones go.
 
     `floor`: the shard's content was lost before this tick; it says nothing about older attempts.
     """

@@ -28,7 +28,7 @@ Reason = Literal[
     "unknown",  # no model of that id was published here
     "gone",  # a wanted tensor is not there (any more)
     "itself",  # a model can't reserve tensors of its own id
-    "over",  # the attempt's generation is past, or its shard was lost since
+    "over",  # the generation of the attempt, or of the label's tick, is past; or the attempt's shard was lost since
     "aborted",  # the attempt was aborted
     "not staged",  # publish without stage: its record was lost
     "differs",  # the attempt staged something else before

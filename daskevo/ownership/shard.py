@@ -13,7 +13,7 @@ Applying after the flush is what keeps readers from seeing an unflushed record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import singledispatchmethod
 from itertools import chain
@@ -22,6 +22,7 @@ from daskevo.errors import InvalidInput, RepositoryTaken
 from daskevo.ownership import messages as ask
 from daskevo.ownership import records as write
 from daskevo.ownership import replies as say
+from daskevo.ownership.limits import MAX_LABELS
 from daskevo.ownership.model_record import ModelRecord
 from daskevo.ownership.references import Claim, mask_of, numbers_in
 from daskevo.ownership.replay import Replay
@@ -230,8 +231,12 @@ class Shard:
         model = self.state.find(message.model)
         if model is None or model.state != "published":
             return Decision(self._in_the_way(message.model), flush=True)
+        if message.tick.generation < self.state.generation:
+            # Whether it is late can't be told any more: whoever still wants it takes a new tick.
+            return Decision(say.Refused("over"), flush=True)
         if message.tick <= max(self._ended(message.label), _tick_of(model, message.label)):
             return Decision(_labelled(model, set(model.held)), flush=True)
+        _check_labels(message.model, {message.label, *model.held, *model.released})
         record = write.LabelHeld(message.model, message.label, message.tick)
         return Decision(_labelled(model, {*model.held, message.label}), (record,), flush=True)
 
@@ -337,6 +342,7 @@ class Shard:
     def _publish(self, record: ModelRecord, labels: dict[str, Tick], staged: tuple[write.Record, ...]) -> Decision:
         # A label that has ended since was released from this model too: without another, it is retired as it comes.
         held = {label: tick for label, tick in labels.items() if tick > self._ended(label)}
+        _check_labels(record.model_id, held)
         published = write.Published(record.model_id, record.attempt, held)
         reply = say.Verdict("published" if held else "retiring", record.attempt, record.inherited)
         return Decision(reply, (*staged, published), flush=True)
@@ -351,6 +357,15 @@ class Shard:
         there = self.state.references.of(owner, claim)
         dropped = there if numbers is None else there & mask_of(numbers)
         return (write.Dropped(owner, *claim, numbers_in(dropped)),) if dropped else ()
+
+
+def _check_labels(model_id: ModelId, labels: Collection[str]) -> None:
+    if len(labels) > MAX_LABELS:
+        raise InvalidInput(
+            f"{model_id!r} would have had {len(labels)} labels since the repository was opened, and {MAX_LABELS} is "
+            "the limit: use fewer names, or keep such facts in `extra`",
+            model_id=model_id,
+        )
 
 
 def _tick_of(model: Model, label: str) -> Tick:

@@ -69,7 +69,7 @@ class Model:
     file_bytes: int | None
     held: dict[str, Tick]
     released: dict[str, Tick]
-    """Labels taken away leave their tick, so that a late hold is known to be late."""
+    """Labels taken away under this generation leave their tick, so that a late hold is known to be late."""
 
 
 @dataclass
@@ -107,7 +107,11 @@ class ShardState:
     def _(self, record: Generation) -> Effects:
         self.generation = max(self.generation, record.generation)
         self.floor = max(self.floor, record.floor)
-        # From here on the generation itself refuses older attempts, so their fences have served.
+        # From here on the generation itself refuses older attempts and holds, so their fences, and the ticks that tell
+        # late holds, have served.
+        self.ended_labels = self._of_this_generation(self.ended_labels)
+        for known in self.models.values():
+            known.released = self._of_this_generation(known.released)
         self.fences = {
             model: kept
             for model, attempts in self.fences.items()
@@ -250,6 +254,9 @@ class ShardState:
         """Return what a retiring model still has to give back."""
         record = self._model(model_id).record
         return Retirement(model_id, record.attempt, record.inherited)
+
+    def _of_this_generation(self, labels: dict[str, Tick]) -> dict[str, Tick]:
+        return {label: tick for label, tick in labels.items() if tick.generation >= self.generation}
 
     def _model(self, model_id: ModelId) -> Model:
         model = self.models.get(model_id)

@@ -15,12 +15,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from daskevo.errors import InvalidInput, RootUnusable
+from daskevo.ownership.limits import MAX_HEAD_RECORD_BYTES, MAX_RECORD_BYTES
 from daskevo.store.files import dump_json, sync_folder, usable, write_all
 from daskevo.types import JSON
 
 MAGIC = b"\x89EVJNL\r\n"
 VERSION = 1
-MAX_RECORD_BYTES = 64 << 20
 FILE_HEADER = struct.Struct("<8sIIQQQI")  # magic, version, shard, number, generation, base, CRC-32 of the fields before
 # A payload is ASCII without control characters: neither the marker's first byte nor a zero can occur in one.
 MARKER = b"\x9eEV"
@@ -159,8 +159,9 @@ class Journal:
 
     def _encode(self, kind: bytes, record: JSON, ahead: int) -> bytes:
         payload = dump_json(record)
-        if len(payload) > MAX_RECORD_BYTES:
-            raise InvalidInput(f"a record of {len(payload)} bytes is above the limit of {MAX_RECORD_BYTES}")
+        limit = MAX_RECORD_BYTES if kind == EVENT else MAX_HEAD_RECORD_BYTES
+        if len(payload) > limit:
+            raise InvalidInput(f"a record of {len(payload)} bytes is above the limit of {limit}")
         flushed = self._flushed if self._sync else self._written
         crc = zlib.crc32(payload, self._seed)
         header = RECORD_HEADER.pack(MARKER, kind, len(payload), self._written + ahead, flushed, crc, 0)[:-4]

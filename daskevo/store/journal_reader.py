@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from daskevo.ownership.limits import MAX_HEAD_RECORD_BYTES
 from daskevo.store.files import corrupt, later_version, open_inside, parse_json
 from daskevo.store.journal import (
     EVENT,
@@ -16,7 +17,6 @@ from daskevo.store.journal import (
     HEAD_END,
     MAGIC,
     MARKER,
-    MAX_RECORD_BYTES,
     RECORD_HEADER,
     VERSION,
     journal_path,
@@ -187,6 +187,6 @@ def _parse(header: bytes, seed: int) -> tuple[bytes, int, int, int, int] | None:
     if len(header) < RECORD_HEADER.size:
         return None
     marker, kind, length, sequence, flushed, crc, header_crc = RECORD_HEADER.unpack(header)
-    if marker != MARKER or length > MAX_RECORD_BYTES or zlib.crc32(header[:-4], seed) != header_crc:
+    if marker != MARKER or length > MAX_HEAD_RECORD_BYTES or zlib.crc32(header[:-4], seed) != header_crc:
         return None
     return kind, length, sequence, flushed, crc

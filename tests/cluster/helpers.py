@@ -86,6 +86,7 @@ async def put_reserved(
     score: float = 0.5,
     labels: Sequence[str] = (),
     tensors: Mapping[int, Any] | None = None,
+    extra: Any = None,
 ) -> Stored:
     """Put what a reservation became: inherited tensors unchanged if `keep`, the others made of `seed`."""
     session = repository.connection.session
@@ -105,7 +106,7 @@ async def put_reserved(
         metrics={"score": score},
         step=1,
         parent=None,
-        extra=None,
+        extra=extra,
     )
     return await put(session, reservation, record, payload, labels)
 

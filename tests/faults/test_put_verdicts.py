@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from daskevo.cluster import taking_in
 from daskevo.cluster.transport import NoAnswer, operation
-from daskevo.errors import PutFailed, PutUnknown, RootUnusable
+from daskevo.errors import InvalidInput, PutFailed, PutUnknown, RootUnusable
 from daskevo.ownership.messages import Abort, Put, message_from_wire
-from daskevo.types import ModelId
+from daskevo.types import ModelId, Tick
 from tests.cluster.helpers import (
     at_rest,
     chain,
@@ -308,3 +309,40 @@ async def test_a_put_that_was_on_its_way_while_its_label_was_released_from_all(c
     verification = await repository.verify()
     assert verification.clean, verification.differences
     assert verification.tensors == 0
+
+
+@pytest.mark.parametrize("root", [None, "root"])
+def test_what_is_attached_has_one_limit_with_a_root_and_without(
+    root: str | None, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taking_in, "MAX_RECORD_BYTES", 10_000)
+
+    @evo_cluster()
+    async def run(c: Any, s: Any, a: Any, t: Any) -> None:
+        repository = await open_here(c, None if root is None else tmp_path / root)
+        with pytest.raises(InvalidInput, match="10000 is the limit"):
+            await make(repository, GRAPH, "large", labels=[f"user:{number}" for number in range(3)], extra="x" * 10_000)
+        assert (await repository.status("large")).state == "unknown"
+        await make(repository, GRAPH, "small", extra="x" * 100)
+        await at_rest(s, a)
+        verification = await repository.verify()
+        assert verification.clean, verification.differences
+        assert verification.models == 1
+        assert len(list(tmp_path.rglob("*.seg*"))) == (0 if root is None else 1)
+
+    run()
+
+
+@evo_cluster()
+async def test_a_hold_whose_tick_is_of_an_older_generation_takes_another(c: Any, s: Any, a: Any, t: Any) -> None:
+    repository = await open_here(c, None)
+    await make(repository, GRAPH, "first")
+    session = repository.connection.session
+    tick = session.tick
+
+    async def older() -> Tick:
+        session.tick = tick
+        return Tick(0, 7)
+
+    session.tick = older
+    assert await session.hold(ModelId("first"), "user:me") == ("user:kept", "user:me")

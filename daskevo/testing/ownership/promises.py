@@ -206,7 +206,8 @@ class Promises:
                 continue
             ended = server.shard.state.ended_labels.get(label, BEGINNING)
             decided = max(model.held.get(label, BEGINNING), model.released.get(label, BEGINNING), ended)
-            if model.state == "published" and decided < tick:
+            # Of older generations the generation itself refuses what is late.
+            if model.state == "published" and decided < tick and tick.generation >= server.shard.state.generation:
                 raise BrokenPromise(f"{model_id} forgot what was answered about {label} at {tick}")
             held_at = {tick for tick, held in self._issued.get((model_id, label), {}).items() if held}
             released_at = {
