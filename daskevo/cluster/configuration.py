@@ -16,6 +16,8 @@ import dask
 import distributed.config  # noqa: F401 - sets up logging, which `share_logging` reads
 import yaml
 
+from daskevo.cluster.configured import RESOURCES
+
 FILE = Path(__file__).parents[1] / "daskevo.yaml"
 """Every key, its default and its meaning."""
 
@@ -72,7 +74,9 @@ def unknown(tree: Mapping[str, Any]) -> dict[str, str | None]:
     known = list(keys(defaults()))
     ours = {name: value for name, value in tree.items() if name == PACKAGES[0] and value}
     return {
-        key: next(iter(difflib.get_close_matches(key, known, 1, 0.8)), None) for key in keys(ours) if key not in known
+        key: next(iter(difflib.get_close_matches(key, known, 1, 0.8)), None)
+        for key in keys(ours)
+        if key not in known and not key.startswith(f"{RESOURCES}.")
     }
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
+
 PROVIDER = "provider"
 """Dask resource of workers that hold shards."""
 EVALUATION = "evaluation"
@@ -10,8 +13,13 @@ ENDS = "daskevo_ends"
 """Dask metric of workers that leave at a known moment: seconds since the epoch."""
 
 
-def start_line(scheduler: str, role: str) -> str:
+def start_line(scheduler: str, role: str, more: Mapping[str, float] | None = None) -> str:
     """Say how a worker of a role is started, by the address of its scheduler.
+
+    Parameters
+    ----------
+    more:
+        Resources that it has to have besides.
 
     Examples
     --------
@@ -21,5 +29,6 @@ def start_line(scheduler: str, role: str) -> str:
     if scheduler.startswith("inproc://"):
         return "use daskevo.local_cluster, as no worker can be added to a cluster within one process"
     threads = 4 if role == PROVIDER else 1
-    line = f"dask worker {scheduler} --resources {role}=1 --nthreads {threads}"
+    resources = " ".join([f"{role}=1", *(f"{name}={amount:g}" for name, amount in (more or {}).items())])
+    line = f"dask worker {scheduler} --resources {shlex.quote(resources) if more else resources} --nthreads {threads}"
     return f"start one with `{line}`, or use daskevo.local_cluster"

@@ -172,7 +172,7 @@ class Flights:
                 key=assignment.key,
                 workers=[trainer.name],
                 allow_other_workers=False,
-                resources={"evaluation": 1},
+                resources=self.trainers.claims,
                 pure=False,
             )
             self._flights[assignment.key] = Flight(

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from distributed import wait
 
-from daskevo.cluster.listing import workers_of
-from daskevo.cluster.roles import EVALUATION, start_line
 from daskevo.errors import InvalidInput, NoTrainer
 from daskevo.runs.mismatch import differences
 from daskevo.search import Report, Request
@@ -124,13 +122,10 @@ def refine(
     client = result.repository.client
     check_can_lead(client, "nas.refine")
     delivery = Delivery(client, reference)
-    if (
-        not any((worker.get("resources") or {}).get("evaluation") for worker in workers_of(client).values())
-        and not Demand(client, "refining").is_met_later()
-    ):
+    trainers = Trainers(client, lambda name, error: None)
+    if not trainers.refresh() and not Demand(client, "refining").is_met_later():
         raise NoTrainer(
-            "no worker with the resource 'evaluation': refining needs a trainer, so "
-            + start_line(client.scheduler.address, EVALUATION)
+            f"no worker with the resource {trainers.claimed}: refining needs a trainer, so {trainers.how_to_start_one}"
         )
     way = "scratch" if from_scratch else "refined"
     assignments = []
@@ -158,7 +153,7 @@ def refine(
         )
         assignments.append(assignment)
     try:
-        reports = _evaluated(client, assignments, delivery)
+        reports = _evaluated(client, trainers, assignments, delivery)
     finally:
         delivery.close()
     refined = [Refined(winner, report) for winner, report in zip(found, reports, strict=True)]
@@ -166,14 +161,13 @@ def refine(
     return sorted(refined, key=lambda one: -float("inf") if one.quality is None else rank_of(one.quality), reverse=True)
 
 
-def _evaluated(client: Any, assignments: Sequence[Assignment], delivery: Delivery) -> list[Report]:
+def _evaluated(client: Any, trainers: Trainers, assignments: Sequence[Assignment], delivery: Delivery) -> list[Report]:
     """Have all evaluated; what a restart of the cluster took is done again, and it is said if no trainer works.
 
     Raises
     ------
     SchedulerUnreachable
     """
-    trainers = Trainers(client, lambda name, error: None)
     futures: dict[int, Any] = {}
     reports: dict[int, Report] = {}
     moved, is_said = time.monotonic(), False
@@ -182,7 +176,7 @@ def _evaluated(client: Any, assignments: Sequence[Assignment], delivery: Deliver
             if rank not in reports and rank not in futures:
                 arguments = (assignment, None, 0, delivery.parcel())
                 futures[rank] = client.submit(
-                    evaluate, *arguments, key=assignment.key, resources={"evaluation": 1}, pure=False
+                    evaluate, *arguments, key=assignment.key, resources=trainers.claims, pure=False
                 )
         with suppress(TimeoutError):
             wait(list(futures.values()), timeout=TICK_S, return_when="FIRST_COMPLETED")

@@ -15,8 +15,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from daskevo.cluster.configured import claims
 from daskevo.cluster.listing import workers_of
-from daskevo.cluster.roles import ENDS, EVALUATION, PROVIDER
+from daskevo.cluster.roles import ENDS, EVALUATION, PROVIDER, start_line
 from daskevo_workflows.deadline import may_take
 from daskevo_workflows.scheduler_gone import NO_ANSWER, scheduler_gone
 
@@ -100,6 +101,8 @@ class Trainers:
         self._restarted = restarted
         self._expected_s = expected_s
         self._clock = clock
+        self.claims = claims()
+        """What an evaluation takes of a worker's resources, as long as the run goes on."""
         self._whole_s: dict[str, float] = {}
         """Seconds that a trainer had before it when it was first seen, by address."""
         self.present: dict[str, Trainer] = {}
@@ -135,7 +138,7 @@ class Trainers:
         found: dict[str, Trainer] = {}
         for address, worker in workers.items():
             resources = worker.get("resources") or {}
-            slots = int(resources.get(EVALUATION, 0))
+            slots = self._slots(resources)
             status = worker.get("status", "running")
             if status in LEAVING:
                 self.left.add(address)
@@ -164,6 +167,21 @@ class Trainers:
             if trainer.address not in {there.address for there in found.values()}:
                 self.unstick(key)
         return found
+
+    def _slots(self, resources: Mapping[str, float]) -> int:
+        """Return how many evaluations a worker with these resources may have at once."""
+        return min(int(resources.get(name, 0) // amount) for name, amount in self.claims.items())
+
+    @property
+    def claimed(self) -> str:
+        """The names of the resources that an evaluation claims, for people."""
+        return " and ".join(f"{name!r}" for name in self.claims)
+
+    @property
+    def how_to_start_one(self) -> str:
+        """Say how a trainer is started that has all that an evaluation claims."""
+        more = {name: amount for name, amount in self.claims.items() if name != EVALUATION}
+        return start_line(self.scheduler, EVALUATION, more)
 
     def _compare(self, found: Mapping[str, Trainer]) -> None:
         """See who is new, and of whom nothing was heard."""

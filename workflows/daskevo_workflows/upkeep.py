@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from daskevo.cluster.roles import EVALUATION, start_line
 from daskevo.errors import NoTrainer
 from daskevo_workflows.event_kinds import RECYCLED
 from daskevo_workflows.notes import Noted, note
@@ -138,9 +137,9 @@ class Upkeep:
                     paused=sorted(still),
                 )
             raise NoTrainer(
-                f"no worker with the resource 'evaluation' for {NO_TRAINER_S:g} s"
+                f"no worker with the resource {self._trainers.claimed} for {NO_TRAINER_S:g} s"
                 + (f" but those that can't end an evaluation that was given up ({stuck})" if stuck else "")
-                + f": {start_line(self._trainers.scheduler, EVALUATION)}. Then run the same command again to go on"
+                + f": {self._trainers.how_to_start_one}. Then run the same command again to go on"
             )
 
     def end(self, future: Any, place: str, key: str, what: str) -> str:

@@ -12,6 +12,22 @@ from daskevo_workflows.cli.completion import FOLDER
 COUNT = click.IntRange(min=1)
 
 
+def _claim(context: click.Context, option: click.Parameter, typed: tuple[str, ...]) -> None:
+    """Have the trainings of this process claim what was typed."""
+    if not typed:
+        return
+    import dask
+
+    from daskevo.cluster.configured import RESOURCES, read_resources
+    from daskevo.errors import InvalidInput
+
+    try:
+        found = read_resources(" ".join(typed), "--resource")
+    except InvalidInput as error:
+        raise click.BadParameter(error.message, context, option) from error
+    dask.config.set({RESOURCES: found})
+
+
 def run_options(what: str, folder: str, shared: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return what adds `workers`, `seed`, `folder` and `root` to a command.
 
@@ -27,6 +43,15 @@ def run_options(what: str, folder: str, shared: str) -> Callable[[Callable[..., 
     options = (
         click.option(
             "--workers", type=COUNT, metavar="N", help="Trainers of the local cluster.  [default: one per core]"
+        ),
+        click.option(
+            "--resource",
+            multiple=True,
+            metavar="NAME=AMOUNT",
+            expose_value=False,
+            callback=_claim,
+            help="Of a worker, that each training claims besides its slot, such as GPU=1; may be given several times.  "
+            "[default: daskevo.resources in Dask's configuration]",
         ),
         click.option(
             "--seed",

@@ -123,7 +123,7 @@ class DaskCrew:
                 key=key,
                 workers=[trainer.name],
                 allow_other_workers=False,
-                resources={"evaluation": 1},
+                resources=self.trainers.claims,
                 pure=False,
             )
         self._works[run.work] = OnItsWay(run, key, trainer, future, time.monotonic())
