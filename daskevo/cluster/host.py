@@ -166,11 +166,13 @@ class ShardHost:
     def _leave(self, served: ServedShard) -> None:
         """Serve a shard no more, and match its models no more; it is let go when the messages under way have ended."""
         del self.shards[served.number]
-        self._forget(served)
-        self._closing[served.number] = asyncio.ensure_future(self._close_shard(served))
+        models = list(published(served.shard))
+        self._closing[served.number] = asyncio.ensure_future(self._close_shard(served, models))
 
-    async def _close_shard(self, served: ServedShard) -> None:
+    async def _close_shard(self, served: ServedShard, models: Sequence[ModelId]) -> None:
         try:
+            # In a thread, as all that takes as long as there are models.
+            await asyncio.to_thread(self._forget, models)
             await self._under_way.ended(served, ENDING_S)
             await served.end()
         finally:
@@ -199,7 +201,7 @@ class ShardHost:
         folder = None if self.root is None else self.root.shard(number)
 
         def read() -> tuple[ServedShard, dict[ModelId, Summary]]:
-            shard = open_shard(folder, number, generation, opening.floor, opening.step)
+            shard = open_shard(folder, number, generation, opening.floor, opening.step, opening.turn)
             found = ServedShard(
                 shard,
                 folder,
@@ -210,11 +212,12 @@ class ShardHost:
                 quota=self.quota,
             )
             try:
-                found.adopt(opening.step)
-                summaries = {}
-                for model_id, record in published(shard).items():
-                    summaries[model_id] = summary_of(record)
-                    opening.step()
+                with opening.turn:
+                    found.adopt(opening.step)
+                    summaries = {}
+                    for model_id, record in published(shard).items():
+                        summaries[model_id] = summary_of(record)
+                        opening.step()
             except BaseException:
                 found.close()
                 raise
@@ -227,7 +230,7 @@ class ShardHost:
             self._refuse_closed(number)
             opening.refuse_late()
         except BaseException:
-            self._forget(served)
+            await asyncio.to_thread(self._forget, list(summaries))
             await served.end()
             raise
         self.take(served, summaries)
@@ -255,9 +258,9 @@ class ShardHost:
         except ShardFenced as error:
             self.fenced(served, error)
 
-    def _forget(self, served: ServedShard) -> None:
-        """Match the models of a shard no more."""
-        for model_id in published(served.shard):
+    def _forget(self, models: Iterable[ModelId]) -> None:
+        """Match models no more."""
+        for model_id in models:
             self.models.remove(model_id)
 
     def fenced(self, served: ServedShard, error: ShardFenced) -> None:
@@ -286,7 +289,7 @@ class ShardHost:
             await asyncio.wait(list(self._closing.values()), timeout=CLOSING_S)
         for served in list(self.shards.values()):
             del self.shards[served.number]
-            self._forget(served)
+            self._forget(list(published(served.shard)))
             served.close()
 
     # -- background ----------------------------------------------------------------------------------------------------

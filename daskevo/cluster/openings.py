@@ -8,8 +8,10 @@ that none can close or free what a later one has taken in.
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import math
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 OPENINGS_AT_ONCE = 8
 """Shards opened at the same time: each waits for the disk several times."""
+FROZEN_AT_ONCE = 500
+"""After so many records and models Python's garbage collector is told to look through what is there no more: it lives
+as long as the shard is served, and a look through that of ten thousand models stops all else for half a second."""
 ANSWER_S = 2.0
 """An opening that takes longer is answered with how far it is."""
 
@@ -37,14 +42,20 @@ class Opening:
         What is opened, in whose name; see :class:`daskevo.ownership.shard.Shard`.
     wanted_until:
         When nobody asks for it any more, by the monotonic clock: the shard has been given to another provider by then.
+    turn:
+        Held by the one that computes. Waiting for the disk, many do at once; but of threads that compute only one gets
+        on at a time, and with each more of them the event loop waits longer for its turn.
     """
 
-    def __init__(self, number: int, shard: int, generation: int, floor: Tick, wanted_until: float) -> None:
+    def __init__(
+        self, number: int, shard: int, generation: int, floor: Tick, wanted_until: float, turn: threading.Lock
+    ) -> None:
         self.number = number
         self.shard = shard
         self.generation = generation
         self.floor = floor
         self.wanted_until = wanted_until
+        self.turn = turn
         self.superseded = False
         self.done = 0
         """Records and models that it has been through: it moves as long as this grows."""
@@ -58,6 +69,8 @@ class Opening:
             If nobody wants the shard open here any more: its next owner's epoch counts.
         """
         self.done += 1
+        if self.done % FROZEN_AT_ONCE == 0:
+            gc.freeze()
         self.refuse_late()
 
     def refuse_late(self) -> None:
@@ -81,6 +94,7 @@ class Openings:
     def __init__(self, carry_out: Callable[[Opening], Awaitable[ServedShard]]) -> None:
         self._carry_out = carry_out
         self._limit = asyncio.Semaphore(OPENINGS_AT_ONCE)
+        self._turn = threading.Lock()
         self._numbers = itertools.count(1)
         self._under_way: dict[int, tuple[Opening, asyncio.Task[ServedShard]]] = {}
 
@@ -130,7 +144,7 @@ class Openings:
                 known.wanted_until = max(known.wanted_until, wanted_until)
                 return former
             known.superseded = known.generation < generation
-        opening = Opening(next(self._numbers), shard, generation, floor, wanted_until)
+        opening = Opening(next(self._numbers), shard, generation, floor, wanted_until, self._turn)
         task = asyncio.get_running_loop().create_task(self._run(opening, None if former is None else former[1]))
         self._under_way[shard] = opening, task
         return opening, task

@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -355,7 +356,7 @@ class ServedShard:
         async with self._lock:
             if self.folder is not None:
                 await asyncio.to_thread(self.folder.close)
-            self._let_go()
+            await asyncio.to_thread(self._let_go)
 
     def close(self) -> None:
         """Stop owning the shard; the next owner opens it as if this one had died."""
@@ -373,11 +374,16 @@ class ServedShard:
 
 
 def open_shard(
-    folder: ShardFolder | None, number: int, generation: int, floor: Tick, step: Callable[[], object] = lambda: None
+    folder: ShardFolder | None,
+    number: int,
+    generation: int,
+    floor: Tick,
+    step: Callable[[], object] = lambda: None,
+    turn: AbstractContextManager[object] | None = None,
 ) -> Shard:
     """Open a shard, blocking on the disk: read its state, write it as the head of a new journal, serve.
 
-    `step` is called for each record, and may raise: the shard is not served then.
+    `step` is called for each record, and may raise: the shard is not served then. `turn` is held by what computes.
 
     Raises
     ------
@@ -386,7 +392,7 @@ def open_shard(
     """
     if folder is None:
         return Shard(number, generation, floor=floor)
-    opening = folder.open(generation)
+    opening = folder.open(generation, turn)
 
     def rows() -> Iterator[JSON]:
         for row in opening.records:
@@ -395,7 +401,8 @@ def open_shard(
 
     try:
         try:
-            shard = Shard(number, generation, records_from_json(rows()), floor)
+            with turn or contextlib.nullcontext():
+                shard = Shard(number, generation, records_from_json(rows()), floor)
         except CorruptRecord as error:
             raise damaged(folder.path, error) from error
         if shard.lost:
@@ -406,7 +413,9 @@ def open_shard(
                 number,
                 "; ".join(f"{model_id}: {found}" for model_id, found in sorted(shard.lost.items())[:5]),
             )
-        folder.serve(record.to_json() for record in shard.head())
+        with turn or contextlib.nullcontext():
+            head = [record.to_json() for record in shard.head()]
+        folder.serve(head)
     except BaseException:
         folder.close()
         raise

@@ -255,6 +255,20 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
                 del self._live[model_id, attempt]
                 self._headers.discard((model_id, attempt))
 
+    def free(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int]) -> None:
+        """Forget several tensors of one file at once; those that have gone already are as good."""
+        with self._writing(model_id, attempt), self._lock:
+            live = self._live.get((model_id, attempt))
+            if live is None:
+                return
+            for number in numbers:
+                if live.nbytes.pop(number, None) is not None:
+                    self._shrunk.add((model_id, attempt))
+            if not live.nbytes:
+                self._shrunk.discard((model_id, attempt))
+                del self._live[model_id, attempt]
+                self._headers.discard((model_id, attempt))
+
     def __contains__(self, key: object) -> bool:
         if not (isinstance(key, tuple) and len(key) == 3):
             return False

@@ -185,6 +185,11 @@ class DurableTensors(Tensors):
     def range(self, key: TensorKey, start: int, stop: int) -> Array:
         return self.segments.range(key, start, stop)
 
+    def free(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int]) -> None:
+        going = list(numbers)
+        self.segments.free(model_id, attempt, going)
+        self.forget(model_id, attempt, going)
+
     @property
     def memory_bytes(self) -> int:
         return int(self._cache.total_weight)

@@ -201,10 +201,10 @@ class SlowRoot:
         folder = self.root.shard(number)
         real = folder.open
 
-        def hanging(generation: int) -> Any:
+        def hanging(*arguments: Any) -> Any:
             self.waiting.add(number)
             assert self.go.wait(60)
-            return real(generation)
+            return real(*arguments)
 
         folder.open = hanging  # type: ignore[method-assign]
         return folder
