@@ -29,7 +29,7 @@ _OF_EVERY_LAYER = frozenset({"name", "built", "build", "quantize"})
 _IN_THE_GRAPH = (keras.layers.Layer, keras.Variable, keras.KerasTensor)
 
 
-def training_key(model: keras.Model, graph: ArchitectureGraph) -> bytes | None:
+def training_key(model: keras.Model, graph: ArchitectureGraph, *, names: bool = True) -> bytes | None:
     """Return the key of a model that was built and not trained; None if something of it can't be compared.
 
     Parameters
@@ -39,6 +39,9 @@ def training_key(model: keras.Model, graph: ArchitectureGraph) -> bytes | None:
         count and those that it would draw don't: these follow from the seed.
     graph:
         Of it.
+    names:
+        Whether names of layers may have been chosen by somebody, who may look for them; False: they were made up, as
+        those of nodes that mutators add.
 
     Returns
     -------
@@ -51,7 +54,8 @@ def training_key(model: keras.Model, graph: ArchitectureGraph) -> bytes | None:
         kind = type(layer)
         if (code := _code_of(kind)) is None:  # type: ignore[arg-type]
             return None
-        parts.append((code, _chosen(layer.name, kind), bool(layer.trainable), _attributes(layer, layer is model)))
+        name = _chosen(layer.name, kind) if names else None
+        parts.append((code, name, bool(layer.trainable), _attributes(layer, layer is model)))
     given = [given_value(variable) for variable in weights_of(model)]
     parts.append([None if value is None else np.asarray(value) for value in given])
     digest = digest_of(parts)

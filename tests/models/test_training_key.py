@@ -90,3 +90,15 @@ def test_nested_models_that_are_frozen_count() -> None:
     (ids, key), (others, other) = looked_at(nested(True)), looked_at(nested(False))
     assert ids == others
     assert None is not key != other
+
+
+def test_names_that_were_made_up_dont_count() -> None:
+    def keys(name: str) -> list[Any]:
+        with shape_only():
+            model = made(dense(name=name))
+            graph = flatten(model).graph
+            return [training_key(model, graph, names=names) for names in (True, False)]
+
+    (one, made_up), (other, again) = keys("node.1"), keys("node.2")
+    assert one != other
+    assert made_up == again

@@ -10,12 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from distributed.protocol.pickle import dumps
 
+from daskevo.runs import RunView
 from daskevo.search import Grid
 from daskevo.space import Choice, Space
 from daskevo_workflows import nas
-from daskevo_workflows.problems import Data
-from daskevo_workflows.trainers import DELIVERED
+from daskevo_workflows.problems import Data, refer
+from daskevo_workflows.problems.delivery import Delivery
+from daskevo_workflows.trainers import DELIVERED, kill_process
+from tests.workflows.waiting import wait_for_workers
+
+NAMES = {"provider-0", "trainer-0", "trainer-1"}
 
 pytestmark = pytest.mark.processes
 
@@ -108,5 +114,46 @@ def test_each_fold_is_searched_with_its_own_arrays_which_travel_once(
         time.sleep(0.05)
 
 
+def total(parcel: Any) -> float:
+    return float(parcel.instance.x.sum())
+
+
+def test_a_problem_object_outlives_the_trainers_that_had_it(client: Any) -> None:
+    """Dask makes it again on one that comes later, as after a recycling of all."""
+    reference = refer(Folds(np.ones((100_000, 4)), np.zeros(4)))
+    delivery = Delivery(client, reference)
+    assert len(dumps(delivery.reference)) < 20_000 < len(dumps(reference))
+    first = delivery.parcel()
+
+    def summed() -> float:
+        future = client.submit(total, delivery.parcel(), resources={"evaluation": 1}, pure=False)
+        return float(future.result(timeout=180))
+
+    assert summed() == 400_000
+    running = wait_for_workers(client, NAMES)
+    client.run(kill_process, workers=[running[name] for name in NAMES if name != "provider-0"], nanny=True)
+    assert summed() == 400_000
+    assert delivery.parcel() is first
+    delivery.close()
+    wait_for_workers(client, NAMES)
+
+
 def tasks_of(dask_scheduler: Any) -> list[str]:
     return [str(key) for key in dask_scheduler.tasks]
+
+
+def test_other_data_under_a_run_are_said_once(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = tmp_path / "shift"
+    table.write_text("0")
+    reading = f"x = rng.standard_normal((96, 8)).astype(np.float32) + float(Path({str(table)!r}).read_text())"
+    problem = changed(tiny(), ("x = rng.standard_normal((96, 8)).astype(np.float32)", reading))
+    options = {"repository": repository, "run": tmp_path / "run", "transfer": False}
+    nas.search(problem, Grid(), evaluations=1, **options)
+    table.write_text("1")
+    result = nas.search(problem, Grid(), evaluations=3, **options)
+    with RunView(result.folder) as view:
+        kinds = [event.kind for event in view.events()]
+    assert kinds.count("data") == kinds.count("other data") == 1
+    assert "aren't those that this run began with" in caplog.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import pickle
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from distributed.protocol.pickle import dumps, loads
 
 from daskevo.errors import RunMismatch
 from daskevo.runs.mismatch import check_identity
@@ -18,7 +20,9 @@ from daskevo.types import Objective
 from daskevo_workflows import tune
 from daskevo_workflows.identity import problem_identity
 from daskevo_workflows.problems import ProblemReference, refer, reference
+from daskevo_workflows.problems.beside import sources_of
 from daskevo_workflows.problems.content import keep_sources
+from daskevo_workflows.problems.delivery import Parcel
 from daskevo_workflows.problems.reference import data_of
 from tests.workflows.test_problem_references import GOOD, write
 
@@ -199,3 +203,17 @@ def test_validation_data_that_changed_make_another_study(tmp_path: Path) -> None
     check_identity(Path("run"), found[0][2], found[1][2])
     with pytest.raises(RunMismatch, match=r"data: .* there, .* here"):
         check_identity(Path("run"), found[1][2], found[2][2])
+
+
+def test_an_object_brings_the_modules_of_its_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trainer that has an older one in memory, from a script that was run before."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = HELPER + "class Mine:\n    def build(self):\n        return WIDTH\n"
+    write(tmp_path, text, "helper_of_mine.py")
+    parcel = Parcel(importlib.import_module("helper_of_mine").Mine(), sources_of(["helper_of_mine"]))
+    sent = dumps(parcel)
+    del sys.modules["helper_of_mine"]
+    write(tmp_path, text.replace("8", "2"), "helper_of_mine.py")
+    importlib.invalidate_caches()
+    assert importlib.import_module("helper_of_mine").Mine().build() == 2
+    assert loads(sent).instance.build() == 8

@@ -9,7 +9,7 @@ from daskevo.errors import InvalidInput
 from daskevo.runs import Book, identity
 from daskevo.search import Report, Request, Stop, Strategy, View
 from daskevo.space import ModelSpace
-from daskevo.types import Objective, VertexId
+from daskevo.types import Objective
 
 LABEL = "dry"
 
@@ -38,7 +38,7 @@ def run_dry(
     evaluations: int,
     seed: int,
     *,
-    architecture: Callable[[Request], Sequence[VertexId]],
+    architecture: Callable[[Request], Sequence[bytes]],
     evaluate: Callable[[Request], Report],
     at_once: int = 1,
 ) -> DryRun:
@@ -52,7 +52,7 @@ def run_dry(
         Finished evaluations wanted; candidates with an architecture that was evaluated before are duplicates, and
         spend nothing.
     architecture:
-        Gives the vertex ids of a request's candidate.
+        Gives what a request's model is to its training: vertex ids, and all that they leave out.
     evaluate:
         Gives the report of a request that is no duplicate.
     at_once:

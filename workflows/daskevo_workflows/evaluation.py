@@ -22,7 +22,7 @@ from daskevo_workflows.offered import OFFERED, missing, when_stored
 from daskevo_workflows.problems.building import build_candidate
 from daskevo_workflows.problems.delivery import Parcel
 from daskevo_workflows.problems.protocol import Problem
-from daskevo_workflows.problems.reference import ProblemReference, adopt, data_of
+from daskevo_workflows.problems.reference import ProblemReference, adopt, data_digest_of, data_of
 from daskevo_workflows.quiet import import_keras
 from daskevo_workflows.trainer_task import cancelled, say, worker_name
 from daskevo_workflows.training import Stopped, finite, lost_its_way, train
@@ -84,7 +84,7 @@ def _evaluate(assignment: Assignment, match: Match | None, draft: Draft) -> Mapp
 
         problem = assignment.problem.load()
         data = _data(assignment.problem, problem)
-    say(assignment.key, "ready")
+    say(assignment.key, "ready", data=data_digest_of(assignment.problem))
     name = trajectory(assignment.seed, assignment.graph.ids, repeat=assignment.request.repeat)
     with seeded(seed_of(name)), leaving_no_trace():
         return _trained(assignment, problem, data, match, draft)

@@ -6,6 +6,9 @@ SESSION = "session"
 STORAGE = "storage"
 """What the repository holds for the run: ``stored_bytes``, ``full_copy_bytes``, ``live_models``."""
 
+DATA = "data"
+"""What data the run began with, by their data key: ``digest``."""
+
 RECYCLED = "recycled"
 """A trainer was started again, as it was due; ``worker`` is its name."""
 

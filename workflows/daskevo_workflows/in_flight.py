@@ -19,6 +19,7 @@ from daskevo.runs import RunRecord, Unit
 from daskevo.search import Report, Request
 from daskevo_workflows.assignment import Assignment
 from daskevo_workflows.evaluation import evaluate
+from daskevo_workflows.event_kinds import DATA
 from daskevo_workflows.flight import Flight, Landed, failed
 from daskevo_workflows.limits import EvaluationLimit
 from daskevo_workflows.notes import note
@@ -91,6 +92,7 @@ class Flights:
         self._deaths: Counter[int] = Counter()
         self._losses: Counter[int] = Counter()
         self._watched = 0.0
+        self._rows: list[str] = []
         self.trainers = Trainers(client, lambda name, error: self._inbox.put(("restarted", (name, error))), expected_s)
         self.upkeep = Upkeep(self.trainers, record, recycle_after, grows)
         self.unmatched: set[int] = set()
@@ -222,7 +224,27 @@ class Flights:
         flight = self._flights.get(message["key"])
         if flight is not None and message["what"] in ("begun", "ready", "chosen"):
             setattr(flight, message["what"], time.monotonic())
+            if message["what"] == "ready":
+                self._mind_data(message.get("data"), message["worker"])
         yield from ()
+
+    def _mind_data(self, rows: str | None, worker: str) -> None:
+        """Say, once for each, that a trainer has other data than those that the run began with, by their data key."""
+        if rows is None or rows in self._rows:
+            return
+        if not self._rows:
+            self._rows += [str(event.facts["digest"]) for event in self.record.events(DATA)]
+        if not self._rows:
+            self.record.event(DATA, f"as {worker} has prepared them", digest=rows)
+        elif rows not in self._rows:
+            words = (
+                f"the data that {worker} has prepared aren't those that this run began with: data() gives others at "
+                "each call, or what it reads has changed since. Qualities of both can't be compared: begin a new run, "
+                "in another folder"
+            )
+            logger.warning("%s", words)
+            note(self.record, "other data", words, worker=worker, digest=rows)
+        self._rows.append(rows)
 
     def _on_restarted(self, what: tuple[str, Exception | None]) -> Iterator[Landed]:
         name, error = what

@@ -10,9 +10,9 @@ EVENTS = "daskevo-evaluations"
 """Dask topic on which trainers say that an evaluation has begun, has its data, or has chosen its ancestor."""
 
 
-def say(key: str, what: str) -> None:
+def say(key: str, what: str, **facts: Any) -> None:
     """Log an event of this task for the run that submitted it."""
-    Sayer(key, EVENTS)(what)
+    Sayer(key, EVENTS)(what, **facts)
 
 
 class Sayer:

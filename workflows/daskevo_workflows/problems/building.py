@@ -214,5 +214,5 @@ def graph_and_key(problem: Problem, candidate: Candidate) -> tuple[ArchitectureG
 
         model = build_candidate(problem, candidate)
         graph = flatten(model).graph
-        key = training_key(model, graph)
+        key = training_key(model, graph, names=isinstance(space_of(problem), Space | Builder))
     return graph, json.dumps(candidate.to_json()).encode() if key is None else key

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from daskevo.code_identity import digest_of
 from daskevo.errors import DaskevoError, InvalidName, InvalidProblem, UnknownProblem
 from daskevo.types import JSON, check_json, check_name
 from daskevo_workflows.failures import user_code
@@ -179,6 +180,18 @@ def data_of(reference: ProblemReference) -> Any:
         _data.clear()
         _data[key] = reference.load().data()
     return _data[key]
+
+
+def data_digest_of(reference: ProblemReference) -> str | None:
+    """Return the *data key* of the problem's data, worked out once; None if something in them can't be looked into."""
+    key, data = reference._here, data_of(reference)
+    if key not in _data_digests:
+        _data_digests.clear()
+        _data_digests[key] = digest_of(data)
+    return _data_digests[key]
+
+
+_data_digests: dict[tuple[str, str, str, str], str | None] = {}
 
 
 def load_problem(problem: str | Path | Problem, **settings: Any) -> Problem:

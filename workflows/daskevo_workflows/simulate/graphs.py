@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 
 from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph, Edge, LayerRecord, Prefix, Vertex
 from daskevo.search import Request
 from daskevo.space import Candidate, Choice, ModelSpace, Space
-from daskevo.types import TensorSpec
+from daskevo.types import JSON, TensorSpec
 from daskevo_workflows.problems.protocol import Problem
 
 Graphs = Callable[[Candidate], ArchitectureGraph]
@@ -39,6 +40,17 @@ def of_problem(problem: Problem, keep: int = 100_000) -> Graphs:
         return made[name]
 
     return graph
+
+
+def settings_of(graph: ArchitectureGraph) -> bytes:
+    """Return what a graph knows of its layers beyond their ids: of candidates that differ in it, each is evaluated."""
+    return json.dumps([_unnamed(layer.config) for layer in graph.layers], sort_keys=True).encode()
+
+
+def _unnamed(config: JSON) -> JSON:
+    if isinstance(config, dict):
+        return {key: _unnamed(value) for key, value in config.items() if key != "name"}
+    return [_unnamed(value) for value in config] if isinstance(config, list) else config
 
 
 def layered_space(layers: int = 12, options: int = 8) -> Space:

@@ -25,7 +25,7 @@ from daskevo_workflows.simulate.cluster import TRAINERS_PER_PROVIDER, Cluster, L
 from daskevo_workflows.simulate.costs import Costs
 from daskevo_workflows.simulate.evo import Evo
 from daskevo_workflows.simulate.files import Files
-from daskevo_workflows.simulate.graphs import Graphs, frozen_layers, landscape
+from daskevo_workflows.simulate.graphs import Graphs, frozen_layers, landscape, settings_of
 from daskevo_workflows.simulate.outcome import Outcome, Sample, Span
 from daskevo_workflows.simulate.storing import Inherited, Repository, Steps
 from daskevo_workflows.transfer import FREEZE
@@ -216,7 +216,7 @@ class _Search:
                     yield self._work(self.costs.graph_s)
                     graph = self.graph_of(request.candidate)
                     self.graphs[request.number] = graph
-                    self.book.identify(request.number, identity(request, graph.ids))
+                    self.book.identify(request.number, identity(request, [*graph.ids, settings_of(graph)]))
             yield from self._share(asked)
 
     def _ask(self, wanted: int) -> Steps:

@@ -9,11 +9,11 @@ from typing import Any
 from daskevo.graph import ArchitectureGraph
 from daskevo.search import Report, Request, Strategy
 from daskevo.space import Choose, InsertingMutator, ModelSpace, OperatorMutator, layer, named, of_kind
-from daskevo.types import Objective, VertexId
+from daskevo.types import Objective
 from daskevo_workflows.dry import DryRun, run_dry
 from daskevo_workflows.offered import of_graph
 from daskevo_workflows.problems.attn import Attn
-from daskevo_workflows.problems.building import graph_of, space_of
+from daskevo_workflows.problems.building import graph_and_key, space_of
 from daskevo_workflows.spaces.covertype import Covertype
 from daskevo_workflows.spaces.nas_bench_201 import NasBench201
 from daskevo_workflows.spaces.nasnet import NasNet
@@ -133,9 +133,9 @@ def look(
     goals = Objective.parse_all(objectives)
     graphs: dict[int, ArchitectureGraph] = {}
 
-    def architecture(request: Request) -> Sequence[VertexId]:
-        graphs[request.number] = graph_of(problem, request.candidate)
-        return graphs[request.number].ids
+    def architecture(request: Request) -> Sequence[bytes]:
+        graphs[request.number], key = graph_and_key(problem, request.candidate)
+        return [*graphs[request.number].ids, key]
 
     def evaluate(request: Request) -> Report:
         graph = graphs[request.number]
