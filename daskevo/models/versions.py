@@ -77,4 +77,9 @@ def written_by(graph: ArchitectureGraph) -> str | None:
 
 def is_of_running_keras(graph: ArchitectureGraph) -> bool:
     """Whether the running Keras recorded a graph."""
-    return written_by(graph) == str(keras.__version__)
+    return written_by(graph) == running_keras()
+
+
+def running_keras() -> str:
+    """Return the version of the running Keras."""
+    return str(keras.__version__)

@@ -379,6 +379,35 @@ def test_a_report_without_its_model_is_said(repository: Any, tiny: Callable[...,
     assert repository.verify().clean
 
 
+def test_a_run_whose_models_another_keras_cannot_load_does_not_go_on(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from daskevo import models
+    from daskevo.errors import CannotRebuild
+    from daskevo.models import versions
+
+    problem = tiny(**WIDE)
+
+    def search(evaluations: int) -> Any:
+        return nas.search(problem, "random", repository=repository, evaluations=evaluations, run=tmp_path / "run")
+
+    search(2)
+
+    def cannot(graph: Any, custom_objects: Any = None) -> None:
+        raise CannotRebuild("layer 'first' of the record can't be built here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(versions, "is_of_running_keras", lambda graph: False)
+        assert len(search(3).reports) == 3  # another version, which reads them all
+        patch.setattr(models, "check_rebuild", cannot)
+        with pytest.raises(CannotRebuild, match=r"3 of them this run's own: .*: layer 'first'") as caught:
+            search(4)
+        assert len(caught.value.models) == 3
+        with RunView(tmp_path / "run") as view:
+            assert len(view.reports()) == 3
+    assert len(search(4).reports) == 4
+
+
 def test_label_changes_that_were_decided_are_carried_out_on_resume(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ from daskevo_workflows.frames import frames
 from daskevo_workflows.identity import identity_of, mind_problem
 from daskevo_workflows.leading_client import check_can_lead
 from daskevo_workflows.limits import Limit, check_limit
+from daskevo_workflows.loadable import check_loadable
 from daskevo_workflows.looking import look
 from daskevo_workflows.offered import check_objectives
 from daskevo_workflows.problems import Problem, ProblemReference, refer
@@ -168,6 +169,8 @@ def search(
         If the cluster can't train.
     RunFailed
         If the run ended with nothing finished.
+    CannotRebuild
+        If the running Keras can't load models of a run that goes on.
     InvalidProblem
         If the first evaluation to end has no data, or none of the objective's metric.
     KeyboardInterrupt
@@ -215,6 +218,7 @@ def search(
         for report in record.reports():
             book.report(report)
         mind_problem(reference, record)
+        check_loadable(repository, {report.model_id for report in book.reports.values()})
         _tell_again(chosen, book)
         settings = Settings(
             seed=seed,

@@ -1,0 +1,74 @@
+"""Whether the models that a search goes on from can be loaded by the Keras that runs now: asked before it goes on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import Any
+
+from daskevo.errors import CannotRebuild, RepositoryError
+
+logger = logging.getLogger(__name__)
+
+LOOKED_AT = 200
+"""Models of the scope, at most, the youngest: candidates inherit from those most of all."""
+_SHOWN = 5
+
+
+def check_loadable(repository: Any, own: Collection[str]) -> None:
+    """See that the models of a run can be loaded here, and warn of others of its scope that can't.
+
+    Only records of another version of Keras are read again: what this one wrote, it rebuilt then.
+
+    Parameters
+    ----------
+    repository:
+        The handle, whose scope the run's is.
+    own:
+        Ids of the models that the run has put; those that were retired since don't count.
+
+    Raises
+    ------
+    CannotRebuild
+        If the running Keras can't load some of the run's own: it would go on as if they weren't there. `models` has
+        their ids.
+    """
+    from daskevo.models import check_rebuild
+    from daskevo.models.versions import is_of_running_keras, running_keras, written_by
+
+    living = [model.model_id for model in repository.models(repository.scope)]
+    mine = [name for name in living if name in own]
+    said: dict[str, str] = {}
+    versions: set[str] = set()
+    seen: dict[str, str] = {}
+    for name in dict.fromkeys([*mine, *living[-LOOKED_AT:]]):
+        try:
+            graph = repository.record(name).architecture
+        except RepositoryError:
+            continue  # lost, or retired meanwhile: `verify` names it
+        if is_of_running_keras(graph):
+            continue
+        if graph.text not in seen:
+            seen[graph.text] = ""
+            try:
+                check_rebuild(graph)
+            except CannotRebuild as error:
+                # A class that nobody registered here may be registered where models are built.
+                seen[graph.text] = "" if error.facts.get("unknown") else error.message
+        if seen[graph.text]:
+            said[name] = seen[graph.text]
+            versions.add(written_by(graph) or "an unknown version")
+    if not said:
+        return
+    words = "; ".join(f"{name}: {why}" for name, why in list(said.items())[:_SHOWN])
+    more = f"; and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
+    writers = ", ".join(sorted(versions))
+    found = f"Keras {running_keras()} can't load {len(said)} stored models, written by Keras {writers}"
+    lost = [name for name in mine if name in said]
+    if lost:
+        raise CannotRebuild(
+            f"{found}, {len(lost)} of them this run's own: {words}{more}. Go on with the version of Keras that wrote "
+            "them, or begin a new run; `daskevo verify --rebuild` names all models",
+            models=lost,
+        )
+    logger.warning("%s: nothing is inherited from them. %s%s", found, words, more)
