@@ -172,7 +172,7 @@ class ShardState:
 
     @apply.register
     def _(self, record: LabelsReleased) -> Effects:
-        _release(self._model(record.model), record.labels)
+        self._release(self._model(record.model), record.labels)
         return Effects()
 
     @apply.register
@@ -181,7 +181,8 @@ class ShardState:
 
     @apply.register
     def _(self, record: LabelEnded) -> Effects:
-        self.ended_labels[record.label] = max(record.tick, self.ended_labels.get(record.label, BEGINNING))
+        ended = max(record.tick, self.ended_labels.get(record.label, BEGINNING))
+        self.ended_labels |= self._of_this_generation({record.label: ended})
         freed: dict[Segment, int] = {}
         unpublished: list[ModelId] = []
         retirements: list[Retirement] = []
@@ -192,7 +193,7 @@ class ShardState:
                 unpublished += effects.unpublished
                 retirements += effects.retire
             else:
-                _release(self.models[model_id], {record.label: record.tick})
+                self._release(self.models[model_id], {record.label: record.tick})
         return _freed(freed, self.references, tuple(unpublished), tuple(retirements))
 
     @apply.register
@@ -255,8 +256,13 @@ class ShardState:
         record = self._model(model_id).record
         return Retirement(model_id, record.attempt, record.inherited)
 
-    def _of_this_generation(self, labels: dict[str, Tick]) -> dict[str, Tick]:
+    def _of_this_generation(self, labels: Mapping[str, Tick]) -> dict[str, Tick]:
         return {label: tick for label, tick in labels.items() if tick.generation >= self.generation}
+
+    def _release(self, model: Model, labels: Mapping[str, Tick]) -> None:
+        for label in labels:
+            model.held.pop(label, None)
+        model.released |= self._of_this_generation(labels)
 
     def _model(self, model_id: ModelId) -> Model:
         model = self.models.get(model_id)
@@ -281,17 +287,11 @@ class ShardState:
 
     def _retire(self, model_id: ModelId, labels: Mapping[str, Tick]) -> Effects:
         model = self._model(model_id)
-        _release(model, labels)
+        self._release(model, labels)
         model.state = "retiring"
         own = (model_id, model.record.attempt)
         gone = self.references.remove(model_id, own, self.references.of(model_id, own))
         return _freed(gone, self.references, (model_id,), (self.retirement(model_id),))
-
-
-def _release(model: Model, labels: Mapping[str, Tick]) -> None:
-    for label, tick in labels.items():
-        model.held.pop(label, None)
-        model.released[label] = tick
 
 
 def _freed(

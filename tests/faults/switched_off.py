@@ -68,6 +68,15 @@ def _late_publish_changes_labels(shard: Shard, message: ask.Message) -> Decision
     return decision
 
 
+def _older_generations_may_hold(shard: Shard, message: ask.Message) -> Decision:
+    decision = shard.decide(message)
+    if isinstance(message, ask.Hold) and decision.reply == say.Refused("over"):
+        labels = tuple(sorted({*shard.state.models[message.model].held, message.label}))
+        record = write.LabelHeld(message.model, message.label, message.tick)
+        return Decision(say.Labelled("published", labels), (record,), flush=True)
+    return decision
+
+
 def _put_holds_ended_labels(shard: Shard, message: ask.Message) -> Decision:
     decision = shard.decide(message)
     if isinstance(message, (ask.Publish, ask.Put)) and decision.records:
@@ -241,6 +250,7 @@ SWITCHED_OFF: dict[str, Rules] = {
     "the highest tick decides about a label": Rules(ServerRules(decide=_last_message_decides_label)),
     "removed labels leave their tick": Rules(ServerRules(shard=_ReleasedTicksForgotten)),
     "a label that has ended is not held by a late put": Rules(ServerRules(decide=_put_holds_ended_labels)),
+    "hold is refused to older generations": Rules(ServerRules(decide=_older_generations_may_hold)),
     "hold is flushed": Rules(_unflushed(write.LabelHeld)),
     "release is flushed": Rules(_unflushed(write.LabelsReleased)),
     "retiring is flushed": Rules(_unflushed(write.Retiring)),
@@ -331,6 +341,7 @@ SHORTEST: dict[str, tuple[str, dict[str, int]]] = {
     "the highest tick decides about a label": ("labels", {}),
     "removed labels leave their tick": ("released_after_put", {}),
     "a label that has ended is not held by a late put": ("label_ends_during_put", {}),
+    "hold is refused to older generations": ("labels", {"restart": 1, "late": 1}),
     "hold is flushed": ("label_ends", {"crash": 1}),
     "release is flushed": ("label_ends", {"crash": 1}),
     "retiring is flushed": ("next_best", {"crash": 1}),

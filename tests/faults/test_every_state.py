@@ -25,6 +25,7 @@ SMALL = [
     ("released_after_put", {"late": 1, "crash": 1}),
     ("label_ends", {}),
     ("label_ends_during_put", {"late": 1}),
+    ("label_ends", {"restart": 1}),
     ("label_ends_during_put", {"crash": 1}),
     ("left_during_put", {"late": 1}),
     ("audited_in_training", {}),

@@ -160,6 +160,8 @@ def test_what_a_generation_has_released_is_forgotten_with_it_and_its_late_holds_
     for label, tick in (("best:r", p(3)), ("user:x", p(5)), ("user:new", p(9))):
         assert do(later, ask.Hold(A, label, tick)) == say.Refused("over")
     assert do(later, ask.Release(A, "user:x", p(7))) == say.Labelled("published", ("user:kept",))
+    assert do(later, ask.ReleaseLabel("user:x", p(8))) == say.LabelGone()
+    assert reopened(later, generation=2).state == later.state
     assert do(later, ask.Hold(A, "best:r", p(1, 2))) == say.Labelled("published", ("best:r", "user:kept"))
 
 
