@@ -79,7 +79,7 @@ def test_all_failing_ends_with_a_clear_message(repository: Any, tiny: Callable[.
         ("misnamed", r"'max val_accuracy', .* gave loss, validation_accuracy: did you mean 'max validation_accuracy'"),
         ("no metrics", r"score\(\) of problem 'tiny' returned NoneType"),
         ("no data", r"'tiny' has no data on trainer-[01]: .* FileNotFoundError: /nowhere"),
-        ("other data", r"'tiny' has no data on trainer-[01]: .* AttributeError"),
+        ("other data", r"'tiny': data\(\) must return Data, not dict"),
     ],
 )
 def test_a_fault_of_the_problem_ends_the_run_at_once(

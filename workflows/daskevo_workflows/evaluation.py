@@ -20,6 +20,7 @@ from daskevo_workflows.evaluation_report import Draft, fields_of_record, other_c
 from daskevo_workflows.failures import Failed, failure_of, say_error, shown
 from daskevo_workflows.offered import OFFERED, missing, when_stored
 from daskevo_workflows.problems.building import build_candidate
+from daskevo_workflows.problems.data_parts import check_data
 from daskevo_workflows.problems.delivery import Parcel
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.problems.reference import ProblemReference, adopt, data_digest_of, data_of
@@ -193,7 +194,6 @@ def _data(reference: ProblemReference, problem: Problem) -> Any:
     """
     try:
         data = data_of(reference)
-        (_, _), (_, _) = data.train, data.validation
     except Stopped:
         raise
     except BaseException as error:
@@ -201,6 +201,7 @@ def _data(reference: ProblemReference, problem: Problem) -> Any:
             f"problem {problem.name!r} has no data on {worker_name() or 'this process'}: data() must return "
             f"Data(train=(x, y), validation=(x, y)), and there was {say_error(error)}"
         ) from error
+    check_data(problem.name, data)
     return data
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from daskevo.errors import InvalidInput, InvalidProblem
 from daskevo_workflows.fitting import fast_fit, validation_options, watched_in_vain
 from daskevo_workflows.fitting.validation import PREFIX
+from daskevo_workflows.problems.data_parts import is_dataset, samples
 from daskevo_workflows.problems.protocol import Problem, compile_model, optional_callbacks
 
 logger = logging.getLogger(__name__)
@@ -92,12 +93,13 @@ def train(
     try:
         history = fit(
             model,
-            *data.train,
+            *data.train[:2],
             epochs=_epochs(epochs or problem.epochs, until_step, data, batch_size),
             batch_size=batch_size,
             callbacks=[*watching, clock],
             verbose=0,
             **validation_options(problem, watching, data),
+            **_options_of(data.train, is_ours=fit is fast_fit),
         )
     finally:
         total = time.perf_counter() - begun
@@ -115,6 +117,16 @@ def train(
         )
     metrics.update(scored)
     return metrics, clock.steps
+
+
+def _options_of(part: Sequence[Any], *, is_ours: bool) -> dict[str, Any]:
+    """Return what `fit` has to be told of data besides x and y."""
+    options: dict[str, Any] = {}
+    if len(part) > 2 and part[2] is not None:
+        options["sample_weight"] = part[2]
+    if is_ours and is_dataset(part[0]) and hasattr(part[0], "cardinality"):
+        options["shuffle"] = False  # a tf.data.Dataset can't be, and Keras says so each time
+    return options
 
 
 def _compile(problem: Problem, model: Any) -> None:
@@ -199,9 +211,9 @@ def _epochs(epochs: int, until_step: int | None, data: Any, batch_size: int) -> 
     """Return how many epochs to train: those asked for, or as many as `until_step` reaches into."""
     if until_step is None:
         return epochs
-    x = data.train[0]
-    samples = len(x[0] if isinstance(x, (list, tuple)) else x)
-    return math.ceil(until_step / math.ceil(samples / batch_size))
+    count = samples(data.train)
+    # Of a dataset an epoch has one step at least, and training ends at the step in any case.
+    return until_step if count is None else math.ceil(until_step / math.ceil(count / batch_size))
 
 
 def _clock(until_step: int | None, cancelled: Callable[[], bool]) -> Any:

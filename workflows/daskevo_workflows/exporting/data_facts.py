@@ -9,6 +9,8 @@ import numpy as np
 
 from daskevo.types import JSON
 
+_SIDES = ("x", "y", "sample_weight")
+
 
 def data_facts(data: Any) -> dict[str, JSON]:
     """Return what a card says of a problem's data.
@@ -28,8 +30,8 @@ def data_facts(data: Any) -> dict[str, JSON]:
     from daskevo_workflows.stage_training import data_digest
 
     return {
-        "train": {side: _arrays(values) for side, values in zip("xy", data.train, strict=True)},
-        "validation": {side: _arrays(values) for side, values in zip("xy", data.validation, strict=True)},
+        "train": {side: _arrays(values) for side, values in zip(_SIDES, data.train, strict=False)},
+        "validation": {side: _arrays(values) for side, values in zip(_SIDES, data.validation, strict=False)},
         "digest": data_digest(data),
     }
 

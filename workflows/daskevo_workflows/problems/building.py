@@ -7,6 +7,7 @@ import functools
 import json
 import logging
 import re
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -190,7 +191,33 @@ def _checked(problem: Problem, model: Any) -> Any:
         raise InvalidProblem(
             f"build() of problem {problem.name!r} must return a keras.Model, not {type(model).__name__}{hint}"
         )
+    _refuse_used(problem, model)
     return model
+
+
+_used: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Layers of the candidates that were built in this process, those that training changes."""
+
+
+def _refuse_used(problem: Problem, model: Any) -> None:
+    """See that a candidate has no layer that an earlier one had, trained by it perhaps.
+
+    Raises
+    ------
+    InvalidProblem
+    """
+    from daskevo.models.keras_private import with_sublayers
+
+    layers = [layer for layer in with_sublayers(model) if layer.trainable_weights]
+    again = next((layer for layer in layers if layer in _used), None)
+    if again is not None:
+        raise InvalidProblem(
+            f"build() of problem {problem.name!r} uses the layer {again.name!r} again, which an earlier candidate had: "
+            "each would begin with what the one before has trained. Make layers within build(), or freeze what all "
+            "have in common (layer.trainable = False)",
+            problem=problem.name,
+        )
+    _used.update(layers)
 
 
 def graph_of(problem: Problem, candidate: Candidate) -> ArchitectureGraph:

@@ -13,6 +13,7 @@ from daskevo.space import Candidate
 from daskevo.types import Objective
 from daskevo_workflows.failures import shown, user_code
 from daskevo_workflows.problems.building import build_candidate, space_of
+from daskevo_workflows.problems.data_parts import check_data, described, first
 from daskevo_workflows.problems.protocol import Data, Problem
 from daskevo_workflows.problems.reference import load_problem
 from daskevo_workflows.quiet import import_keras
@@ -92,8 +93,9 @@ def look_at(
     _check(is_same, problem, "space() must return the same space at each call")
     say(f"space: {size} candidates" + (", the same at each call" if hasattr(problem, "space") else ""))
     data = _checked_data(problem)
-    say(f"data: {_samples(data.train):,} samples to train with, {_samples(data.validation):,} to score with")
-    few = _few(data, problem.batch_size * batches)
+    few_words = described(data.validation).removesuffix(" samples")
+    say(f"data: {described(data.train)} to train with, {few_words} to score with")
+    few = first(data, problem.batch_size * batches, batches)
     rng = np.random.default_rng(seed)
     for number in range(candidates):
         with user_code(f"problem {problem.name!r}: build()", passing=(DaskevoError,)):
@@ -109,38 +111,16 @@ def look_at(
         say(f"candidate {number + 1} of {candidates}, {plain(values, SHOWN)}: {found}")
 
 
-def _samples(part: tuple[Any, Any]) -> int:
-    return len(_arrays(part[1])[0])
-
-
 def _check(holds: bool, problem: Problem, promise: str) -> None:
     if not holds:
         raise InvalidProblem(f"problem {problem.name!r}: {promise}", problem=problem.name)
 
 
-def _checked_data(problem: Problem) -> Data:
+def _checked_data(problem: Problem) -> Any:
     with user_code(f"problem {problem.name!r}: data()", problem=problem.name):
         data = problem.data()
-    _check(isinstance(data, Data), problem, f"data() must return Data, not {type(data).__name__}")
-    for name in ("train", "validation"):
-        part = getattr(data, name)
-        _check(isinstance(part, tuple) and len(part) == 2, problem, f"{name} of data() must be (x, y)")
-        lengths = {len(array) for side in part for array in _arrays(side)}
-        _check(len(lengths) == 1, problem, f"x and y of {name} must have as many samples each, not {sorted(lengths)}")
-        _check(lengths != {0}, problem, f"{name} of data() has no samples")
+    check_data(problem.name, data)
     return data
-
-
-def _arrays(side: Any) -> list[Any]:
-    return list(side) if isinstance(side, (list, tuple)) else [side]
-
-
-def _few(data: Data, samples: int) -> Data:
-    def cut(side: Any) -> Any:
-        return [array[:samples] for array in side] if isinstance(side, (list, tuple)) else side[:samples]
-
-    (x, y), (x_val, y_val) = data.train, data.validation
-    return Data((cut(x), cut(y)), (cut(x_val), cut(y_val)))
 
 
 def _check_candidate(problem: Problem, candidate: Candidate, few: Data, data: Data) -> str:

@@ -72,16 +72,18 @@ from daskevo_workflows.failures import user_code
 
 @dataclass(frozen=True)
 class Data:
-    """Arrays to train with and to score with.
+    """What to train with and to score with.
 
     Parameters
     ----------
     train, validation:
-        ``(x, y)``; x is an array, or a list of arrays for several inputs, with samples along the first axis.
+        ``(x, y)`` or ``(x, y, sample_weight)``; each an array, or a list, tuple or dict of arrays for several inputs or
+        outputs, with samples along the first axis; sparse matrices of scipy, too. Or ``(dataset, None)``, with a
+        keras.utils.PyDataset or a tf.data.Dataset that ends.
     """
 
-    train: tuple[Any, Any]
-    validation: tuple[Any, Any]
+    train: tuple[Any, ...]
+    validation: tuple[Any, ...]
 
 
 @runtime_checkable
