@@ -10,11 +10,9 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from distributed import Client, Worker, get_worker
-from distributed.client import _get_global_client
-from distributed.utils import sync
-from distributed.worker import thread_state
+from distributed import Client, Worker, default_client, get_worker
 
+from daskevo.cluster.dask_private import sync, thread_state
 from daskevo.cluster.session import Caller, Session
 from daskevo.cluster.transport import PoolTransport
 from daskevo.errors import InvalidInput, NotDeployed
@@ -196,12 +194,13 @@ def connect(key: str, timeout_s: float, client: Client | None = None) -> Connect
     worker = worker_here()
     if worker is not None:
         return WorkerConnection(worker, provider_plugin(worker, key), timeout_s)
-    client = client or _get_global_client()
-    if client is None:
+    try:
+        client = default_client(client)
+    except ValueError as error:
         raise NotDeployed(
             "this process has no Dask client: connect one to the cluster that has the repository open, or call "
             "daskevo.open with client=None to look at a root without a cluster"
-        )
+        ) from error
     return ClientConnection(client, key, timeout_s)
 
 

@@ -12,9 +12,8 @@ import socket
 import ssl
 from typing import Any
 
-from distributed.core import send_recv
-
-from daskevo.cluster.transport import NoCertificates, connected, stands_still
+from daskevo.cluster.dask_private import send_recv
+from daskevo.cluster.transport import NoConnection, connected, stands_still
 from daskevo.store.lease import CannotAsk, Holder
 
 REPAIR = "here"
@@ -68,7 +67,7 @@ async def _identity(address: str, pool: Any) -> str | None:
                 pool.reuse(address, comm)
     except TimeoutError:
         raise
-    except NoCertificates as error:
+    except NoConnection as error:
         raise CannotAsk(str(error)) from error
     except OSError as error:
         refusal = _tls_refusal(error)

@@ -24,10 +24,10 @@ from distributed.deploy.cluster import Cluster
 from distributed.deploy.spec import SpecCluster
 from distributed.security import Security
 from distributed.system import MEMORY_LIMIT
-from distributed.utils import NoOpAwaitable
 
 from daskevo.cluster.adapting import AdaptiveTrainers, check_limits
 from daskevo.cluster.dashboard_place import dashboard_place
+from daskevo.cluster.dask_private import NoOpAwaitable
 from daskevo.cluster.environment import find_gpus, next_gpu
 from daskevo.cluster.role_options import provider_options, trainer_options
 from daskevo.cluster.roles import EVALUATION

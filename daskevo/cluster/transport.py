@@ -19,11 +19,11 @@ from typing import Any, Protocol
 
 import numpy as np
 from distributed.comm import get_address_host_port
-from distributed.core import send_recv
 from distributed.protocol import to_serialize
 
 from daskevo import errors
 from daskevo.cluster.arguments import check_arguments
+from daskevo.cluster.dask_private import refusal_of, send_recv
 from daskevo.cluster.to_the_end import to_the_end
 from daskevo.types import check_path
 
@@ -223,7 +223,11 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-class NoCertificates(ConnectionError):
+class NoConnection(ConnectionError):
+    """This process makes no connection to an address, whoever is there or not."""
+
+
+class NoCertificates(NoConnection):
     """An address takes TLS connections only, and this process has no certificates for one."""
 
     def __init__(self) -> None:
@@ -235,8 +239,8 @@ async def connected(pool: Any, address: str, timeout_s: float) -> Any:
 
     Raises
     ------
-    NoCertificates
-        If it has to be encrypted, which the pool can't.
+    NoConnection
+        If the pool makes none: it has to be encrypted (`NoCertificates`), or must be and isn't, or the pool is closed.
     OSError
         If none comes about in time.
     """
@@ -244,6 +248,10 @@ async def connected(pool: Any, address: str, timeout_s: float) -> Any:
         return await pool.connect(address, timeout=timeout_s)
     except TypeError as error:  # Dask's word for a tls:// address where there are no certificates
         raise NoCertificates from error
+    except RuntimeError as error:
+        if (reason := refusal_of(pool, address)) is None:
+            raise
+        raise NoConnection(reason) from error
 
 
 async def stands_still(address: str, error: BaseException) -> bool:
@@ -368,8 +376,3 @@ async def _within(timeout_s: float, call: Awaitable[Any], address: str, method: 
         raise NoAnswer(address, method, f"time limit of {timeout_s:.2g} s", late=True) from error
     except OSError as error:  # CommClosedError and refused connections
         raise NoAnswer(address, method, str(error) or type(error).__name__) from error
-    except RuntimeError as error:
-        # The pool of a closing client or worker, and one that must encrypt, say so with a bare RuntimeError.
-        if not any(word in str(error).lower() for word in ("closed", "encryption required")):
-            raise
-        raise NoAnswer(address, method, str(error)) from error

@@ -121,12 +121,12 @@ def refine(
     reference = _reference(problem, result)
     client = result.repository.client
     check_can_lead(client, "nas.refine")
-    delivery = Delivery(client, reference)
     trainers = Trainers(client, lambda name, error: None)
     if not trainers.refresh() and not Demand(client, "refining").is_met_later():
         raise NoTrainer(
             f"no worker with the resource {trainers.claimed}: refining needs a trainer, so {trainers.how_to_start_one}"
         )
+    delivery = Delivery(client, reference)
     way = "scratch" if from_scratch else "refined"
     assignments = []
     for rank, winner in enumerate(found):

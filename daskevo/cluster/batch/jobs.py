@@ -15,7 +15,6 @@ import dask
 from dask.utils import parse_bytes, parse_timedelta
 from distributed.core import Status
 from distributed.deploy.cluster import Cluster
-from distributed.utils import NoOpAwaitable
 
 from daskevo.cluster.adapting import AdaptiveTrainers, check_limits
 from daskevo.cluster.batch.asking import ask_for
@@ -23,6 +22,7 @@ from daskevo.cluster.batch.folders import remove_if_empty
 from daskevo.cluster.batch.notice import let_go
 from daskevo.cluster.batch.waiting import ARRIVE_S, last_words
 from daskevo.cluster.configured import seconds
+from daskevo.cluster.dask_private import NoOpAwaitable
 from daskevo.cluster.roles import EVALUATION
 from daskevo.errors import BatchSystemError, InvalidInput
 
@@ -211,9 +211,9 @@ class BatchCluster:
     def _note(self, error: BatchSystemError) -> None:
         """Keep what went wrong, and log it a moment later unless somebody has raised it or the cluster has ended."""
         self.failures.append(error)
-        asyncio.get_running_loop().call_later(UNHEARD_S, self._log, error)
+        asyncio.get_running_loop().call_later(UNHEARD_S, self._say, error)
 
-    def _log(self, error: BatchSystemError) -> None:
+    def _say(self, error: BatchSystemError) -> None:
         if id(error) not in self._raised and self.status is Status.running:
             logger.warning("%s", error)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from distributed import SchedulerPlugin
 
+from daskevo.cluster.dask_private import pages, plots
 from daskevo.cluster.transport import answer
 from daskevo.types import JSON
 from daskevo_plugins.dashboard.board import Board
@@ -100,11 +101,9 @@ def dashboard_prefix(scheduler: Any) -> str | None:
 def _list_in_navigation(scheduler: Any) -> None:
     """Have Dask's own pages link to ours; they take the names from this list whenever one is opened."""
     try:
-        from distributed.dashboard.scheduler import template_variables
-
-        pages = template_variables(scheduler)["pages"]
-        if "daskevo" not in pages:
-            pages.append("daskevo")
+        linked = pages(scheduler)
+        if "daskevo" not in linked:
+            linked.append("daskevo")
     except (ImportError, LookupError, AttributeError, TypeError) as error:
         logger.info("daskevo: its pages are not in the dashboard's navigation: %r", error)
 
@@ -112,9 +111,8 @@ def _list_in_navigation(scheduler: Any) -> None:
 def _list_for_jupyter(scheduler: Any, prefix: str) -> None:
     """Have JupyterLab's Dask extension list our pages among the plots."""
     try:
-        from distributed.http.scheduler.info import IndividualPlots
 
-        class Plots(IndividualPlots):  # type: ignore[misc]
+        class Plots(plots()):  # type: ignore[misc]
             def write(self, chunk: Any) -> None:
                 if isinstance(chunk, dict):
                     ours = {f"daskevo {page.title()}": f"/daskevo/{page}" for page in PAGES}

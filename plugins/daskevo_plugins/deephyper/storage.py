@@ -12,8 +12,8 @@ from typing import Any
 from deephyper.evaluator.storage import Storage
 from distributed import Client, default_client, get_worker
 from distributed.protocol import to_serialize
-from distributed.utils import sync
 
+from daskevo.cluster.dask_private import sync
 from daskevo.errors import ClusterError, InvalidInput, SchedulerUnreachable
 from daskevo_plugins.deephyper.keeper import OPERATION, StorageKeeper
 

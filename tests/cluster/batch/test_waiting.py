@@ -96,7 +96,7 @@ def test_a_failure_is_said_once_and_leaves_no_folder(
                 wait_for_workers(cluster)
             assert caught.value.facts["answered"] is False
             for error in cluster.failures:  # as it would be, a moment later
-                cluster._log(error)
+                cluster._say(error)
         else:
             _until(logged)
             time.sleep(0.3)

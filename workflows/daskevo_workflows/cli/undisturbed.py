@@ -11,6 +11,7 @@ import logging
 import signal
 from typing import Any
 
+from daskevo.cluster.dask_private import HEARTBEAT
 from daskevo_workflows.batch_limits import this_job
 
 
@@ -25,4 +26,5 @@ def dask_setup(worker: Any) -> None:
 
 def is_news(record: logging.LogRecord) -> bool:
     """Tell whether what a worker logs is more than that its heartbeat found no scheduler."""
-    return not record.getMessage().startswith("Failed to communicate with scheduler during heartbeat")
+    kind = record.exc_info[0] if record.exc_info else None
+    return not (record.funcName == HEARTBEAT and kind is not None and issubclass(kind, OSError))

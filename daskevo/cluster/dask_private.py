@@ -1,0 +1,96 @@
+"""What daskevo uses of Dask and dask-jobqueue beyond their public API, in one place, pinned by its test.
+
+Functions that have no public name are imported from here. Methods and attributes of classes that ours are made of, and
+of objects that Dask hands us, are in the tables, which ``tests/cluster/test_dask_private.py`` holds against both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from distributed.core import Status, send_recv
+from distributed.utils import NoOpAwaitable, sync
+from distributed.worker import thread_state
+
+__all__ = [
+    "ATTRIBUTES",
+    "HEARTBEAT",
+    "HOOKS",
+    "NoOpAwaitable",
+    "pages",
+    "plots",
+    "refusal_of",
+    "send_recv",
+    "sync",
+    "thread_state",
+]
+
+HOOKS: Mapping[str, tuple[str, ...]] = {
+    "distributed.deploy.cluster.Cluster": ("_update_worker_status",),
+    "distributed.deploy.spec.SpecCluster": (
+        "_close",
+        "_correct_state",
+        "_correct_state_internal",
+        "_futures",
+        "_i",
+        "_memory_per_worker",
+        "_threads_per_worker",
+    ),
+    "dask_jobqueue.core.JobQueueCluster": ("_job_kwargs", "_name"),
+}
+"""Private names of Dask's and dask-jobqueue's classes that ours call, override or read."""
+
+ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+    "scheduler": (
+        *("aliases", "clients", "handlers", "http_application", "plugins", "queued"),
+        *("rpc", "tasks", "unrunnable", "workers"),
+    ),
+    "worker": ("active_threads", "handlers", "memory_manager", "monitor", "plugins", "rpc", "state"),
+    "worker.memory_manager": (
+        *("memory_limit", "memory_monitor_interval", "memory_pause_fraction", "memory_spill_fraction"),
+        "memory_target_fraction",
+    ),
+    "worker.state": ("long_running", "tasks", "total_resources"),
+    "client": ("loop", "rpc", "scheduler", "status"),
+    "client.rpc": ("connect", "connection_args", "reuse", "status"),
+}
+"""Attributes of Dask's objects that its documentation says nothing of."""
+
+HEARTBEAT = "heartbeat"
+"""The method of a Dask worker that logs an OSError of its own where the scheduler can't be reached."""
+
+ENCRYPTED = ("tls", "wss")
+"""Schemes of addresses whose connections are encrypted."""
+
+
+def refusal_of(pool: Any, address: str) -> str | None:
+    """Say why a connection pool, in the state that it is in, makes no connection to an address; None: it would.
+
+    Dask says so by bare RuntimeErrors, which have nothing but words.
+
+    Parameters
+    ----------
+    pool:
+        `Client.rpc`, `Worker.rpc` or `Scheduler.rpc`.
+    """
+    if pool.status != Status.running:
+        return "this process' connections to the cluster are closed"
+    if pool.connection_args.get("require_encryption") and address.partition("://")[0] not in ENCRYPTED:
+        return "encryption required by Dask's configuration, and this address has none"
+    return None
+
+
+def pages(scheduler: Any) -> list[str]:
+    """Return the list from which Dask's own pages take the names that they link to; what is added is linked, too."""
+    from distributed.dashboard.scheduler import template_variables
+
+    found: list[str] = template_variables(scheduler)["pages"]
+    return found
+
+
+def plots() -> Any:
+    """Return the class of the route that lists plots for JupyterLab's Dask extension."""
+    from distributed.http.scheduler.info import IndividualPlots
+
+    return IndividualPlots
