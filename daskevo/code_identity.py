@@ -570,10 +570,36 @@ def _config(value: Any) -> Any:
     if not is_installed(type(value).__module__) or not callable(getattr(value, "get_config", None)):
         return None
     try:
-        weights = value.get_weights() if callable(getattr(value, "get_weights", None)) else None
-        return value.get_config(), weights
+        # Weights, and what text layers have learnt, are in no configuration.
+        learnt = [getattr(value, name)() for name in ("get_weights", "get_vocabulary") if hasattr(value, name)]
+        return _renamed(value.get_config()), learnt
     except Exception:  # noqa: BLE001 - somebody else's; then its attributes are looked at
         return None
+
+
+def _renamed(config: Any) -> Any:
+    """Return a configuration with numbers for the names in it, which depend on what else a process has made."""
+    names: dict[str, str] = {}
+
+    def collect(part: Any) -> None:
+        if isinstance(part, Mapping):
+            if isinstance(name := part.get("name"), str):
+                names.setdefault(name, f"name {len(names)}")
+            part = part.values()
+        elif not isinstance(part, list | tuple):
+            return
+        for inside in part:
+            collect(inside)
+
+    def replace(part: Any) -> Any:
+        if isinstance(part, Mapping):
+            return {key: replace(inside) for key, inside in part.items()}
+        if isinstance(part, list | tuple):
+            return [replace(inside) for inside in part]
+        return names.get(part, part) if isinstance(part, str) else part
+
+    collect(config)
+    return replace(config)
 
 
 def _array(value: Any) -> Any:

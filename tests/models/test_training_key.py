@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from keras import layers
 
+from daskevo.code_identity import digest_of
 from daskevo.models import flatten, shape_only, training_key
 
 
@@ -102,3 +103,36 @@ def test_names_that_were_made_up_dont_count() -> None:
     (one, made_up), (other, again) = keys("node.1"), keys("node.2")
     assert one != other
     assert made_up == again
+
+
+def adapted(words: list[str]) -> Any:
+    layer = layers.TextVectorization()
+    layer.adapt(words)
+    return layer
+
+
+def shifted() -> Any:
+    layer = layers.Normalization()
+    layer.adapt(np.arange(12.0).reshape(4, 3))
+    return layer
+
+
+KERAS_OBJECTS: list[Callable[[], Any]] = [
+    shifted,
+    lambda: adapted(["a b"]),
+    lambda: keras.optimizers.Adam(keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)),
+    lambda: keras.Sequential([layers.RandomFlip("horizontal"), layers.Dropout(0.1)]),
+    lambda: keras.callbacks.EarlyStopping(patience=3),
+    lambda: keras.losses.BinaryCrossentropy(from_logits=True),
+]
+
+
+@pytest.mark.parametrize("build", KERAS_OBJECTS)
+def test_objects_of_keras_that_a_problem_holds_are_the_same_when_it_is_read_again(build: Callable[[], Any]) -> None:
+    """Whatever Keras calls them by then."""
+    assert digest_of(build()) == digest_of(build()) is not None
+
+
+def test_what_such_objects_have_learnt_counts() -> None:
+    assert digest_of(adapted(["a b"])) != digest_of(adapted(["a c"]))
+    assert digest_of(made()) != digest_of(made()), "weights were drawn anew"
