@@ -77,8 +77,8 @@ async def _gone(session: Session, record: ModelRecord, owner: ModelId, reason: s
     if owner in table.lost_owners(record.owner_map, record.attempt):
         provider = table.lost_with[shard_of(owner, table.shards)]
         return ModelLost(
-            f"{record.model_id!r} can't be read: it inherits from {owner!r}, whose shard was in the memory of "
-            f"{provider}, a provider that has died or left",
+            f"{record.model_id!r} can't be read: {_whose(record, owner)} were in the memory of {provider}, a provider "
+            "that has died or left",
             model_id=record.model_id,
             owner=owner,
             provider=provider,
@@ -116,11 +116,15 @@ async def _marked(
 
 def _lost(record: ModelRecord, owner: ModelId, reason: str) -> ModelLost:
     return ModelLost(
-        f"{record.model_id!r} can't be read: it inherits from {owner!r}, and {reason}. Restore the shard of {owner!r} "
-        f"from a copy, or retire {record.model_id!r}; repository.verify() names what else is missing",
+        f"{record.model_id!r} can't be read: {_whose(record, owner)} are not there ({reason}). Restore the shard of "
+        f"{owner!r} from a copy, or retire {record.model_id!r}; repository.verify() names what else is missing",
         model_id=record.model_id,
         owner=owner,
     )
+
+
+def _whose(record: ModelRecord, owner: ModelId) -> str:
+    return "its own tensors" if owner == record.model_id else f"it inherits from {owner!r}, whose tensors"
 
 
 async def _read(

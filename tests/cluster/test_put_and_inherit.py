@@ -324,3 +324,26 @@ def test_tensors_that_are_not_those_inherited_are_never_returned(what: str, wher
                 await reserve(repository, wider, "fourth", ancestor="second")
 
     run()
+
+
+@pytest.mark.parametrize("how", ["forgotten", "with its provider"])
+def test_a_model_whose_own_tensors_are_gone_inherits_from_nobody(how: str) -> None:
+    @evo_cluster(providers=2)
+    async def run(c: Any, s: Any, a: Any, b: Any, t: Any) -> None:
+        repository = await open_here(c, None)
+        stored = await make(repository, chain(8, 6), "alone")
+        home = shard_of(ModelId("alone"), 8)
+        workers = {worker: plugin_of(worker).host for worker in (a, b)}
+        holder, host = next((worker, host) for worker, host in workers.items() if home in host.shards)
+        if how == "with its provider":
+            await holder.close()
+            while home not in (await repository.connection.session.directory.refresh()).lost:
+                await asyncio.sleep(0.01)
+        else:
+            # Its record is there, and none of its tensors.
+            host.shards[home].shard.state.references.alive.clear()
+        with pytest.raises(ModelLost, match="'alone' can't be read: its own tensors") as caught:
+            await read_model(repository.connection.session, repository.connection.caller(), stored.record)
+        assert "inherits" not in str(caught.value)
+
+    run()
