@@ -230,16 +230,19 @@ PROVIDER: Mapping[str, Arguments] = {
 """What a provider takes from other processes; in its own, tensors come by reference too."""
 
 COORDINATOR: Mapping[str, Arguments] = {
-    "hello": Arguments({"versions": _versions}),
+    "hello": Arguments({"versions": _versions, "opener": _word}),
+    "equipped": Arguments({"address": _word}),
+    "abandon": Arguments({"opener": _word}),
+    "close": Arguments({"client": _word, "force": _flag}),
     "join": Arguments({"name": _word, "address": _word}),
     "leave": Arguments({"name": _word, "address": _word, "patience_s": _seconds}),
-    "assign": Arguments({"patience_s": _seconds}),
+    "assign": Arguments({"opener": _word, "patience_s": _seconds}),
     "begin": Arguments({"holder": _mapping, "model": _or_none(_model)}, {"key": _key}),
     "end": Arguments({"attempts": _attempts, "settled": _flag}),
     "over": Arguments({"attempts": _attempts}),
     "fenced": Arguments({"shard": count, "provider": _word, "epoch": count, "reason": text}),
     "scope": Arguments({"scope": _scope, "objective": _or_none(_word)}),
-    **dict.fromkeys(("facts", "table", "worker_names", "tick", "stats"), _NOTHING),
+    **dict.fromkeys(("facts", "equip", "table", "worker_names", "tick", "stats"), _NOTHING),
 }
 
 ARGUMENTS: Mapping[str, Mapping[str, Arguments]] = {"provider": PROVIDER, "coordinator": COORDINATOR}

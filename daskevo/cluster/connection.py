@@ -7,18 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from distributed import Client, Worker, default_client, get_worker
+from distributed.core import send_recv
 
 from daskevo.cluster.dask_private import sync, thread_state
+from daskevo.cluster.installed import plugin_class
+from daskevo.cluster.roles import has_role
 from daskevo.cluster.session import Caller, Session
+from daskevo.cluster.settings import Settings
 from daskevo.cluster.transport import PoolTransport
 from daskevo.errors import InvalidInput, NotDeployed
 from daskevo.ownership.holders import ClientHolder, TaskHolder
 
 T = TypeVar("T")
+
+REPOSITORIES = "daskevo_repositories"
+"""Operation of the scheduler: the settings of all repositories that are open."""
+_SENT_WITHIN_S = 10.0
+_PAUSE_S = 0.02
 
 
 class Connection(Protocol):
@@ -183,6 +193,43 @@ def worker_here() -> Worker | None:
         return None
 
 
+def _plugins(worker: Worker) -> dict[str, Any]:
+    """Return the plugins of repositories on a worker by key."""
+    prefix = "daskevo-provider-"
+    return {
+        name.removeprefix(prefix): plugin
+        for name, plugin in list(worker.plugins.items())
+        if name.startswith(prefix) and hasattr(plugin, "session")
+    }
+
+
+async def _fetched(worker: Worker, key: str | None) -> dict[str, Any]:
+    """Return them after those that are open on the cluster, or that of `key`, have been fetched."""
+    for value in await _repositories(worker):
+        settings = Settings(**value)
+        if key not in (None, settings.key):
+            continue
+        plugin = plugin_class("provider")(settings)
+        if has_role(worker.state.total_resources):
+            # The coordinator is sending it.
+            deadline = time.monotonic() + _SENT_WITHIN_S
+            while settings.key not in _plugins(worker) and time.monotonic() < deadline:
+                await asyncio.sleep(_PAUSE_S)
+        elif plugin.name not in worker.plugins:
+            await worker.plugin_add(plugin=plugin, name=plugin.name)
+            transport = PoolTransport(worker.rpc, worker.scheduler.address, settings.key)
+            await transport.coordinator("equipped", timeout_s=_SENT_WITHIN_S, address=worker.address)
+    return _plugins(worker)
+
+
+async def _repositories(worker: Worker) -> list[dict[str, Any]]:
+    comm = await worker.rpc.connect(worker.scheduler.address)
+    try:
+        return await send_recv(comm, op=REPOSITORIES) or []
+    finally:
+        worker.rpc.reuse(worker.scheduler.address, comm)
+
+
 def connect(key: str, timeout_s: float, client: Client | None = None) -> Connection:
     """Return the connection of this thread: of the task that it runs, else of `client` or the default client.
 
@@ -205,15 +252,18 @@ def connect(key: str, timeout_s: float, client: Client | None = None) -> Connect
 
 
 def provider_plugin(worker: Worker, key: str | None) -> Any:
-    """Return a repository's plugin on a worker: that of `key`, or the only one.
+    """Return a repository's plugin on the worker of this task: that of `key`, or the only one.
+
+    A worker without a role has none until a task of it needs one, which is fetched here.
 
     Raises
     ------
     NotDeployed
         If there is none, or several and none was named.
     """
-    prefix = "daskevo-provider-"
-    found = {name.removeprefix(prefix): plugin for name, plugin in worker.plugins.items() if name.startswith(prefix)}
+    found = _plugins(worker)
+    if key not in found and (key is not None or not found):
+        found = sync(worker.loop, _fetched, worker, key)
     if key is not None and key in found:
         return found[key]
     if key is None and len(found) == 1:

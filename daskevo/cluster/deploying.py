@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import time
-from importlib.metadata import entry_points
+import uuid
 from typing import Any
 
 from distributed import Client
 
+from daskevo.cluster.installed import plugin_class
+from daskevo.cluster.roles import EVALUATION, PROVIDER, has_role
 from daskevo.cluster.settings import Settings, versions
 from daskevo.cluster.transport import NoAnswer, PoolTransport
 from daskevo.errors import (
     ClusterError,
+    DaskevoError,
     InvalidInput,
-    NotDeployed,
     RepositoryTaken,
     RootUnusable,
     SchedulerUnreachable,
@@ -26,22 +29,9 @@ from daskevo.store.root import check_durability
 
 logger = logging.getLogger(__name__)
 
+_ABANDON_S = 5.0
 _PAUSES_S = (0.2, 1.0)
 """Before what failed because a worker went is tried again: soon the scheduler knows it gone."""
-
-
-def plugin_class(name: str) -> Any:
-    """Return a plugin class by its entry point in the group ``daskevo.plugins``: the library imports nothing upwards.
-
-    Raises
-    ------
-    NotDeployed
-        If the package isn't installed whole.
-    """
-    found = entry_points(group="daskevo.plugins", name=name)
-    if not found:
-        raise NotDeployed(f"no plugin {name!r} is installed here: install daskevo with pip, also from a source tree")
-    return next(iter(found)).load()
 
 
 async def deploy(client: Client, settings: Settings, timeout_s: float) -> dict[str, Any]:
@@ -59,9 +49,10 @@ async def deploy(client: Client, settings: Settings, timeout_s: float) -> dict[s
     transport = PoolTransport(client.rpc, _scheduler_address(client), settings.key)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
+    opener, opened = uuid.uuid4().hex, False
     try:
         async with asyncio.timeout(timeout_s):
-            facts = await _greet(client, transport, settings, timeout_s)
+            facts = await _greet(client, transport, settings, timeout_s, opener)
             if settings.root is not None:
                 # Whoever opened it first may have asked for another one.
                 check_durability(settings.root, facts["durability"], settings.durability)
@@ -71,11 +62,12 @@ async def deploy(client: Client, settings: Settings, timeout_s: float) -> dict[s
                     f"{facts['quota_bytes']}: leave the argument out, or open it on another cluster",
                     quota_bytes=facts["quota_bytes"],
                 )
-            await _register(client, plugin_class("provider")(settings))
+            await _equip(transport, timeout_s)
             await _check_workers(client, transport, timeout_s)
             # The coordinator gives up first, because it knows which shards are missing.
             patience_s = max(0.9 * (deadline - loop.time()), 0.1)
-            await transport.coordinator("assign", timeout_s=timeout_s, patience_s=patience_s)
+            await transport.coordinator("assign", timeout_s=timeout_s, opener=opener, patience_s=patience_s)
+            opened = True
     except TimeoutError as error:
         raise SchedulerUnreachable(
             f"the scheduler at {transport.scheduler_address} did not let the repository open within {timeout_s:.0f} s: "
@@ -95,10 +87,17 @@ async def deploy(client: Client, settings: Settings, timeout_s: float) -> dict[s
             found=None,
             where="scheduler or worker",
         ) from error
+    finally:
+        if not opened:
+            # What this opening began goes with it. A scheduler that doesn't hear it has other troubles.
+            with contextlib.suppress(DaskevoError):
+                await transport.coordinator("abandon", timeout_s=_ABANDON_S, opener=opener)
     return facts
 
 
-async def _greet(client: Client, transport: PoolTransport, settings: Settings, timeout_s: float) -> dict[str, Any]:
+async def _greet(
+    client: Client, transport: PoolTransport, settings: Settings, timeout_s: float, opener: str
+) -> dict[str, Any]:
     """Have a coordinator, and return what it says of itself.
 
     One that finds another job's name in the root gives up, or no root any more; a new one finds out what is there now.
@@ -106,11 +105,11 @@ async def _greet(client: Client, transport: PoolTransport, settings: Settings, t
     coordinator = plugin_class("coordinator")
     await client.register_plugin(coordinator(settings))
     try:
-        return await transport.coordinator("hello", timeout_s=timeout_s, versions=versions())  # type: ignore[no-any-return]
+        return await transport.coordinator("hello", timeout_s=timeout_s, versions=versions(), opener=opener)  # type: ignore[no-any-return]
     except (RepositoryTaken, RootUnusable) as error:
         logger.info("daskevo: the repository is opened anew: %s", error)
     await client.register_plugin(coordinator(settings))
-    return await transport.coordinator("hello", timeout_s=timeout_s, versions=versions())  # type: ignore[no-any-return]
+    return await transport.coordinator("hello", timeout_s=timeout_s, versions=versions(), opener=opener)  # type: ignore[no-any-return]
 
 
 def _scheduler_address(client: Client) -> str:
@@ -119,32 +118,29 @@ def _scheduler_address(client: Client) -> str:
     return str(client.scheduler.address)
 
 
-async def _register(client: Client, plugin: Any) -> None:
-    """Register a worker plugin, again if a worker went at that moment, as a trainer does that is being restarted.
-
-    Dask's sending fails as a whole then, whether the others got the plugin or not. Where the scheduler knows it
-    already, registering again does nothing: the others have it, and those that come get it.
-    """
-    for pause_s in _PAUSES_S:
-        try:
-            await client.register_plugin(plugin)
-        except OSError as error:
-            logger.info("daskevo: a worker went while the repository was opened: %s", error)
-            await asyncio.sleep(pause_s)
-        else:
-            return
-    await client.register_plugin(plugin)
+async def _equip(transport: PoolTransport, timeout_s: float) -> None:
+    """Have all workers with a role take their part in; the first that can't is named."""
+    for name, address, trouble in await transport.coordinator("equip", timeout_s=timeout_s):
+        where = f"worker {name!r} at {address}"
+        raise VersionMismatch(
+            f"{where} can't take part in the repository: {trouble}. Install the same daskevo there, or start it "
+            f"without the resources {PROVIDER!r} and {EVALUATION!r}: workers without them are left alone",
+            client=versions(),
+            found=None,
+            where=where,
+        )
 
 
 async def _check_workers(client: Client, transport: PoolTransport, timeout_s: float) -> None:
-    """Have every worker compare versions and look at the root; the first that doesn't fit is named.
+    """Have every worker with a role compare versions and look at the root; the first that doesn't fit is named.
 
     One that gives no answer is asked again for half of the time limit, unless it has left: a busy machine takes seconds
     to accept a connection. Only what stays silent is in the way.
     """
     patience = time.monotonic() + timeout_s / 2
     for pause_s in itertools.chain(_PAUSES_S, itertools.repeat(_PAUSES_S[-1])):
-        workers = (await client.scheduler.identity(n_workers=-1))["workers"]
+        known = (await client.scheduler.identity(n_workers=-1))["workers"]
+        workers = {address: worker for address, worker in known.items() if has_role(worker["resources"])}
         results = await asyncio.gather(
             *(transport.provider(address, "check", timeout_s=timeout_s, versions=versions()) for address in workers),
             return_exceptions=True,

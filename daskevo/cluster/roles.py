@@ -32,3 +32,8 @@ def start_line(scheduler: str, role: str, more: Mapping[str, float] | None = Non
     resources = " ".join([f"{role}=1", *(f"{name}={amount:g}" for name, amount in (more or {}).items())])
     line = f"dask worker {scheduler} --resources {shlex.quote(resources) if more else resources} --nthreads {threads}"
     return f"start one with `{line}`, or use daskevo.local_cluster"
+
+
+def has_role(resources: Mapping[str, float]) -> bool:
+    """Whether a worker with these resources is a provider or a trainer."""
+    return any(resources.get(role, 0) > 0 for role in (PROVIDER, EVALUATION))

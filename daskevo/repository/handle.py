@@ -179,6 +179,34 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
             query_futures, found, self.settings.key, connection.session, self.scope, as_graphs(graphs), weights
         )
 
+    def close(self, force: bool = False) -> Any:
+        """Close the repository for everybody on this cluster: what `daskevo.open` began ends, the lease is given back.
+
+        What is stored in a root stays, and `daskevo.open` opens it again, here or elsewhere. A repository in memory
+        goes. Handles from before can't be used until then. A look without a cluster has nothing to close.
+
+        Parameters
+        ----------
+        force:
+            Whether to close it though others inherit, read or put just now: what they have not stored is not.
+
+        Raises
+        ------
+        ClusterError
+            If others use it, without `force`.
+        InvalidInput
+            Inside a task.
+        """
+        if self.connection.session.reads_without_reserving:
+            return None
+        client = self.client
+
+        async def close(session: Session) -> None:
+            await session.outbox.sent()
+            await session.transport.coordinator("close", timeout_s=self.timeout_s, client=client.id, force=force)
+
+        return self._run(close)
+
     def stats(self) -> Any:
         """Return counts and bytes: of the whole, of the coordinator, and by provider.
 

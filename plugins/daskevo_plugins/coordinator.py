@@ -12,10 +12,14 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
+import dask
 from distributed import SchedulerPlugin
 
+from daskevo.cluster.configured import seconds
+from daskevo.cluster.connection import REPOSITORIES
 from daskevo.cluster.directory import CALL_TIMEOUT_S, Directory
 from daskevo.cluster.queries import TASK_PREFIX
 from daskevo.cluster.roles import PROVIDER, start_line
@@ -38,6 +42,7 @@ from daskevo.store.root import Root
 from daskevo.types import JSON, ModelId, Tick
 from daskevo_plugins import metrics
 from daskevo_plugins.background import Background
+from daskevo_plugins.equipping import Equipper
 from daskevo_plugins.following import Follower
 from daskevo_plugins.leasing import lease_root
 from daskevo_plugins.scopes import Scopes
@@ -47,6 +52,8 @@ logger = logging.getLogger(__name__)
 
 _COMPARE_EVERY_S = 10.0
 """How often holders are compared with the scheduler's own state, beside when an audit asks."""
+CLOSE_AFTER_LAST_CLIENT = "daskevo.close-after-last-client"
+"""Key in Dask's configuration: how long after its last client has left a repository is closed; null: it stays open."""
 _CLOSING_S = 5.0
 """Longest that a closing scheduler waits for each of what there is to end here."""
 
@@ -82,6 +89,12 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._failure: DaskevoError | None = None
         self._background = Background()
         self._closed = False
+        self._equips = False
+        """Whether workers get their part: not before a client has found that it can open the repository."""
+        self._opened = False
+        self._openers: set[str] = set()
+        """Who is opening the repository: the first one's failure must not close it under the second."""
+        self._equipper = Equipper(scheduler, self.settings)
         self._lease: Lease | None = None
         self._root: Root | None = None
         self._scopes = Scopes(None, self._check_lease)
@@ -95,6 +108,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._telling = asyncio.Lock()
         self._core: Coordinator
         serve(scheduler.handlers, "coordinator", self.settings.key, self._methods())
+        scheduler.handlers[REPOSITORIES] = self._repositories
         try:
             await self._open_root()
         except DaskevoError as error:
@@ -178,12 +192,21 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             self._end_holders(self._core.holders_of_key(str(key)))
 
     def add_worker(self, scheduler: Any, worker: str) -> None:
-        """Let queries follow a provider that its nanny started again: same name, another address.
+        """Give a worker its part, and let queries follow a provider that its nanny started again.
 
-        Dask turns the name that a task is pinned by into an address when the task is submitted.
+        Dask turns the name that a task is pinned by into an address when the task is submitted; the new worker has the
+        same name and another address. Nor can it be waited for here: a worker answers only once it has started.
         """
-        if not self._started:
-            return
+        if self._started:
+            self._redirect(scheduler, worker)
+            if self._equips:
+                self._background.spawn(self._equip_new(worker))
+
+    async def _equip_new(self, worker: str) -> None:
+        for trouble in (await self._equipper.equip([worker])).values():
+            logger.warning("daskevo: worker %s takes no part in the repository: %s", worker, trouble)
+
+    def _redirect(self, scheduler: Any, worker: str) -> None:
         name = str(scheduler.workers[worker].name)
         former = self._addresses.get(name)
         if former is None or former == worker:
@@ -195,6 +218,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
 
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
         """Open the shards of a provider that left elsewhere (its tasks have left ``processing`` before)."""
+        self._equipper.left(worker)
         if self._started and self._follower.removed(worker) and self.settings.root is None:
             self._background.spawn(self._tell_lost())
 
@@ -211,6 +235,8 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         """End a client that left."""
         if self._started:
             self._end_holders(self._core.holders_of_client(client))
+            if not self._users() and dask.config.get(CLOSE_AFTER_LAST_CLIENT, None) is not None:
+                self._background.spawn(self._close_if_left())
 
     @property
     def _started(self) -> bool:
@@ -273,6 +299,10 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     def _methods(self) -> dict[str, Any]:
         methods = {
             "hello": self.hello,
+            "equip": self.equip,
+            "equipped": self.equipped,
+            "abandon": self.abandon,
+            "close": self.close,
             "facts": self._facts,
             "join": self.join,
             "leave": self.leave,
@@ -310,7 +340,83 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         if self._scheduler.plugins.get(self.name) is self:
             self._scheduler.remove_plugin(self.name)
 
-    async def hello(self, versions: dict[str, str]) -> dict[str, JSON]:
+    def _repositories(self) -> list[dict[str, Any]]:
+        """Return the settings of all repositories that are open on this scheduler."""
+        return [
+            asdict(other.settings)
+            for other in self._scheduler.plugins.values()
+            if isinstance(other, CoordinatorPlugin) and other._started
+        ]
+
+    async def equip(self) -> list[list[str]]:
+        """Give all workers with a role their part: ``[name, address, what went wrong]`` of those that can't take it."""
+        self._equips = True
+        names = {address: str(worker.name) for address, worker in self._scheduler.workers.items()}
+        troubles = await self._equipper.equip()
+        # One that went meanwhile has no trouble.
+        return [
+            [names[address], address, trouble]
+            for address, trouble in troubles.items()
+            if address in self._scheduler.workers
+        ]
+
+    def equipped(self, address: str) -> bool:
+        """A worker has fetched its part by itself."""
+        self._equipper.has_it(address)
+        return True
+
+    async def abandon(self, opener: str) -> bool:
+        """An opening failed: what it began ends, unless the repository is open, or about to be by somebody else."""
+        self._openers.discard(opener)
+        if self._opened or self._openers:
+            return False
+        await self._close()
+        return True
+
+    async def close(self, client: str, force: bool) -> bool:
+        """Close the repository for everybody on this cluster.
+
+        Raises
+        ------
+        ClusterError
+            If others have attempts, unless `force`.
+        """
+        others = [holder for holder in self._core.holders() if getattr(holder, "client_id", None) != client]
+        if others and not force:
+            raise ClusterError(
+                f"{self.settings.root or 'the repository in memory'} is in use: {len(others)} tasks or clients "
+                f"inherit, read or put just now, {others[0]} among them. Wait for them, or close(force=True)"
+            )
+        await self._close()
+        return True
+
+    def _users(self) -> list[str]:
+        """Return the clients, but for Dask's own and those that workers have for their tasks."""
+        return [
+            client
+            for client in self._scheduler.clients
+            if client != "fire-and-forget" and not client.startswith("Client-worker-")
+        ]
+
+    async def _close_if_left(self) -> None:
+        """Close once no client has come back for a while, as one does whose connection broke."""
+        await asyncio.sleep(seconds(CLOSE_AFTER_LAST_CLIENT, 0.0))
+        if not self._users() and not self._closed:
+            logger.info("daskevo: the last client has left: %s is closed", self.settings.root or "the repository")
+            self._closing = asyncio.create_task(self._close())
+
+    async def _close(self) -> None:
+        self._closed = True
+        if self._scheduler.plugins.get(self.name) is self:
+            self._scheduler.remove_plugin(self.name)
+        withdraw(self._scheduler.handlers, "coordinator", self.settings.key)
+        metrics.withdraw(self)
+        await self._background.end(_CLOSING_S)
+        # Journals are closed before the next job may have them.
+        await self._equipper.take_back()
+        await self._give_lease_back()
+
+    async def hello(self, versions: dict[str, str], opener: str) -> dict[str, JSON]:
         """Answer a client that opens the repository: who I am, and what it is.
 
         Raises
@@ -334,6 +440,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             self._give_up(gone)
             raise gone
         await self._check_lease()
+        self._openers.add(opener)
         return self._facts()
 
     async def _check_lease(self) -> None:
@@ -366,7 +473,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         """A provider that is about to close hands its shards over; whether others have them in that time."""
         return await self._follower.leave(name, address, patience_s)
 
-    async def assign(self, patience_s: float) -> dict[str, JSON]:
+    async def assign(self, opener: str, patience_s: float) -> dict[str, JSON]:
         """Give out all shards and wait until they are open; return the table.
 
         Raises
@@ -386,6 +493,8 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         if self._root is not None:
             await asyncio.to_thread(self._root.mark_served)
         await self._tell_marked()
+        self._opened = True
+        self._openers.discard(opener)
         return self._follower.assigner.table().to_wire()
 
     async def _current_table(self) -> ShardTable:

@@ -35,26 +35,21 @@ GRAPH = chain(8, 6)
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_worker_that_goes_while_the_plugin_is_sent_does_not_fail_the_opening(moment: str, monkeypatch: Any) -> None:
-    """Dask's broadcast fails as a whole then, before or after the others got the plugin."""
+    @evo_cluster(providers=2)
+    async def run(c: Any, s: Any, a: Any, b: Any, t: Any) -> None:
+        real = s.broadcast
 
-    @evo_cluster()
-    async def run(c: Any, s: Any, a: Any, t: Any) -> None:
-        real, names = s.handlers["register_worker_plugin"], []
+        async def broadcast(*, msg: Any, workers: Any, **options: Any) -> Any:
+            if workers != [b.address]:
+                return await real(msg=msg, workers=workers, **options)
+            if moment == "after":
+                await real(msg=msg, workers=workers, **options)
+            await b.close()
+            return {b.address: OSError("Timed out trying to connect to tcp://127.0.0.1:1")}
 
-        async def broadcast(comm: Any, plugin: bytes, name: str, idempotent: bool) -> Any:
-            names.append(name)
-            answer = None
-            if len(names) > 1 or moment == "after":
-                answer = await real(comm, plugin=plugin, name=name, idempotent=idempotent)
-            if len(names) > 1:
-                return answer
-            raise OSError("Timed out trying to connect to tcp://127.0.0.1:1")
-
-        s.handlers["register_worker_plugin"] = broadcast
+        monkeypatch.setattr(s, "broadcast", broadcast)
         await make(await open_here(c, None), GRAPH, "first")
-        assert len(set(names)) == 1
-        assert len(names) == 2
-        assert plugin_of(a).host.shards
+        assert len(plugin_of(a).host.shards) == 8
 
     run()
 
