@@ -11,7 +11,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from distributed import Client, Future, get_worker
+from distributed import Client, Future, Reschedule, get_worker
+from distributed.worker import WORKER_ANY_RUNNING
 
 from daskevo.catalogue import Match
 from daskevo.cluster.connection import provider_plugin
@@ -19,7 +20,7 @@ from daskevo.cluster.directory import CALL_TIMEOUT_S
 from daskevo.cluster.matching import Question, best_of, match_to_wire
 from daskevo.cluster.roles import PROVIDER, start_line
 from daskevo.cluster.session import Session
-from daskevo.errors import NoProvider, NotDeployed
+from daskevo.errors import NoProvider, NotDeployed, ShardUnavailable
 from daskevo.graph import ArchitectureGraph
 
 TASK_PREFIX = "daskevo-"
@@ -27,6 +28,7 @@ TASK_PREFIX = "daskevo-"
 QUERY_PRIORITY = 100
 """Queries go before evaluations that wait on the same worker."""
 _PATIENCE_S = 10.0
+_JOIN_S = 60.0
 _PAUSE_S = 0.02
 
 
@@ -71,14 +73,26 @@ async def query_futures(
 
 def query_provider(key: str, scope: str, questions: list[Any]) -> list[Any]:
     """Answer a batch of queries from the models of the provider on which this task runs."""
-    plugin = provider_plugin(get_worker(), key)
-    deadline = time.monotonic() + _PATIENCE_S
-    # A provider that was just started again is about to get its shards.
-    while plugin.is_provider and not (plugin.host and plugin.host.is_settled) and time.monotonic() < deadline:
+    worker = get_worker()
+    plugin = provider_plugin(worker, key)
+    if not plugin.is_provider:
+        raise NotDeployed(
+            f"worker {worker.name!r} holds no shards of the repository: it has no resource 'provider'",
+            worker=str(worker.name),
+        )
+    joined, settled = time.monotonic() + _JOIN_S, time.monotonic() + _PATIENCE_S
+    # A provider that was just started again is about to join, and to get its shards.
+    while (host := plugin.host) is None or (not host.is_settled and time.monotonic() < settled):
+        if worker.status not in WORKER_ANY_RUNNING:
+            # It is about to go: whoever is started in its place answers.
+            raise Reschedule
+        if host is None and time.monotonic() > joined:
+            raise ShardUnavailable(
+                f"provider {worker.name!r} has not joined the repository within {_JOIN_S:.0f} s: its log says why; "
+                "best_match goes on without it",
+                worker=str(worker.name),
+            )
         time.sleep(_PAUSE_S)
-    host = plugin.host
-    if host is None:
-        raise NotDeployed("this worker holds no shards of the repository: it has no resource 'provider'")
     return [match_to_wire(match) for match in host.models.best_many(scope, questions)]
 
 

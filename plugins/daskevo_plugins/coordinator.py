@@ -302,7 +302,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             "equip": self.equip,
             "equipped": self.equipped,
             "abandon": self.abandon,
-            "close": self.close,
+            "close": self.close_for_all,
             "facts": self._facts,
             "join": self.join,
             "leave": self.leave,
@@ -373,7 +373,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         await self._close()
         return True
 
-    async def close(self, client: str, force: bool) -> bool:
+    async def close_for_all(self, client: str, force: bool) -> bool:
         """Close the repository for everybody on this cluster.
 
         Raises
@@ -400,7 +400,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
 
     async def _close_if_left(self) -> None:
         """Close once no client has come back for a while, as one does whose connection broke."""
-        await asyncio.sleep(seconds(CLOSE_AFTER_LAST_CLIENT, 0.0))
+        await asyncio.sleep(seconds(CLOSE_AFTER_LAST_CLIENT, default_s=0.0))
         if not self._users() and not self._closed:
             logger.info("daskevo: the last client has left: %s is closed", self.settings.root or "the repository")
             self._closing = asyncio.create_task(self._close())

@@ -13,7 +13,7 @@ from distributed import Event, Worker
 from daskevo.catalogue import Match, PrefixIndex
 from daskevo.cluster.handlers import THREADED_BYTES
 from daskevo.cluster.matching import Question, best_of, match_to_wire
-from daskevo.errors import InvalidInput
+from daskevo.errors import InvalidInput, ShardUnavailable
 from daskevo.types import ModelId, Tick
 from tests.cluster.helpers import chain, evo_cluster, make, open_here, plugin_of
 from tests.faults.test_put_verdicts import Intercept
@@ -114,3 +114,33 @@ def test_the_reduction_follows_the_total_order() -> None:
     for asked in itertools.permutations([None, *rising], 3):
         best = max(match for match in asked if match is not None)
         assert best_of([[match_to_wire(match)] for match in asked]) == (best,)
+
+
+@evo_cluster(providers=2, trainers=0)
+async def test_a_query_at_a_provider_that_goes_is_answered_by_the_one_that_comes_in_its_place(
+    c: Any, s: Any, a: Any, b: Any, tmp_path: Any
+) -> None:
+    repository = await open_here(c, tmp_path / "root")
+    await make(repository, QUERIES[0], "first")
+    # As between a provider's death and its joining again.
+    host, plugin_of(b).host = plugin_of(b).host, None
+    future = await repository.query_futures(QUERIES[:1])
+    while not b.state.executing_count:
+        await asyncio.sleep(0.01)
+    await b.close()
+    await host.close()
+    async with Worker(s.address, host="127.0.0.1", nthreads=2, name=b.name, resources={"provider": 1}):
+        (match,) = await future
+    assert match.model_id == "first"
+
+
+@evo_cluster(providers=2, trainers=0)
+async def test_a_provider_that_has_not_joined_is_not_said_to_be_none(
+    c: Any, s: Any, a: Any, b: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("daskevo.cluster.queries._JOIN_S", 0.1)
+    repository = await open_here(c, None)
+    host, plugin_of(b).host = plugin_of(b).host, None
+    with pytest.raises(ShardUnavailable, match="provider 1 has not joined the repository"):
+        await (await repository.query_futures(QUERIES[:1]))
+    plugin_of(b).host = host
