@@ -97,6 +97,8 @@ def good_arguments(record: Any) -> dict[str, dict[str, dict[str, Any]]]:
             "audit": {"give_up_lost": False},
             "recount": {"older_s": 3600.0, "remove": False},
             "lost_of": {"shard": 99, "model": "first"},
+            "check_segments": {"mend": False},
+            "lineage": {"shard": 99, "models": ["first"]},
             "mark_lost": {"shard": 99, "lost": [["first", [0], "why"]]},
         },
         "coordinator": {
