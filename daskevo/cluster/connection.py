@@ -12,9 +12,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from distributed import Client, Worker, default_client, get_worker
-from distributed.core import send_recv
 
-from daskevo.cluster.dask_private import sync, thread_state
+from daskevo.cluster.dask_private import send_recv, sync, thread_state
 from daskevo.cluster.installed import plugin_class
 from daskevo.cluster.roles import has_role
 from daskevo.cluster.session import Caller, Session

@@ -43,10 +43,10 @@ HOOKS: Mapping[str, tuple[str, ...]] = {
 
 ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "scheduler": (
-        *("aliases", "clients", "handlers", "http_application", "plugins", "queued"),
+        *("aliases", "broadcast", "clients", "handlers", "http_application", "plugins", "queued"),
         *("rpc", "tasks", "unrunnable", "workers"),
     ),
-    "worker": ("active_threads", "handlers", "memory_manager", "monitor", "plugins", "rpc", "state"),
+    "worker": ("active_threads", "handlers", "memory_manager", "monitor", "plugin_add", "plugins", "rpc", "state"),
     "worker.memory_manager": (
         *("memory_limit", "memory_monitor_interval", "memory_pause_fraction", "memory_spill_fraction"),
         "memory_target_fraction",
