@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import shutil
 import sqlite3
 import subprocess
@@ -398,7 +399,7 @@ def test_a_record_that_is_damaged_in_the_middle(tmp_path: Path) -> None:
     record.close()
     path = tmp_path / "run.sqlite"
     whole = path.read_bytes()
-    path.write_bytes(whole[:8192] + os.urandom(len(whole) // 2) + whole[8192 + len(whole) // 2 :])
+    path.write_bytes(whole[:8192] + random.Random(0).randbytes(len(whole) // 2) + whole[8192 + len(whole) // 2 :])
     with pytest.raises(RunFolderUnusable, match=r"run\.sqlite.*restore it from a copy"):
         RunRecord(tmp_path, IDENTITY)
 
@@ -409,7 +410,7 @@ def test_a_record_that_is_damaged_while_it_is_written(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
     with path.open("r+b") as file:
         file.seek(4096)
-        file.write(os.urandom(path.stat().st_size - 4096))
+        file.write(random.Random(0).randbytes(path.stat().st_size - 4096))
     record._connection.execute("PRAGMA cache_size = 0")
     record._connection.execute("PRAGMA shrink_memory")
     with pytest.raises(CorruptRecord, match="damaged"):

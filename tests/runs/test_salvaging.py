@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def cut(data: bytes) -> bytes:
 
 
 def hole(data: bytes) -> bytes:
-    return data[: len(data) // 3] + os.urandom(8192) + data[len(data) // 3 + 8192 :]
+    return data[: len(data) // 3] + random.Random(0).randbytes(8192) + data[len(data) // 3 + 8192 :]
 
 
 def end(data: bytes) -> bytes:
