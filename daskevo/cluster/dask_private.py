@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from distributed.core import Status, send_recv
-from distributed.utils import NoOpAwaitable, sync
+from distributed.utils import NoOpAwaitable, json_load_robust, sync
 from distributed.worker import thread_state
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "HEARTBEAT",
     "HOOKS",
     "NoOpAwaitable",
+    "json_load_robust",
     "pages",
     "plots",
     "refusal_of",

@@ -23,7 +23,15 @@ from daskevo.cluster.batch.jobqueue import jobqueue
 from daskevo.cluster.dask_private import ATTRIBUTES, HEARTBEAT, HOOKS, pages, plots, refusal_of, thread_state
 
 ROOT = Path(__file__).parents[2]
-FROM_HERE_ONLY = {"sync", "thread_state", "NoOpAwaitable", "send_recv", "template_variables", "IndividualPlots"}
+FROM_HERE_ONLY = {
+    "json_load_robust",
+    "sync",
+    "thread_state",
+    "NoOpAwaitable",
+    "send_recv",
+    "template_variables",
+    "IndividualPlots",
+}
 OURS = {local: "SpecCluster", jobs: "JobQueueCluster", node_job: "Job", adapting: "Adaptive"}
 """Modules with classes that are made of one of Dask's or dask-jobqueue's."""
 

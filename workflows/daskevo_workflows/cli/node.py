@@ -151,8 +151,8 @@ def _memory(asked: str, trainers: int) -> int | None:
 def _address(path: Path, timeout: str | None) -> str:
     """Return the address in a scheduler's file, which may come a while later."""
     from dask.utils import parse_timedelta
-    from distributed.utils import json_load_robust
 
+    from daskevo.cluster.dask_private import json_load_robust
     from daskevo.errors import SchedulerUnreachable
 
     wait_s = 60.0 if timeout is None else float(parse_timedelta(timeout))
