@@ -276,6 +276,8 @@ class Inheritance:
             `shard`, `folder`, `needed_bytes` and `free_bytes`.
         QuotaReached
             The same, because the repository's quota leaves no room: retire models first.
+        InvalidInput
+            The same, because an argument can't be, or `extra`, metrics and architecture make a record above 64 MiB.
         PutUnknown
             No answer in time; `repository.status` will tell.
         ModelExists

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from daskevo.cluster import pieces
-from daskevo.errors import PutFailed
+from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph, Edge, LayerRecord, Vertex
 from daskevo.types import TensorSpec
 from tests.cluster.helpers import evo_cluster, open_here, put_reserved, reserve, start_threads
@@ -93,7 +93,7 @@ def test_an_architecture_of_five_megabytes_and_one_beyond_the_limit(tmp_path: Pa
         await comes_back(repository, graph, tensors, "words")
         beyond = graph_of([("words", {"vocabulary": text * 14}, (spec,))])
         made = await reserve(repository, beyond, "beyond", ancestor=False)
-        with pytest.raises(PutFailed, match=r"above the limit of 67108864"):
+        with pytest.raises(InvalidInput, match=r"bytes as JSON, and 67108864 is the limit"):
             await put_reserved(repository, beyond, made, tensors=tensors)
         assert (await repository.status("beyond")).state == "unknown"
         verification = await repository.verify()
