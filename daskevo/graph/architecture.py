@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from daskevo.graph.codec import decode, encode, from_text, to_text
-from daskevo.graph.identity import vertex_ids
+from daskevo.graph.identity import by_cone, vertex_ids
 from daskevo.graph.parts import LayerRecord, TensorKey, Vertex
 from daskevo.graph.validation import check_parts
 from daskevo.types import JSON, VertexId
@@ -69,10 +69,10 @@ class ArchitectureGraph:
 
     @cached_property
     def calls(self) -> tuple[tuple[int, ...], ...]:
-        """The vertices of each layer, in flatten order; the first is the one that brings the weights."""
+        """The vertices of each layer; the first, with the fewest vertices upstream, brings the weights."""
         calls: list[list[int]] = [[] for _ in self.layers]
-        for index, vertex in enumerate(self.vertices):
-            calls[vertex.layer].append(index)
+        for index in by_cone(self.layers, self.vertices):
+            calls[self.vertices[index].layer].append(index)
         return tuple(map(tuple, calls))
 
     @cached_property

@@ -10,7 +10,9 @@ The id of a vertex is ``H(H(signature, in-edges, ...), twin ordinal)`` with H = 
 - the ordered (id of the predecessor, output slot, argument) of the in-edges; sorted, and without the position inside
   an argument, if the vertex is commutative;
 - the vertex' position among the model's inputs, if it is one;
-- from a layer's second call on, the id of its first call, which says whose weights it uses.
+- of each further call of a layer, the id of its first, which says whose weights it uses. The first is the call with the
+  fewest vertices upstream: a change reaches it last, so calls before a change keep their ids, whatever order branches
+  are flattened in.
 
 Vertices of one model with equal inner hashes are *twins*: identical branches, which must not be taken for one layer
 used twice. They are told apart by their ordinal in flatten order, so ids are unique inside a model. The price is that
@@ -47,13 +49,15 @@ def vertex_ids(
         The fields of an :class:`~daskevo.graph.ArchitectureGraph`, valid.
     """
     positions = {vertex: position for position, vertex in enumerate(inputs)}
+    order = by_cone(layers, vertices)
     # Each distinct signature and list of tensors is hashed once, however many vertices share it.
     signatures: dict[str, bytes] = {}
     tensors: dict[tuple[TensorSpec, ...], bytes] = {}
     first_call: dict[int, bytes] = {}
     twins: dict[bytes, int] = {}
-    ids: list[bytes] = []
-    for index, vertex in enumerate(vertices):
+    ids = [b""] * len(vertices)
+    for index in order:
+        vertex = vertices[index]
         signature = signatures.get(vertex.signature)
         if signature is None:
             signature = signatures[vertex.signature] = _hash(vertex.signature.encode())
@@ -83,9 +87,25 @@ def vertex_ids(
         )
         ordinal = twins.get(inner, 0)
         twins[inner] = ordinal + 1
-        ids.append(_hash(inner + pack("<I", ordinal)))
-        first_call.setdefault(vertex.layer, ids[-1])
+        ids[index] = _hash(inner + pack("<I", ordinal))
+        first_call.setdefault(vertex.layer, ids[index])
     return tuple(map(VertexId, ids))
+
+
+def by_cone(layers: Sequence[LayerRecord], vertices: Sequence[Vertex]) -> Sequence[int]:
+    """Return the vertices by how many others are upstream, those with as many in flatten order; it is topological.
+
+    If no layer is called twice, the order makes no difference, and is flatten order.
+    """
+    if len(vertices) <= len(layers):
+        return range(len(vertices))
+    cones: list[int] = []
+    for index, vertex in enumerate(vertices):
+        cone = 1 << index
+        for edge in vertex.edges:
+            cone |= cones[edge.source]
+        cones.append(cone)
+    return sorted(range(len(vertices)), key=lambda index: cones[index].bit_count())
 
 
 def _edge(source_id: bytes, edge: Edge, commutative: bool) -> bytes:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from daskevo.errors import InvalidInput
 from daskevo.graph.architecture import ArchitectureGraph
+from daskevo.graph.identity import by_cone
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,10 @@ class Prefix:
     def without(self, graph: ArchitectureGraph, layers: Collection[int]) -> Prefix:
         """Return the prefix that ends before some layers of `graph`: without their calls and all behind them."""
         inside: set[int] = set()
-        for mine, _ in self.vertices:
+        shared = {mine for mine, _ in self.vertices}
+        for mine in by_cone(graph.layers, graph.vertices):
+            if mine not in shared:
+                continue
             vertex = graph.vertices[mine]
             first = graph.calls[vertex.layer][0]
             begun = first == mine or first in inside
@@ -79,12 +83,12 @@ def longest_common_prefix(graph: ArchitectureGraph, other: ArchitectureGraph) ->
     known = {vertex_id: index for index, vertex_id in enumerate(other.ids)}
     partners: dict[int, int] = {}
     taken: set[int] = set()
-    for mine, vertex_id in enumerate(graph.ids):
-        theirs = known.get(vertex_id)
+    for mine in by_cone(graph.layers, graph.vertices):  # a layer's first call before its others
+        theirs = known.get(graph.ids[mine])
         if theirs is not None and theirs not in taken and _same_call(graph, mine, other, theirs, partners):
             partners[mine] = theirs
             taken.add(theirs)
-    return Prefix(tuple(partners.items()))
+    return Prefix(tuple(sorted(partners.items())))
 
 
 def _same_call(

@@ -20,7 +20,15 @@ Pairs = dict[int, int]
 
 def _first_call(graph: ArchitectureGraph, vertex: int) -> int:
     layer = graph.vertices[vertex].layer
-    return min(index for index, other in enumerate(graph.vertices) if other.layer == layer)
+    return next(index for index in _order(graph) if graph.vertices[index].layer == layer)
+
+
+def _order(graph: ArchitectureGraph) -> list[int]:
+    """Return the vertices by the number of those upstream, then in flatten order: a layer's first call comes first."""
+    upstream: list[set[int]] = []
+    for vertex in graph.vertices:
+        upstream.append(set().union(*({edge.source} | upstream[edge.source] for edge in vertex.edges)))
+    return sorted(range(len(upstream)), key=lambda index: (len(upstream[index]), index))
 
 
 def _argument(edge: Edge, commutative: bool) -> str:
@@ -73,7 +81,7 @@ def may_pair(graph: ArchitectureGraph, mine: int, other: ArchitectureGraph, thei
 def is_common_prefix(graph: ArchitectureGraph, other: ArchitectureGraph, pairs: Pairs) -> bool:
     """Return whether the pairs are a common prefix: closed, identical leaf by leaf, one to one."""
     earlier: Pairs = {}
-    for mine in sorted(pairs):
+    for mine in (index for index in _order(graph) if index in pairs):
         if not may_pair(graph, mine, other, pairs[mine], earlier):
             return False
         earlier[mine] = pairs[mine]
@@ -83,13 +91,16 @@ def is_common_prefix(graph: ArchitectureGraph, other: ArchitectureGraph, pairs: 
 def largest_common_prefix(graph: ArchitectureGraph, other: ArchitectureGraph) -> int:
     """Return the size of the largest common prefix, by trying all pairings."""
 
-    def most(mine: int, pairs: Pairs) -> int:
-        if mine == len(graph.vertices):
+    order = _order(graph)
+
+    def most(place: int, pairs: Pairs) -> int:
+        if place == len(order):
             return len(pairs)
-        found = most(mine + 1, pairs)
+        mine = order[place]
+        found = most(place + 1, pairs)
         for theirs in range(len(other.vertices)):
             if may_pair(graph, mine, other, theirs, pairs):
-                found = max(found, most(mine + 1, {**pairs, mine: theirs}))
+                found = max(found, most(place + 1, {**pairs, mine: theirs}))
         return found
 
     return most(0, {})
@@ -132,8 +143,9 @@ def common_prefix(graph: ArchitectureGraph, other: ArchitectureGraph) -> Pairs:
 def has_twins(graph: ArchitectureGraph) -> bool:
     """Return whether any two vertices differ in nothing but their place in flatten order."""
     # Without twins no vertex can take the place of another in a prefix of the graph with itself.
+    order = _order(graph)
     return any(
-        may_pair(graph, later, graph, earlier, {index: index for index in range(later) if index != earlier})
-        for later in range(len(graph.vertices))
-        for earlier in range(later)
+        may_pair(graph, order[later], graph, earlier, {index: index for index in order[:later] if index != earlier})
+        for later in range(len(order))
+        for earlier in order[:later]
     )

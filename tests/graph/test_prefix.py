@@ -124,6 +124,26 @@ def test_twins_in_another_flatten_order_match_less_but_never_wrongly() -> None:
     assert largest_common_prefix(make(0), make(1)) == 4
 
 
+def test_a_shared_layer_keeps_its_calls_before_a_change() -> None:
+    """However branches are flattened: the call behind the change comes first here."""
+
+    def model(changed: str) -> ArchitectureGraph:
+        builder = GraphBuilder()
+        x = builder.input(4)
+        layer, shared = builder.layer(changed), builder.layer("Dense shared")
+        behind = builder.call(shared, builder.call(layer, x))
+        after = builder.call(builder.layer("ReLU"), builder.call(shared, x))
+        return builder.graph(builder.call(builder.layer("Concatenate"), behind, after))
+
+    one, other = model("Dense a"), model("Dense b")
+    prefix = longest_common_prefix(one, other)
+    assert [mine for mine, _ in prefix.vertices] == [0, 3, 4]
+    # The weights come with the call before the change; the layer goes on training, as it is called behind it too.
+    shared = one.vertices[3].layer
+    assert (shared, shared) in prefix.layers(one, other)
+    assert shared not in prefix.freezable(one)
+
+
 @given(related_graphs())
 @settings(max_examples=150)
 def test_equals_the_oracle(pair: list[ArchitectureGraph]) -> None:

@@ -164,6 +164,41 @@ def test_random_numbers_of_tensorflow() -> None:
         training.advance(1, always)
 
 
+class Counting(layers.Layer):
+    """Counts its calls in a variable of TensorFlow's, in a branch if it is told so, or only reads it."""
+
+    def __init__(self, how: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.how = how
+        self.count = tf.Variable(1.0, trainable=False, name="count")
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        if training and self.how == "plain":
+            self.count.assign_add(1.0)
+        if training and self.how == "branch":
+            tf.cond(tf.reduce_sum(inputs) > 0, lambda: self.count.assign(2.0), lambda: self.count.assign_sub(1.0))
+        if training and self.how == "loop":
+            tf.while_loop(lambda n: n < 2, lambda n: (n + tf.cast(self.count.assign_add(1.0) > 0, "int32"),), (0,))
+        return inputs * self.count
+
+    def compute_output_shape(self, shape: Any) -> Any:
+        return shape
+
+
+@pytest.mark.parametrize("how", ["plain", "branch", "loop", "reads"])
+def test_changes_of_variables_that_keras_does_not_know(how: str) -> None:
+    def build(choices: Any) -> Any:
+        inputs = keras.Input((6,))
+        return keras.Model(inputs, layers.Dense(2, "softmax")(Counting(how)(inputs)))
+
+    training = begin(problem(build=build), trajectory(), data(), seed=0)
+    if how == "reads":
+        training.advance(1, always)
+        return
+    with pytest.raises(InvalidInput, match=r"doesn't know, and that no snapshot holds: count.*add_weight"):
+        training.advance(1, always)
+
+
 class Shuffling(keras.utils.PyDataset):
     def __len__(self) -> int:
         return 2

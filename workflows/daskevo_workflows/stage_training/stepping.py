@@ -17,6 +17,7 @@ from daskevo.errors import InvalidInput
 from daskevo.models.keras_private import drawing_from, fresh_names, functional_of, structures
 from daskevo_workflows.fitting import build_metrics, fused_updates
 from daskevo_workflows.stage_training.data import Rows
+from daskevo_workflows.stage_training.hidden_state import changed_elsewhere
 from daskevo_workflows.stage_training.hyperparameters import OptimizerSettings
 
 Logs = dict[str, Any]
@@ -133,10 +134,24 @@ class Steps:
                 traced = tf.function(step, autograph=False, input_signature=specs)
                 concrete = traced.get_concrete_function()
             _check_draws(concrete.graph)
+            self._check_changes(concrete)
             self._traced[key] = traced
         logs = self._traced[key](*arguments)
         self.tracing_s += time.perf_counter() - begun
         return logs
+
+    def _check_changes(self, concrete: Any) -> None:
+        """Refuse a step that changes variables which aren't saved."""
+        model = self._model
+        saved = [*model.variables, *model.metrics_variables, *model.optimizer.variables, self._generator.state]
+        hidden = changed_elsewhere(concrete, [variable.value for variable in saved])
+        if hidden:
+            raise InvalidInput(
+                f"training changes variables that Keras doesn't know, and that no snapshot holds: {', '.join(hidden)}. "
+                "Make them weights of a layer (self.add_weight(..., trainable=False)) or a keras.Variable that is an "
+                "attribute of one",
+                variables=hidden,
+            )
 
 
 def _spec(tensor: Any) -> Any:
