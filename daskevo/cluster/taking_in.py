@@ -102,7 +102,7 @@ def _check_size(record: ModelRecord) -> None:
     if nbytes > MAX_RECORD_BYTES:
         raise InvalidInput(
             f"the record of {record.model_id!r} has {nbytes} bytes as JSON, and {MAX_RECORD_BYTES} is the limit: "
-            "attach less as `extra`, metrics or in layers' configurations, and keep what is larger in a file of its own",
+            "attach less as `extra`, metrics or in layers' configurations; larger things belong in files",
             model_id=record.model_id,
             needed_bytes=nbytes,
             limit_bytes=MAX_RECORD_BYTES,
