@@ -9,8 +9,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from daskevo.cluster import openings, serving
 from daskevo.cluster.serving import ServedShard
+from daskevo.errors import ShardUnavailable
 from tests.cluster.helpers import at_rest, chain, coordinator_of, evo_cluster, make, open_here, plugin_of
 
 GRAPH = chain(8, 6)
@@ -113,6 +116,36 @@ async def test_what_nobody_asks_for_any_more_is_left_to_its_next_owner(
         await asyncio.sleep(0.01)
     assert shard not in host.shards
     assert (await host.open_shards(range(8), generation, []))["failed"] == []
+    await read_all(repository, s)
+
+
+@evo_cluster()
+async def test_who_waits_in_vain_is_told_how_far_it_is(
+    c: Any, s: Any, a: Any, t: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    repository = await open_here(c, tmp_path / "root", shards=1)
+    for model in MODELS:
+        await make(repository, GRAPH, model, keep=False)
+    await at_rest(s, a)
+    gate, real = Gate(), ServedShard.adopt
+
+    def adopt(served: ServedShard, *arguments: Any) -> None:
+        gate.pass_through()
+        real(served, *arguments)
+
+    monkeypatch.setattr(ServedShard, "adopt", adopt)
+    monkeypatch.setattr(openings, "ANSWER_S", 0.1)
+    assigner = coordinator_of(s)._follower.assigner
+    await plugin_of(a).host.close_shards([0])
+    coordinator_of(s)._core.not_served(0, str(a.name))
+    opening = asyncio.ensure_future(assigner.assign())
+    await gate.wait()
+    while not assigner._progress.get(0, ("", 0))[1]:
+        await asyncio.sleep(0.01)
+    with pytest.raises(ShardUnavailable, match=r"has read \d+ records and models of them, and goes on"):
+        await assigner.wait_until_open(0.1)
+    gate.go.set()
+    await opening
     await read_all(repository, s)
 
 

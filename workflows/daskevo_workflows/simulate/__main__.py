@@ -69,6 +69,10 @@ def _parser() -> argparse.ArgumentParser:
     asked.add_argument("--costs", type=Path, required=True)
     asked.add_argument("--workers", type=int, nargs="+", default=[1, 8, 32, 128, 256, 512])
     asked.add_argument("--batch", type=int, default=1)
+    asked.add_argument("--providers", type=int, help="one for each four workers when left out")
+    asked.add_argument(
+        "--set", action="append", type=_changed, default=[], metavar="NAME=SECONDS", help="another cost, to try"
+    )
     asked.set_defaults(run=_queries)
     return parser
 
@@ -137,7 +141,11 @@ def _search(given: argparse.Namespace) -> None:
 
 def _queries(given: argparse.Namespace) -> None:
     costs = Costs.load(given.costs)
-    found = [queries(workers, costs, batch=given.batch)._asdict() for workers in given.workers]
+    if given.set:
+        costs = costs.but("said on the command line", **dict(given.set))
+    found = [
+        queries(workers, costs, batch=given.batch, providers=given.providers)._asdict() for workers in given.workers
+    ]
     sys.stdout.write(json.dumps(found, indent=1) + "\n")
 
 
