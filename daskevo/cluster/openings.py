@@ -11,6 +11,7 @@ import asyncio
 import gc
 import itertools
 import math
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -27,8 +28,37 @@ OPENINGS_AT_ONCE = 8
 FROZEN_AT_ONCE = 500
 """After so many records and models Python's garbage collector is told to look through what is there no more: it lives
 as long as the shard is served, and a look through that of ten thousand models stops all else for half a second."""
+TURN_S = 0.0005
 ANSWER_S = 2.0
 """An opening that takes longer is answered with how far it is."""
+
+
+class _ShortTurns:
+    """While an opening is under way anywhere in this process, its threads compute for a shorter time before others may.
+
+    Messages are answered by one thread among several that compute: each time it waits for all of their turns.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._openings = 0
+        self._usual_s = 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._openings:
+                self._usual_s = sys.getswitchinterval()
+                sys.setswitchinterval(min(TURN_S, self._usual_s))
+            self._openings += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._openings -= 1
+            if not self._openings:
+                sys.setswitchinterval(self._usual_s)
+
+
+_SHORT_TURNS = _ShortTurns()
 
 
 class Opening:
@@ -155,7 +185,8 @@ class Openings:
                 await asyncio.wait([former])
             async with self._limit:
                 opening.refuse_late()
-                return await self._carry_out(opening)
+                with _SHORT_TURNS:
+                    return await self._carry_out(opening)
         finally:
             if self._under_way.get(opening.shard, (None,))[0] is opening:
                 del self._under_way[opening.shard]
