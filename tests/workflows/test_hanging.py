@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -128,14 +129,16 @@ def test_where_nobody_can_end_it_its_trainer_gets_no_other_until_it_has_ended(
 
 
 def test_when_all_trainers_are_stuck_they_are_named() -> None:
-    trainers = Trainers(None, lambda name, error: None)
+    client = SimpleNamespace(scheduler=SimpleNamespace(address="tcp://scheduler:8786"))
+    trainers = Trainers(client, lambda name, error: None)
     trainers.present["bare"] = Trainer("bare", "tcp://a", 1, nanny=False)
     upkeep = Upkeep(trainers, None, None, lambda: False)  # type: ignore[arg-type]
     trainers.take("bare", "key")
     upkeep.check_any(1.0)
     trainers.stick("bare", "key")
     upkeep.check_any(2.0)
-    with pytest.raises(NoTrainer, match=r"evaluation that was given up \(bare\)"):
+    said = r"evaluation that was given up \(bare\).*`dask worker tcp://scheduler:8786 --resources evaluation=1"
+    with pytest.raises(NoTrainer, match=said):
         upkeep.check_any(3.0 + NO_TRAINER_S)
     assert trainers.unstick("key")
     assert trainers.free()
