@@ -18,7 +18,7 @@ import pytest
 
 from daskevo.catalogue import PrefixIndex
 from daskevo.cluster.upkeep import audit
-from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, plugin_of
+from tests.cluster.helpers import at_rest, chain, evict_all, evo_cluster, make, open_here, plugin_of
 
 _EVENTS = frozenset(
     {"open", "os.rename", "os.remove", "os.link", "os.mkdir", "os.rmdir", "os.listdir", "os.scandir", "os.truncate"}
@@ -89,7 +89,7 @@ def test_no_file_is_touched_on_an_event_loop(way: str, tmp_path: Path, monkeypat
             for number in range(6):
                 await make(repository, graph, f"m{number}", seed=number, keep=number % 2 == 0, labels=["user:me"])
             for worker in (a, b):
-                await asyncio.to_thread(plugin_of(worker).host.tensors.evict)
+                await asyncio.to_thread(evict_all, plugin_of(worker).host.tensors)
             for number in range(6):
                 assert len(await repository.read(f"m{number}")) == 6
             await repository.best_match([graph])
