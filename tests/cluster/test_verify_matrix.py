@@ -24,7 +24,7 @@ from daskevo.store.shard_state import read_shard
 from daskevo.types import ModelId, TensorSpec, Tick
 from daskevo_plugins.coordinator import CoordinatorPlugin
 from daskevo_plugins.settling import Settler
-from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, plugin_of, reserve
+from tests.cluster.helpers import at_rest, chain, evict_all, evo_cluster, make, open_here, plugin_of, reserve
 
 GRAPH, WIDER = chain(8, 6), chain(8, 6, 3)
 SHARDS = 4
@@ -275,7 +275,7 @@ def written_to(host: Any, key: Any) -> None:
 
 
 def spoilt_where_it_was_spilled(host: Any, key: Any) -> None:
-    host.tensors.evict()
+    evict_all(host.tensors)
     flip(host.tensors.spilled._segments[key].path, -60)
 
 
