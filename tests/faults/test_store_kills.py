@@ -199,7 +199,7 @@ def test_killed_at_every_call_of_the_system(place: Path, durability: str) -> Non
         # Whatever was half done is swept, and the shard goes on.
         owner = root.shard(0)
         owner.serve(owner.open(1).records)
-        owner.delete([(file.model_id, file.attempt) for file in temporary])
+        owner.delete([(file.model_id, file.attempt) for file in temporary], temporary=True)
         assert not [file for file in owner.segments() if file.temporary]
         owner.append([{"stored": count}])
         assert _check(root, count + 1) == count + 1
