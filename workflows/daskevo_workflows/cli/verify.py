@@ -33,13 +33,13 @@ def verify(root: Path, repair: bool, rebuild: bool, problem: str | None, as_json
         daskevo verify runs/digits-seed0
     What it finds is mended, as far as it can be, once no job has the repository open:
         daskevo verify runs/digits-seed0 --repair
+    After an upgrade of Keras, or a change of your own layers:
+        daskevo verify runs/digits-seed0 --rebuild
 
     A repair says what it mended, and which models are lost: their tensors are gone, so retire them (`models retire`).
     Files that aren't daskevo's are named and left alone.
 
-    After an upgrade of Keras, or a change of one's own layers:
-        daskevo verify runs/digits-seed0 --rebuild
-    names the models that can't be loaded here any more, each with the layer concerned.
+    --rebuild names the models that can't be loaded here any more, each with the layer concerned.
 
     Exit code 0: clean, but for models that are marked lost; 1: differences were found; 2: it can't be read.
     """
