@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import inspect
 
+import keras
+
 from daskevo.models.keras_private import public_name
 from daskevo.types import JSON
 
@@ -352,11 +354,11 @@ def is_later_default(kind: type, argument: str, value: JSON) -> bool:
     Parameters
     ----------
     kind:
-        A class of Keras.
+        A class of Keras. Operations (``keras.ops``) aren't listed here: all arguments of theirs count.
     argument, value:
         As in its configuration.
     """
-    if argument in _first_arguments(kind):
+    if not issubclass(kind, keras.layers.Layer) or argument in _first_arguments(kind):
         return False
     default = arguments_of(kind).get(argument, inspect.Parameter.empty)
     return type(value) is type(default) and value == default

@@ -60,6 +60,17 @@ def test_the_same(one_and_other: tuple[Callable[[Any], Any], Callable[[Any], Any
     assert set(ids(one)) == set(ids(other))
 
 
+def test_operations_have_the_ids_that_stored_models_have() -> None:
+    x = keras.Input((8, 8, 3))
+    graph = flatten(keras.Model(x, [ops.mean(x, axis=1), ops.softmax(x), ops.average_pool(x, 2)])).graph
+    assert [bytes(vertex_id).hex() for vertex_id in graph.ids] == [
+        "435d91750afbb976a2a32c5f33b88bb5",
+        "a294d87e540981e402943f80797a5e56",
+        "57efc1866d8c65dbbf7843b158f0a2e4",
+        "d5b605b547963d21db2439f0b777cc06",
+    ]
+
+
 def adapted(words: list[str]) -> Any:
     layer = layers.StringLookup()
     layer.adapt(np.array(words)[:, None])
