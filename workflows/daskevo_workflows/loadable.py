@@ -11,7 +11,7 @@ from daskevo.errors import CannotRebuild, RepositoryError
 logger = logging.getLogger(__name__)
 
 LOOKED_AT = 200
-"""Models of the scope, at most, the youngest: candidates inherit from those most of all."""
+"""Models of the run, and of its scope, at most, the youngest: candidates inherit from those most of all."""
 _SHOWN = 5
 
 
@@ -30,8 +30,9 @@ def check_loadable(repository: Any, own: Collection[str]) -> None:
     Raises
     ------
     CannotRebuild
-        If the running Keras can't load some of the run's own: it would go on as if they weren't there. `models` has
-        their ids.
+        If the running Keras can't load some of the run's own, written by another version: it would go on as if they
+        weren't there. `models` has their ids. Of one that doesn't say which Keras wrote it, only a warning tells:
+        another version may not load it either.
     """
     from daskevo.models import check_rebuild
     from daskevo.models.versions import is_of_running_keras, running_keras, written_by
@@ -40,8 +41,9 @@ def check_loadable(repository: Any, own: Collection[str]) -> None:
     mine = [name for name in living if name in own]
     said: dict[str, str] = {}
     versions: set[str] = set()
+    lost: list[str] = []
     seen: dict[str, str] = {}
-    for name in dict.fromkeys([*mine, *living[-LOOKED_AT:]]):
+    for name in dict.fromkeys([*mine[-LOOKED_AT:], *living[-LOOKED_AT:]]):
         try:
             graph = repository.record(name).architecture
         except RepositoryError:
@@ -57,18 +59,20 @@ def check_loadable(repository: Any, own: Collection[str]) -> None:
                 seen[graph.text] = "" if error.facts.get("unknown") else error.message
         if seen[graph.text]:
             said[name] = seen[graph.text]
-            versions.add(written_by(graph) or "an unknown version")
+            writer = written_by(graph)
+            versions.add(f"Keras {writer}" if writer else "an unknown version of Keras")
+            if writer is not None and name in own:
+                lost.append(name)
     if not said:
         return
     words = "; ".join(f"{name}: {why}" for name, why in list(said.items())[:_SHOWN])
     more = f"; and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
     writers = ", ".join(sorted(versions))
-    found = f"Keras {running_keras()} can't load {len(said)} stored models, written by Keras {writers}"
-    lost = [name for name in mine if name in said]
+    found = f"Keras {running_keras()} can't load {len(said)} stored models, written by {writers}"
     if lost:
         raise CannotRebuild(
             f"{found}, {len(lost)} of them this run's own: {words}{more}. Go on with the version of Keras that wrote "
             "them, or begin a new run; `daskevo verify --rebuild` names all models",
             models=lost,
         )
-    logger.warning("%s: nothing is inherited from them. %s%s", found, words, more)
+    logger.warning("%s, so candidates may inherit little from them. %s%s", found, words, more)
