@@ -182,6 +182,7 @@ _frames = _list_of(_frame)
 
 _NOTHING = Arguments()
 PROVIDER: Mapping[str, Arguments] = {
+    "end_part": Arguments({"part": _word}),
     "check": Arguments({"versions": _versions}),
     "open_shards": Arguments(
         {"shards": _shards, "generation": count, "floors": _list_of(_row(count, Tick.parse))},

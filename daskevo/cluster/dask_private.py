@@ -47,7 +47,10 @@ ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
         *("aliases", "broadcast", "clients", "handlers", "http_application", "plugins", "queued"),
         *("rpc", "tasks", "unrunnable", "workers"),
     ),
-    "worker": ("active_threads", "handlers", "memory_manager", "monitor", "plugin_add", "plugins", "rpc", "state"),
+    "worker": (
+        *("active_threads", "handlers", "memory_manager", "monitor", "plugin_add", "plugin_remove", "plugins"),
+        *("rpc", "state"),
+    ),
     "worker.memory_manager": (
         *("memory_limit", "memory_monitor_interval", "memory_pause_fraction", "memory_spill_fraction"),
         "memory_target_fraction",

@@ -20,6 +20,7 @@ from daskevo.errors import (
     ClusterError,
     DaskevoError,
     InvalidInput,
+    NotDeployed,
     RepositoryTaken,
     RootUnusable,
     SchedulerUnreachable,
@@ -101,14 +102,15 @@ async def _greet(
     """Have a coordinator, and return what it says of itself.
 
     One that finds another job's name in the root gives up, or no root any more; a new one finds out what is there now.
+    So does one after that which was closed just now.
     """
     coordinator = plugin_class("coordinator")
-    await client.register_plugin(coordinator(settings))
+    await client.register_plugin(coordinator(settings, opener))
     try:
         return await transport.coordinator("hello", timeout_s=timeout_s, versions=versions(), opener=opener)  # type: ignore[no-any-return]
-    except (RepositoryTaken, RootUnusable) as error:
+    except (RepositoryTaken, RootUnusable, NotDeployed) as error:
         logger.info("daskevo: the repository is opened anew: %s", error)
-    await client.register_plugin(coordinator(settings))
+    await client.register_plugin(coordinator(settings, opener))
     return await transport.coordinator("hello", timeout_s=timeout_s, versions=versions(), opener=opener)  # type: ignore[no-any-return]
 
 

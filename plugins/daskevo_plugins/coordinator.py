@@ -24,6 +24,7 @@ from daskevo.cluster.directory import CALL_TIMEOUT_S, Directory
 from daskevo.cluster.queries import TASK_PREFIX
 from daskevo.cluster.roles import PROVIDER, start_line
 from daskevo.cluster.settings import Settings, check_versions
+from daskevo.cluster.to_the_end import begin
 from daskevo.cluster.transport import PoolTransport, serve, withdraw
 from daskevo.errors import (
     ClusterError,
@@ -58,6 +59,10 @@ _CLOSING_S = 5.0
 """Longest that a closing scheduler waits for each of what there is to end here."""
 
 
+_closings: dict[tuple[str, str], asyncio.Task[None]] = {}
+"""Coordinators that are closing, by scheduler and repository: the next one begins when the one before has ended."""
+
+
 def plugin_name(key: str) -> str:
     """Return the name under which the coordinator of a repository is registered."""
     return f"daskevo-coordinator-{key}"
@@ -70,12 +75,15 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     ----------
     settings:
         What the repository was opened with.
+    opener:
+        Who opens it.
     """
 
     idempotent = True
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, opener: str) -> None:
         self.settings = settings
+        self.opener = opener
         self.name = plugin_name(settings.key)
 
     # -- life ----------------------------------------------------------------------------------------------------------
@@ -89,10 +97,13 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._failure: DaskevoError | None = None
         self._background = Background()
         self._closed = False
+        self._closing: asyncio.Task[None] | None = None
         self._equips = False
         """Whether workers get their part: not before a client has found that it can open the repository."""
         self._opened = False
-        self._openers: set[str] = set()
+        self._openers = {self.opener}
+        self._leaving: object = None
+        """Stands for the last leaving of a last client."""
         """Who is opening the repository: the first one's failure must not close it under the second."""
         self._equipper = Equipper(scheduler, self.settings)
         self._lease: Lease | None = None
@@ -107,9 +118,14 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._untold = False
         self._telling = asyncio.Lock()
         self._core: Coordinator
-        serve(scheduler.handlers, "coordinator", self.settings.key, self._methods())
+        methods, key = self._methods(), self.settings.key
+        # Parts of the one before, which may still be there, are told that nobody is here: they would join this one.
+        serve(scheduler.handlers, "coordinator", key, {name: methods[name] for name in ("hello", "abandon")})
         scheduler.handlers[REPOSITORIES] = self._repositories
         try:
+            if (before := _closings.get((scheduler.id, key))) is not None:
+                await asyncio.wait([before])
+            serve(scheduler.handlers, "coordinator", key, methods)
             await self._open_root()
         except DaskevoError as error:
             self._failure = error
@@ -236,7 +252,8 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         if self._started:
             self._end_holders(self._core.holders_of_client(client))
             if not self._users() and dask.config.get(CLOSE_AFTER_LAST_CLIENT, None) is not None:
-                self._background.spawn(self._close_if_left())
+                self._leaving = leaving = object()
+                self._background.spawn(self._close_if_left(leaving))
 
     @property
     def _started(self) -> bool:
@@ -398,19 +415,32 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             if client != "fire-and-forget" and not client.startswith("Client-worker-")
         ]
 
-    async def _close_if_left(self) -> None:
+    async def _close_if_left(self, leaving: object) -> None:
         """Close once no client has come back for a while, as one does whose connection broke."""
         await asyncio.sleep(seconds(CLOSE_AFTER_LAST_CLIENT, default_s=0.0))
-        if not self._users() and not self._closed:
+        # One that came back and left again has a wait of its own.
+        if leaving is self._leaving and not self._users() and not self._closed:
             logger.info("daskevo: the last client has left: %s is closed", self.settings.root or "the repository")
-            self._closing = asyncio.create_task(self._close())
+            begin(self._close())
 
     async def _close(self) -> None:
+        """Stop serving at once, and end the parts on workers; whoever waits no longer doesn't stop it."""
+        if self._closing is None:
+            self._closing = self._begin_closing()
+        await asyncio.shield(self._closing)
+
+    def _begin_closing(self) -> asyncio.Task[None]:
         self._closed = True
         if self._scheduler.plugins.get(self.name) is self:
             self._scheduler.remove_plugin(self.name)
         withdraw(self._scheduler.handlers, "coordinator", self.settings.key)
         metrics.withdraw(self)
+        place = self._scheduler.id, self.settings.key
+        _closings[place] = closing = begin(self._end())
+        closing.add_done_callback(lambda task: _closings.pop(place))
+        return closing
+
+    async def _end(self) -> None:
         await self._background.end(_CLOSING_S)
         # Journals are closed before the next job may have them.
         await self._equipper.take_back()
@@ -427,6 +457,15 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         RootUnusable
             If the root was removed: whoever opens it next makes a new one.
         """
+        # Before anything is awaited, in which another's failed opening would close it.
+        self._openers.add(opener)
+        try:
+            return await self._greet(versions)
+        except BaseException:
+            self._openers.discard(opener)
+            raise
+
+    async def _greet(self, versions: dict[str, str]) -> dict[str, JSON]:
         check_versions(versions, f"the scheduler at {self._scheduler.address}")
         if self._root is not None and await asyncio.to_thread(self._root.is_replaced):
             gone = RootUnusable(
@@ -440,7 +479,6 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             self._give_up(gone)
             raise gone
         await self._check_lease()
-        self._openers.add(opener)
         return self._facts()
 
     async def _check_lease(self) -> None:

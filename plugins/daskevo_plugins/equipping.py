@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Iterable
 from typing import Any
 
 from distributed.protocol.pickle import dumps
 
+from daskevo.cluster.dask_private import send_recv
 from daskevo.cluster.roles import has_role
 from daskevo.cluster.settings import Settings
+from daskevo.cluster.transport import connected, operation
 from daskevo_plugins.provider import ProviderPlugin
 
 logger = logging.getLogger(__name__)
+
+_SENDING_S = 5.0
+"""Longest that who closes a repository waits for a part that is being sent."""
+_END_S = 20.0
+"""Longest that it waits for the workers' word that they have taken it out."""
 
 
 class Equipper:
@@ -33,7 +41,9 @@ class Equipper:
 
     def __init__(self, scheduler: Any, settings: Settings) -> None:
         self._scheduler = scheduler
-        self._plugin = ProviderPlugin(settings)
+        self._key = settings.key
+        self._part = uuid.uuid4().hex
+        self._plugin = ProviderPlugin(settings, self._part)
         # Sent again, Dask would take the one that is there out first, with its shards.
         self._sent: dict[str, asyncio.Task[str | None]] = {}
 
@@ -52,7 +62,11 @@ class Equipper:
         task = self._sent.get(address)
         if task is None:
             task = self._sent[address] = asyncio.create_task(self._send(address))
-        trouble = await asyncio.shield(task)
+        # Without a limit: it ends once the worker answers or has gone, or with the repository.
+        await asyncio.wait([task])
+        if task.cancelled():
+            return "the repository was closed meanwhile"
+        trouble = task.result()
         if trouble is not None and self._sent.get(address) is task:
             del self._sent[address]
         return trouble
@@ -74,15 +88,28 @@ class Equipper:
         self._sent.pop(address, None)
 
     async def take_back(self) -> None:
-        """Take it out of all workers that have it."""
+        """Take it out of all workers that have it; one that stands still is not waited for without end."""
         addresses = [address for address in self._sent if address in self._scheduler.workers]
-        await asyncio.gather(*self._sent.values(), return_exceptions=True)
+        if sending := list(self._sent.values()):
+            await asyncio.wait(sending, timeout=_SENDING_S)
         self._sent.clear()
-        message = {"op": "plugin-remove", "name": self._plugin.name}
-        replies = await self._scheduler.broadcast(msg=message, workers=addresses, on_error="return")
-        for address, reply in replies.items():
-            if isinstance(reply, Exception):
-                logger.info("daskevo: worker %s was not told that the repository is closed: %s", address, reply)
+        for task in sending:
+            task.cancel()
+        await asyncio.gather(*map(self._end, addresses))
+
+    async def _end(self, address: str) -> None:
+        try:
+            await asyncio.wait_for(self._tell_end(address), _END_S)
+        except (OSError, TimeoutError) as error:
+            logger.warning("daskevo: worker %s was not told that the repository is closed: %r", address, error)
+
+    async def _tell_end(self, address: str) -> None:
+        pool = self._scheduler.rpc
+        comm = await connected(pool, address, _END_S)
+        try:
+            await send_recv(comm, op=operation("provider", self._key, "end_part"), part=self._part)
+        finally:
+            pool.reuse(address, comm)
 
 
 async def _nothing() -> None:

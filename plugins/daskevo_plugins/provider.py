@@ -51,12 +51,15 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
     ----------
     settings:
         What the repository was opened with.
+    part:
+        A word of the coordinator that sends it to a worker; None if a task fetched it.
     """
 
     idempotent = True
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, part: str | None = None) -> None:
         self.settings = settings
+        self.part = part
         self.name = plugin_name(settings.key)
 
     async def setup(self, worker: Any) -> None:
@@ -65,11 +68,12 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
         self._joined: tuple[str | None, int] | None = None
         """Which repository, and which generation of its coordinator."""
         self._joining = asyncio.Lock()
+        self._over = False
         self.host: ShardHost | None = None
         self._spilling: asyncio.Task[None] | None = None
         self.transport = PoolTransport(worker.rpc, worker.scheduler.address, self.settings.key, self._local_methods)
         self.session = Session(self.transport, OWNER_TIMEOUT_S)
-        serve(worker.handlers, "provider", self.settings.key, {"check": self.check})
+        serve(worker.handlers, "provider", self.settings.key, {"check": self.check, "end_part": self.end_part})
         try:
             # A worker that comes later, or back from its nanny, joins by itself.
             await self.check(self.settings.versions)
@@ -82,6 +86,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
 
         What was stored is durable already, or was never said to be: nothing depends on the handing over.
         """
+        self._over = True
         if self.host is not None and self.host.shards and self.settings.root is not None:
             try:
                 await self.transport.coordinator(
@@ -100,6 +105,16 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
         if self.host is not None:
             await self.host.close()
             self.host = None
+
+    async def end_part(self, part: str) -> bool:
+        """Go: the coordinator that sent this part has closed. What another has sent since stays.
+
+        Its message may come late, to a worker that stood still.
+        """
+        if self.part not in (None, part) or self._worker.plugins.get(self.name) is not self:
+            return False
+        await self._worker.plugin_remove(name=self.name)
+        return True
 
     @property
     def is_provider(self) -> bool:
@@ -147,7 +162,8 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
 
     async def _join(self, root: Root | None, facts: Mapping[str, Any]) -> None:
         known = facts["repository_id"], facts["generation"]
-        if self._joined == known:
+        # A part may be taken out while it is still being set up.
+        if self._joined == known or self._over:
             return
         if self.host is not None and self.host.root is not None and self.host.root.repository_id != known[0]:
             # The folder was removed, and a new repository made in its place.

@@ -72,6 +72,7 @@ def good_arguments(record: Any) -> dict[str, dict[str, dict[str, Any]]]:
     return {
         "provider": {
             "check": {"versions": {"daskevo": "0"}},
+            "end_part": {"part": "another's"},
             "open_shards": {"shards": [0], "generation": 0, "floors": [[0, [1, 1]]], "patience_s": 1.0},
             "close_shards": {"shards": [99], "generation": 1},
             "room": {"shard": 99},
