@@ -16,12 +16,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from daskevo.code_identity import digest_of, is_installed
+from daskevo.code_identity import digest_of, is_installed, with_names_numbered
 from daskevo.graph import ArchitectureGraph
 from daskevo.models.flat import weights_of
 from daskevo.models.keras_private import given_value, with_sublayers
 from daskevo.models.model_graphs import snake_case
-from daskevo.types import JSON
 
 _COMPARED = (type(None), bool, int, float, str, bytes, np.ndarray, np.generic, types.FunctionType)
 _OF_EVERY_LAYER = frozenset({"name", "built", "build", "quantize"})
@@ -49,7 +48,7 @@ def training_key(model: keras.Model, graph: ArchitectureGraph, *, names: bool = 
         16 bytes.
     """
     layers = [model, *with_sublayers(model)]
-    parts: list[Any] = [[_unnamed(layer.config) for layer in graph.layers]]
+    parts: list[Any] = [[with_names_numbered(layer.config) for layer in graph.layers]]
     for layer in {id(layer): layer for layer in layers}.values():
         kind = type(layer)
         if (code := _code_of(kind)) is None:  # type: ignore[arg-type]
@@ -64,29 +63,30 @@ def training_key(model: keras.Model, graph: ArchitectureGraph, *, names: bool = 
 
 def _chosen(name: str, kind: type) -> str | None:
     """Return a name that somebody chose; None for one that Keras numbered, which depends on what else was made."""
-    return None if re.fullmatch(rf"{re.escape(snake_case(kind.__name__))}(_\d+)?", name) else name
-
-
-def _unnamed(config: JSON) -> JSON:
-    """Return a recorded configuration without the names of layers in it, which are compared apart."""
-    if isinstance(config, dict):
-        is_layers = "dtype" in config or "trainable" in config
-        return {key: _unnamed(value) for key, value in config.items() if not (is_layers and key == "name")}
-    return [_unnamed(value) for value in config] if isinstance(config, list) else config
+    # Bidirectional calls its two layers by what the one was called that it was given.
+    return None if re.fullmatch(rf"((for|back)ward_)?{re.escape(snake_case(kind.__name__))}(_\d+)?", name) else name
 
 
 def _attributes(layer: Any, is_model: bool) -> dict[str, Any]:
     """Return what somebody may have set on a layer, or on a model, besides its configuration."""
     found = {}
-    left_out = {*_OF_EVERY_LAYER, *(_usual() if is_model else ())}
+    left_out = {*_OF_EVERY_LAYER, *(_usual() if isinstance(layer, keras.Model) else ())}
     for name, value in vars(layer).items():
         if name.startswith("_") or name in left_out:
             continue
-        # Keras wraps what it looks for layers in.
-        plain = next((kind(value) for kind in (list, dict, set) if isinstance(value, kind)), value)
+        plain = _plain(value)
         if _is_compared(plain) or (is_model and not isinstance(value, _IN_THE_GRAPH)):
             found[name] = plain
     return found
+
+
+def _plain(value: Any) -> Any:
+    """Return lists, mappings and sets as Python's own: Keras wraps those that it looks for layers in."""
+    if isinstance(value, dict):
+        return {key: _plain(inside) for key, inside in value.items()}
+    if isinstance(value, list):
+        return [_plain(inside) for inside in value]
+    return set(value) if isinstance(value, set) else value
 
 
 def _is_compared(value: Any) -> bool:

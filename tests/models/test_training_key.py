@@ -71,6 +71,43 @@ def test_a_model_that_is_built_again_has_the_same_key(parts: tuple[Any, ...]) ->
     assert first[1] is not None
 
 
+def residual() -> Any:
+    inputs = keras.Input((3,))
+    inner = layers.Dense(3)(inputs)
+    return keras.Model(inputs, keras.ops.relu(inner) + layers.Dense(3)(inner))
+
+
+def of_rows(first: Callable[[], Any], shape: tuple[int, ...] = (5, 8)) -> Callable[[], Any]:
+    def build() -> Any:
+        inputs = keras.Input(shape)
+        return keras.Model(inputs, first()(inputs))
+
+    return build
+
+
+NESTED: list[Callable[[], Any]] = [
+    residual,
+    of_rows(lambda: lambda rows: keras.ops.mean(rows[:, 1:3], axis=1)),
+    of_rows(lambda: layers.Bidirectional(layers.LSTM(3))),
+    of_rows(lambda: layers.RNN([layers.LSTMCell(3), layers.GRUCell(3)])),
+    of_rows(lambda: layers.Pipeline([layers.RandomFlip(), layers.RandomZoom(0.1)]), (8, 8, 3)),
+    of_rows(lambda: layers.TimeDistributed(of_rows(lambda: layers.Dense(3), (8,))())),
+]
+
+
+@pytest.mark.parametrize("build", NESTED)
+def test_numbers_of_names_inside_layers_dont_count(build: Callable[[], Any]) -> None:
+    def key() -> bytes | None:
+        with shape_only():
+            model = build()
+            return training_key(model, flatten(model).graph)
+
+    first = key()
+    before = [layers.Dense(1), layers.LSTM(1), layers.LSTMCell(1), layers.RandomFlip(), keras.Input((2,)), residual()]
+    assert before, "names that the next ones have to go on from"
+    assert key() == first is not None
+
+
 def test_rates_of_dropout_and_layers_without_weights_count() -> None:
     assert len({looked_at(lambda rate=rate: layers.Dropout(rate)) for rate in (0.1, 0.2, 0.1)}) == 2
 
@@ -131,6 +168,32 @@ KERAS_OBJECTS: list[Callable[[], Any]] = [
 def test_objects_of_keras_that_a_problem_holds_are_the_same_when_it_is_read_again(build: Callable[[], Any]) -> None:
     """Whatever Keras calls them by then."""
     assert digest_of(build()) == digest_of(build()) is not None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda: layers.Dense(3), lambda: layers.Dense(3, dtype="mixed_float16")),
+        (lambda: layers.Dense(3, dtype="bfloat16"), lambda: layers.Dense(3, dtype="mixed_float16")),
+        (lambda: keras.DTypePolicy("mixed_float16"), lambda: keras.DTypePolicy("float32")),
+        (lambda: layers.ReLU(dtype="float64"), lambda: layers.ReLU()),
+        (
+            lambda: layers.Dense(3, activation="relu", name="relu"),
+            lambda: layers.Dense(3, activation="tanh", name="tanh"),
+        ),
+    ],
+)
+def test_settings_that_are_names_count(one: Callable[[], Any], other: Callable[[], Any]) -> None:
+    assert digest_of(one()) == digest_of(one()) != digest_of(other())
+
+
+def test_which_layer_feeds_which_counts() -> None:
+    def build(first: bool) -> Any:
+        inputs = keras.Input((3,))
+        one, two = layers.ReLU()(inputs), layers.ReLU(6)(inputs)
+        return keras.Model(inputs, [one, two] if first else [two, one])
+
+    assert digest_of(build(True)) == digest_of(build(True)) != digest_of(build(False))
 
 
 def test_what_such_objects_have_learnt_counts() -> None:

@@ -13,7 +13,7 @@ from daskevo.errors import CandidateRejected, InvalidInput, InvalidProblem
 from daskevo.types import Objective
 from daskevo_workflows.failures import failure_of, say_error, user_code
 from daskevo_workflows.problems import load_problem
-from daskevo_workflows.problems.building import build_candidate, check_builds, graph_of, space_of
+from daskevo_workflows.problems.building import build_candidate, check_builds, graph_and_key, graph_of, space_of
 
 FILE = """
 import keras
@@ -135,3 +135,18 @@ def test_one_that_builds_something_is_searched(tmp_path: Path, line: str) -> Non
 def test_a_build_that_exits_ends_nobody(tmp_path: Path) -> None:
     with pytest.raises(InvalidProblem, match="SystemExit: 3"):
         check_builds(problem_of(tmp_path, "raise SystemExit(3)"))
+
+
+def test_a_candidate_that_is_built_again_has_the_same_key_and_leaves_no_names(tmp_path: Path) -> None:
+    import keras
+
+    from daskevo.models.keras_private import names_given_back
+
+    line = "return keras.Model(inputs, keras.ops.relu(tensor) + keras.layers.Dense(2, name='last')(tensor))"
+    problem = problem_of(tmp_path, line)
+    candidate = space_of(problem).candidate({"units": 2})
+    with names_given_back():
+        name = keras.layers.Dense(1).name
+    keys = {graph_and_key(problem, candidate)[1] for _ in range(3)}
+    assert len(keys) == 1
+    assert keras.layers.Dense(1).name == name

@@ -134,11 +134,11 @@ def _drawn_again(problem: Problem) -> Callable[[Choose], Any]:
 
 @contextlib.contextmanager
 def _without_weights() -> Iterator[None]:
-    """Build without weights, and leave Keras' settings as they were: the next candidate may not set them."""
+    """Build without weights, and leave names and Keras' settings as they were for the next candidate."""
     import_keras()
-    from daskevo.models import settings_given_back, shape_only
+    from daskevo.models import leaving_no_trace, shape_only
 
-    with settings_given_back(), shape_only():
+    with leaving_no_trace(), shape_only():
         yield
 
 
