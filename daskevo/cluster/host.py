@@ -219,7 +219,7 @@ class ShardHost:
                         summaries[model_id] = summary_of(record)
                         opening.step()
             except BaseException:
-                found.close()
+                found.close_unserved()
                 raise
             return found, summaries
 

@@ -354,20 +354,30 @@ class ServedShard:
     async def end(self) -> None:
         """Close once what is being written is written; the event loop need not wait for the disk."""
         async with self._lock:
+            self._forget_landings()
             if self.folder is not None:
                 await asyncio.to_thread(self.folder.close)
             await asyncio.to_thread(self._let_go)
 
     def close(self) -> None:
-        """Stop owning the shard; the next owner opens it as if this one had died."""
+        """Stop owning the shard; the next owner opens it as if this one had died. On the event loop."""
+        self._forget_landings()
+        self.close_unserved()
+
+    def close_unserved(self) -> None:
+        """Close a shard that was never served, from any thread: nothing has been sent to it."""
         self._let_go()
         if self.folder is not None:
             self.folder.close()
 
+    def _forget_landings(self) -> None:
+        # Not in `_let_go`, which runs in threads: writers that wait for the room are woken by it.
+        if not self._let_gone:
+            self.landings.forget_shard(self.number)
+
     def _let_go(self) -> None:
         if self._let_gone:
             return
-        self.landings.forget_shard(self.number)
         for (model_id, attempt), mask in self.shard.state.references.alive.items():
             self.tensors.free(model_id, attempt, numbers_in(mask))
         self._let_gone = True
