@@ -28,17 +28,13 @@ class Damage:
     """Why it can't be told: the disk gives no answer."""
 
 
-def damage_of(
-    tensors: Tensors, files: ShardSegments | None, segment: tuple[ModelId, Attempt], named: Named, *, mend: bool
-) -> Damage:
+def damage_of(tensors: Tensors, files: ShardSegments | None, segment: tuple[ModelId, Attempt], named: Named) -> Damage:
     """Look at every byte of the tensors of one attempt; blocks for as long as reading them takes.
 
     Parameters
     ----------
     files:
         Where its segment file is; None for a repository in memory.
-    mend:
-        Have readers served from the disk where that is whole, and memory is not.
     """
     found = Damage()
     if files is None:
@@ -49,6 +45,8 @@ def damage_of(
                 found.gone[number] = f"tensor {number} is not there"
             except CorruptRecord as error:
                 found.gone[number] = _short(error)
+            except RootUnusable as error:
+                found.unread = error.message
             else:
                 _compare(found, {number: digests({number: array})[number]}, named, "in its provider's memory")
         return found
@@ -58,11 +56,8 @@ def damage_of(
         found.unread = error.message
         return found
     if isinstance(tensors, DurableTensors):
-        whole = [number for number in named if number not in found.gone]
-        found.served_wrong = _served_wrong(tensors, segment, {number: named[number] for number in whole})
-        if found.served_wrong and mend:
-            tensors.forget(*segment, whole)
-            tensors.adopt(*segment, whole)
+        whole = {number: known for number, known in named.items() if number not in found.gone}
+        found.served_wrong = _served_wrong(tensors, segment, whole)
     return found
 
 

@@ -34,11 +34,11 @@ async def check_segments(host: ShardHost, mend: bool = False) -> list[list[Any]]
     """
     wrong: list[list[Any]] = []
     for served in host.in_order():
-        for (model_id, attempt), mask in list(served.shard.state.references.alive.items()):
-            found = await served.damage(model_id, attempt, numbers_in(mask), mend=mend)
+        for model_id, attempt in list(served.shard.state.references.alive):
+            found = await served.damage(model_id, attempt, mend=mend)
             if host.shards.get(served.number) is not served:
                 break  # it went elsewhere, and is asked for there
-            # What was freed while it was read is no damage.
+            # Nor is what was freed while the rest was mended.
             alive = numbers_in(served.shard.state.references.alive.get((model_id, attempt), 0))
             gone = {number: words for number, words in found.gone.items() if number in alive}
             if gone:

@@ -276,12 +276,40 @@ class ServedShard:
         segments = self.tensors.segments
         return await self.reading(model_id, lambda: segments.segment(model_id, attempt, numbers))
 
-    async def damage(self, model_id: ModelId, attempt: Attempt, numbers: frozenset[int], *, mend: bool) -> Damage:
-        """Compare tensors with what the records say: as readers get them, in memory, and on the disk; in a thread."""
-        named = self.own(model_id, attempt)
-        return await asyncio.to_thread(
-            damage_of, self.tensors, self.files, (model_id, attempt), {n: named.get(n) for n in numbers}, mend=mend
-        )
+    async def damage(self, model_id: ModelId, attempt: Attempt, *, mend: bool) -> Damage:
+        """Compare living tensors with what the records say: as readers get them, in memory, and on the disk.
+
+        Parameters
+        ----------
+        mend:
+            Have readers served from the disk where that is whole, and memory is not.
+        """
+        while True:
+            alive = self._alive(model_id, attempt)
+            named = self.own(model_id, attempt)
+            known = {number: named.get(number) for number in alive}
+            found = await asyncio.to_thread(damage_of, self.tensors, self.files, (model_id, attempt), known)
+            # What was freed while it was looked at is no damage. Tensors only ever die: this ends.
+            if self._alive(model_id, attempt) == alive:
+                break
+        if found.served_wrong and mend:
+            try:
+                await to_the_end(self._serve_from_disk(model_id, attempt, found.gone))
+            except RepositoryError as error:
+                found.unread = error.message
+        return found
+
+    async def _serve_from_disk(self, model_id: ModelId, attempt: Attempt, gone: Iterable[int]) -> None:
+        """Take in anew, from the file, what lives of a segment; none of it dies meanwhile."""
+        assert isinstance(self.tensors, DurableTensors)
+        async with self._lock:
+            whole = self._alive(model_id, attempt).difference(gone)
+            if whole and not self._let_gone:
+                self.tensors.forget(model_id, attempt, whole)
+                await asyncio.to_thread(self.tensors.adopt, model_id, attempt, whole)
+
+    def _alive(self, model_id: ModelId, attempt: Attempt) -> frozenset[int]:
+        return numbers_in(self.shard.state.references.alive.get((model_id, attempt), 0))
 
     async def put(self, message: Put, brought: Brought) -> Reply:
         """Store a model's own tensors, stage and publish it.

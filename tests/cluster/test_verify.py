@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import Any
 
 import pytest
 
+from daskevo.cluster import damage
 from daskevo.errors import CorruptRecord
 from daskevo.ownership.messages import Refer
 from daskevo.ownership.replies import Reserved
 from daskevo.store.root import Root
 from daskevo.types import ModelId, Tick
-from tests.cluster.helpers import chain, evict_all, evo_cluster, make, open_here, plugin_of
+from tests.cluster.helpers import at_rest, chain, evict_all, evo_cluster, make, open_here, plugin_of
 
 GRAPH = chain(8, 6)
 
@@ -86,3 +89,51 @@ async def test_a_damaged_segment_is_named_and_keeps_no_other_model_away(
     with pytest.raises(CorruptRecord):
         await repository.read("m2")
     assert len(await repository.read("m1")) == 4
+
+
+@pytest.mark.parametrize("left", [(0, 1), ()], ids=["in part", "whole"])
+def test_what_is_freed_while_it_is_read_is_no_damage(left: tuple[int, ...], tmp_path: Any, monkeypatch: Any) -> None:
+    read, go, real = threading.Event(), threading.Event(), damage._on_disk
+
+    def on_disk(files: Any, segment: Any, named: Any) -> Any:
+        found = real(files, segment, named)
+        if segment[0] == "old" and not read.is_set():
+            read.set()
+            assert go.wait(60)
+        return found
+
+    @evo_cluster()
+    async def run(c: Any, s: Any, a: Any, t: Any) -> None:
+        repository = await open_here(c, tmp_path / "root")
+        await make(repository, GRAPH, "old")
+        await make(repository, chain(8, 3), "heir", keep=bool(left), seed=1)
+        await at_rest(s, a)
+        monkeypatch.setattr(damage, "_on_disk", on_disk)
+        verifying = asyncio.ensure_future(repository.verify(repair=True))
+        assert await asyncio.to_thread(read.wait, 60)
+        await repository.retire("old")
+        await at_rest(s, a)
+        go.set()
+        repaired = await verifying
+        assert (repaired.differences, repaired.mended) == ((), ())
+        tensors = plugin_of(a).host.tensors
+        assert sorted(number for model, _, number in tensors if model == "old") == list(left)
+
+    try:
+        run()
+    finally:
+        go.set()
+
+
+@evo_cluster()
+async def test_spilled_tensors_that_can_not_be_read_are_told(c: Any, s: Any, a: Any, t: Any) -> None:
+    repository = await open_here(c, None)
+    await make(repository, GRAPH, "first")
+    tensors = plugin_of(a).host.tensors
+    evict_all(tensors)
+    path = next(iter(tensors.spilled._segments.values())).path
+    path.unlink()
+    path.mkdir()  # as root, permissions hide nothing
+    (found,) = (await repository.verify()).differences
+    assert "Is a directory" in found.words
+    path.rmdir()
