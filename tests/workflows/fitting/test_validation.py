@@ -12,7 +12,7 @@ import pytest
 from daskevo.errors import InvalidProblem
 from daskevo.tuning import Configuration, Constant, Trajectory
 from daskevo_workflows.fitting import validation_options, watched_in_vain
-from daskevo_workflows.problems import Data, check_problem
+from daskevo_workflows.problems import Data, check_problem, refer
 from daskevo_workflows.stage_training import begin
 from daskevo_workflows.training import Stopped, Stopwatch, train
 
@@ -95,6 +95,17 @@ def test_a_problem_may_want_validation_by_itself() -> None:
     problem = Validating()
     assert "val_loss" in trained(problem)[0]
     assert "validation_data" in problem.given
+
+
+def test_a_function_of_that_name_asks_for_none() -> None:
+    class Helping(OwnFit):
+        def validate(self, x: Any) -> Any:
+            return x
+
+    problem = Helping()
+    assert refer(problem).load() is problem
+    assert "val_loss" not in trained(problem)[0]
+    assert "validation_data" not in problem.given
 
 
 def test_a_dataset_to_score_with_goes_alone() -> None:

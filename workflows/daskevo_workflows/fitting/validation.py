@@ -15,7 +15,7 @@ def wants_validation(problem: Any, callbacks: Sequence[Any]) -> bool:
 
     A problem says so with ``validate = True``, a callback by what it watches.
     """
-    return bool(getattr(problem, "validate", False)) or any(
+    return _says_so(problem) or any(
         name.startswith(PREFIX) for name in map(_watched, callbacks) if name is not None
     )
 
@@ -29,7 +29,7 @@ def validation_options(problem: Any, callbacks: Sequence[Any], data: Any) -> dic
     own = getattr(problem, "fit", None)
     if not wants_validation(problem, callbacks):
         return {}
-    if own is not None and not getattr(problem, "validate", False) and not _takes_validation(own):
+    if own is not None and not _says_so(problem) and not _takes_validation(own):
         return {}
     x, *rest = data.validation
     # A dataset has all in itself, and Keras takes it alone.
@@ -40,6 +40,10 @@ def watched_in_vain(callbacks: Sequence[Any], names: Collection[str]) -> list[tu
     """Return callbacks, by class, that watch a metric which isn't among those that training gave, and its name."""
     found = [(type(callback).__name__, _watched(callback)) for callback in callbacks]
     return [(callback, name) for callback, name in found if name is not None and name not in names]
+
+
+def _says_so(problem: Any) -> bool:
+    return getattr(problem, "validate", False) is True  # a function of that name says nothing
 
 
 def _watched(callback: Any) -> str | None:

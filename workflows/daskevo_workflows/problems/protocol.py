@@ -150,7 +150,8 @@ def check_parts(problem: object, where: str) -> Problem:
         value = getattr(problem, part, None)
         if type(value) is not int or value < 1:
             faults.append(f"{part} (a whole number from 1)")
-    if not isinstance(getattr(problem, "validate", False), bool):
+    validate = getattr(problem, "validate", False)
+    if not (isinstance(validate, bool) or callable(validate)):  # a function of that name is the problem's own affair
         faults.append("validate (True or False)")
     space = _space(problem, where)
     # Without Keras; or with it, and for a study, where choices are a configuration's constants.
