@@ -1,7 +1,7 @@
 """Weights that the user put into a model before it inherits: pretrained ones, statistics of ``adapt``.
 
 Keras keeps no note of them. They are known by not being what their initializer gives: small ones value by value (an
-initializer gives the same again), large ones by the spread of their first values.
+initializer gives the same again), large ones by mean and spread of their first values.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from daskevo.models.keras_private import with_sublayers
 from daskevo.models.seeding import apart
 
 _EXACT_VALUES = 1 << 14
-"""Weights with more values than that are compared by the spread of so many of them; its error is under a hundredth."""
-_MOST_SPREADS = 1024
+"""Weights with more values than that are compared by mean and spread of so many; their error is a hundredth."""
+_MOST_KEPT = 1024
 _DRAWING = (
     keras.initializers.RandomNormal,
     keras.initializers.RandomUniform,
@@ -31,7 +31,7 @@ _DRAWING = (
     keras.initializers.Orthogonal,
 )
 
-_spreads: dict[tuple[str, tuple[int, ...], str], float] = {}
+_distributions: dict[tuple[str, tuple[int, ...], str], tuple[float, float]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +104,21 @@ def _is_initial(weight: Any, initializer: Any) -> bool:
     if found.size <= _EXACT_VALUES:
         return np.array_equal(found, value_of(initializer(shape, dtype=dtype)).reshape(-1))
     sample = found[:_EXACT_VALUES].astype(np.float64)
-    expected = _spread(initializer, shape, dtype)
-    return bool(abs(sample.std() - expected) <= 0.05 * expected and abs(sample.mean()) <= 0.05 * expected)
+    mean, spread = _distribution(initializer, shape, dtype)
+    return bool(abs(sample.std() - spread) <= 0.05 * spread and abs(sample.mean() - mean) <= 0.05 * spread)
 
 
-def _spread(initializer: Any, shape: tuple[int, ...], dtype: str) -> float:
+def _distribution(initializer: Any, shape: tuple[int, ...], dtype: str) -> tuple[float, float]:
+    """Return mean and standard deviation of what an initializer draws."""
+    if isinstance(initializer, keras.initializers.Orthogonal):
+        # Drawing one takes a decomposition. Of a matrix of n orthonormal rows or columns the squares add up to n.
+        return 0.0, abs(initializer.gain) / math.sqrt(max(math.prod(shape[:-1]), shape[-1])) or math.ulp(0.0)
     config = {**initializer.get_config(), "seed": 0}
     key = (f"{type(initializer).__qualname__} {json.dumps(config, sort_keys=True, default=repr)}", shape, dtype)
-    if key not in _spreads:
-        if len(_spreads) >= _MOST_SPREADS:
-            _spreads.clear()
+    if key not in _distributions:
+        if len(_distributions) >= _MOST_KEPT:
+            _distributions.clear()
         with apart():
             values = value_of(initializer(shape, dtype=dtype)).astype(np.float64)
-        _spreads[key] = max(float(values.std()), math.ulp(0.0))
-    return _spreads[key]
+        _distributions[key] = (float(values.mean()), max(float(values.std()), math.ulp(0.0)))
+    return _distributions[key]

@@ -16,6 +16,9 @@ LAYERS: dict[str, Callable[[], Any]] = {
     "dense": lambda: layers.Dense(3),
     "wide": lambda: layers.Dense(8000),
     "orthogonal": lambda: layers.Dense(8000, kernel_initializer="orthogonal"),
+    "not around zero": lambda: layers.Dense(8000, kernel_initializer=keras.initializers.RandomUniform(0, 1)),
+    "normal around one half": lambda: layers.Dense(8000, kernel_initializer=keras.initializers.RandomNormal(0.5)),
+    "tall orthogonal": lambda: layers.Embedding(8000, 4, embeddings_initializer=keras.initializers.Orthogonal(2.0)),
     "he": lambda: layers.Dense(8000, kernel_initializer="he_normal"),
     "lstm": lambda: layers.LSTM(40),
     "bidirectional": lambda: layers.Bidirectional(layers.GRU(4)),
@@ -26,7 +29,7 @@ LAYERS: dict[str, Callable[[], Any]] = {
 
 
 def model_of(layer: Any) -> keras.Model:
-    x = keras.Input((5, 4))
+    x = keras.Input((5, 4) if not isinstance(layer, layers.Embedding) else (5,))
     y = layer(x, x) if isinstance(layer, layers.MultiHeadAttention) else layer(x)
     return keras.Model(x, y)
 
