@@ -116,6 +116,58 @@ def test_what_is_refused_is_refused_in_the_same_words(form: str) -> None:
     assert checked.value.message == searched.value.message
 
 
+class Loader:
+    """Batches that nobody counts."""
+
+    def __iter__(self) -> Any:
+        return iter([(X[:8], Y[:8]), (X[8:], Y[8:])])
+
+
+class Fitting(Line):
+    """Gives its own `fit` what Keras doesn't take."""
+
+    def build(self, choose: Any) -> keras.Model:
+        inputs = keras.Input((3,))
+        return keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Dense(choose("units", (2, 3)))(inputs)))
+
+    def fit(self, model: Any, x: Any, y: Any, **options: Any) -> Any:
+        if isinstance(x, Loader):
+            batches = [*x]
+            x, y = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+        elif x is None:
+            x, y = X, Y
+        else:
+            options |= {"steps_per_epoch": 3, "shuffle": False}
+        return model.fit(x, y, **options)
+
+    def score(self, model: keras.Model, data: Data) -> dict[str, float]:
+        return {"val_loss": float(model.evaluate(X, Y, verbose=0))}
+
+
+OWN: dict[str, Callable[[], Any]] = {
+    "a loader": lambda: (Loader(), None),
+    "nothing": lambda: (None, None),
+    "a tf.data that repeats": lambda: (tensors(repeat=True), None),
+}
+
+
+@pytest.mark.parametrize("form", OWN)
+def test_a_fit_of_the_problems_own_is_given_what_it_takes(form: str) -> None:
+    problem = Fitting(OWN[form])
+    check_problem(problem, candidates=1, batches=1)
+    data = _data(refer(problem), problem)
+    model = build_candidate(problem, space_of(problem).sample(np.random.default_rng(0)))
+    metrics, steps = train(problem, model, data, Stopwatch(), until_step=2)
+    assert steps == 2
+    assert np.isfinite(metrics["val_loss"])
+
+
+def test_a_fit_of_the_problems_own_needs_two_parts() -> None:
+    problem = Fitting(lambda: (X,))
+    with pytest.raises(InvalidProblem, match=r"must be \(x, y\)"):
+        _data(refer(problem), problem)
+
+
 def test_until_a_step_of_a_dataset() -> None:
     problem = Line(GOOD["a PyDataset"])
     model = build_candidate(problem, space_of(problem).sample(np.random.default_rng(0)))

@@ -201,7 +201,7 @@ def _data(reference: ProblemReference, problem: Problem) -> Any:
             f"problem {problem.name!r} has no data on {worker_name() or 'this process'}: data() must return "
             f"Data(train=(x, y), validation=(x, y)), and there was {say_error(error)}"
         ) from error
-    check_data(problem.name, data)
+    check_data(problem, data)
     return data
 
 

@@ -15,9 +15,7 @@ def wants_validation(problem: Any, callbacks: Sequence[Any]) -> bool:
 
     A problem says so with ``validate = True``, a callback by what it watches.
     """
-    return _says_so(problem) or any(
-        name.startswith(PREFIX) for name in map(_watched, callbacks) if name is not None
-    )
+    return _says_so(problem) or any(name.startswith(PREFIX) for name in map(_watched, callbacks) if name is not None)
 
 
 def validation_options(problem: Any, callbacks: Sequence[Any], data: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from daskevo.space import Candidate
 from daskevo.types import Objective
 from daskevo_workflows.failures import shown, user_code
 from daskevo_workflows.problems.building import build_candidate, space_of
-from daskevo_workflows.problems.data_parts import check_data, described, first
+from daskevo_workflows.problems.data_parts import check_data, described, first, is_usual
 from daskevo_workflows.problems.protocol import Data, Problem
 from daskevo_workflows.problems.reference import load_problem
 from daskevo_workflows.quiet import import_keras
@@ -119,7 +119,7 @@ def _check(holds: bool, problem: Problem, promise: str) -> None:
 def _checked_data(problem: Problem) -> Any:
     with user_code(f"problem {problem.name!r}: data()", problem=problem.name):
         data = problem.data()
-    check_data(problem.name, data)
+    check_data(problem, data)
     return data
 
 
@@ -203,6 +203,8 @@ def _check_outputs(problem: Problem, model: Any, flat: FlatModel, few: Data) -> 
 
     from daskevo.models import read_tensors, rebuild_flat
 
+    if not is_usual(few.validation):
+        return  # only the problem's own score() knows how to predict that
     with user_code(f"problem {problem.name!r}: predicting", problem=problem.name):
         again = rebuild_flat(flat.graph, tensors=dict(enumerate(read_tensors(flat)))).model
         x = few.validation[0]

@@ -2,7 +2,8 @@
 
 A part, `train` or `validation`, is ``(x, y)`` or ``(x, y, sample_weight)``: arrays, sparse matrices of scipy, or lists,
 tuples and dicts of them, with samples along the first axis. Or it is ``(dataset, None)``, whose batches are its own: a
-keras.utils.PyDataset, or a tf.data.Dataset.
+keras.utils.PyDataset, or a tf.data.Dataset. A problem with a `fit` of its own may give that what it likes in their
+places, such as a loader of its own.
 """
 
 from __future__ import annotations
@@ -10,22 +11,20 @@ from __future__ import annotations
 from typing import Any
 
 from daskevo.errors import InvalidProblem
-from daskevo_workflows.problems.protocol import Data
+from daskevo_workflows.problems.protocol import Data, Problem
 
 
-def check_data(name: str, data: Any) -> None:
-    """See that a search can train with some data and score with them, whatever the model.
+def check_data(problem: Problem, data: Any) -> None:
+    """See that a search can train with a problem's data and score with them, whatever the model.
 
-    Parameters
-    ----------
-    name:
-        Of the problem.
+    Where the problem has a `fit` of its own, only that knows what it takes: then there have to be two or three parts.
 
     Raises
     ------
     InvalidProblem
         With the part that can't be used.
     """
+    name, own_fit = problem.name, getattr(problem, "fit", None) is not None
     if not all(hasattr(data, part) for part in ("train", "validation")):
         raise InvalidProblem(
             f"problem {name!r}: data() must return Data, not {type(data).__name__}: "
@@ -33,14 +32,21 @@ def check_data(name: str, data: Any) -> None:
             problem=name,
         )
     for part in ("train", "validation"):
-        if (fault := _fault(getattr(data, part))) is not None:
+        found = getattr(data, part)
+        if (fault := _fault_of_form(found) if own_fit else _fault(found)) is not None:
             raise InvalidProblem(f"problem {name!r}: {part} of data() {fault}", problem=name, part=part)
+
+
+def _fault_of_form(part: Any) -> str | None:
+    if isinstance(part, (tuple, list)) and len(part) in (2, 3):
+        return None
+    return "must be (x, y), (x, y, sample_weight) or (dataset, None)"
 
 
 def _fault(part: Any) -> str | None:
     """Say what is wrong with a part; None: nothing."""
-    if not isinstance(part, (tuple, list)) or len(part) not in (2, 3):
-        return "must be (x, y), (x, y, sample_weight) or (dataset, None)"
+    if (fault := _fault_of_form(part)) is not None:
+        return fault
     x, *others = part
     if hasattr(x, "__next__"):
         return (
@@ -68,9 +74,14 @@ def is_dataset(x: Any) -> bool:
     return isinstance(x, PyDataset) or (hasattr(x, "element_spec") and hasattr(x, "cardinality"))
 
 
+def is_usual(part: Any) -> bool:
+    """Tell whether a part is what Keras trains with and predicts; others are for a `fit` of the problem's own."""
+    return _fault(part) is None
+
+
 def samples(part: Any) -> int | None:
-    """Return the samples of a part; None for a dataset, which has batches."""
-    return None if is_dataset(part[0]) else _length(next(iter(_leaves(part))))
+    """Return the samples of a part; None for a dataset, which has batches, and for what isn't usual."""
+    return None if not is_usual(part) or is_dataset(part[0]) else _length(next(iter(_leaves(part))))
 
 
 def described(part: Any) -> str:
@@ -78,13 +89,15 @@ def described(part: Any) -> str:
     count = samples(part)
     if count is not None:
         return f"{count:,} samples"
+    if not is_usual(part):
+        return f"a {type(part[0]).__name__} for its own fit()"
     batches = _batches(part[0])
     many = "some batches" if batches is None else f"{batches:,} batch{'es' * (batches != 1)}"
     return f"a {type(part[0]).__name__} of {many}"
 
 
 def first(data: Any, count: int, batches: int) -> Data:
-    """Return the first samples of data, or batches where they are a dataset."""
+    """Return the first samples of data, or batches where they are a dataset; what isn't usual whole."""
     return Data(_first(data.train, count, batches), _first(data.validation, count, batches))
 
 
@@ -92,6 +105,8 @@ def _first(part: Any, count: int, batches: int) -> Any:
     from keras import tree
 
     x, *others = part
+    if not is_usual(part):
+        return part
     if not is_dataset(x):
         return tree.map_structure(lambda leaf: None if leaf is None else _rows(leaf, count), tuple(part))
     return (x.take(batches) if hasattr(x, "take") else _first_batches(x, batches), *others)

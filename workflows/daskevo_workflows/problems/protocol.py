@@ -79,7 +79,8 @@ class Data:
     train, validation:
         ``(x, y)`` or ``(x, y, sample_weight)``; each an array, or a list, tuple or dict of arrays for several inputs or
         outputs, with samples along the first axis; sparse matrices of scipy, too. Or ``(dataset, None)``, with a
-        keras.utils.PyDataset or a tf.data.Dataset that ends.
+        keras.utils.PyDataset or a tf.data.Dataset that ends. A problem with a `fit` of its own may have anything else
+        in their places.
     """
 
     train: tuple[Any, ...]
