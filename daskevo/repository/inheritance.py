@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from daskevo.cluster.inheriting import Reservation
 from daskevo.cluster.preparing import Payload, prepare, prepared, withdrawn_on_error
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
-_said: set[str] = set()
 
 
 class Inheritance:
@@ -59,6 +58,9 @@ class Inheritance:
     by_other:
         After `put`: another run of this task had put the model before; `record` is that one's.
     """
+
+    _said_replaced: ClassVar[bool] = False
+    """Whether it was said in this process that loaded weights were replaced."""
 
     def __init__(
         self,
@@ -184,8 +186,8 @@ class Inheritance:
 
     def _say_replaced(self, layers: Sequence[int]) -> None:
         names = ", ".join(self.graph.layers[layer].name for layer in layers)
-        if names and names not in _said:
-            _said.add(names)
+        if names and not Inheritance._said_replaced:
+            Inheritance._said_replaced = True
             logger.warning(
                 "weights that had been loaded into %s go on from the ancestor's: set trainable = False on what is to "
                 "keep its own, or pass ancestor=False to inherit nothing (said once for each process)",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import time
@@ -55,6 +56,8 @@ _COMPARE_EVERY_S = 10.0
 """How often holders are compared with the scheduler's own state, beside when an audit asks."""
 CLOSE_AFTER_LAST_CLIENT = "daskevo.close-after-last-client"
 """Key in Dask's configuration: how long after its last client has left a repository is closed; null: it stays open."""
+_EQUIP_AGAIN_S = (1.0, 10.0, 60.0, 300.0)
+"""After how long a worker that came and did not take its part is sent it again, and again at the last."""
 _CLOSING_S = 5.0
 """Longest that a closing scheduler waits for each of what there is to end here."""
 
@@ -115,6 +118,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._keys: dict[str, Any] = {}
         # Client -> the scheduler's state of it, which is another one for each connection, and the holder that this is.
         self._connections: dict[str, tuple[Any, ClientHolder]] = {}
+        self._connection_numbers = itertools.count()
         self._untold = False
         self._telling = asyncio.Lock()
         self._core: Coordinator
@@ -219,8 +223,13 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
                 self._background.spawn(self._equip_new(worker))
 
     async def _equip_new(self, worker: str) -> None:
-        for trouble in (await self._equipper.equip([worker])).values():
-            logger.warning("daskevo: worker %s takes no part in the repository: %s", worker, trouble)
+        """Send a worker its part, again and again until it takes it or leaves: it may stand still at first."""
+        for pause_s in itertools.chain(_EQUIP_AGAIN_S, itertools.repeat(_EQUIP_AGAIN_S[-1])):
+            troubles = await self._equipper.equip([worker])
+            if worker not in troubles or worker not in self._scheduler.workers:
+                return
+            logger.warning("daskevo: worker %s takes no part in the repository: %s", worker, troubles[worker])
+            await asyncio.sleep(pause_s)
 
     def _redirect(self, scheduler: Any, worker: str) -> None:
         name = str(scheduler.workers[worker].name)
@@ -276,6 +285,8 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             self._end_holders(gone)
         live = {holder.key for holder in self._core.holders() if isinstance(holder, TaskHolder)}
         self._keys = {name: key for name, key in self._keys.items() if name in live}
+        clients = self._scheduler.clients
+        self._connections = {client: known for client, known in self._connections.items() if client in clients}
 
     def _key_of(self, holder: Holder) -> Any:
         return self._keys.get(holder.key) if isinstance(holder, TaskHolder) else None
@@ -288,12 +299,11 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     def _connection(self, client_id: str) -> ClientHolder:
         """Return the holder that a client's connection of now is; attempts of the one before are over."""
         state = self._scheduler.clients.get(client_id)
-        if client_id not in self._connections:
-            self._connections[client_id] = state, ClientHolder(client_id)
-        known, holder = self._connections[client_id]
-        if state is not known:
-            self._end_holders([holder])
-            holder = ClientHolder(client_id, holder.connection + 1)
+        known, holder = self._connections.get(client_id, (None, None))
+        if holder is None or state is not known:
+            if holder is not None:
+                self._end_holders([holder])
+            holder = ClientHolder(client_id, next(self._connection_numbers))
             self._connections[client_id] = state, holder
         return holder
 
@@ -504,6 +514,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     def join(self, name: str, address: str) -> dict[str, JSON]:
         """Take a provider in; it gets the shards that nobody has, if shards were given out before."""
         self._addresses[name] = address
+        self._equipper.joined(address)
         self._follower.join(name, address)
         return self._facts()
 

@@ -46,6 +46,8 @@ class Equipper:
         self._plugin = ProviderPlugin(settings, self._part)
         # Sent again, Dask would take the one that is there out first, with its shards.
         self._sent: dict[str, asyncio.Task[str | None]] = {}
+        self._has: set[str] = set()
+        """Workers that have it for sure."""
 
     async def equip(self, addresses: Iterable[str] | None = None) -> dict[str, str]:
         """Send it to workers (all when None) that have a role and don't have it; return what went wrong, by address."""
@@ -59,6 +61,8 @@ class Equipper:
         return {address: trouble for address, trouble in zip(wanted, found, strict=True) if trouble is not None}
 
     async def _once(self, address: str) -> str | None:
+        if address in self._has:
+            return None
         task = self._sent.get(address)
         if task is None:
             task = self._sent[address] = asyncio.create_task(self._send(address))
@@ -67,9 +71,11 @@ class Equipper:
         if task.cancelled():
             return "the repository was closed meanwhile"
         trouble = task.result()
-        if trouble is not None and self._sent.get(address) is task:
+        if self._sent.get(address) is task:
             del self._sent[address]
-        return trouble
+            if trouble is None:
+                self._has.add(address)
+        return None if address in self._has else trouble
 
     async def _send(self, address: str) -> str | None:
         message = {"op": "plugin-add", "plugin": dumps(self._plugin), "name": self._plugin.name}
@@ -80,19 +86,25 @@ class Equipper:
 
     def has_it(self, address: str) -> None:
         """A worker has fetched it by itself."""
-        if address not in self._sent:
-            self._sent[address] = asyncio.create_task(_nothing())
+        self._has.add(address)
+
+    def joined(self, address: str) -> None:
+        """A worker has taken it, whatever becomes of the answer to its sending."""
+        if address in self._sent:
+            self._has.add(address)
 
     def left(self, address: str) -> None:
         """A worker has gone."""
         self._sent.pop(address, None)
+        self._has.discard(address)
 
     async def take_back(self) -> None:
         """Take it out of all workers that have it; one that stands still is not waited for without end."""
-        addresses = [address for address in self._sent if address in self._scheduler.workers]
+        addresses = [address for address in {*self._sent, *self._has} if address in self._scheduler.workers]
         if sending := list(self._sent.values()):
             await asyncio.wait(sending, timeout=_SENDING_S)
         self._sent.clear()
+        self._has.clear()
         for task in sending:
             task.cancel()
         await asyncio.gather(*map(self._end, addresses))
@@ -110,7 +122,3 @@ class Equipper:
             await send_recv(comm, op=operation("provider", self._key, "end_part"), part=self._part)
         finally:
             pool.reuse(address, comm)
-
-
-async def _nothing() -> None:
-    return None

@@ -167,6 +167,8 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
             return
         if self.host is not None and self.host.root is not None and self.host.root.repository_id != known[0]:
             # The folder was removed, and a new repository made in its place.
+            if self._spilling is not None:
+                self._spilling.cancel()
             await self.host.close()
             self.host = None
             metrics.withdraw(self)

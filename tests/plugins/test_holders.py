@@ -209,6 +209,20 @@ async def test_a_client_whose_connection_broke_goes_on_and_its_attempts_from_bef
 
 
 @evo_cluster()
+async def test_nothing_is_kept_of_clients_that_left(c: Any, s: Any, provider: Any, trainer: Any) -> None:
+    repository = await open_here(c, None)
+    await make(repository, GRAPH, "first")
+    for number in range(2):
+        async with Client(s.address, asynchronous=True) as other:
+            await reserve(await open_here(other, None), WIDER, f"other-{number}")
+    while set(s.clients) - {"fire-and-forget"} != {c.id}:
+        await asyncio.sleep(0.01)
+    await repository.verify()
+    assert set(coordinator_of(s)._connections) == {c.id}
+    await make(repository, WIDER, "second")
+
+
+@evo_cluster()
 async def test_ends_that_no_hook_has_told_are_found_by_an_audit(
     c: Any, s: Any, provider: Any, trainer: Any, monkeypatch: Any
 ) -> None:

@@ -175,6 +175,46 @@ async def test_workers_that_give_no_answer_do_not_keep_the_lease(
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_part_whose_sending_failed_is_sent_again_unless_it_was_taken(taken: bool, monkeypatch: Any) -> None:
+    @evo_cluster()
+    async def run(c: Any, s: Any, a: Any, t: Any) -> None:
+        repository = await open_here(c, None)
+        monkeypatch.setattr(module, "_EQUIP_AGAIN_S", (0.01,))
+        broadcast, sent = s.broadcast, []
+
+        async def fails_at_first(*, workers: Any, **options: Any) -> Any:
+            sent.append(workers)
+            if taken or len(sent) > 1:
+                found = await broadcast(workers=workers, **options)
+            return found if len(sent) > 1 else {workers[0]: OSError("the connection broke")}
+
+        monkeypatch.setattr(s, "broadcast", fails_at_first)
+        coordinator = coordinator_of(s)
+        async with Worker(s.address, host="127.0.0.1", nthreads=1, name="late", resources={"provider": 1}) as late:
+            while "late" not in coordinator._core.providers():
+                await asyncio.sleep(0.01)
+            while late.address not in coordinator._equipper._has or coordinator._equipper._sent:
+                await asyncio.sleep(0.01)
+            assert await coordinator._equipper.equip([late.address]) == {}
+            assert sent == [[late.address]] * (1 if taken else 2)
+        await repository.close()
+
+    run()
+
+
+@evo_cluster()
+async def test_what_spills_for_a_root_ends_with_it(c: Any, s: Any, a: Any, t: Any, tmp_path: Path) -> None:
+    await open_here(c, tmp_path / "root")
+    plugin = plugin_of(a)
+    before = plugin._spilling
+    (tmp_path / "root").rename(tmp_path / "away")
+    root = Root.create(tmp_path / "root", shards=8)
+    await plugin._join(root, {"repository_id": root.repository_id, "generation": 99, "shards": 8})
+    assert plugin._spilling is not before
+    await asyncio.wait([before])
+
+
 @evo_cluster(config={"daskevo.close-after-last-client": "1h"})
 async def test_each_leaving_of_a_last_client_has_its_own_wait(
     c: Any, s: Any, a: Any, t: Any, tmp_path: Path, monkeypatch: Any

@@ -23,6 +23,7 @@ from daskevo.errors import (
     UnknownModel,
 )
 from daskevo.repository import Repository
+from daskevo.repository.inheritance import Inheritance
 
 
 @pytest.fixture
@@ -202,7 +203,11 @@ def test_what_was_loaded_and_does_not_train_stays_and_ends_the_prefix(repository
     assert repository.verify().clean
 
 
-def test_loaded_weights_that_train_are_replaced_with_a_word(repository: Repository, caplog: Any) -> None:
+def test_loaded_weights_that_train_are_replaced_with_a_word(
+    repository: Repository, caplog: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(Inheritance, "_said_replaced", False)
+
     def pretrained(units: int, scale: float, trainable: bool = True) -> Any:
         model = build(units, hidden=200)
         model.layers[0].set_weights([np.full((4, 200), scale), np.zeros(200)])
@@ -218,6 +223,9 @@ def test_loaded_weights_that_train_are_replaced_with_a_word(repository: Reposito
         assert len(child.report.matched) == 3
         assert child.report.replaced == (child.model.layers[0].name,)
     assert f"weights that had been loaded into {child.report.replaced[0]} go on" in caplog.text
+    with repository.inherit(pretrained(5, 0.5)) as child:
+        assert child.report.replaced == (child.model.layers[0].name,)
+    assert caplog.text.count("had been loaded") == 1  # though layers of a new model have new names
     with repository.inherit(pretrained(5, 0.5, trainable=False)) as child:
         assert (child.report.reason, child.report.matched, child.report.replaced) == ("own weights", (), ())
         assert child.model.layers[0].get_weights()[0][0, 0] == 0.5

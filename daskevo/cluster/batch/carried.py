@@ -16,7 +16,7 @@ VARIABLE = "DASK_INTERNAL_INHERIT_CONFIG"
 """The environment variable in which Dask's own clusters hand their configuration on; what else is in a job's
 environment goes before it."""
 
-NOT_CARRIED = frozenset({"jobqueue", "config", "root-config", VARIABLE.removeprefix("DASK_").lower()})
+NOT_CARRIED = frozenset({"jobqueue", "config", "root-config", VARIABLE.removeprefix("DASK_").lower().replace("_", "-")})
 """What is about this process alone: how jobs are submitted, and where its configuration comes from."""
 
 logger = logging.getLogger(__name__)

@@ -160,10 +160,10 @@ class BatchCluster:
         most = maximum_jobs
         if maximum is not None:
             most = None if maximum == math.inf else int(maximum // each)
-        if most is not None and most < least:
+        if most is not None and most < max(least, 1):
             raise InvalidInput(
-                f"from {least * each} to {most * each} trainers were asked for, in whole jobs of {each}: ask for a "
-                f"maximum of {max(least, 1) * each} trainers, or {max(least, 1)} jobs, or more",
+                f"from {least * each} to {most * each} trainers in whole jobs of {each} are within the limits: ask for "
+                f"a maximum of {max(least, 1) * each} trainers, or {max(least, 1)} jobs, or more",
                 minimum_jobs=least,
                 maximum_jobs=most,
             )
@@ -255,10 +255,11 @@ class BatchCluster:
                         self.worker_spec.pop(name, None)
             if again:
                 asyncio.get_running_loop().call_later(AGAIN_S, self._submit_again)
-        for name, job in self.workers.items():
-            if job.job_id is not None and self._watched.get(name) is not job:
-                self._watched[name] = job
+        submitted = {name: job for name, job in self.workers.items() if job.job_id is not None}
+        for name, job in submitted.items():
+            if self._watched.get(name) is not job:
                 asyncio.get_running_loop().call_later(LOOK_AFTER_S[0], self._look, name, job, 0)
+        self._watched = submitted
 
     def _submit_again(self) -> None:
         if self.status is Status.running:

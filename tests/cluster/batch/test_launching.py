@@ -208,11 +208,27 @@ def test_workers_have_what_is_set_when_their_job_is_submitted(caplog: pytest.Log
     assert done.stdout == "2 minutes 9s\n"
 
 
+def test_what_a_job_got_from_the_job_before_is_not_carried_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    inherited = dask.config.serialize({"daskevo": {"timeout": "2 minutes"}})
+    for name, value in dask.config.collect_env({carried.VARIABLE: inherited}).items():
+        monkeypatch.setitem(dask.config.config, name, value)
+    assert carried.VARIABLE.removeprefix("DASK_").lower() in dask.config.config
+    assert carried.chosen_here() == {"daskevo": {"timeout": "2 minutes"}}
+
+
 def test_lines_of_the_yaml_file_stay_in_the_script() -> None:
     with dask.config.set({"jobqueue.slurm.job-script-prologue": ["module load conda"], "daskevo.silent-after": "9s"}):
         text = script("slurm")
     assert "module load conda" in text
     assert carried_by(text) == {"daskevo": {"silent-after": "9s"}}
+
+
+def test_a_maximum_below_one_job_is_refused_where_providers_have_jobs_of_their_own() -> None:
+    options = {"cores": 8, "memory": "64GiB", "scheduler_options": {"host": "127.0.0.1"}, "trainers_per_job": 4}
+    with batch_cluster("slurm", **options) as cluster:
+        cluster._provider_jobs.add("providers-0")
+        with pytest.raises(InvalidInput, match="ask for a maximum of 4 trainers, or 1 jobs, or more"):
+            cluster.adapt(interval=None, maximum=2)
 
 
 def test_limits_of_trainers_are_whole_jobs() -> None:
@@ -227,7 +243,7 @@ def test_limits_of_trainers_are_whole_jobs() -> None:
         assert limits(minimum_jobs=1, maximum_jobs=3) == (2, 6)
         assert limits() == (2, float("inf"))
         for refused, said in (
-            ({"maximum": 1}, "from 2 to 0 trainers were asked for, in whole jobs of 2"),
+            ({"maximum": 1}, "from 2 to 0 trainers in whole jobs of 2 are within the limits"),
             ({"minimum": 3, "maximum": 3}, "a maximum of 4 trainers, or 2 jobs, or more"),
             ({"minimum_jobs": 2, "maximum_jobs": 1}, "of jobs were asked for"),
             ({"minimum": -1}, "of trainers were asked for"),

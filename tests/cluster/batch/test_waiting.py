@@ -196,6 +196,7 @@ def test_jobs_that_end_at_once_are_said_and_given_up(
         _until(lambda: "3 times in a row: it is not submitted again. job 3 ended before" in caplog.text)
         assert not cluster.worker_spec
         assert not (fake.folder / "job-4").exists()
+        _until(lambda: not cluster._watched)
 
 
 def test_a_job_that_runs_and_can_not_reach_the_scheduler(fake: FakeSlurm, tmp_path: Path) -> None:
