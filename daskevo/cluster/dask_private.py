@@ -11,12 +11,13 @@ from typing import Any
 
 from distributed.core import Status, send_recv
 from distributed.utils import NoOpAwaitable, json_load_robust, sync
-from distributed.worker import thread_state
+from distributed.worker import WORKER_ANY_RUNNING, thread_state
 
 __all__ = [
     "ATTRIBUTES",
     "HEARTBEAT",
     "HOOKS",
+    "WORKER_ANY_RUNNING",
     "NoOpAwaitable",
     "json_load_robust",
     "pages",

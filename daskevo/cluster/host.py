@@ -65,6 +65,8 @@ class ShardHost:
         What all tensors of the repository may take; None: no quota.
     shards_in_all:
         How many the repository has: a quota is shared out over them.
+    alone:
+        Whether this process is a provider and nothing else.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class ShardHost:
         *,
         quota_bytes: int | None = None,
         shards_in_all: int = 1,
+        alone: bool = False,
     ) -> None:
         self.name = name
         self.root = root
@@ -92,7 +95,7 @@ class ShardHost:
         self._closing: dict[int, asyncio.Future[None]] = {}
         self.lost_in_memory: dict[int, list[Loss]] = {}
         """What a repair has found to be gone, of a repository without a root."""
-        self.openings = Openings(self._open)
+        self.openings = Openings(self._open, alone=alone)
         self._failing: dict[int, str] = {}
         self.background: set[asyncio.Task[None]] = set()
         self.retirements: set[asyncio.Task[None]] = set()

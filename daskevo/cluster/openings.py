@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 OPENINGS_AT_ONCE = 8
 """Shards opened at the same time: each waits for the disk several times."""
 FROZEN_AT_ONCE = 500
-"""After so many records and models Python's garbage collector is told to look through what is there no more: it lives
-as long as the shard is served, and a look through that of ten thousand models stops all else for half a second."""
+"""In a process that is a provider alone, garbage collections leave out what is there after each so many records and
+models: it lives as long as the shard is served, and a look through that of ten thousand models stops all else for half
+a second. Not beside code of users, whose garbage would stay for ever."""
 TURN_S = 0.0005
 ANSWER_S = 2.0
 """An opening that takes longer is answered with how far it is."""
@@ -75,10 +76,20 @@ class Opening:
     turn:
         Held by the one that computes. Waiting for the disk, many do at once; but of threads that compute only one gets
         on at a time, and with each more of them the event loop waits longer for its turn.
+    alone:
+        Whether this process is a provider and nothing else.
     """
 
     def __init__(
-        self, number: int, shard: int, generation: int, floor: Tick, wanted_until: float, turn: threading.Lock
+        self,
+        number: int,
+        shard: int,
+        generation: int,
+        floor: Tick,
+        wanted_until: float,
+        turn: threading.Lock,
+        *,
+        alone: bool = False,
     ) -> None:
         self.number = number
         self.shard = shard
@@ -86,6 +97,7 @@ class Opening:
         self.floor = floor
         self.wanted_until = wanted_until
         self.turn = turn
+        self.alone = alone
         self.superseded = False
         self.done = 0
         """Records and models that it has been through: it moves as long as this grows."""
@@ -99,7 +111,7 @@ class Opening:
             If nobody wants the shard open here any more: its next owner's epoch counts.
         """
         self.done += 1
-        if self.done % FROZEN_AT_ONCE == 0:
+        if self.alone and self.done % FROZEN_AT_ONCE == 0:
             gc.freeze()
         self.refuse_late()
 
@@ -119,9 +131,12 @@ class Openings:
     ----------
     carry_out:
         Opens a shard; what it raises is the opening's failure.
+    alone:
+        Whether this process is a provider and nothing else.
     """
 
-    def __init__(self, carry_out: Callable[[Opening], Awaitable[ServedShard]]) -> None:
+    def __init__(self, carry_out: Callable[[Opening], Awaitable[ServedShard]], *, alone: bool = False) -> None:
+        self._alone = alone
         self._carry_out = carry_out
         self._limit = asyncio.Semaphore(OPENINGS_AT_ONCE)
         self._turn = threading.Lock()
@@ -174,7 +189,8 @@ class Openings:
                 known.wanted_until = max(known.wanted_until, wanted_until)
                 return former
             known.superseded = known.generation < generation
-        opening = Opening(next(self._numbers), shard, generation, floor, wanted_until, self._turn)
+        number = next(self._numbers)
+        opening = Opening(number, shard, generation, floor, wanted_until, self._turn, alone=self._alone)
         task = asyncio.get_running_loop().create_task(self._run(opening, None if former is None else former[1]))
         self._under_way[shard] = opening, task
         return opening, task

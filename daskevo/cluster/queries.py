@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from distributed import Client, Future, Reschedule, get_worker
-from distributed.worker import WORKER_ANY_RUNNING
 
 from daskevo.catalogue import Match
 from daskevo.cluster.connection import provider_plugin
+from daskevo.cluster.dask_private import WORKER_ANY_RUNNING
 from daskevo.cluster.directory import CALL_TIMEOUT_S
 from daskevo.cluster.matching import Question, best_of, match_to_wire
 from daskevo.cluster.roles import PROVIDER, start_line

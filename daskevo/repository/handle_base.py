@@ -63,8 +63,7 @@ class HandleBase:
         client = getattr(self.connection, "client", None)
         if client is None:
             where = (
-                "inside of a task there is none that it could lead with: call it in the process that has the client, "
-                "and let tasks read, inherit and put"
+                "a task has none: call it in the process that has the client, and let tasks read, inherit and put"
                 if is_in_task()
                 else "the repository was opened without a cluster: open it with client=..."
             )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,13 +85,13 @@ def snapshot(array: Any) -> Array:
 
 
 def _may_be_written(array: Array) -> bool:
-    """Whether an array, or one whose memory it shows a part of, can be written to."""
+    """Whether the memory that an array shows can be written to, through an array or by whoever else it belongs to."""
     base: Any = array
-    while isinstance(base, np.ndarray):
-        if base.flags.writeable:
+    while isinstance(base, np.ndarray | memoryview):
+        if isinstance(base, np.ndarray) and base.flags.writeable:
             return True
-        base = base.base
-    return False
+        base = base.obj if isinstance(base, memoryview) else base.base
+    return not isinstance(base, NoneType | bytes)
 
 
 def frozen(array: Array) -> Array:

@@ -185,6 +185,8 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
                 budget,
                 quota_bytes=self.settings.quota,
                 shards_in_all=facts["shards"],
+                # Without a nanny it may live in a process of its user's.
+                alone=self._worker.nanny is not None and EVALUATION not in self._worker.state.total_resources,
             )
             serve(self._worker.handlers, "provider", self.settings.key, ProviderHandlers(self.host).methods())
             self.host.start()

@@ -136,7 +136,7 @@ async def serve(root: Root, graphs: list[ArchitectureGraph]) -> dict[str, Any]:
     def locate(model_id: ModelId, attempt: Tick) -> Path:
         return root.shard(shard_of(model_id, root.shards)).segment_path(model_id, attempt)
 
-    host = transport.host = ShardHost("here", root, DurableTensors(locate, 1 << 20), Session(transport, 20))
+    host = transport.host = ShardHost("here", root, DurableTensors(locate, 1 << 20), Session(transport, 20), alone=True)
     await asyncio.to_thread(host.models.index.warm)
     async with pauses(found, "idle"):
         await asyncio.sleep(3)

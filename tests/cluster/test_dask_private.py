@@ -27,6 +27,7 @@ FROM_HERE_ONLY = {
     "json_load_robust",
     "sync",
     "thread_state",
+    "WORKER_ANY_RUNNING",
     "NoOpAwaitable",
     "send_recv",
     "template_variables",

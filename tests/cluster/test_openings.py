@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from daskevo.cluster import openings, serving
+from daskevo.cluster.openings import Opening
 from daskevo.cluster.serving import ServedShard
 from daskevo.errors import ShardUnavailable
+from daskevo.types import Tick
 from tests.cluster.helpers import at_rest, chain, coordinator_of, evo_cluster, make, open_here, plugin_of
 
 GRAPH = chain(8, 6)
@@ -174,3 +176,19 @@ async def test_a_shard_of_many_models_is_opened_however_short_the_time_limit(
     while host.openings:
         await asyncio.sleep(0.05)
     await read_all(repository, s)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_garbage_of_users_in_the_same_process_is_still_collected(alone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen: list[bool] = []
+    monkeypatch.setattr(openings.gc, "freeze", lambda: frozen.append(True))
+    opening = Opening(1, 0, 1, Tick(0, 0), float("inf"), threading.Lock(), alone=alone)
+    for _ in range(openings.FROZEN_AT_ONCE):
+        opening.step()
+    assert bool(frozen) is alone
+
+
+@evo_cluster(providers=0, trainers=0, combined=1)
+async def test_a_worker_in_the_process_of_its_user_is_not_alone(c: Any, s: Any, a: Any, tmp_path: Path) -> None:
+    await open_here(c, tmp_path / "root")
+    assert not plugin_of(a).host.openings._alone

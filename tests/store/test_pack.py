@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from daskevo.errors import CorruptRecord, InvalidInput
-from daskevo.store.pack import ALIGNMENT, MAX_TENSORS, aligned_empty, lay_out, parse_header, snapshot
+from daskevo.store.pack import ALIGNMENT, MAX_TENSORS, aligned_empty, lay_out, lent, parse_header, snapshot
 from daskevo.types import TensorSpec
 
 
@@ -73,6 +73,19 @@ def test_too_many_tensors_are_refused_before_they_are_looked_at() -> None:
 def test_numbers_that_are_none_are_refused(number: Any) -> None:
     with pytest.raises(InvalidInput, match="tensor number"):
         lay_out({number: np.zeros(1)})
+
+
+def test_snapshot_copies_a_read_only_array_over_memory_that_others_write_to() -> None:
+    memory = bytearray(8)
+    for shown in (np.frombuffer(memory, np.uint8), np.frombuffer(memoryview(memory).toreadonly(), np.uint8)):
+        shown.flags.writeable = False
+        taken = snapshot(shown)
+        memory[0] += 1
+        assert taken[0] == memory[0] - 1
+    fixed = np.frombuffer(bytes(8), np.uint8)
+    assert snapshot(fixed) is fixed
+    stored = lent(snapshot(np.arange(3)))
+    assert snapshot(stored) is stored
 
 
 def test_snapshot_copies_only_what_can_change() -> None:
