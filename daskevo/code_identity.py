@@ -2,8 +2,8 @@
 
 Two functions are the same if their code, constants, defaults, closures and the globals that they read are, whatever
 they are called and wherever they stand; arrays go by their bytes. What is installed (Python, Keras, numpy, ...) goes by
-its name. What can't be looked into (an open file, an object of C code) is *unknown*: it is not known to equal anything,
-and :attr:`Made.unknown` names it. What code reads in ways that nobody sees (``globals()[name]``, files) doesn't count.
+its name. What can't be looked into (an open file, a connection) is *unknown*: it is not known to equal anything, and
+:attr:`Made.unknown` names it. What code reads in ways that nobody sees (``globals()[name]``, files) doesn't count.
 
 Digests are those of one version of Python: code is compared as it runs, and each version compiles it differently.
 """
@@ -20,6 +20,7 @@ import hashlib
 import importlib
 import importlib.util
 import logging
+import os
 import pathlib
 import random
 import re
@@ -56,8 +57,14 @@ _WITHOUT_CONTENT: tuple[Any, ...] = (
     type(vars(collections.namedtuple("_Pair", "first"))["first"]),
 )
 """They change nothing of what is computed, or say nothing that their place doesn't."""
+_BOOKS_OF_KERAS = frozenset({"name", "_name", "path", "_path", "_parent_path", "_inbound_nodes", "_outbound_nodes"})
+"""Attributes of layers, metrics and the like that depend on what else a process has made, and where they were used."""
 _SHOWN_IN_FULL = frozenset({bool, int, float, complex, str, type(None)})
 _CONTAINERS = (bool, int, float, complex, str, bytes, bytearray, memoryview, list, tuple, set, frozenset, dict)
+_IN_MEMORY = frozenset({"numpy", "pandas", "polars", "keras", "tensorflow", "jax", "jaxlib", "torch"})
+"""Packages whose arrays are in memory. Those of others, such as h5py, zarr and Dask, may be larger than that."""
+_MAPPED = 64 * 2**20
+"""Bytes from which only the first and the last MiB of a file that is mapped as an array count."""
 _WRAPPED = ("__wrapped__", "python_function", "py_func")
 """Where a compiled or cached function (functools, JAX, TensorFlow, numba) keeps the one that it was made of."""
 
@@ -150,6 +157,8 @@ class _Walk:
 
     def __init__(self, home: str | None) -> None:
         self._home = home
+        file = getattr(sys.modules.get(home or ""), "__file__", None)
+        self._folder = None if file is None else str(Path(file).parent)
         self._numbers: dict[Any, int] = {}
         self._waiting: deque[tuple[str, Callable[[], Iterator[Any]]]] = deque()
         # Kept, so that no other object gets the id of one that was met.
@@ -216,6 +225,10 @@ class _Walk:
 
     def _function(self, function: types.FunctionType, name: str) -> Iterator[Any]:
         yield "function"
+        if function.__code__.co_filename == functools.__file__ and hasattr(function, "registry"):
+            # Of functools.singledispatch: what it has looked up so far says nothing.
+            yield from self.value({**function.registry}, name)
+            return
         yield from self._code(function.__code__, name)
         for values in (function.__defaults__, function.__kwdefaults__):
             yield from self.value(values, f"{name}'s defaults")
@@ -248,6 +261,8 @@ class _Walk:
     def _read(self, code: types.CodeType, scope: dict[str, Any]) -> Iterator[Any]:
         """Yield the globals that code reads, and those of modules as far as it names them."""
         for chain in _reads(code):
+            if chain[0] in _NO_CONTENT:
+                continue
             if chain[0].startswith("import "):
                 yield from self._imported(chain, scope)
             elif chain[0] in scope and chain[0] not in self._rebound_in(scope):
@@ -322,6 +337,8 @@ class _Walk:
     def value(self, value: Any, name: str) -> Iterator[Any]:
         """Yield what tells a value from others: text, bytes, and numbers of parts."""
         kind = type(value)
+        if kind is str and self._folder is not None and value.startswith(self._folder):
+            value = self._placed(value)
         if kind in _SHOWN_IN_FULL or value is Ellipsis or value is NotImplemented:
             yield f"{kind.__name__} {value!r}"
             return
@@ -342,6 +359,11 @@ class _Walk:
             return
         yield self.part(value, name)
 
+    def _placed(self, path: str) -> str:
+        """Return a path without the folder of the code that is looked at, where it lies within: that may be moved."""
+        folder = self._folder
+        return f".{path[len(folder) :]}" if folder and (path == folder or path.startswith(folder + os.sep)) else path
+
     def _inside_of(self, value: Any, name: str) -> Iterator[Any]:
         match value:
             case bool() | int() | float() | complex() | str():
@@ -350,12 +372,16 @@ class _Walk:
                 yield from _frames(bytes(value))
             case Mapping():
                 yield len(value)
-                for key, inside in _sorted(value.items(), lambda item: item[0]):
+                for key, inside in sorted(value.items(), key=lambda item: _order(item[0])):
                     yield from self.value(key, name)
                     yield from self.value(inside, f"{name}[{key!r:.40}]")
             case Set():
                 yield len(value)
-                for inside in _sorted(value):
+                ordered = sorted((_order(inside), number, inside) for number, inside in enumerate(value))
+                for (order, _, inside), (before, *_) in zip(ordered, [("",), *ordered], strict=False):
+                    if order == before:
+                        # Which of the two comes first, an address decides.
+                        self._not_known(inside, f"the order of {name}")
                     yield from self.value(inside, name)
             case list() | tuple() if {type(inside) for inside in value} <= _SHOWN_IN_FULL:
                 yield list.__repr__([*value])
@@ -379,10 +405,13 @@ class _Walk:
             yield from self._compiled(value, name)
             return
         yield from self.value(kind, kind.__qualname__)
-        if isinstance(value, _WITHOUT_CONTENT):
+        # A layer's tracker knows what the layer holds by addresses.
+        if isinstance(value, _WITHOUT_CONTENT) or (kind.__name__ == "Tracker" and _is_keras(kind)):
             return
         if isinstance(value, enum.Enum):
             yield value.name
+        elif isinstance(value, Path):
+            yield self._placed(str(value))
         elif isinstance(value, _BY_TEXT) or kind.__module__.partition(".")[0] in _BY_TEXT_FROM:
             yield repr(value)
         elif isinstance(value, re.Pattern):
@@ -400,11 +429,20 @@ class _Walk:
             yield from self.value(value.get_state(legacy=False) if state is None else state.state, name)  # type: ignore[union-attr]
         elif isinstance(value, np.ma.MaskedArray):
             yield from self.value((value.data, np.ma.getmaskarray(value)), name)
+        elif isinstance(value, np.memmap) and value.nbytes > _MAPPED:
+            rows = max(1, 2**20 // max(1, value[0].nbytes))
+            yield value.shape
+            yield from self.value((np.asarray(value[:rows]), np.asarray(value[-rows:])), name)
         elif (array := _array(value)) is not None:
             yield from self._of_array(array, name)
+            if not is_installed(kind.__module__) and isinstance(value, np.ndarray):
+                yield from self._held(value, name)
             if kind.__module__.partition(".")[0] == "pandas":
                 yield from self.value([getattr(value, part, None) for part in ("index", "columns", "name")], name)
-        elif (function := _wrapped(value)) is not None:
+        elif hasattr(value, "__array__") and is_installed(kind.__module__) and not _is_in_memory(kind):
+            yield str((getattr(value, "shape", None), getattr(value, "dtype", None)))
+            self._not_known(value, name)
+        elif is_installed(kind.__module__) and (function := _wrapped(value)) is not None:
             yield from self.value(function, name)
         elif (config := _config(value)) is not None:
             yield from self.value(config, name)
@@ -413,7 +451,11 @@ class _Walk:
 
     def _of_array(self, array: np.ndarray[Any, Any], name: str) -> Iterator[Any]:
         yield (array.dtype.str if array.dtype.names is None else repr(array.dtype), array.shape)
-        if array.dtype.hasobject:
+        if array.dtype.names is not None:
+            # Not what lies between the fields.
+            for field in array.dtype.names:
+                yield from self._of_array(array[field], name)
+        elif array.dtype.hasobject:
             yield from self.value(array.reshape(-1).tolist(), name)
         else:
             yield xxhash.xxh3_128(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).digest()
@@ -436,14 +478,23 @@ class _Walk:
         if isinstance(value, (*_CONTAINERS, collections.deque)):
             yield from self._inside_of(value, name)
         elif any(_is_of_c_code(base) for base in kind.__mro__[:-1]):
-            self._not_known(value, name)
+            if (reduced := _reduced(value)) is None:
+                self._not_known(value, name)
+            else:
+                yield from self.value(reduced, name)
+        yield from self._held(value, name)
+
+    def _held(self, value: Any, name: str) -> Iterator[Any]:
+        kind = type(value)
         attributes = dict(getattr(value, "__dict__", {}))
         for slot in (slot for base in kind.__mro__ for slot in _slots(base)):
             if hasattr(value, slot):
                 attributes[slot] = getattr(value, slot)
+        left_out = _NO_CONTENT | _BOOKS_OF_KERAS if _is_keras(kind) else _NO_CONTENT
         for attribute, inside in sorted(attributes.items()):
             # What is worked out at first use says nothing that its source doesn't.
-            if not isinstance(getattr(kind, attribute, None), functools.cached_property):
+            worked_out = isinstance(getattr(kind, attribute, None), functools.cached_property)
+            if not worked_out and attribute not in left_out:
                 yield attribute
                 yield from self.value(inside, f"{name}.{attribute}")
 
@@ -632,14 +683,34 @@ def _take_name(part: Mapping[str, Any], names: dict[str, str]) -> bool:
 
 
 def _array(value: Any) -> Any:
+    """Return what is in memory as an array; None if it is none, or would have to be read from somewhere."""
     if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value)
-    if not hasattr(value, "__array__"):
+    if not hasattr(value, "__array__") or not _is_in_memory(type(value)):
         return None
     try:
         return np.asarray(value)
     except Exception:  # noqa: BLE001 - somebody else's, on another device for instance
         return None
+
+
+def _is_in_memory(kind: type) -> bool:
+    return any(base.__module__.partition(".")[0] in _IN_MEMORY for base in kind.__mro__)
+
+
+def _reduced(value: Any) -> Any:
+    """Return what pickle would make an object of C code again from; None if it can't, or if reading it changes it."""
+    if isinstance(value, Iterator):
+        return None
+    try:
+        found = value.__reduce_ex__(2)
+        return found if isinstance(found, str) else [[*part] if isinstance(part, Iterator) else part for part in found]
+    except Exception:  # noqa: BLE001 - somebody else's
+        return None
+
+
+def _is_keras(kind: type) -> bool:
+    return any(base.__module__.partition(".")[0] == "keras" for base in kind.__mro__)
 
 
 def _is_member(value: Any) -> bool:
@@ -659,8 +730,28 @@ def _slots(base: type) -> Iterable[str]:
     return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 
-def _sorted(values: Iterable[Any], key: Callable[[Any], Any] = lambda value: value) -> list[Any]:
-    return sorted(values, key=lambda value: (type(key(value)).__name__, repr(key(value))))
+def _order(value: Any) -> str:
+    """Return a text to sort values by, the same in any process: no address, nor an order that hashes give, is in it.
+
+    Objects whose text says less than they hold stand behind their kind's name alone.
+    """
+    kind = type(value)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
+        return f"{name} {value.__module__}.{value.__qualname__}"
+    if isinstance(value, enum.Enum):
+        return f"{name} {value.name}"
+    if isinstance(value, Mapping):
+        return f"{name} {sorted((_order(key), _order(inside)) for key, inside in value.items())}"
+    if isinstance(value, Set):
+        return f"{name} {sorted(map(_order, value))}"
+    if isinstance(value, list | tuple):
+        return f"{name} {[*map(_order, value)]}"
+    if dataclasses.is_dataclass(value):
+        return f"{name} {[_order(getattr(value, field.name, None)) for field in dataclasses.fields(value)]}"
+    if isinstance(value, (*_CONTAINERS, np.generic, type(None), *_BY_TEXT)) or kind.__module__ in _BY_TEXT_FROM:
+        return f"{name} {value!r}"
+    return name
 
 
 def _frames(data: bytes) -> Iterator[bytes]:

@@ -53,10 +53,11 @@ def check_identity(folder: Path, found: Mapping[str, JSON], asked: Mapping[str, 
         of_the_problem = {SOURCE, MADE, UNKNOWN}
         same = "the problem as it was" if of_the_problem & set(differing) else ""
         same += f"{' and ' if same else ''}the same settings" if set(differing) - of_the_problem else ""
-        version = ' (a problem can say problem_version = "1", which then decides)' if UNKNOWN in differing else ""
+        advice = f"Use {same} to go on with it, or another folder for a new run"
+        if UNKNOWN in differing:
+            advice = 'Take another folder for a new run: if its problem says problem_version = "1", that decides there'
         raise RunMismatch(
-            f"{folder} holds another run than the one that is asked for here:\n{words}\n"
-            f"Use {same} to go on with it{version}, or another folder for a new run",
+            f"{folder} holds another run than the one that is asked for here:\n{words}\n{advice}",
             path=str(folder),
             parts=sorted(differing),
         )

@@ -141,7 +141,7 @@ def test_what_cant_be_looked_into_is_nobodys_equal_until_a_version_is_stated(tmp
         assert before.key != after.key
         words = refused(before, after)
         assert "problem.file (of _io.TextIOWrapper)" in words
-        assert "problem_version" in words
+        assert "another folder for a new run: if its problem says problem_version" in words
         problem.problem_version = "1"
         before = refer(problem)
         check_identity(Path("run"), identity(before), identity(refer(problem)))

@@ -65,8 +65,8 @@ def mind_problem(reference: ProblemReference, record: RunRecord, rows: DataKey |
     if unknown and not any(record.events(UNKNOWN)):
         words = (
             f"of problem {reference.name!r} this can't be looked into: {', '.join(unknown)}. So nobody "
-            "can tell whether it is the same when the run is to go on, and it won't: give the problem a "
-            'problem_version = "1", and another one when it changes'
+            "can tell whether it is the same when the run is to go on, and it won't: begin a new one with "
+            'problem_version = "1" in the problem, and give it another version when it changes'
         )
         logger.warning("%s", words)
         note(record, UNKNOWN, words)
