@@ -37,6 +37,7 @@ def imported() -> Iterator[None]:
     """Each test is a user's session of its own."""
     yield
     sys.modules.pop("helper_of_mine", None)
+    sys.modules.pop("deeper_of_mine", None)
 
 
 def identity(told: ProblemReference) -> dict[str, Any]:
@@ -77,6 +78,26 @@ def test_a_trainer_gets_the_modules_with_it(tmp_path: Path) -> None:
     reference._loaded.clear()
     assert options(told) == (1, 16)
     assert sys.modules["helper_of_mine"].WIDTH == 16
+
+
+@pytest.mark.parametrize("version", ["", "problem_version = '1'\n"])
+def test_a_trainer_gets_the_modules_that_are_used_while_it_is_imported(version: str, tmp_path: Path) -> None:
+    """On a host that has none of the files."""
+    taken = USES.replace("import helper_of_mine", "from helper_of_mine import NUMBER").replace(
+        "helper_of_mine.units()", "NUMBER"
+    )
+    files = [
+        write(tmp_path, version + taken),
+        write(tmp_path, "from deeper_of_mine import WIDTH as NUMBER\n", "helper_of_mine.py"),
+        write(tmp_path, HELPER, "deeper_of_mine.py"),
+    ]
+    told = refer(files[0])
+    assert set(told.made.modules) == {"helper_of_mine", "deeper_of_mine"}
+    for file in files:
+        file.unlink()
+        sys.modules.pop(file.stem, None)
+    reference._loaded.clear()
+    assert options(told) == (1, 8)
 
 
 def cell(text: str) -> Any:

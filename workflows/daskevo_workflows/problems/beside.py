@@ -22,6 +22,7 @@ from typing import Any
 
 from daskevo.code_identity import is_installed
 from daskevo_workflows.failures import user_code
+from daskevo_workflows.problems.syntax import imported
 from daskevo_workflows.quiet import quietly
 
 
@@ -43,6 +44,27 @@ def sources_of(modules: Iterable[str]) -> dict[str, Source]:
         if (text := _text(file)) is not None:
             found[name] = Source(file, text)
     return found
+
+
+def sources_with_imports(modules: Iterable[str], source: str | None = None) -> dict[str, Source]:
+    """Return the sources of modules, and of all that they import at once: without those they can't be imported.
+
+    Parameters
+    ----------
+    source:
+        What else imports some: that of a problem's file.
+    """
+    found: dict[str, Source] = {}
+    wanted = {*modules, *imported(source or "")}
+    while wanted:
+        new = {name: module for name, module in sources_of(wanted).items() if name not in found}
+        found.update(new)
+        wanted = {part for name, module in new.items() for part in imported(module.text, _package(name, module))}
+    return dict(sorted(found.items()))
+
+
+def _package(name: str, module: Source) -> str:
+    return name if Path(module.file).name == "__init__.py" else name.rpartition(".")[0]
 
 
 def _with_packages(module: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from daskevo.code_identity import made_of
 from daskevo.types import JSON
-from daskevo_workflows.problems.beside import Source, importing, sources_of
+from daskevo_workflows.problems.beside import Source, importing, sources_with_imports
 from daskevo_workflows.quiet import quietly
 
 VERSION = "problem_version"
@@ -80,7 +80,7 @@ def content_of(problem: Any, source: str | None = None) -> Content:
         made = made_of(*([version] if version is not None else values), names=names, home=home)
     sources = {file: text for file in made.files if (text := "".join(linecache.getlines(file)))}
     # What a file was run as is no module that anybody imports.
-    modules = sources_of(name for name in made.modules if name != home or source is None)
+    modules = sources_with_imports((name for name in made.modules if name != home or source is None), source)
     sources.update({module.file: module.text for module in modules.values()})
     if source is not None and (file := getattr(sys.modules.get(home), "__file__", None)) is not None:
         sources[file] = source

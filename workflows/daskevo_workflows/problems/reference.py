@@ -12,14 +12,12 @@ to again is made again, since what it reads may have changed where no key sees i
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib
 import inspect
 import linecache
 import sys
 import textwrap
-import threading
 import tokenize
 import types
 import uuid
@@ -33,6 +31,7 @@ from daskevo.code_identity import digest_of
 from daskevo.errors import DaskevoError, InvalidName, InvalidProblem, UnknownProblem
 from daskevo.types import JSON, check_json, check_name
 from daskevo_workflows.failures import user_code
+from daskevo_workflows.problems import syntax
 from daskevo_workflows.problems.beside import forget_changed, import_all, importing
 from daskevo_workflows.problems.content import VERSION, Content, content_of, version_of
 from daskevo_workflows.problems.protocol import Problem, check_parts
@@ -54,10 +53,6 @@ TO_TUNE: Mapping[str, tuple[str, str]] = {"digits-lr": ("daskevo_workflows.probl
 
 PART = ".py:"
 """Between a file and the name of an object in it."""
-
-_syntax_trees = threading.Lock()
-"""Held where syntax trees are made: CPython 3.11 counts the depths of all threads together, and raises
-SystemError when they mix."""
 
 
 @dataclass(frozen=True)
@@ -273,7 +268,7 @@ def _refer_file(path: Path, part: str | None = None) -> ProblemReference:
     forget_changed(folder=path.parent)
     with importing():
         problem = _from_source(source, path, part)
-    content = _content(problem, _normal(source, str(path)), *([] if part is None else [part]))
+    content = _content(problem, syntax.normal(source, str(path)), *([] if part is None else [part]))
     made = content_of(problem, source)
     reference = ProblemReference(problem.name, "file", str(path), content, source=source, part=part, made=made)
     _keep(reference, problem)
@@ -327,24 +322,12 @@ def _check_problem_name(name: str) -> None:
         raise InvalidProblem(error.message) from error
 
 
-def syntax_tree(source: str, path: str) -> ast.Module:
-    """Parse a source, in any thread."""
-    with _syntax_trees:
-        return ast.parse(source, path)
-
-
-def _normal(source: str, path: str) -> str:
-    """Return the source without comments and layout: changing those makes no other problem."""
-    with _syntax_trees:
-        return ast.unparse(ast.parse(source, path))
-
-
 def source_of(part: Any) -> str:
     """Return the source of a class or module, without comments and layout; empty where there is none to be had."""
     try:
-        with _syntax_trees:
+        with syntax.LOCK:
             source = inspect.getsource(part)
-        return _normal(textwrap.dedent(source), "<source>")
+        return syntax.normal(textwrap.dedent(source), "<source>")
     except (OSError, TypeError, SyntaxError):
         # Typed into a prompt: nothing to tell one version from another by but its name.
         return ""

@@ -7,7 +7,8 @@ import copy
 import hashlib
 from collections.abc import Iterator
 
-from daskevo_workflows.problems.reference import ProblemReference, source_of, syntax_tree
+from daskevo_workflows.problems.reference import ProblemReference, source_of
+from daskevo_workflows.problems.syntax import syntax_tree
 
 REST = "other statements"
 """Name of all that has none: imports, statements, decorators' calls."""
