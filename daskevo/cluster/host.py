@@ -200,6 +200,7 @@ class ShardHost:
             self._leave(known)
         if number in self._closing:
             await asyncio.shield(self._closing[number])
+        self._refuse_closed(number)
         opening.refuse_late()  # whoever opens a shard takes it from its owner
         folder = None if self.root is None else self.root.shard(number)
 
@@ -215,8 +216,8 @@ class ShardHost:
                 quota=self.quota,
             )
             try:
+                found.adopt(opening.step, opening.turn)
                 with opening.turn:
-                    found.adopt(opening.step)
                     summaries = {}
                     for model_id, record in published(shard).items():
                         summaries[model_id] = summary_of(record)
@@ -226,7 +227,7 @@ class ShardHost:
                 raise
             return found, summaries
 
-        served, summaries = await asyncio.to_thread(read)
+        served, summaries = await asyncio.get_running_loop().run_in_executor(self.openings.threads, read)
         try:
             # In a thread, since a shard may bring ten thousand models; nobody changes them before the shard is served.
             await asyncio.to_thread(self.models.index_shard, served.shard, summaries)

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from daskevo.errors import DaskevoError, ShardFenced
@@ -140,6 +141,8 @@ class Openings:
         self._carry_out = carry_out
         self._limit = asyncio.Semaphore(OPENINGS_AT_ONCE)
         self._turn = threading.Lock()
+        self.threads = ThreadPoolExecutor(OPENINGS_AT_ONCE, "daskevo-opening")
+        """Not those of the event loop: where the disk stands still, shards that are open still get theirs."""
         self._numbers = itertools.count(1)
         self._under_way: dict[int, tuple[Opening, asyncio.Task[ServedShard]]] = {}
 
@@ -215,3 +218,4 @@ class Openings:
             tasks.append(task)
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s)
+        self.threads.shutdown(wait=False)

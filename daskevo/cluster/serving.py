@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -354,22 +354,28 @@ class ServedShard:
         with contextlib.suppress(ShardFenced):
             await self._delete([(model_id, attempt)], temporary=True)
 
-    def adopt(self, step: Callable[[], object] = lambda: None) -> None:
-        """Take the segments of the living into the tiers; blocks on the disk. `step` is called for each.
+    def adopt(self, step: Callable[[], object] = lambda: None, turn: threading.Lock | None = None) -> None:
+        """Take the segments of the living into the tiers; blocks on the disk, where `turn` is not held.
+
+        `step` is called for each, and again for each file that is looked at.
 
         Only files that hold dead tensors are looked at: of all others the record says what is in them, and opening
         a hundred thousand would take minutes. What is wrong with one its readers are told, and `verify` names it.
         """
         if not isinstance(self.tensors, DurableTensors):
             return
-        unread = []
-        for (model_id, attempt), mask in self.shard.state.references.alive.items():
+        looked_at, unread = [], []
+        with turn or contextlib.nullcontext():
+            for (model_id, attempt), mask in self.shard.state.references.alive.items():
+                step()
+                kept = self._kept(model_id, attempt)
+                if kept is not None and kept.file_bytes is not None and mask == mask_of(kept.record.own):
+                    sizes = {number: spec.nbytes for number, spec in kept.record.own.items()}
+                    self.tensors.segments.expect(model_id, attempt, sizes, kept.file_bytes)
+                else:
+                    looked_at.append((model_id, attempt, mask))
+        for model_id, attempt, mask in looked_at:
             step()
-            kept = self._kept(model_id, attempt)
-            if kept is not None and kept.file_bytes is not None and mask == mask_of(kept.record.own):
-                sizes = {number: spec.nbytes for number, spec in kept.record.own.items()}
-                self.tensors.segments.expect(model_id, attempt, sizes, kept.file_bytes)
-                continue
             try:
                 self.tensors.adopt(model_id, attempt, numbers_in(mask))
             except RepositoryError as error:
@@ -417,7 +423,7 @@ def open_shard(
     generation: int,
     floor: Tick,
     step: Callable[[], object] = lambda: None,
-    turn: AbstractContextManager[object] | None = None,
+    turn: threading.Lock | None = None,
 ) -> Shard:
     """Open a shard, blocking on the disk: read its state, write it as the head of a new journal, serve.
 

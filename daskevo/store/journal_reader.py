@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import threading
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from daskevo.ownership.limits import MAX_HEAD_RECORD_BYTES
 from daskevo.store.files import corrupt, later_version, open_inside, parse_json
@@ -52,8 +55,13 @@ class JournalContent:
     torn_bytes: int
 
 
-def read_journal(folder: Path, shard: int, number: int) -> JournalContent:
+def read_journal(folder: Path, shard: int, number: int, turn: threading.Lock | None = None) -> JournalContent:
     """Read a journal.
+
+    Parameters
+    ----------
+    turn:
+        Held while records are parsed, and not while the disk is waited for.
 
     Raises
     ------
@@ -63,8 +71,11 @@ def read_journal(folder: Path, shard: int, number: int) -> JournalContent:
         If it isn't there (any more).
     """
     path = journal_path(folder, number)
-    with open(open_inside(path), "rb", buffering=1 << 20) as file:
-        size = os.fstat(file.fileno()).st_size
+    with open(open_inside(path), "rb", buffering=0) as opened, contextlib.ExitStack() as stack:
+        size = os.fstat(opened.fileno()).st_size
+        file = io.BufferedReader(opened if turn is None else _OutOfTurn(opened, turn), 1 << 20)
+        if turn is not None:
+            stack.enter_context(turn)
         front = file.read(FILE_HEADER.size)
         if len(front) < FILE_HEADER.size or not any(front):
             if any(front) and not MAGIC.startswith(front[: len(MAGIC)]):
@@ -84,6 +95,24 @@ def read_journal(folder: Path, shard: int, number: int) -> JournalContent:
         reader = _Reader(path, file, size, crc)
         records, complete = reader.records()
         return JournalContent(number, generation, base, complete, records, size - reader.offset)
+
+
+class _OutOfTurn(io.RawIOBase):
+    """A file whose reader holds a lock, which others may have while the disk is waited for."""
+
+    def __init__(self, file: io.FileIO, turn: threading.Lock) -> None:
+        self._file = file
+        self._turn = turn
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._turn.release()
+        try:
+            return self._file.readinto(buffer)
+        finally:
+            self._turn.acquire()
 
 
 class _Reader:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeVar
 
 from daskevo.errors import CorruptRecord, RepositoryError, RootUnusable, ShardFenced
@@ -71,7 +70,7 @@ class ShardFolder(ShardSegments):
 
     # -- ownership ------------------------------------------------------------------------------------------------
 
-    def open(self, generation: int, turn: AbstractContextManager[object] | None = None) -> Opening:
+    def open(self, generation: int, turn: threading.Lock | None = None) -> Opening:
         """Take the shard from whoever owns it, up to reading its state. It isn't served before `serve`.
 
         Parameters
@@ -79,7 +78,7 @@ class ShardFolder(ShardSegments):
         generation:
             The coordinator's generation in whose name the shard is opened.
         turn:
-            Held while the state is read, which computes more than it waits.
+            Held while records are parsed, and not while the disk is waited for.
 
         Raises
         ------
@@ -104,8 +103,7 @@ class ShardFolder(ShardSegments):
             if not numbers or numbers[0] != epoch:
                 raise self._overtaken(numbers[0] if numbers else epoch)
             try:
-                with turn or contextlib.nullcontext():
-                    content = newest_state(self.path, self.number, numbers[1:])
+                content = newest_state(self.path, self.number, numbers[1:], turn)
             except FileNotFoundError:
                 # Only an owner that came after removes journals.
                 raise self._overtaken(epoch) from None

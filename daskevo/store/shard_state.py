@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -96,8 +97,15 @@ def write_epoch(folder: Path, epoch: int, generation: int, *, sync: bool) -> Non
     replace_file(folder / "epoch", dump_json(value), sync=sync)
 
 
-def newest_state(folder: Path, shard: int, numbers: Iterable[int]) -> JournalContent | None:
+def newest_state(
+    folder: Path, shard: int, numbers: Iterable[int], turn: threading.Lock | None = None
+) -> JournalContent | None:
     """Return the first complete journal of `numbers`, which are highest first; None if the shard is new.
+
+    Parameters
+    ----------
+    turn:
+        As in `read_journal`.
 
     Raises
     ------
@@ -111,7 +119,7 @@ def newest_state(folder: Path, shard: int, numbers: Iterable[int]) -> JournalCon
     was = was_served(folder)
     for number in numbers:
         try:
-            content = read_journal(folder, shard, number)
+            content = read_journal(folder, shard, number, turn)
         except CorruptRecord as error:
             raise damaged(folder, error) from error
         except OSError as error:

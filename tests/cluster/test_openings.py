@@ -15,6 +15,7 @@ from daskevo.cluster import openings, serving
 from daskevo.cluster.openings import Opening
 from daskevo.cluster.serving import ServedShard
 from daskevo.errors import ShardUnavailable
+from daskevo.store import journal_reader
 from daskevo.types import Tick
 from tests.cluster.helpers import at_rest, chain, coordinator_of, evo_cluster, make, open_here, plugin_of
 
@@ -192,3 +193,28 @@ def test_garbage_of_users_in_the_same_process_is_still_collected(alone: bool, mo
 async def test_a_worker_in_the_process_of_its_user_is_not_alone(c: Any, s: Any, a: Any, tmp_path: Path) -> None:
     await open_here(c, tmp_path / "root")
     assert not plugin_of(a).host.openings._alone
+
+
+@evo_cluster()
+async def test_a_disk_that_stands_still_for_one_shard_keeps_no_other_closed(
+    c: Any, s: Any, a: Any, t: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    repository = await open_here(c, tmp_path / "root", shards=2)
+    await at_rest(s, a)
+    host, generation = plugin_of(a).host, (await repository.stats())["generation"]
+    coordinator_of(s)._follower.assigner.stopped = True
+    await host.close_shards(range(2))
+    gate, real = Gate(), journal_reader.open_inside
+
+    def still(path: Path) -> Any:
+        if path.parent.name == "000":
+            gate.pass_through()
+        return real(path)
+
+    monkeypatch.setattr(journal_reader, "open_inside", still)
+    standing = asyncio.ensure_future(host.open_shards([0], generation, []))
+    await gate.wait()
+    assert [number for number, _ in (await host.open_shards([1], generation, []))["opened"]] == [1]
+    assert not standing.done()
+    gate.go.set()
+    assert (await standing)["failed"] == []

@@ -236,7 +236,9 @@ def _answer_without_looking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _read_the_lowest_journal(monkeypatch: pytest.MonkeyPatch) -> None:
     newest_state = module.newest_state
-    monkeypatch.setattr(module, "newest_state", lambda path, shard, numbers: newest_state(path, shard, numbers[::-1]))
+    monkeypatch.setattr(
+        module, "newest_state", lambda path, shard, numbers, turn: newest_state(path, shard, numbers[::-1])
+    )
 
 
 def _serve_before_the_head_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
