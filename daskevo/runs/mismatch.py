@@ -21,7 +21,14 @@ MADE = "problem.made.digest"
 UNKNOWN = "problem.made.unknown"
 """What of a problem can't be looked into, so that nobody can tell whether it is the same."""
 
-_FOR_PEOPLE = ("problem.parts.", "problem.made.parts.", "problem.made.python")
+DATA = "problem.made.data"
+"""The part that tells a study's data from others."""
+
+PYTHON, DATA_PYTHON = "problem.made.python", "problem.made.data_python"
+"""The version of Python whose compiled code is in digests; in that of data only where they are objects of classes that
+the user wrote."""
+
+_FOR_PEOPLE = ("problem.parts.", "problem.made.parts.", PYTHON, DATA_PYTHON)
 """Digests of what a problem consists of, by name: they say which of it changed, and decide nothing."""
 
 SHOWN = 6
@@ -31,7 +38,7 @@ _FOLLOWS: Mapping[str, tuple[str, ...]] = {
     "problem.name": ("problem", "space", "objective", "policy.epochs", "policy.batch_size"),
     SOURCE: (MADE, UNKNOWN),
     MADE: (UNKNOWN,),
-    "problem.data": ("problem.made.data",),
+    "problem.data": (DATA,),
     "strategy.name": ("strategy",),
 }
 """Part -> what cannot but differ with it, and is not said apart."""
@@ -84,10 +91,13 @@ def differences(found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> dict[st
 
 
 def _compared(there: Mapping[str, JSON], here: Mapping[str, JSON]) -> Callable[[str], bool]:
-    """Return which parts decide: what a problem consists of only where both have looked, with the same Python."""
-    python = "problem.made.python"
-    looked = python in there and there.get(python) == here.get(python)
-    return lambda name: not name.startswith(_FOR_PEOPLE) and (looked or not name.startswith("problem.made."))
+    """Return which parts decide: what a problem consists of only where both have looked, code with the same Python."""
+    both = PYTHON in there and PYTHON in here
+    same = both and there[PYTHON] == here[PYTHON]
+    looked = {UNKNOWN: both, DATA: both and there.get(DATA_PYTHON) == here.get(DATA_PYTHON)}
+    return lambda name: (
+        not name.startswith(_FOR_PEOPLE) and looked.get(name, same or not name.startswith("problem.made."))
+    )
 
 
 def _changed_parts(found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> str:

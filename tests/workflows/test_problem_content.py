@@ -18,7 +18,7 @@ from daskevo.errors import RunMismatch
 from daskevo.runs.mismatch import check_identity
 from daskevo.types import Objective
 from daskevo_workflows import tune
-from daskevo_workflows.identity import problem_identity
+from daskevo_workflows.identity import data_key, problem_identity
 from daskevo_workflows.problems import ProblemReference, refer, reference
 from daskevo_workflows.problems.beside import sources_of
 from daskevo_workflows.problems.content import keep_sources
@@ -177,6 +177,43 @@ def test_runs_of_earlier_versions_and_of_another_python_go_by_their_source(tmp_p
     check_identity(Path("run"), old, told)
     made = told["problem"]["made"]
     check_identity(Path("run"), {"problem": {**old["problem"], "made": {**made, "python": "3.9", "digest": "x"}}}, told)
+
+
+def test_what_is_no_code_is_compared_under_another_python_too(tmp_path: Path) -> None:
+    told = refer(write(tmp_path, GOOD))
+    of_another = {"python": "3.9", "digest": "x"}
+
+    def asked(data: Any) -> dict[str, Any]:
+        rows = data_key(told, data, "as it was")
+        found: dict[str, Any] = json.loads(json.dumps({"problem": problem_identity(told, rows)}))
+        return found
+
+    def begun(data: Any, **more: Any) -> dict[str, Any]:
+        problem = asked(data)["problem"]
+        return {"problem": {**problem, "made": {**problem["made"], **of_another, **more}}}
+
+    zeros, ones = np.zeros(3), np.ones(3)
+    check_identity(Path("run"), begun(zeros), asked(zeros))
+    with pytest.raises(RunMismatch, match=r"data: "):
+        check_identity(Path("run"), begun(zeros), asked(ones))
+    with (tmp_path / "rows").open("w") as file, pytest.raises(RunMismatch, match="TextIOWrapper"):
+        check_identity(Path("run"), begun(file), asked(file))
+
+    class Rows:
+        def __init__(self, held: Any) -> None:
+            self.held = held
+
+    check_identity(Path("run"), begun(Rows(zeros), data_python="3.9"), asked(Rows(ones)))
+
+
+def test_what_each_evaluation_and_the_record_take_of_a_problem_is_small() -> None:
+    problem = cell(CELL)
+    problem.tables = [np.full(2, number) for number in range(5000)]
+    told = refer(problem)
+    sent = told.to_trainers()
+    assert sent.key == told.key
+    assert len(pickle.dumps(sent)) < 10_000
+    assert len(json.dumps(told.made.to_json())) < 100_000
 
 
 def test_its_sources_are_kept(tmp_path: Path) -> None:

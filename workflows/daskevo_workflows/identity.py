@@ -45,17 +45,21 @@ class DataKey(NamedTuple):
         Digest of all, validation data among them.
     unknown:
         What couldn't be looked into, in words: such data are not known to be any others' equal.
+    python:
+        The version of Python that `whole` holds for, where code of the user's is in it; None: for all.
     """
 
     trained: str
     whole: str
     unknown: tuple[str, ...] = ()
+    python: str | None = None
 
 
 def data_key(reference: ProblemReference, data: Any, trained: str) -> DataKey:
     """Look into a problem's data; where it states a version, that says more than what can't be looked into."""
     made = made_of(data, names=["data"])
-    return DataKey(trained, made.digest, () if version_of(reference.load()) is not None else made.unknown)
+    unknown = () if version_of(reference.load()) is not None else made.unknown
+    return DataKey(trained, made.digest, unknown, PYTHON if made.files else None)
 
 
 def mind_problem(reference: ProblemReference, record: RunRecord, rows: DataKey | None = None) -> None:
@@ -78,7 +82,7 @@ def problem_identity(reference: ProblemReference, rows: DataKey | None = None) -
     made = reference.made.to_json() if reference.made.digest else {}
     if rows is not None:
         found["data"] = rows.trained
-        made |= {"python": PYTHON, "data": rows.whole}
+        made |= {"python": PYTHON, "data": rows.whole} | ({"data_python": rows.python} if rows.python else {})
         if rows.unknown:
             made["unknown"] = [*reference.made.unknown, *rows.unknown]
     return {**found, "made": made} if made else found

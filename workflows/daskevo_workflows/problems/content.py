@@ -11,6 +11,7 @@ import sys
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ VERSION = "problem_version"
 """Attribute of a problem that stands for all that it consists of, if it has one."""
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+SHOWN_PARTS = 1000
+"""Digests of parts that a record keeps, at most, those that are met first: they only say in words what has changed."""
 
 PARTS = (
     *("name", "objective", "epochs", "batch_size", "space", "build", "data", "compile", "score", "callbacks", "fit"),
@@ -57,7 +61,11 @@ class Content:
 
     def to_json(self) -> dict[str, JSON]:
         """Return what a run's record keeps: digests of code are those of one version of Python."""
-        found: dict[str, JSON] = {"python": PYTHON, "digest": self.digest, "parts": dict(self.parts)}
+        found: dict[str, JSON] = {
+            "python": PYTHON,
+            "digest": self.digest,
+            "parts": dict(islice(self.parts.items(), SHOWN_PARTS)),
+        }
         return {**found, "unknown": list(self.unknown)} if self.unknown else found
 
 

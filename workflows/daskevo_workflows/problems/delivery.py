@@ -58,7 +58,7 @@ class Delivery:
     """
 
     def __init__(self, client: Any, reference: ProblemReference) -> None:
-        self.reference = reference.without_instance()
+        self.reference = reference.to_trainers()
         """What evaluations are told of it."""
         self._client = client
         self._whole = reference

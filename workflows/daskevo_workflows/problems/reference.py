@@ -104,9 +104,10 @@ class ProblemReference:
         """What is kept in a process for this reference."""
         return (self.kind, self.where, self.key, self.nonce)
 
-    def without_instance(self) -> ProblemReference:
-        """Return what an evaluation takes to a trainer that gets the object otherwise (see :func:`adopt`)."""
-        return self if self.instance is None else replace(self, instance=None)
+    def to_trainers(self) -> ProblemReference:
+        """Return what each evaluation takes to a trainer: not the object, which that gets otherwise (see
+        :func:`adopt`), nor what is kept for people."""
+        return replace(self, instance=None, made=replace(self.made, parts={}, sources=()))
 
     def to_json(self) -> JSON:
         """Return what tells the problem from another: `where` is left out, since a file may be moved."""
