@@ -100,6 +100,20 @@ def test_a_trainer_gets_the_modules_that_are_used_while_it_is_imported(version: 
     assert options(told) == (1, 8)
 
 
+def test_a_folder_that_was_moved_holds_the_same_problem(tmp_path: Path) -> None:
+    text = USES.replace("def space():", "from pathlib import Path\nHERE = Path(__file__).parent\ndef space():")
+    text = text.replace("return Data((1, 2)", "return Data((HERE / 'rows.csv', Path(__file__).parent, __name__)")
+    found = []
+    for place, remark in (("one", ""), ("other", "\n# moved")):
+        folder = tmp_path / place
+        folder.mkdir()
+        write(folder, HELPER, "helper_of_mine.py")
+        found.append(refer(write(folder, text + remark)))
+    assert "HERE" in found[0].made.parts
+    check_identity(Path("run"), *map(identity, found))
+    assert found[0].key == found[1].key
+
+
 def cell(text: str) -> Any:
     """What a cell of a notebook makes, where nothing finds its source."""
     scope: dict[str, Any] = {"__name__": "__main__"}
