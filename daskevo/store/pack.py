@@ -5,9 +5,9 @@ A header (a list that JSON carries) says what lies where.
 
 from __future__ import annotations
 
+import mmap
 import sys
 from collections.abc import Mapping
-from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,7 +91,14 @@ def _may_be_written(array: Array) -> bool:
         if isinstance(base, np.ndarray) and base.flags.writeable:
             return True
         base = base.obj if isinstance(base, memoryview) else base.base
-    return not isinstance(base, NoneType | bytes)
+    if base is None:
+        return False
+    if isinstance(base, mmap.mmap):
+        return True  # also one that is read-only shows what others write to its file
+    try:
+        return not memoryview(base).readonly
+    except TypeError:
+        return False  # of a framework, which lends as read-only what it doesn't change: DLPack's tensors
 
 
 def frozen(array: Array) -> Array:
