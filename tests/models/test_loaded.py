@@ -58,3 +58,14 @@ def test_a_table_of_constants_was_loaded() -> None:
     table = keras.initializers.Constant(np.ones((9, 2), "float32"))
     flat = flatten(keras.Model(x, layers.Dense(1)(layers.Embedding(9, 2, embeddings_initializer=table)(x))))
     assert loaded_weights(flat, {0: np.zeros((9, 2), "float32")}).replaced == (1,)
+
+
+def test_no_large_orthogonal_matrix_is_drawn_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    flat = flatten(model_of(layers.Dense(9000, kernel_initializer="orthogonal")))
+    others = {number: array + 1 for number, array in enumerate(read_tensors(flat))}
+
+    def drawn(*args: Any, **kwargs: Any) -> Any:
+        raise AssertionError("its decomposition takes seconds")
+
+    monkeypatch.setattr(keras.initializers.Orthogonal, "__call__", drawn)
+    assert loaded_weights(flat, others).replaced == ()
