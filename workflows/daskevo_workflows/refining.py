@@ -178,7 +178,7 @@ def _evaluated(client: Any, trainers: Trainers, assignments: Sequence[Assignment
                 futures[rank] = client.submit(
                     evaluate, *arguments, key=assignment.key, resources=trainers.claims, pure=False
                 )
-        with suppress(TimeoutError):
+        with suppress(TimeoutError), client.as_current():  # `wait` asks for a client, which need not be the default one
             wait(list(futures.values()), timeout=TICK_S, return_when="FIRST_COMPLETED")
         for rank, future in list(futures.items()):
             if future.done():

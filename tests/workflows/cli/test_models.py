@@ -105,7 +105,7 @@ def test_the_model_of_a_snapshot_is_loaded(root: Path) -> None:
     repository = daskevo.open(root)
     third, state = repository.load("third"), repository.load("state")
     assert [array.tobytes() for array in state.get_weights()] == [array.tobytes() for array in third.get_weights()]
-    assert state.get_config() == third.get_config()
+    assert state.get_config() == {**third.get_config(), "name": "state"}
 
 
 def test_a_runs_folder_stands_for_the_repository_inside(root: Path) -> None:
