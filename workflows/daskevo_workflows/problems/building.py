@@ -17,6 +17,7 @@ import numpy as np
 from daskevo.errors import CandidateRejected, DaskevoError, InvalidProblem
 from daskevo.graph import ArchitectureGraph
 from daskevo.space import Builder, Candidate, Choice, Choose, ModelSpace, Space
+from daskevo.space.mutated import MutatedGraphs
 from daskevo.tuning import ConfigurationSpace
 from daskevo.types import JSON
 from daskevo_workflows.failures import say_error, user_code
@@ -241,5 +242,7 @@ def graph_and_key(problem: Problem, candidate: Candidate) -> tuple[ArchitectureG
 
         model = build_candidate(problem, candidate)
         graph = flatten(model).graph
-        key = training_key(model, graph, names=isinstance(space_of(problem), Space | Builder))
+        space = space_of(problem)
+        named = isinstance(space, Space | Builder) and not isinstance(space, MutatedGraphs)
+        key = training_key(model, graph, names=named)
     return graph, json.dumps(candidate.to_json()).encode() if key is None else key
