@@ -38,6 +38,18 @@ class Gate:
         assert await asyncio.to_thread(self.reached.wait, 60)
 
 
+async def closed_here(client: Any, scheduler: Any, worker: Any, root: Path) -> tuple[Any, Any, int]:
+    """Return a repository of all models, its provider's host, which serves no shard any more, and the generation."""
+    repository = await open_here(client, root)
+    for model in MODELS:
+        await make(repository, GRAPH, model, keep=False)
+    await at_rest(scheduler, worker)
+    host, generation = plugin_of(worker).host, (await repository.stats())["generation"]
+    coordinator_of(scheduler)._follower.assigner.stopped = True  # the test is the coordinator
+    await host.close_shards(range(8))
+    return repository, host, generation
+
+
 async def read_all(repository: Any, scheduler: Any) -> None:
     assigner = coordinator_of(scheduler)._follower.assigner
     assigner.stopped = False
@@ -52,13 +64,7 @@ async def read_all(repository: Any, scheduler: Any) -> None:
 async def test_an_opening_that_is_asked_for_again_is_the_same_one(
     c: Any, s: Any, a: Any, t: Any, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    repository = await open_here(c, tmp_path / "root")
-    for model in MODELS:
-        await make(repository, GRAPH, model, keep=False)
-    await at_rest(s, a)
-    host, generation = plugin_of(a).host, (await repository.stats())["generation"]
-    coordinator_of(s)._follower.assigner.stopped = True  # this test is the coordinator
-    await host.close_shards(range(8))
+    repository, host, generation = await closed_here(c, s, a, tmp_path / "root")
     gate, real, adopted = Gate(), ServedShard.adopt, []
 
     def adopt(served: ServedShard, *arguments: Any) -> None:
@@ -89,13 +95,7 @@ async def test_an_opening_that_is_asked_for_again_is_the_same_one(
 async def test_what_nobody_asks_for_any_more_is_left_to_its_next_owner(
     c: Any, s: Any, a: Any, t: Any, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    repository = await open_here(c, tmp_path / "root")
-    for model in MODELS:
-        await make(repository, GRAPH, model, keep=False)
-    await at_rest(s, a)
-    host, generation = plugin_of(a).host, (await repository.stats())["generation"]
-    coordinator_of(s)._follower.assigner.stopped = True
-    await host.close_shards(range(8))
+    repository, host, generation = await closed_here(c, s, a, tmp_path / "root")
     gate, real = Gate(), serving.records_from_json
 
     def slow(rows: Iterable[Any]) -> Any:
