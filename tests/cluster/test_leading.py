@@ -34,5 +34,5 @@ async def test_inside_of_a_task(c: Any, s: Any, a: Any, t: Any) -> None:
     def lead() -> None:
         nas.search("digits", repository=repository)
 
-    with pytest.raises(InvalidInput, match="inside of a task there is none that it could lead with"):
+    with pytest.raises(InvalidInput, match="a task has none: call it in the process that has the client"):
         await c.submit(lead, workers=[t.address])

@@ -49,11 +49,11 @@ def test_inherited_tensors_are_those_of_their_source_vertices(client: Any, graph
             source = values(reservation.ancestor_graph, int(reservation.ancestor.quality or 0))
             other = reservation.ancestor_graph
             assert is_common_prefix(graph, other, dict(reservation.prefix.vertices))
-            first_calls = dict(reservation.prefix.vertices)
+            partners = dict(reservation.prefix.vertices)
             for number, array in reservation.arrays.items():
                 key = graph.tensors[number]
-                vertex = min(i for i, v in enumerate(graph.vertices) if v.layer == key.layer)
-                partner = other.vertices[first_calls[vertex]].layer
+                vertex = graph.calls[key.layer][0]
+                partner = other.vertices[partners[vertex]].layer
                 (theirs,) = (n for n, k in enumerate(other.tensors) if (k.layer, k.index) == (partner, key.index))
                 np.testing.assert_array_equal(array, source[theirs])
         session = repository.connection.session

@@ -16,7 +16,7 @@ from daskevo.store.root import Root
 from daskevo.types import ModelId
 from daskevo_workflows.chaos import ledger
 from daskevo_workflows.chaos.ledger import Ledger
-from daskevo_workflows.chaos.recount import recount
+from daskevo_workflows.chaos.recount import read_all, recount
 from daskevo_workflows.chaos.trial import longest_pause_s
 from tests.cluster.helpers import chain, make, values
 from tests.cluster.roots import GRAPH, WIDER, root_of_two
@@ -92,6 +92,15 @@ def test_files_that_nobody_needs_and_files_that_are_gone(root: Path) -> None:
     segment.unlink()
     found = recount(root, "test", told(root), [], ["second", "third"])
     assert counts(found) == (1, 2, 0)
+
+
+def test_what_a_client_reads(root: Path) -> None:
+    book = told(root)
+    assert read_all(daskevo.open(root, "test"), book) == []
+    book.stored["third"].append(["1", *book.stored["third"][0][1:]])
+    next(Root.open(root).shard(shard_of(ModelId("second"), 8)).segments()).path.unlink()
+    words = read_all(daskevo.open(root, "test"), book)
+    assert [word.split(":")[0] for word in words] == ["second can't be read", "third is not what was put"]
 
 
 def test_the_ledger_says_what_was_told(tmp_path: Path) -> None:

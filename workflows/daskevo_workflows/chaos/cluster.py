@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from daskevo.cluster.environment import provider_environment, trainer_environment
-from daskevo.cluster.roles import EVALUATION, PROVIDER
+from daskevo.cluster.role_options import provider_options, trainer_options
 from daskevo_workflows.chaos import ledger, problem
 from daskevo_workflows.chaos.hosts import HUB, Hosts
 from daskevo_workflows.chaos.parts import Parts
@@ -48,7 +47,7 @@ class Places(NamedTuple):
 
 
 def workers(providers: int, trainers: int) -> list[str]:
-    """Return the names of the workers."""
+    """Return the names of the workers; without providers the trainers are providers, too."""
     return [f"provider-{number}" for number in range(providers)] + [f"trainer-{number}" for number in range(trainers)]
 
 
@@ -57,9 +56,11 @@ def start_cluster(parts: Parts, places: Places, names: Sequence[str], hosts: Hos
     host = HUB if hosts is not None else "127.0.0.1"
     address = start_scheduler(parts, SCHEDULER, host, 8786 if hosts is not None else _free_port(host))
     trainers = sum(name.startswith("trainer") for name in names)
+    provide = trainers == len(names)
     environment = {ledger.LEDGER: str(places.ledger), problem.PACE: str(places.pace)}
     for name in names:
-        start_worker(parts, address, name, places.folder / "scratch", hosts, environment, trainers=trainers)
+        scratch = places.folder / "scratch"
+        start_worker(parts, address, name, scratch, hosts, environment, trainers=trainers, trainers_provide=provide)
     return address
 
 
@@ -83,21 +84,22 @@ def start_worker(
     environment: Mapping[str, str],
     *,
     trainers: int = 1,
+    trainers_provide: bool = False,
 ) -> None:
     """Start a provider or a trainer, by its name, on the host of that name where there are hosts."""
     trains = name.startswith("trainer")
+    threads = max(1, (os.cpu_count() or 1) // max(1, trainers))
+    role = trainer_options(threads, None, provides=trainers_provide) if trains else provider_options(4)
+    resources = ",".join(f"{resource}={amount}" for resource, amount in role["resources"].items())
     words = _python(
         "from distributed.cli.dask_worker import main",
         *(address, "--name", name, "--no-dashboard", "--death-timeout", str(PATIENCE_S)),
         *("--host", "127.0.0.1" if hosts is None else hosts.addresses[name]),
-        *("--nthreads", "1" if trains else "4"),
-        *("--resources", f"{EVALUATION if trains else PROVIDER}=1"),
+        *("--nthreads", str(role["nthreads"]), "--resources", resources),
         *("--local-directory", str(scratch / name)),
         *(("--preload", ledger.__name__) if ledger.LEDGER in environment and trains else ()),
     )
-    threads = max(1, (os.cpu_count() or 1) // max(1, trainers))
-    role = trainer_environment(threads, None) if trains else provider_environment()
-    parts.start(name, words if hosts is None else hosts.command(name, words), {**role, **environment})
+    parts.start(name, words if hosts is None else hosts.command(name, words), {**role["env"], **environment})
 
 
 def start_search(parts: Parts, places: Places, address: str, evaluations: int, seed: int) -> None:

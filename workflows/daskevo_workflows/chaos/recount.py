@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,11 @@ def recount(root: Path, scope: str, ledger: Ledger, reported: Collection[str], k
     return found
 
 
+def read_all(repository: Any, ledger: Ledger) -> list[str]:
+    """Read every published model as a client does; return what can't be read or is not what was put, in words."""
+    return [word for model in repository.models() for word in _read(model.model_id, repository, ledger)]
+
+
 def _look_for(name: str, repository: Any, found: Recount, is_there: bool, is_wanted: bool, ledger: Ledger) -> None:
     if not is_there:
         state = repository.status(name).state
@@ -88,17 +93,23 @@ def _look_for(name: str, repository: Any, found: Recount, is_there: bool, is_wan
         elif state not in ("retiring", "retired"):
             found._lose(f"{name} was stored, should be retired, and is {state}")
         return
+    for words in _read(name, repository, ledger):
+        found._lose(words)
+
+
+def _read(name: str, repository: Any, ledger: Ledger) -> Iterator[str]:
+    """Read a model; yield a line if it can't be read, and one for each caller who was told otherwise."""
     try:
         arrays = repository.read(name)
     except DaskevoError as error:
-        found._lose(f"{name} can't be read: {error}")
+        yield f"{name} can't be read: {error}"
         return
     keys = repository.record(name).architecture.tensors
     now = digests(arrays[key.layer, key.index] for key in keys)
     for told in ledger.stored.get(name, []):
         if told != now:
             differing = sum(a != b for a, b in zip(told, now, strict=False)) + abs(len(told) - len(now))
-            found._lose(f"{name} is not what was put: {differing} of {len(told)} tensors differ")
+            yield f"{name} is not what was put: {differing} of {len(told)} tensors differ"
 
 
 def _count_tensors(root: Path, repository: Any, there: Collection[str], found: Recount) -> None:

@@ -24,7 +24,7 @@ from daskevo_workflows.chaos.faults import Faults
 from daskevo_workflows.chaos.hosts import Hosts
 from daskevo_workflows.chaos.pace import Pace
 from daskevo_workflows.chaos.parts import Parts
-from daskevo_workflows.chaos.recount import Recount, recount
+from daskevo_workflows.chaos.recount import Recount, read_all, recount
 from daskevo_workflows.chaos.schedule import schedule
 from daskevo_workflows.chaos.storm import storm
 
@@ -53,7 +53,7 @@ class Trial:
     evaluations:
         The search's budget.
     providers, trainers:
-        Workers.
+        Workers; without providers the trainers are providers, too.
     every_s:
         Mean time between two faults.
     is_apart:
@@ -97,7 +97,7 @@ def run(trial: Trial, say: Callable[[str], None]) -> dict[str, Any]:
         )
         words = _search(trial, places, parts, faults, say)
         say("the search has ended; the cluster comes to rest")
-        words += _rest(address, places.root, parts)
+        words += _rest(address, places, parts)
         parts.close()
         found = _recount(places)
         outcome = _outcome(trial, places, faults, found, words)
@@ -136,8 +136,8 @@ def _search(trial: Trial, places: Places, parts: Parts, faults: Faults, say: Cal
     return [] if code == 0 else [f"the search ended with exit code {code}, see {places.logs / SEARCH}.log"]
 
 
-def _rest(address: str, root: Path, parts: Parts) -> list[str]:
-    """Wait until a look at the whole repository finds nothing to do; return what it finds at last."""
+def _rest(address: str, places: Places, parts: Parts) -> list[str]:
+    """Wait until a client finds nothing to do and reads each model as it was put; return what it finds at last."""
     from distributed import Client
 
     import daskevo
@@ -148,11 +148,12 @@ def _rest(address: str, root: Path, parts: Parts) -> list[str]:
         parts.mind()
         try:
             with Client(address, timeout="10s", set_as_default=False) as client:
-                repository = daskevo.open(root, problem.name, client=client)
+                repository = daskevo.open(places.root, problem.name, client=client)
                 verified = repository.verify(repair=True)
                 stats = repository.stats()
                 words = verified.to_json()["differences"]
                 words += [f"{stats[name]} {name}" for name in ("live_attempts", "unsettled") if stats[name]]
+                words += read_all(repository, ledger.read(places.ledger))
         except (DaskevoError, OSError, TimeoutError, RuntimeError) as error:
             words = [f"{type(error).__name__}: {error}"]
         if words:

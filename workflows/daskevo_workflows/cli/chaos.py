@@ -51,7 +51,13 @@ PER_MINUTE = 20
     metavar="S",
     help="Mean time between two faults. A cluster that takes longer to come back hardly gets to work.",
 )
-@click.option("--providers", type=click.IntRange(1, 100), default=3, show_default=True, help="Workers with shards.")
+@click.option(
+    "--providers",
+    type=click.IntRange(0, 100),
+    default=3,
+    show_default=True,
+    help="Workers with shards; 0: those that train have them.",
+)
 @click.option("--trainers", type=click.IntRange(1, 100), default=2, show_default=True, help="Workers that train.")
 @click.option(
     "--folder",
@@ -66,8 +72,8 @@ def chaos(minutes: float, seed: int, evaluations: int | None, folder: Path | Non
 
     Workers, scheduler, search and all of them at once are killed, workers are stopped for a while, hosts are cut off,
     the disk is filled, a second client retires models of the search. Whatever ended is started again. At the end the
-    search's budget must be met exactly, and each model whose put was answered must be there, bit by bit, unless it
-    has been retired; nothing else may be.
+    search's budget must be met exactly, and each model whose put was answered must be there, bit by bit, for a client
+    and in the files, unless it has been retired; nothing else may be.
 
     Cut-offs and full disks need network namespaces and mounts: root, or user namespaces. Otherwise they are left
     out, and it is said.
