@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_EXACT_MODELS = 8
+"""So many models of a process are looked at value by value for weights that somebody loaded and that will train."""
+
 
 class Inheritance:
     """A child of the repository: use it in a ``with`` (or ``async with``) block.
@@ -61,6 +64,8 @@ class Inheritance:
 
     _said_replaced: ClassVar[bool] = False
     """Whether it was said in this process that loaded weights were replaced."""
+    _begun: ClassVar[int] = 0
+    """Models of this process that have inherited."""
 
     def __init__(
         self,
@@ -172,7 +177,7 @@ class Inheritance:
             self._early.taken()
         self.timings.update(reservation.seconds)
         with timed(self.timings, "load_s"):
-            loaded = self._loaded = loaded_weights(self.flat, reservation.arrays)
+            loaded = self._loaded = loaded_weights(self.flat, reservation.arrays, exact=self._is_among_the_first())
             if loaded.kept:
                 reservation.prefix = reservation.prefix.without(self.graph, loaded.kept)
                 inside = {self.graph.vertices[mine].layer for mine, _ in reservation.prefix.vertices}
@@ -183,6 +188,11 @@ class Inheritance:
             self._say_replaced(loaded.replaced)
             steps = {n: entry.steps for n, entry in reservation.entries.items() if n not in self._left}
             self._freezing = freeze(self.flat, reservation.prefix.freezable(self.graph), self._policy, steps)
+
+    @staticmethod
+    def _is_among_the_first() -> bool:
+        Inheritance._begun += 1
+        return Inheritance._begun <= _EXACT_MODELS
 
     def _say_replaced(self, layers: Sequence[int]) -> None:
         names = ", ".join(self.graph.layers[layer].name for layer in layers)

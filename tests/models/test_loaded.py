@@ -38,7 +38,8 @@ def model_of(layer: Any) -> keras.Model:
 def test_a_fresh_layer_was_not_loaded(name: str) -> None:
     flat = flatten(model_of(LAYERS[name]()))
     others = {number: array + 1 for number, array in enumerate(read_tensors(flat))}
-    assert loaded_weights(flat, others).replaced == ()
+    for exact in (True, False):
+        assert loaded_weights(flat, others, exact=exact).replaced == ()
 
 
 @pytest.mark.parametrize("name", [name for name in LAYERS if name not in ("normalised", "attention")])
@@ -48,9 +49,57 @@ def test_a_loaded_layer_was(name: str) -> None:
     flat = flatten(model)
     ancestor = dict(enumerate(read_tensors(flat)))
     assert loaded_weights(flat, ancestor).replaced == ()
-    assert loaded_weights(flat, {number: array + 1 for number, array in ancestor.items()}).replaced == (1,)
+    others = {number: array + 1 for number, array in ancestor.items()}
+    for exact in (True, False):
+        assert loaded_weights(flat, others, exact=exact).replaced == (1,)
     model.trainable = False
-    assert loaded_weights(flat, {number: array + 1 for number, array in ancestor.items()}).kept == (1,)
+    assert loaded_weights(flat, others, exact=False).kept == (1,)
+
+
+initializers = keras.initializers
+DRAWN = {
+    "normal": initializers.RandomNormal(0.5, 0.1, seed=1),
+    "uniform": initializers.RandomUniform(-1.0, 3.0, seed=1),
+    "truncated": initializers.TruncatedNormal(1.0, 2.0, seed=1),
+    "orthogonal": initializers.Orthogonal(0.5, seed=1),
+    **{
+        f"{mode} {law}": initializers.VarianceScaling(2.0, mode, law, seed=1)
+        for mode in ("fan_in", "fan_out", "fan_avg")
+        for law in ("uniform", "truncated_normal", "untruncated_normal")
+    },
+}
+
+
+@pytest.mark.parametrize("shape", [(40, 60), (3, 3, 12, 24)])
+@pytest.mark.parametrize("name", DRAWN)
+def test_what_an_initializer_draws_is_known_by_mean_and_spread(
+    name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    initializer = DRAWN[name]
+    layer: Any
+    if len(shape) == 2:
+        x, layer = keras.Input(shape[:1]), layers.Dense(shape[-1], kernel_initializer=initializer)
+    else:
+        x, layer = keras.Input((8, 8, shape[-2])), layers.Conv2D(shape[-1], 3, kernel_initializer=initializer)
+    flat = flatten(keras.Model(x, layer(x)))
+    others = {0: read_tensors(flat)[0] + 1}
+
+    def drawn(*args: Any, **kwargs: Any) -> Any:
+        raise AssertionError("mean and spread tell")
+
+    monkeypatch.setattr(type(initializer), "__call__", drawn)
+    assert loaded_weights(flat, others, exact=False).replaced == ()
+
+
+def test_weights_much_like_fresh_ones_are_told_value_by_value() -> None:
+    model = model_of(layers.Dense(300))
+    kernel = model.layers[1].kernel
+    kernel.assign(kernel * 1.01)
+    flat = flatten(model)
+    others = {number: array + 1 for number, array in enumerate(read_tensors(flat))}
+    assert [loaded_weights(flat, others, exact=exact).replaced for exact in (True, False)] == [(1,), ()]
+    model.trainable = False
+    assert loaded_weights(flat, others, exact=False).kept == (1,)
 
 
 def test_a_table_of_constants_was_loaded() -> None:
