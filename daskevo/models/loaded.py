@@ -139,10 +139,9 @@ def _distribution(initializer: Any, shape: tuple[int, ...]) -> tuple[float, floa
 
 def _fans(initializer: Any, shape: tuple[int, ...]) -> tuple[int, int]:
     """Return how many inputs and outputs a kernel has, as Keras counts them."""
-    axes = [getattr(initializer, name, None) for name in ("input_axes", "output_axes")]  # since Keras 3.15
-    if None not in axes:
-        fan_in, fan_out = (math.prod(shape[axis] for axis in of) for of in axes)
-        return fan_in, fan_out
+    inputs, outputs = getattr(initializer, "input_axes", None), getattr(initializer, "output_axes", None)
+    if inputs is not None and outputs is not None:  # since Keras 3.15
+        return math.prod(shape[axis] for axis in inputs), math.prod(shape[axis] for axis in outputs)
     if len(shape) < 2:
         return (math.prod(shape),) * 2
     receptive = math.prod(shape[:-2])

@@ -231,6 +231,22 @@ def test_loaded_weights_that_train_are_replaced_with_a_word(
         assert child.model.layers[0].get_weights()[0][0, 0] == 0.5
 
 
+def test_after_a_processs_first_models_inheriting_draws_no_initializer(
+    repository: Repository, monkeypatch: Any
+) -> None:
+    with repository.inherit(build(3, hidden=200)) as child:
+        child.put(metrics={"score": 1.0})
+    model = build(5, hidden=200)
+    monkeypatch.setattr(Inheritance, "_begun", 1_000)
+
+    def drawn(*args: Any, **kwargs: Any) -> Any:
+        raise AssertionError("a draw takes as long as all else")
+
+    monkeypatch.setattr(keras.initializers.GlorotUniform, "__call__", drawn)
+    with repository.inherit(model) as child:
+        assert (len(child.report.matched), child.report.replaced) == (3, ())
+
+
 def test_unfreezing_a_child_thaws_what_was_frozen_on_entering(repository: Repository) -> None:
     with repository.inherit(build()) as child:
         child.put(metrics={"score": 1.0})
