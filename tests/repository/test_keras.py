@@ -234,6 +234,8 @@ def test_loaded_weights_that_train_are_replaced_with_a_word(
 def test_after_a_processs_first_models_inheriting_draws_no_initializer(
     repository: Repository, monkeypatch: Any
 ) -> None:
+    import keras
+
     with repository.inherit(build(3, hidden=200)) as child:
         child.put(metrics={"score": 1.0})
     model = build(5, hidden=200)
