@@ -17,7 +17,7 @@ from daskevo.runs.view import RunView
 from daskevo.search import Report, Request
 from daskevo.types import JSON, ModelId
 
-_OF_THE_PROBLEM = ("problem.content", "problem.settings", "problem.made")
+_OF_THE_PROBLEM = ("problem.content", "problem.settings", "problem.made", "policy.passed")
 
 
 def is_mended(found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> bool:

@@ -28,7 +28,18 @@ PYTHON, DATA_PYTHON = "problem.made.python", "problem.made.data_python"
 """The version of Python whose compiled code is in digests; in that of data only where they are objects of classes that
 the user wrote."""
 
-_FOR_PEOPLE = ("problem.parts.", "problem.made.parts.", PYTHON, DATA_PYTHON)
+CALLBACKS = "policy.passed.callbacks"
+"""Names of the callbacks that were passed to a search; older runs don't have them."""
+
+PASSED, PASSED_UNKNOWN = "policy.passed.digest", "policy.passed.unknown"
+"""The parts that tell callbacks and functions that were passed to a search from others, if there are any."""
+
+_NOT_KNOWN = frozenset({UNKNOWN, PASSED_UNKNOWN})
+
+COMPILED = "policy.passed.compiled"
+"""The versions of Python and Keras that the digest of what was passed holds for."""
+
+_FOR_PEOPLE = ("problem.parts.", "problem.made.parts.", "policy.passed.parts.", PYTHON, DATA_PYTHON, COMPILED)
 """Digests of what a problem consists of, by name: they say which of it changed, and decide nothing."""
 
 SHOWN = 6
@@ -38,6 +49,9 @@ _FOLLOWS: Mapping[str, tuple[str, ...]] = {
     "problem.name": ("problem", "space", "objective", "policy.epochs", "policy.batch_size"),
     SOURCE: (MADE, UNKNOWN),
     MADE: (UNKNOWN,),
+    CALLBACKS: (PASSED, PASSED_UNKNOWN),
+    "policy.freeze": (PASSED, PASSED_UNKNOWN),
+    PASSED: (PASSED_UNKNOWN,),
     "problem.data": (DATA,),
     "strategy.name": ("strategy",),
 }
@@ -55,13 +69,15 @@ def check_identity(folder: Path, found: Mapping[str, JSON], asked: Mapping[str, 
     """
     differing = differences(found, json.loads(json.dumps(asked)))
     if differing:
-        changed = _changed_parts(found, asked)
-        words = "\n".join(f"    {_say(part, there, here, changed)}" for part, (there, here) in differing.items())
+        words = "\n".join(
+            f"    {_say(part, there, here, _changed_parts(part, found, asked))}"
+            for part, (there, here) in differing.items()
+        )
         of_the_problem = {SOURCE, MADE, UNKNOWN}
         same = "the problem as it was" if of_the_problem & set(differing) else ""
         same += f"{' and ' if same else ''}the same settings" if set(differing) - of_the_problem else ""
         advice = f"Use {same} to go on with it, or another folder for a new run"
-        if UNKNOWN in differing:
+        if _NOT_KNOWN & set(differing):
             advice = 'Take another folder for a new run: if its problem says problem_version = "1", that decides there'
         raise RunMismatch(
             f"{folder} holds another run than the one that is asked for here:\n{words}\n{advice}",
@@ -78,7 +94,7 @@ def differences(found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> dict[st
         name
         for name in dict.fromkeys([*there, *here])
         # What is unknown is not known to be the same, however alike the words are.
-        if (there.get(name) != here.get(name) or name == UNKNOWN) and compared(name)
+        if (there.get(name) != here.get(name) or name in _NOT_KNOWN) and compared(name)
     ]
     following = {
         name
@@ -94,19 +110,29 @@ def _compared(there: Mapping[str, JSON], here: Mapping[str, JSON]) -> Callable[[
     """Return which parts decide: what a problem consists of only where both have looked, code with the same Python."""
     both = PYTHON in there and PYTHON in here
     same = both and there[PYTHON] == here[PYTHON]
-    looked = {UNKNOWN: both, DATA: both and there.get(DATA_PYTHON) == here.get(DATA_PYTHON)}
+    passed = CALLBACKS in there and CALLBACKS in here
+    looked = {
+        UNKNOWN: both,
+        DATA: both and there.get(DATA_PYTHON) == here.get(DATA_PYTHON),
+        CALLBACKS: passed,
+        PASSED: COMPILED in there and there[COMPILED] == here.get(COMPILED),
+        PASSED_UNKNOWN: passed,
+    }
     return lambda name: (
         not name.startswith(_FOR_PEOPLE) and looked.get(name, same or not name.startswith("problem.made."))
     )
 
 
-def _changed_parts(found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> str:
-    """Say which parts of the problem's source are others, new or gone; empty where an older run doesn't have them."""
+def _changed_parts(part: str, found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> str:
+    """Say which parts of the code are others, new or gone; empty where there is none, or an older run lacks them."""
     names: dict[str, None] = {}
-    match found.get("problem"), asked.get("problem"):
+    kind = "policy" if part == PASSED else "problem"
+    match found.get(kind), asked.get(kind):
+        case {"passed": {"parts": dict(there)}}, {"passed": {"parts": dict(here)}}:
+            names.update(_differing(there, here))
         case {"parts": dict(there)}, {"parts": dict(here)} if there and here:
             names.update(_differing(there, here))
-    match found.get("problem"), asked.get("problem"):
+    match found.get(kind), asked.get(kind):
         case {"made": {"parts": dict(there)}}, {"made": {"parts": dict(here)}} if not names:
             names.update(_differing(there, here))
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
@@ -143,10 +169,15 @@ def _say(part: str, there: JSON, here: JSON, changed: str) -> str:
         return "problem: what it calls, reads or holds has changed since the run was begun" + (
             changed and f": {changed}"
         )
-    if part == UNKNOWN:
+    if part == PASSED:
+        return "callbacks, or the function that freezes: what they call, read or hold has changed" + (
+            changed and f": {changed}"
+        )
+    if part in _NOT_KNOWN:
+        kind = "problem" if part == UNKNOWN else "callbacks"
         parts = here if isinstance(here, list) else there if isinstance(there, list) else []
         words = ", ".join(map(str, parts[:SHOWN]))
-        return f"problem: nobody can tell whether it is the same, since this can't be looked into: {words}"
+        return f"{kind}: nobody can tell whether it is the same, since this can't be looked into: {words}"
     kind, _, name = part.partition(".")
     words = part.rpartition(".")[2].replace("_", " ")
     if name == "name" and kind in ("problem", "strategy"):

@@ -79,3 +79,25 @@ def test_a_problem_that_has_changed_is_said_with_the_choices_that_have() -> None
     assert differences(THERE | {"problem": older}, THERE | {"problem": {**older, "parts": {}}}) == {}
     swapped = {"name": "s", "choices": THERE["space"]["choices"][::-1]}
     assert said(space=swapped) == ['order of the space: ["units", "skip"] there, ["skip", "units"] here']
+
+
+def passed(**parts: Any) -> dict[str, Any]:
+    return {"policy": {**THERE["policy"], "passed": {"callbacks": ["Stop"], **parts}}}
+
+
+def compared(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
+    return sorted(differences(THERE | there, THERE | here))
+
+
+def test_callbacks_that_were_passed_count_where_both_have_looked() -> None:
+    one = passed(digest="1", parts={"callbacks.rate": "1", "same": "2"}, compiled="Python 3.12, Keras 3.13")
+    other = passed(digest="3", parts={"callbacks.rate": "3", "same": "2"}, compiled="Python 3.12, Keras 3.13")
+    assert compared(one, one) == []
+    assert compared(one, {}) == compared({}, one) == [], "an older run doesn't say"
+    assert compared(one, passed(digest="3", compiled="Python 3.12, Keras 3.14")) == [], "nobody can tell"
+    assert compared(one, passed(callbacks=[])) == ["policy.passed.callbacks"]
+    assert compared(one, passed(unknown=["a file"])) == ["policy.passed.unknown"]
+    with pytest.raises(RunMismatch, match=r"what they call, read or hold has changed: callbacks\.rate\n"):
+        check_identity(Path("x"), THERE | one, THERE | other)
+    with pytest.raises(RunMismatch, match=r'callbacks: nobody can tell .*: a file\n.*problem_version = "1"'):
+        check_identity(Path("x"), THERE | passed(unknown=["a file"]), THERE | passed(unknown=["a file"]))

@@ -300,7 +300,14 @@ def test_callbacks_pass_through(repository: Any, tiny: Callable[..., Path], tmp_
 def test_another_run_in_the_folder(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     problem = tiny()
     search(problem, repository, tmp_path, 2)
-    for options in ({"seed": 5}, {"transfer": False}, {"strategy": Random()}, {"freeze": "none"}, {"epochs": 3}):
+    for options in (
+        {"seed": 5},
+        {"transfer": False},
+        {"strategy": Random()},
+        {"freeze": "none"},
+        {"epochs": 3},
+        {"callbacks": list},
+    ):
         with pytest.raises(RunMismatch):
             search(problem, repository, tmp_path, 2, **options)
     with pytest.raises(RunMismatch, match="source has changed"):

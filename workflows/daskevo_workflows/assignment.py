@@ -9,8 +9,8 @@ import numpy as np
 
 from daskevo.search import Request
 from daskevo.types import Objective
+from daskevo_workflows.passed import Callbacks
 from daskevo_workflows.problems.reference import ProblemReference
-from daskevo_workflows.training import Callbacks
 from daskevo_workflows.transfer import USUAL, Transfer
 
 if TYPE_CHECKING:

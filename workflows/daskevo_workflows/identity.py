@@ -21,6 +21,7 @@ from daskevo.runs import RunRecord
 from daskevo.search import Strategy
 from daskevo.types import JSON, Objective
 from daskevo_workflows.notes import note
+from daskevo_workflows.passed import Callbacks, passed_identity
 from daskevo_workflows.problems import ProblemReference
 from daskevo_workflows.problems.building import space_of
 from daskevo_workflows.problems.content import PYTHON, keep_sources, version_of
@@ -62,13 +63,22 @@ def data_key(reference: ProblemReference, data: Any, trained: str) -> DataKey:
     return DataKey(trained, made.digest, unknown, PYTHON if made.files else None)
 
 
-def mind_problem(reference: ProblemReference, record: RunRecord, rows: DataKey | None = None) -> None:
-    """Keep a problem's sources in its run's folder; say once what of it, or of its data, nobody can compare."""
+def mind_problem(
+    reference: ProblemReference, record: RunRecord, rows: DataKey | None = None, passed: Sequence[str] = ()
+) -> None:
+    """Keep a problem's sources in its run's folder; say once what of it and with it nobody can compare.
+
+    Parameters
+    ----------
+    passed:
+        What can't be looked into of what was passed to the search, in words.
+    """
     keep_sources(record.folder, reference.made)
-    unknown = (*reference.made.unknown, *(rows.unknown if rows else ()))
+    unknown = (*reference.made.unknown, *(rows.unknown if rows else ()), *passed)
     if unknown and not any(record.events(UNKNOWN)):
+        what = f"problem {reference.name!r}{' and what was passed with it' if passed else ''}"
         words = (
-            f"of problem {reference.name!r} this can't be looked into: {', '.join(unknown)}. So nobody "
+            f"of {what} this can't be looked into: {', '.join(unknown)}. So nobody "
             "can tell whether it is the same when the run is to go on, and it won't: begin a new one with "
             'problem_version = "1" in the problem, and give it another version when it changes'
         )
@@ -98,6 +108,7 @@ def identity_of(
     control_share: float,
     epochs: int | None,
     limits: SizeLimits | None = None,
+    callbacks: Callbacks = (),
 ) -> dict[str, JSON]:
     """Return the identity that a run's record keeps, and that a resumed run must agree with.
 
@@ -119,6 +130,7 @@ def identity_of(
             "control_share": control_share,
             "epochs": epochs or problem.epochs,
             "batch_size": problem.batch_size,
+            "passed": passed_identity(callbacks, transfer.freeze, is_versioned=version_of(problem) is not None),
             **({"limits": {name: list(bounds) for name, bounds in limits.items()}} if limits else {}),
         },
     }

@@ -35,6 +35,7 @@ from daskevo_workflows.limits import Limit, check_limit
 from daskevo_workflows.loadable import check_loadable
 from daskevo_workflows.looking import look
 from daskevo_workflows.offered import check_objectives
+from daskevo_workflows.passed import Callbacks
 from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.problems.building import check_builds, space_to_search
 from daskevo_workflows.progress import Progress
@@ -44,7 +45,6 @@ from daskevo_workflows.result import Result
 from daskevo_workflows.scheduler_gone import told_if_scheduler_gone
 from daskevo_workflows.settings import Settings
 from daskevo_workflows.size_limits import SizeLimits, check_size_limits
-from daskevo_workflows.training import Callbacks
 from daskevo_workflows.transfer import FREEZE, Transfer
 
 if TYPE_CHECKING:
@@ -143,6 +143,7 @@ def search(
         provider too is not restarted; the record has an event "not recycled" then.
     callbacks:
         Keras callbacks, early stopping for one: a list, copied for each evaluation, or a function that makes one.
+        A run goes on with the same ones only.
     epochs:
         Instead of the problem's.
     keep_best:
@@ -164,7 +165,7 @@ def search(
         of an asynchronous client.
     RunMismatch, RunFolderUnusable
         If the folder holds another run, or one that belongs to another repository, or can't be used. A run of which
-        nothing finished is begun anew where its problem is another by now: it has been mended.
+        nothing finished is begun anew where its problem or its callbacks are others by now: they have been mended.
     NoTrainer, SchedulerUnreachable
         If the cluster can't train.
     RunFailed
@@ -204,6 +205,7 @@ def search(
         control_share=control_share,
         epochs=epochs,
         limits=bounds,
+        callbacks=callbacks,
     )
     with told_if_scheduler_gone():
         about = about_run(repository)
@@ -217,7 +219,7 @@ def search(
             book.identify(number, name)
         for report in record.reports():
             book.report(report)
-        mind_problem(reference, record)
+        mind_problem(reference, record, passed=identity["policy"]["passed"].get("unknown", ()))
         check_loadable(repository, {report.model_id for report in book.reports.values()})
         _tell_again(chosen, book)
         settings = Settings(

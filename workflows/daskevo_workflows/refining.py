@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from distributed import wait
 
+from daskevo.code_identity import made_of
 from daskevo.errors import InvalidInput, NoTrainer
 from daskevo.runs.mismatch import differences
 from daskevo.search import Report, Request
@@ -24,12 +26,13 @@ from daskevo_workflows.demand import Demand
 from daskevo_workflows.evaluation import evaluate
 from daskevo_workflows.identity import problem_identity
 from daskevo_workflows.leading_client import check_can_lead
+from daskevo_workflows.passed import Callbacks
 from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.problems.building import graph_of
 from daskevo_workflows.problems.delivery import Delivery
 from daskevo_workflows.scheduler_gone import why_cut_off
 from daskevo_workflows.trainers import Trainers
-from daskevo_workflows.training import Callbacks, fresh
+from daskevo_workflows.training import fresh
 from daskevo_workflows.transfer import Transfer
 from daskevo_workflows.upkeep import NO_TRAINER_S
 
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     from daskevo_workflows.result import Result
 
 logger = logging.getLogger(__name__)
+
+PATIENCE = 3
 
 TICK_S = 1.0
 """How often trainers are looked at while winners are trained."""
@@ -78,7 +83,7 @@ def refine(
     problem: str | Problem | ProblemReference | None = None,
     *,
     epochs: int = 20,
-    patience: int = 3,
+    patience: int = PATIENCE,
     from_scratch: bool = False,
     callbacks: Callbacks = (),
     seed: int = 0,
@@ -107,7 +112,7 @@ def refine(
     -------
     list[Refined]
         In the order of their quality, best first. They are in the repository, labelled ``refined:<run>``; repeating
-        the call trains nothing again.
+        the call trains nothing again, unless callbacks or patience are others, or nobody can tell.
 
     Raises
     ------
@@ -128,11 +133,12 @@ def refine(
         )
     delivery = Delivery(client, reference)
     way = "scratch" if from_scratch else "refined"
+    ending = _ending(patience, callbacks)
     assignments = []
     for rank, winner in enumerate(found):
         request = Request(
             number=rank,
-            model_id=ModelId(f"{winner.model_id}-{way}-{epochs}-{seed}"),
+            model_id=ModelId(f"{winner.model_id}-{way}-{epochs}-{seed}{ending}"),
             candidate=winner.candidate,
             parent=winner.model_id,
             ancestor=winner.model_id,
@@ -159,6 +165,14 @@ def refine(
     refined = [Refined(winner, report) for winner, report in zip(found, reports, strict=True)]
     rank_of = result.objective.rank
     return sorted(refined, key=lambda one: -float("inf") if one.quality is None else rank_of(one.quality), reverse=True)
+
+
+def _ending(patience: int, callbacks: Callbacks) -> str:
+    """Return what a refined model's name ends with: nothing for the usual patience and no callbacks."""
+    if patience == PATIENCE and not callbacks:
+        return ""
+    made = made_of(patience, callbacks)
+    return f"-{uuid.uuid4().hex[:8] if made.unknown else made.digest[:8]}"
 
 
 def _evaluated(client: Any, trainers: Trainers, assignments: Sequence[Assignment], delivery: Delivery) -> list[Report]:

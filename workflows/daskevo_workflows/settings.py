@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from daskevo_workflows.deadline import At
 from daskevo_workflows.limits import Limit
+from daskevo_workflows.passed import Callbacks
 from daskevo_workflows.size_limits import SizeLimits
-from daskevo_workflows.training import Callbacks
 from daskevo_workflows.transfer import USUAL, Transfer
 
 

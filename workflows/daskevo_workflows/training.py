@@ -13,12 +13,11 @@ from typing import Any
 from daskevo.errors import InvalidInput, InvalidProblem
 from daskevo_workflows.fitting import fast_fit, validation_options, watched_in_vain
 from daskevo_workflows.fitting.validation import PREFIX
+from daskevo_workflows.passed import Callbacks
 from daskevo_workflows.problems.data_parts import is_dataset, samples
 from daskevo_workflows.problems.protocol import Problem, compile_model, optional_callbacks
 
 logger = logging.getLogger(__name__)
-
-Callbacks = Sequence[Any] | Callable[[], Sequence[Any]]
 
 
 class Stopped(Exception):

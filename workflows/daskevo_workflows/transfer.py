@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from daskevo.errors import InvalidInput
 from daskevo.types import JSON
+from daskevo_workflows.passed import name_of
 
 SOURCES = ("best match", "parent", "none")
 FREEZE = "steps:300"
@@ -86,7 +87,7 @@ class Transfer:
         """Return what differs from the usual policy, by name; a function is told by its own."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         if not isinstance(self.freeze, (str, int, float)):
-            found["freeze"] = getattr(self.freeze, "__qualname__", repr(self.freeze))
+            found["freeze"] = name_of(self.freeze)
         return {name: value for name, value in found.items() if value != getattr(USUAL, name)}
 
     def to_record(self) -> dict[str, JSON]:

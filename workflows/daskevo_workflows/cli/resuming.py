@@ -99,6 +99,8 @@ def settle(
             _strategy(options, word), objective, options["seed"], typed_transfer(options), 0.0, None, scope, limits
         )
     policy: Mapping[str, Any] = _mapping(info.identity.get("policy"))
+    if passed := _mapping(policy.get("passed")).get("callbacks"):
+        raise _begun_in_python(folder, f"callbacks ({', '.join(map(str, passed))})")
     try:
         transfer = changed_transfer(recorded_transfer(policy), options, given)
     except InvalidInput as error:
