@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from daskevo.cluster.serving import ServedShard
+from daskevo.cluster.to_the_end import to_the_end
 from daskevo.errors import CorruptRecord, RootUnusable
 from daskevo.ownership.codec import numbers_of, runs
 from daskevo.ownership.references import numbers_in
@@ -71,24 +72,26 @@ async def mark_lost(host: ShardHost, shard: int, lost: Sequence[Any]) -> bool | 
     found = [(ModelId(owner), numbers_of(numbers), str(words)) for owner, numbers, words in lost]
 
     async def work(served: ServedShard) -> bool:
-        try:
-            known = await _losses(host, served)
-        except CorruptRecord:
-            known = []  # it is about to be replaced
-        marks = merged(known, found)
-        folder = served.folder
-        if folder is None:
-            host.lost_in_memory[shard] = marks
+        async with served.marking:
+            try:
+                known = await _losses(host, served)
+            except CorruptRecord:
+                known = []  # it is about to be replaced
+            marks = merged(known, found)
+            folder = served.folder
+            if folder is None:
+                host.lost_in_memory[shard] = marks
+                return True
+
+            def write() -> None:
+                folder.check()
+                write_losses(folder.path, marks, sync=host.root is not None and host.root.durability == "synced")
+
+            await asyncio.to_thread(write)
             return True
 
-        def write() -> None:
-            folder.check()
-            write_losses(folder.path, marks, sync=host.root is not None and host.root.durability == "synced")
-
-        await asyncio.to_thread(write)
-        return True
-
-    return await host.with_shard(shard, work)  # type: ignore[no-any-return]
+    # To the end whoever waits: the next must not read the file before this one has written it.
+    return await host.with_shard(shard, lambda served: to_the_end(work(served)))  # type: ignore[no-any-return]
 
 
 async def lost_of(host: ShardHost, shard: int, model: str) -> list[Any] | None:

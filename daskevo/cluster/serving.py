@@ -108,6 +108,8 @@ class ServedShard:
         self.outgoing = outgoing or Outgoing(UNLIMITED_BUDGET.leaving)
         self.quota = quota or Quota(None, 1, lambda: 1, lambda: 0)
         self._lock = asyncio.Lock()
+        self.marking = asyncio.Lock()
+        """Held while the marks of its lost tensors are read, changed and written."""
         self.asked = 0
         """Messages about it, since it is served here."""
         self._let_gone = False

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import daskevo
+from daskevo.cluster import recounting
 from daskevo.errors import CorruptRecord, ModelLost, RepositoryTaken
 from daskevo.ownership.hashing import shard_of
 from daskevo.ownership.messages import Drop
@@ -220,6 +221,26 @@ def test_marks_keep_the_time_they_were_made(tmp_path: Path) -> None:
     ]
     write_losses(tmp_path, [])
     assert (read_losses(tmp_path), os.listdir(tmp_path)) == ([], [])
+
+
+@evo_cluster(trainers=0)
+async def test_of_two_repairs_at_once_the_first_mark_stays(
+    c: Any, s: Any, a: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both would read before either writes."""
+
+    async def in_turns(work: Any, *arguments: Any, **options: Any) -> Any:
+        await asyncio.sleep(0)
+        return work(*arguments, **options)
+
+    await open_here(c, tmp_path / "root", **TWO_SHARDS)
+    host = plugin_of(a).host
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio, "to_thread", in_turns)
+        marked = [recounting.mark_lost(host, 0, [["first", [0, 1], words]]) for words in ("it is cut", "it is gone")]
+        assert await asyncio.gather(*marked) == [True, True]
+    ((owner, numbers, _, found),) = read_losses(tmp_path / "root/shards/000")
+    assert (owner, numbers, found) == ("first", {0}, "it is cut")
 
 
 @evo_cluster()
