@@ -21,8 +21,8 @@ MADE = "problem.made.digest"
 UNKNOWN = "problem.made.unknown"
 """What of a problem can't be looked into, so that nobody can tell whether it is the same."""
 
-DATA = "problem.made.data"
-"""The part that tells a study's data from others."""
+TRAINED, DATA = "problem.data", "problem.made.data"
+"""The parts that tell a study's data from others: those that it trains with, which only some have, and all."""
 
 PYTHON, DATA_PYTHON = "problem.made.python", "problem.made.data_python"
 """The version of Python whose compiled code is in digests; in that of data only where they are objects of classes that
@@ -52,7 +52,7 @@ _FOLLOWS: Mapping[str, tuple[str, ...]] = {
     CALLBACKS: (PASSED, PASSED_UNKNOWN),
     "policy.freeze": (PASSED, PASSED_UNKNOWN),
     PASSED: (PASSED_UNKNOWN,),
-    "problem.data": (DATA,),
+    TRAINED: (DATA,),
     "strategy.name": ("strategy",),
 }
 """Part -> what cannot but differ with it, and is not said apart."""
@@ -113,6 +113,7 @@ def _compared(there: Mapping[str, JSON], here: Mapping[str, JSON]) -> Callable[[
     passed = CALLBACKS in there and CALLBACKS in here
     looked = {
         UNKNOWN: both,
+        TRAINED: TRAINED in there and TRAINED in here,
         DATA: both and there.get(DATA_PYTHON) == here.get(DATA_PYTHON),
         CALLBACKS: passed,
         PASSED: COMPILED in there and there[COMPILED] == here.get(COMPILED),

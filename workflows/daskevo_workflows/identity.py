@@ -42,6 +42,7 @@ class DataKey(NamedTuple):
     ----------
     trained:
         Digest of what is trained with, as older records have it: of a dataset that makes batches, the first and last.
+        None for a training loop of one's own.
     whole:
         Digest of all, validation data among them.
     unknown:
@@ -50,13 +51,13 @@ class DataKey(NamedTuple):
         The version of Python that `whole` holds for, where code of the user's is in it; None: for all.
     """
 
-    trained: str
+    trained: str | None
     whole: str
     unknown: tuple[str, ...] = ()
     python: str | None = None
 
 
-def data_key(reference: ProblemReference, data: Any, trained: str) -> DataKey:
+def data_key(reference: ProblemReference, data: Any, trained: str | None) -> DataKey:
     """Look into a problem's data; where it states a version, that says more than what can't be looked into."""
     made = made_of(data, names=["data"])
     unknown = () if version_of(reference.load()) is not None else made.unknown
@@ -91,7 +92,8 @@ def problem_identity(reference: ProblemReference, rows: DataKey | None = None) -
     found: dict[str, JSON] = {**reference.to_json(), "parts": source_parts(reference)}
     made = reference.made.to_json() if reference.made.digest else {}
     if rows is not None:
-        found["data"] = rows.trained
+        if rows.trained is not None:
+            found["data"] = rows.trained
         made |= {"python": PYTHON, "data": rows.whole} | ({"data_python": rows.python} if rows.python else {})
         if rows.unknown:
             made["unknown"] = [*reference.made.unknown, *rows.unknown]

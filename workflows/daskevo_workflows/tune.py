@@ -23,7 +23,6 @@ from daskevo_workflows.problems.reference import data_of
 from daskevo_workflows.scheduler_gone import told_if_scheduler_gone
 from daskevo_workflows.stage_training import check, data_digest
 from daskevo_workflows.stage_training.beginning import own_loop
-from daskevo_workflows.stage_training.content import content_digest
 from daskevo_workflows.studies.assignment import Setting
 from daskevo_workflows.studies.controller import Controller
 from daskevo_workflows.studies.crew import DaskCrew
@@ -247,8 +246,7 @@ def data_to_tune(reference: ProblemReference, problem: Problem) -> tuple[Any, Da
         If it has none.
     """
     data = _data(reference, problem)
-    trained = content_digest(data) if own_loop(problem) else data_digest(data)
-    return data, data_key(reference, data, trained)
+    return data, data_key(reference, data, None if own_loop(problem) else data_digest(data))
 
 
 def _data(reference: ProblemReference, problem: Problem) -> Any:
