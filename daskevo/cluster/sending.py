@@ -78,14 +78,34 @@ async def _bring(session: Session, address: str, shard: int, payload: Payload, t
     ------
     NoAnswer
         If one of them had none, or the provider doesn't serve the shard: the next try begins anew.
+    ProviderFull
+        If the provider has no room for so much, or those that have it don't go on.
     """
     if session.transport.is_here(address):
         return {"arrays": {number: _read_only(array) for number, array in payload.tensors.items()}}
     # Not the smallest first: what is left for the put itself is one message at most.
     sizes = {number: array.nbytes for number, array in payload.tensors.items()}
     *first, last = cut(sizes)
-    if first or sum(sizes.values()) > _UNCOUNTED_BYTES:
-        await _make_room(session, address, shard, payload, sum(sizes.values()), timeout_s)
+
+    async def ask(operation: str, **more: Any) -> Any:
+        answer = await session.transport.provider(
+            address,
+            operation,
+            timeout_s=timeout_s,
+            shard=shard,
+            model=payload.model_id,
+            attempt=list(payload.attempt),
+            **more,
+        )
+        if answer is None:
+            raise NoAnswer(address, operation, f"shard {shard} isn't served there any more")
+        return answer
+
+    nbytes = sum(sizes.values())
+    if first or nbytes > _UNCOUNTED_BYTES:
+        # Bytes that wait there would take the room from those that have it.
+        while not (await ask("make_room", nbytes=nbytes, patience_s=min(_ASK_AGAIN_S, timeout_s / 2)))["granted"]:
+            pass
     specs = specs_to_wire(payload.own)
 
     async def carried(parts: Sequence[Part]) -> dict[str, Any]:
@@ -95,51 +115,11 @@ async def _bring(session: Session, address: str, shard: int, payload: Payload, t
         return {"parts": [list(part) for part in parts], "frames": Frames(found)}
 
     async def send(parts: Sequence[Part]) -> None:
-        landed = await session.transport.provider(
-            address,
-            "land",
-            timeout_s=timeout_s,
-            shard=shard,
-            model=payload.model_id,
-            attempt=list(payload.attempt),
-            specs=specs,
-            **await carried(parts),
-        )
-        if not landed:
-            gone = f"shard {shard} isn't served there any more" if landed is None else "its room was given to others"
-            raise NoAnswer(address, "land", gone)
+        if not await ask("land", specs=specs, **await carried(parts)):
+            raise NoAnswer(address, "land", "its room was given to others")
 
     await few_at_once(first, send)
     return await carried(last)
-
-
-async def _make_room(
-    session: Session, address: str, shard: int, payload: Payload, nbytes: int, timeout_s: float
-) -> None:
-    """Wait until the provider has room for all of a put: bytes that wait there would take it from those that have it.
-
-    Raises
-    ------
-    NoAnswer
-        If it doesn't serve the shard, or gave no answer.
-    ProviderFull
-        If it has no room for so much, or those that have it don't go on.
-    """
-    granted = False
-    while not granted:
-        answer = await session.transport.provider(
-            address,
-            "make_room",
-            timeout_s=timeout_s,
-            shard=shard,
-            model=payload.model_id,
-            attempt=list(payload.attempt),
-            nbytes=nbytes,
-            patience_s=min(_ASK_AGAIN_S, timeout_s / 2),
-        )
-        if answer is None:
-            raise NoAnswer(address, "make_room", f"shard {shard} isn't served there any more")
-        granted = answer["granted"]
 
 
 def _read_only(array: Any) -> Any:
