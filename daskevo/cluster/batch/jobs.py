@@ -6,8 +6,8 @@ import asyncio
 import logging
 import math
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,20 @@ SHORT_S = 60.0
 SHORT_LIVES = 3
 """A job whose workers were there for less than SHORT_S, and a quarter of their lifetime, so many times in a row is not
 submitted again."""
+
+
+@dataclass
+class _OfWorkers:
+    """What is known of a job's workers.
+
+    `arrivals`: how many have come so far; `since`: when the first of those came that are there; `came`: their names;
+    `short`: how many times in a row they were there for a short time only.
+    """
+
+    arrivals: int = 0
+    since: float | None = None
+    came: set[str] = field(default_factory=set)
+    short: int = 0
 
 
 class BatchCluster:
@@ -86,10 +100,8 @@ class BatchCluster:
         self.failures = []
         self._raised: set[int] = set()
         self._short_s = min(SHORT_S, lifetime_s / 4)
-        self._arrivals: Counter[Any] = Counter()
-        self._since: dict[Any, float] = {}
-        self._came: dict[Any, set[str]] = {}
-        self._short: Counter[Any] = Counter()
+        self._of_workers: dict[Any, _OfWorkers] = {}
+        self._took_some = False
         self._watched: dict[Any, Any] = {}
         self._asking: set[asyncio.Future[None]] = set()
         self._provider_jobs: set[str] = set()
@@ -245,7 +257,7 @@ class BatchCluster:
         except BatchSystemError as error:
             self._note(error)
             # A batch system that has taken jobs and doesn't answer now will answer again.
-            took_some = bool(self._arrivals) or any(job.job_id for job in self.workers.values())
+            took_some = self._took_some or any(job.job_id for job in self.workers.values())
             again = took_some and error.facts.get("answered") is False
             for name, job in list(self.workers.items()):
                 if job.job_id is None:
@@ -260,6 +272,8 @@ class BatchCluster:
             if self._watched.get(name) is not job:
                 asyncio.get_running_loop().call_later(LOOK_AFTER_S[0], self._look, name, job, 0)
         self._watched = submitted
+        for name in set(self._of_workers) - set(self.worker_spec) - set(self.workers):
+            del self._of_workers[name]
 
     def _submit_again(self) -> None:
         if self.status is Status.running:
@@ -282,27 +296,31 @@ class BatchCluster:
         if op == "add":
             for worker in msg["workers"].values():
                 job = self._job_of(worker["name"])
-                self._arrivals[job] += 1
+                self._took_some = True
                 if job is None:
                     continue
-                self._came.setdefault(job, set()).add(str(worker["name"]))
-                if job not in self._since:
-                    self._since[job] = time.monotonic()
+                known = self._of_workers.setdefault(job, _OfWorkers())
+                known.arrivals += 1
+                known.came.add(str(worker["name"]))
+                if known.since is None:
+                    known.since = time.monotonic()
                     wait_s = seconds("daskevo.batch.arrive-timeout", ARRIVE_S)
-                    asyncio.get_running_loop().call_later(wait_s, self._count, job, self._since[job], wait_s)
+                    asyncio.get_running_loop().call_later(wait_s, self._count, job, known.since, wait_s)
         elif op == "remove":
             job = self._job_of(self.scheduler_info["workers"][msg]["name"])
             delay = parse_timedelta(dask.config.get("distributed.deploy.lost-worker-timeout"))
-            if job is not None:
-                asyncio.get_running_loop().call_later(delay, self._replace, job, self._arrivals[job], time.monotonic())
+            if job in self._of_workers:
+                arrivals = self._of_workers[job].arrivals
+                asyncio.get_running_loop().call_later(delay, self._replace, job, arrivals, time.monotonic())
         Cluster._update_worker_status(self, op, msg)
 
     def _count(self, job: Any, since: float, waited_s: float) -> None:
         """Say of a job, a while after its first worker came, that it has fewer than it should."""
-        if self._since.get(job) != since or job not in self.worker_spec or self.status is not Status.running:
+        known = self._of_workers.get(job)
+        if known is None or known.since != since or job not in self.worker_spec or self.status is not Status.running:
             return
         expected = 1 if job in self._provider_jobs else self._workers_per_job
-        came = sorted(self._came[job])
+        came = sorted(known.came)
         if len(came) < expected:
             number = str(self.workers[job].job_id)
             logger.warning(
@@ -318,7 +336,10 @@ class BatchCluster:
             asking.add_done_callback(self._asking.discard)
 
     def _is_awaited(self, name: Any, job: Any) -> bool:
-        return self.workers.get(name) is job and name not in self._since and self.status is Status.running
+        known = self._of_workers.get(name)
+        return (
+            self.workers.get(name) is job and (known is None or known.since is None) and self.status is Status.running
+        )
 
     async def _look_at(self, name: Any, job: Any, times: int) -> None:
         number = str(job.job_id)
@@ -335,10 +356,14 @@ class BatchCluster:
 
     def _replace(self, job: Any, arrivals: int, lost: float) -> None:
         present = any(self._job_of(worker["name"]) == job for worker in self.scheduler_info["workers"].values())
-        if job not in self.workers or present or self._arrivals[job] != arrivals or self.status is not Status.running:
+        known = self._of_workers.get(job)
+        if job not in self.workers or present or known is None or self.status is not Status.running:
             return
-        self._arrivals[job] += 1  # each of its workers that went has this called: once is enough
-        lived_s = lost - self._since.pop(job, lost)
+        if known.arrivals != arrivals:
+            return
+        known.arrivals += 1  # each of its workers that went has this called: once is enough
+        lived_s = 0.0 if known.since is None else lost - known.since
+        known.since = None
         number = str(self.workers[job].job_id)
         self._submit_instead(
             job, lived_s, f"the workers of job {number} left after {lived_s:.0f} s. {last_words(self, number)}"
@@ -346,11 +371,12 @@ class BatchCluster:
 
     def _submit_instead(self, job: Any, lived_s: float, found: str) -> None:
         """Submit a job anew whose workers have gone after some seconds, unless that happens again and again."""
-        self._came.pop(job, None)
-        self._short[job] = self._short[job] + 1 if lived_s < self._short_s else 0
+        known = self._of_workers.setdefault(job, _OfWorkers())
+        known.came.clear()
+        known.short = known.short + 1 if lived_s < self._short_s else 0
         closing = asyncio.ensure_future(self.workers.pop(job).close())
         self._futures.add(closing)  # type: ignore[attr-defined]
-        if self._short[job] >= SHORT_LIVES:
+        if known.short >= SHORT_LIVES:
             self._note(
                 BatchSystemError(
                     f"the workers of job {job} left within {self._short_s:g} s {SHORT_LIVES} times in a row: it is not "
@@ -359,6 +385,6 @@ class BatchCluster:
                 )
             )
             self.worker_spec.pop(job, None)
-        elif self._short[job]:
+        elif known.short:
             logger.warning("%s\nIt is submitted again, %d times in all", found, SHORT_LIVES)
         self._correct_state()  # type: ignore[attr-defined]
