@@ -1,53 +1,56 @@
-"""What code and values are made of: one digest for functions, classes and objects, through what they call and read.
-
-Two functions are the same if their code, constants, defaults, closures and the globals that they read are, whatever
-they are called and wherever they stand; arrays go by their bytes. What is installed (Python, Keras, numpy, ...) goes by
-its name. What can't be looked into (an open file, a connection) is *unknown*: it is not known to equal anything, and
-:attr:`Made.unknown` names it. What code reads in ways that nobody sees (``globals()[name]``, files) doesn't count.
-
-Digests are those of one version of Python: code is compared as it runs, and each version compiles it differently.
-"""
+"""The walk through all that something is made of, in an order that no address and no hash decides."""
 
 from __future__ import annotations
 
 import collections
-import contextlib
-import dataclasses
-import dis
 import enum
 import functools
 import hashlib
 import importlib
-import importlib.util
 import logging
 import os
-import pathlib
 import random
 import re
 import sys
-import sysconfig
 import threading
 import types
-import typing
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xxhash
 
-OURS = frozenset({"daskevo", "daskevo_plugins", "daskevo_workflows"})
-_INSTALLED_AT = tuple({str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "purelib", "platlib")})
+from daskevo.code_identity.installed import installed_name, is_installed, is_installed_at, is_of_c_code
+from daskevo.code_identity.keras_parts import BOOKS_OF_KERAS, config_of, is_keras
+from daskevo.code_identity.made import Made
+from daskevo.code_identity.reading_code import codes_of, reads_of, stores_of, wrapped_by
+from daskevo.code_identity.values import (
+    BY_TEXT,
+    BY_TEXT_FROM,
+    CONTAINERS,
+    SHOWN_IN_FULL,
+    array_of,
+    frames_of,
+    is_in_memory,
+    is_member,
+    is_plain,
+    order_of,
+    reduced_of,
+    slots_of,
+)
+
 _PLACE_OF_CLASS = (
     "__dict__ __weakref__ __module__ __doc__ __qualname__ __firstlineno__ __static_attributes__ __annotations__ "
     "__annotate__ __annotate_func__ __annotations_cache__ __abstractmethods__ _abc_impl __slotnames__"
 )
+
 _PLACE_OF_MODULE = "__name__ __file__ __cached__ __loader__ __spec__ __package__ __path__ __builtins__"
+
 _NO_CONTENT = frozenset([*_PLACE_OF_CLASS.split(), *_PLACE_OF_MODULE.split()])
 """Attributes that say where a class or module stands, and what Python adds to it."""
-_BY_TEXT = (pathlib.PurePath, range, slice, np.dtype, types.GenericAlias, types.UnionType, typing.TypeVar)
-_BY_TEXT_FROM = frozenset({"datetime", "decimal", "fractions", "uuid", "zoneinfo", "typing"})
+
 _WITHOUT_CONTENT: tuple[Any, ...] = (
     logging.Logger,
     type(threading.Lock()),
@@ -57,99 +60,12 @@ _WITHOUT_CONTENT: tuple[Any, ...] = (
     type(vars(collections.namedtuple("_Pair", "first"))["first"]),
 )
 """They change nothing of what is computed, or say nothing that their place doesn't."""
-_BOOKS_OF_KERAS = frozenset({"name", "_name", "path", "_path", "_parent_path", "_inbound_nodes", "_outbound_nodes"})
-"""Attributes of layers, metrics and the like that depend on what else a process has made, and where they were used."""
-_SHOWN_IN_FULL = frozenset({bool, int, float, complex, str, type(None)})
-_CONTAINERS = (bool, int, float, complex, str, bytes, bytearray, memoryview, list, tuple, set, frozenset, dict)
-_IN_MEMORY = frozenset({"numpy", "pandas", "polars", "keras", "tensorflow", "jax", "jaxlib", "torch"})
-"""Packages whose arrays are in memory. Those of others, such as h5py, zarr and Dask, may be larger than that."""
+
 _MAPPED = 64 * 2**20
 """Bytes from which only the first and the last MiB of a file that is mapped as an array count."""
-_WRAPPED = ("__wrapped__", "python_function", "py_func")
-"""Where a compiled or cached function (functools, JAX, TensorFlow, numba) keeps the one that it was made of."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Made:
-    """What something is made of.
-
-    Parameters
-    ----------
-    digest:
-        32 hexadecimal digits: equal for what is made of the same. Where something is unknown, it is of the rest.
-    parts:
-        Name -> short digest, of each function, class, global and object that was met: for people, who are told which
-        changed.
-    unknown:
-        What couldn't be looked into, in words.
-    modules:
-        Modules of the user's whose code or values were met, by name.
-    files:
-        Where code of the user's was compiled from: files, or what a notebook calls its cells.
-    """
-
-    digest: str
-    parts: Mapping[str, str]
-    unknown: tuple[str, ...]
-    modules: tuple[str, ...]
-    files: tuple[str, ...]
-
-
-def made_of(*values: Any, names: Iterable[str] = (), home: str | None = None) -> Made:
-    """Return what functions, classes, modules or other values are made of, all together.
-
-    Parameters
-    ----------
-    names:
-        What to call them in `parts`; by default what they call themselves.
-    home:
-        Module whose name is left out in `parts`.
-
-    Examples
-    --------
-    >>> made_of(lambda x: x + 1).digest == made_of(lambda x: x + 1).digest
-    True
-    >>> made_of(lambda x: x + 1).digest == made_of(lambda x: x + 2).digest
-    False
-    """
-    walk = _Walk(home)
-    given = iter(names)
-    roots = [walk.part(value, next(given, None) or _name(value) or "value") for value in values]
-    return walk.result(roots)
-
-
-def digest_of(value: Any) -> str | None:
-    """Return the digest of one value; None if something in it is unknown: then it is not known to equal anything."""
-    made = made_of(value)
-    return None if made.unknown else made.digest
-
-
-def is_installed(module: str) -> bool:
-    """Whether a module belongs to Python or to an installed package, whose code goes by its name."""
-    top = module.partition(".")[0]
-    if top in OURS or top in sys.stdlib_module_names or top in sys.builtin_module_names:
-        return True
-    found = sys.modules.get(module) or sys.modules.get(top)
-    if found is not None:
-        return _is_installed_at(getattr(found, "__file__", None))
-    try:
-        spec = importlib.util.find_spec(top) if top else None
-    except (ImportError, ValueError):
-        return False
-    return spec is not None and _is_installed_at(spec.origin)
-
-
-@functools.lru_cache(maxsize=4096)
-def _is_installed_at(file: str | None) -> bool:
-    if file is None or file.startswith("<"):
-        return False
-    path = Path(file).resolve()
-    return any(part in ("site-packages", "dist-packages") for part in path.parts) or any(
-        path.is_relative_to(place) for place in _INSTALLED_AT
-    )
-
-
-class _Walk:
+class Walk:
     """Visits parts in the order in which they are met; each gets a digest of its own, in which others are numbers.
 
     So cycles need nothing special, and names count nowhere.
@@ -218,7 +134,7 @@ class _Walk:
                     if attribute not in _NO_CONTENT:
                         yield attribute
                         yield from self.value(inside, f"{name}.{attribute}")
-            case _ if _is_plain(value):
+            case _ if is_plain(value):
                 yield from self.value(value, name)
             case _:
                 yield from self._object(value, name)
@@ -240,7 +156,7 @@ class _Walk:
                 continue
             yield from self.value(inside, f"{variable} of {name}")
         home = str(function.__globals__.get("__name__", ""))
-        if _is_installed_at(function.__code__.co_filename) or is_installed(home):
+        if is_installed_at(function.__code__.co_filename) or is_installed(home):
             return
         self._files[function.__code__.co_filename] = None
         if home:
@@ -260,7 +176,7 @@ class _Walk:
 
     def _read(self, code: types.CodeType, scope: dict[str, Any]) -> Iterator[Any]:
         """Yield the globals that code reads, and those of modules as far as it names them."""
-        for chain in _reads(code):
+        for chain in reads_of(code):
             if chain[0] in _NO_CONTENT:
                 continue
             if chain[0].startswith("import "):
@@ -274,7 +190,7 @@ class _Walk:
     def _global(self, value: Any, chain: tuple[str, ...], scope: dict[str, Any]) -> Iterator[Any]:
         if isinstance(value, types.ModuleType):
             yield from self._of_module(value, chain[1:])
-        elif _is_plain(value):
+        elif is_plain(value):
             # A part of its own, so that it has a name when it changes; its place is what tells it from others.
             name = self._say(str(scope.get("__name__", "")), chain[0])
             yield self._numbered((id(scope), chain[0]), value, name, lambda: self.value(value, name))
@@ -316,8 +232,8 @@ class _Walk:
     def _rebound_in(self, scope: dict[str, Any]) -> frozenset[str]:
         """Return the globals that functions of a module assign while they run: state of a process, not its program."""
         if id(scope) not in self._rebound:
-            codes = [code for value in [*scope.values()] for code in _codes_of(value)]
-            self._rebound[id(scope)] = frozenset(name for code in codes for name in _stores(code))
+            codes = [code for value in [*scope.values()] for code in codes_of(value)]
+            self._rebound[id(scope)] = frozenset(name for code in codes for name in stores_of(code))
             self._kept.append(scope)
         return self._rebound[id(scope)]
 
@@ -339,16 +255,16 @@ class _Walk:
         kind = type(value)
         if kind is str and self._folder is not None and value.startswith(self._folder):
             value = self._placed(value)
-        if kind in _SHOWN_IN_FULL or value is Ellipsis or value is NotImplemented:
+        if kind in SHOWN_IN_FULL or value is Ellipsis or value is NotImplemented:
             yield f"{kind.__name__} {value!r}"
             return
         if isinstance(value, types.FunctionType | type | types.ModuleType):
-            if (found := _installed_name(value)) is not None:
+            if (found := installed_name(value)) is not None:
                 yield found
             else:
                 yield self.part(value, self._own_name(value, name))
             return
-        if _is_plain(value):
+        if is_plain(value):
             if id(value) in self._inside:
                 yield f"again {len(self._inside) - self._inside.index(id(value))}"
                 return
@@ -367,23 +283,23 @@ class _Walk:
     def _inside_of(self, value: Any, name: str) -> Iterator[Any]:
         match value:
             case bool() | int() | float() | complex() | str():
-                yield next(kind.__repr__(value) for kind in _CONTAINERS if isinstance(value, kind))
+                yield next(kind.__repr__(value) for kind in CONTAINERS if isinstance(value, kind))
             case bytes() | bytearray() | memoryview():
-                yield from _frames(bytes(value))
+                yield from frames_of(bytes(value))
             case Mapping():
                 yield len(value)
-                for key, inside in sorted(value.items(), key=lambda item: _order(item[0])):
+                for key, inside in sorted(value.items(), key=lambda item: order_of(item[0])):
                     yield from self.value(key, name)
                     yield from self.value(inside, f"{name}[{key!r:.40}]")
             case Set():
                 yield len(value)
-                ordered = sorted((_order(inside), number, inside) for number, inside in enumerate(value))
+                ordered = sorted((order_of(inside), number, inside) for number, inside in enumerate(value))
                 for (order, _, inside), (before, *_) in zip(ordered, [("",), *ordered], strict=False):
                     if order == before:
                         # Which of the two comes first, an address decides.
                         self._not_known(inside, f"the order of {name}")
                     yield from self.value(inside, name)
-            case list() | tuple() if {type(inside) for inside in value} <= _SHOWN_IN_FULL:
+            case list() | tuple() if {type(inside) for inside in value} <= SHOWN_IN_FULL:
                 yield list.__repr__([*value])
             case _:
                 yield len(value)
@@ -398,21 +314,21 @@ class _Walk:
             yield from self.value(value.__func__, name)
             yield from self.value(value.__self__, f"{name}'s object")
             return
-        if (found := _installed_name(value)) is not None:
+        if (found := installed_name(value)) is not None:
             yield found
             return
-        if isinstance(value, types.BuiltinFunctionType) or _is_member(value):
+        if isinstance(value, types.BuiltinFunctionType) or is_member(value):
             yield from self._compiled(value, name)
             return
         yield from self.value(kind, kind.__qualname__)
         # A layer's tracker knows what the layer holds by addresses.
-        if isinstance(value, _WITHOUT_CONTENT) or (kind.__name__ == "Tracker" and _is_keras(kind)):
+        if isinstance(value, _WITHOUT_CONTENT) or (kind.__name__ == "Tracker" and is_keras(kind)):
             return
         if isinstance(value, enum.Enum):
             yield value.name
         elif isinstance(value, Path):
             yield self._placed(str(value))
-        elif isinstance(value, _BY_TEXT) or kind.__module__.partition(".")[0] in _BY_TEXT_FROM:
+        elif isinstance(value, BY_TEXT) or kind.__module__.partition(".")[0] in BY_TEXT_FROM:
             yield repr(value)
         elif isinstance(value, re.Pattern):
             yield from self.value((value.pattern, value.flags), name)
@@ -433,18 +349,18 @@ class _Walk:
             rows = max(1, 2**20 // max(1, value[0].nbytes))
             yield value.shape
             yield from self.value((np.asarray(value[:rows]), np.asarray(value[-rows:])), name)
-        elif (array := _array(value)) is not None:
+        elif (array := array_of(value)) is not None:
             yield from self._of_array(array, name)
             if not is_installed(kind.__module__) and isinstance(value, np.ndarray):
                 yield from self._held(value, name)
             if kind.__module__.partition(".")[0] == "pandas":
                 yield from self.value([getattr(value, part, None) for part in ("index", "columns", "name")], name)
-        elif hasattr(value, "__array__") and is_installed(kind.__module__) and not _is_in_memory(kind):
+        elif hasattr(value, "__array__") and is_installed(kind.__module__) and not is_in_memory(kind):
             yield str((getattr(value, "shape", None), getattr(value, "dtype", None)))
             self._not_known(value, name)
-        elif is_installed(kind.__module__) and (function := _wrapped(value)) is not None:
+        elif is_installed(kind.__module__) and (function := wrapped_by(value)) is not None:
             yield from self.value(function, name)
-        elif (config := _config(value)) is not None:
+        elif (config := config_of(value)) is not None:
             yield from self.value(config, name)
         else:
             yield from self._attributes(value, name)
@@ -475,10 +391,10 @@ class _Walk:
 
     def _attributes(self, value: Any, name: str) -> Iterator[Any]:
         kind = type(value)
-        if isinstance(value, (*_CONTAINERS, collections.deque)):
+        if isinstance(value, (*CONTAINERS, collections.deque)):
             yield from self._inside_of(value, name)
-        elif any(_is_of_c_code(base) for base in kind.__mro__[:-1]):
-            if (reduced := _reduced(value)) is None:
+        elif any(is_of_c_code(base) for base in kind.__mro__[:-1]):
+            if (reduced := reduced_of(value)) is None:
                 self._not_known(value, name)
             else:
                 yield from self.value(reduced, name)
@@ -487,10 +403,10 @@ class _Walk:
     def _held(self, value: Any, name: str) -> Iterator[Any]:
         kind = type(value)
         attributes = dict(getattr(value, "__dict__", {}))
-        for slot in (slot for base in kind.__mro__ for slot in _slots(base)):
+        for slot in (slot for base in kind.__mro__ for slot in slots_of(base)):
             if hasattr(value, slot):
                 attributes[slot] = getattr(value, slot)
-        left_out = _NO_CONTENT | _BOOKS_OF_KERAS if _is_keras(kind) else _NO_CONTENT
+        left_out = _NO_CONTENT | BOOKS_OF_KERAS if is_keras(kind) else _NO_CONTENT
         for attribute, inside in sorted(attributes.items()):
             # What is worked out at first use says nothing that its source doesn't.
             worked_out = isinstance(getattr(kind, attribute, None), functools.cached_property)
@@ -505,255 +421,15 @@ class _Walk:
     # Names
 
     def _own_name(self, value: Any, name: str) -> str:
-        own = _name(value)
+        own = own_name(value)
         return name if own is None else own if isinstance(value, types.ModuleType) else self._say(value.__module__, own)
 
     def _say(self, module: str | None, name: str) -> str:
         return name if module in (None, "", "__main__", self._home) else f"{module}.{name}"
 
 
-def _is_plain(value: Any) -> bool:
-    return type(value) in (*_CONTAINERS, type(None), type(Ellipsis), type(NotImplemented), types.MappingProxyType)
-
-
-def _is_of_c_code(kind: type) -> bool:
-    """Whether a class was made by C code, whose objects may hold what no attribute tells."""
-    if kind in (types.SimpleNamespace, Exception, BaseException):
-        return False
-    written = types.WrapperDescriptorType | types.MethodDescriptorType | types.BuiltinFunctionType
-    return not kind.__flags__ & 1 << 9 or any(isinstance(inside, written) for inside in vars(kind).values())
-
-
-def _name(value: Any) -> str | None:
+def own_name(value: Any) -> str | None:
     found = getattr(value, "__qualname__", None) or (
         getattr(value, "__name__", None) if isinstance(value, types.ModuleType) else None
     )
     return found.replace("<locals>.", "") if isinstance(found, str) else None
-
-
-def _installed_name(value: Any) -> str | None:
-    """Return the name by which an installed module, class or function is found; None if it isn't."""
-    if isinstance(value, types.ModuleType):
-        return f"module {value.__name__}" if is_installed(value.__name__) else None
-    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", getattr(value, "__name__", None))
-    if isinstance(value, np.ufunc):
-        module = "numpy"
-    if not isinstance(module, str) or not isinstance(name, str) or not is_installed(module):
-        return None
-    if isinstance(value, type) and _is_of_c_code(value):
-        return f"{module}.{name}"
-    found: Any = sys.modules.get(module)
-    for attribute in name.split("."):
-        found = getattr(found, attribute, None)
-    return f"{module}.{name}" if found is value else None
-
-
-def _reads(code: types.CodeType) -> Iterator[tuple[str, ...]]:
-    """Yield the globals that code reads, each once, with the attributes that it takes of them, and what it imports."""
-    found: dict[tuple[str, ...], None] = {}
-    chain: list[str] = []
-    level = 0
-    imported: list[str] | None = None
-
-    def end() -> None:
-        if chain:
-            found[tuple(chain)] = None
-            chain.clear()
-
-    for instruction in dis.get_instructions(code):
-        name = instruction.opname
-        if name in ("LOAD_GLOBAL", "LOAD_NAME"):
-            end()
-            chain.append(str(instruction.argval))
-        elif name in ("LOAD_ATTR", "LOAD_METHOD") and chain:
-            chain.append(str(instruction.argval))
-        elif name not in ("CACHE", "PRECALL", "PUSH_NULL", "EXTENDED_ARG", "NOP"):
-            end()
-        if name == "IMPORT_NAME":
-            imported = [f"import {'.' * level}{instruction.argval}"]
-            found[tuple(imported)] = None
-        elif name == "IMPORT_FROM" and imported is not None:
-            found.pop(tuple(imported), None)
-            imported.append(str(instruction.argval))
-            found[tuple(imported)] = None
-        elif name in ("LOAD_CONST", "LOAD_SMALL_INT") and type(instruction.argval) is int:
-            level = instruction.argval
-    end()
-    yield from found
-
-
-def _stores(code: types.CodeType) -> Iterator[str]:
-    for instruction in dis.get_instructions(code):
-        if instruction.opname == "STORE_GLOBAL":
-            yield str(instruction.argval)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _stores(constant)
-
-
-def _codes_of(value: Any) -> Iterator[types.CodeType]:
-    """Yield the code of a function, or of the methods of a class."""
-    if isinstance(value, types.ModuleType):
-        return
-    value = _wrapped(value) or value
-    if isinstance(value, types.FunctionType):
-        yield value.__code__
-    elif isinstance(value, type) and not is_installed(value.__module__):
-        for inside in vars(value).values():
-            function = getattr(inside, "__func__", getattr(inside, "fget", inside))
-            if isinstance(function, types.FunctionType):
-                yield function.__code__
-
-
-def _wrapped(value: Any) -> types.FunctionType | None:
-    if isinstance(value, types.FunctionType | type):
-        return None
-    for attribute in _WRAPPED:
-        with contextlib.suppress(Exception):  # somebody else's `__getattr__`
-            found = getattr(value, attribute, None)
-            if isinstance(found, types.FunctionType):
-                return found
-    return None
-
-
-def _config(value: Any) -> Any:
-    """Return the configuration, and weights, of what is as Keras' objects are; None if it has none."""
-    if not is_installed(type(value).__module__) or not callable(getattr(value, "get_config", None)):
-        return None
-    try:
-        # Weights, and what text layers have learnt, are in no configuration.
-        learnt = [getattr(value, name)() for name in ("get_weights", "get_vocabulary") if hasattr(value, name)]
-        return with_names_numbered(value.get_config(), type(value).__name__), learnt
-    except Exception:  # noqa: BLE001 - somebody else's; then its attributes are looked at
-        return None
-
-
-def with_names_numbered(config: Any, kind: str = "") -> Any:
-    """Return a configuration of Keras' with numbers for names of layers, which depend on what else a process has made.
-
-    Parameters
-    ----------
-    config:
-        What `get_config` returns, with what is nested in it.
-    kind:
-        Name of its class. Of dtype policies the name is what they are, so it stays.
-    """
-    names: dict[str, str] = {}
-
-    def objects(part: Any, named: bool) -> Iterator[Mapping[str, Any]]:
-        """Yield the mappings whose `name` is one of a layer or the like."""
-        if isinstance(part, Mapping):
-            of_class = part.get("class_name")
-            own = isinstance(of_class, str) and not _is_dtype_policy(of_class)
-            if named or own:
-                yield part
-            for key, inside in part.items():
-                yield from objects(inside, own and key == "config")
-        elif isinstance(part, list | tuple):
-            for inside in part:
-                yield from objects(inside, False)
-
-    def replaced(part: Any, in_links: bool) -> Any:
-        if isinstance(part, Mapping):
-            found = {key: replaced(inside, in_links or key in _LINKS) for key, inside in part.items()}
-            return found if id(part) not in named else {**found, "name": names[part["name"]]}
-        if isinstance(part, list | tuple):
-            is_link = in_links and len(part) > 2 and isinstance(part[0], str) and type(part[1]) is type(part[2]) is int
-            first = [names.get(part[0], part[0])] if is_link else []
-            return first + [replaced(inside, in_links) for inside in part[len(first) :]]
-        return part
-
-    named = {id(part) for part in objects(config, not _is_dtype_policy(kind)) if _take_name(part, names)}
-    return replaced(config, False)
-
-
-_LINKS = frozenset({"input_layers", "output_layers", "inbound_nodes"})
-"""Where a configuration says what a tensor comes from: ``[name of the layer, call, output]``."""
-
-
-def _is_dtype_policy(kind: str) -> bool:
-    return "DTypePolicy" in kind
-
-
-def _take_name(part: Mapping[str, Any], names: dict[str, str]) -> bool:
-    if not isinstance(name := part.get("name"), str):
-        return False
-    names.setdefault(name, f"name {len(names)}")
-    return True
-
-
-def _array(value: Any) -> Any:
-    """Return what is in memory as an array; None if it is none, or would have to be read from somewhere."""
-    if isinstance(value, np.ndarray | np.generic):
-        return np.asarray(value)
-    if not hasattr(value, "__array__") or not _is_in_memory(type(value)):
-        return None
-    try:
-        return np.asarray(value)
-    except Exception:  # noqa: BLE001 - somebody else's, on another device for instance
-        return None
-
-
-def _is_in_memory(kind: type) -> bool:
-    return any(base.__module__.partition(".")[0] in _IN_MEMORY for base in kind.__mro__)
-
-
-def _reduced(value: Any) -> Any:
-    """Return what pickle would make an object of C code again from; None if it can't, or if reading it changes it."""
-    if isinstance(value, Iterator):
-        return None
-    try:
-        found = value.__reduce_ex__(2)
-        return found if isinstance(found, str) else [[*part] if isinstance(part, Iterator) else part for part in found]
-    except Exception:  # noqa: BLE001 - somebody else's
-        return None
-
-
-def _is_keras(kind: type) -> bool:
-    return any(base.__module__.partition(".")[0] == "keras" for base in kind.__mro__)
-
-
-def _is_member(value: Any) -> bool:
-    return isinstance(
-        value,
-        types.MemberDescriptorType
-        | types.GetSetDescriptorType
-        | types.MethodDescriptorType
-        | types.MethodWrapperType
-        | types.ClassMethodDescriptorType,
-    )
-
-
-def _slots(base: type) -> Iterable[str]:
-    slots = vars(base).get("__slots__", ())
-    names = (slots,) if isinstance(slots, str) else slots
-    return [name for name in names if name not in ("__dict__", "__weakref__")]
-
-
-def _order(value: Any) -> str:
-    """Return a text to sort values by, the same in any process: no address, nor an order that hashes give, is in it.
-
-    Objects whose text says less than they hold stand behind their kind's name alone.
-    """
-    kind = type(value)
-    name = f"{kind.__module__}.{kind.__qualname__}"
-    if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
-        return f"{name} {value.__module__}.{value.__qualname__}"
-    if isinstance(value, enum.Enum):
-        return f"{name} {value.name}"
-    if isinstance(value, Mapping):
-        return f"{name} {sorted((_order(key), _order(inside)) for key, inside in value.items())}"
-    if isinstance(value, Set):
-        return f"{name} {sorted(map(_order, value))}"
-    if isinstance(value, list | tuple):
-        return f"{name} {[*map(_order, value)]}"
-    if dataclasses.is_dataclass(value):
-        return f"{name} {[_order(getattr(value, field.name, None)) for field in dataclasses.fields(value)]}"
-    if isinstance(value, (*_CONTAINERS, np.generic, type(None), *_BY_TEXT)) or kind.__module__ in _BY_TEXT_FROM:
-        return f"{name} {value!r}"
-    return name
-
-
-def _frames(data: bytes) -> Iterator[bytes]:
-    yield f"{len(data)} ".encode()
-    yield data

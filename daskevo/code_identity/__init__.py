@@ -1,0 +1,50 @@
+"""What code and values are made of: one digest for functions, classes and objects, through what they call and read.
+
+Two functions are the same if their code, constants, defaults, closures and the globals that they read are, whatever
+they are called and wherever they stand; arrays go by their bytes. What is installed (Python, Keras, numpy, ...) goes by
+its name. What can't be looked into (an open file, a connection) is *unknown*: it is not known to equal anything, and
+:attr:`Made.unknown` names it. What code reads in ways that nobody sees (``globals()[name]``, files) doesn't count.
+
+Digests are those of one version of Python: code is compared as it runs, and each version compiles it differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from daskevo.code_identity.installed import is_installed
+from daskevo.code_identity.keras_parts import with_names_numbered
+from daskevo.code_identity.made import Made
+from daskevo.code_identity.walk import Walk, own_name
+
+__all__ = ["Made", "digest_of", "is_installed", "made_of", "with_names_numbered"]
+
+
+def made_of(*values: Any, names: Iterable[str] = (), home: str | None = None) -> Made:
+    """Return what functions, classes, modules or other values are made of, all together.
+
+    Parameters
+    ----------
+    names:
+        What to call them in `parts`; by default what they call themselves.
+    home:
+        Module whose name is left out in `parts`.
+
+    Examples
+    --------
+    >>> made_of(lambda x: x + 1).digest == made_of(lambda x: x + 1).digest
+    True
+    >>> made_of(lambda x: x + 1).digest == made_of(lambda x: x + 2).digest
+    False
+    """
+    walk = Walk(home)
+    given = iter(names)
+    roots = [walk.part(value, next(given, None) or own_name(value) or "value") for value in values]
+    return walk.result(roots)
+
+
+def digest_of(value: Any) -> str | None:
+    """Return the digest of one value; None if something in it is unknown: then it is not known to equal anything."""
+    made = made_of(value)
+    return None if made.unknown else made.digest
