@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import math
 import time
 import uuid
 from typing import Any
@@ -24,6 +25,7 @@ from daskevo.errors import (
     RepositoryTaken,
     RootUnusable,
     SchedulerUnreachable,
+    ShardUnavailable,
     VersionMismatch,
 )
 from daskevo.store.root import check_durability
@@ -38,6 +40,11 @@ _PAUSES_S = (0.2, 1.0)
 async def deploy(client: Client, settings: Settings, timeout_s: float) -> dict[str, Any]:
     """Register coordinator and providers if need be, and wait until all shards are open.
 
+    Parameters
+    ----------
+    timeout_s:
+        What all of it may take; openings of shards that get further may take as long again, and again.
+
     Returns
     -------
     What the coordinator says of itself: generation, number of shards, durability.
@@ -48,11 +55,9 @@ async def deploy(client: Client, settings: Settings, timeout_s: float) -> dict[s
     DurabilityMismatch
     """
     transport = PoolTransport(client.rpc, _scheduler_address(client), settings.key)
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout_s
     opener, opened = uuid.uuid4().hex, False
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(timeout_s) as limit:
             facts = await _greet(client, transport, settings, timeout_s, opener)
             if settings.root is not None:
                 # Whoever opened it first may have asked for another one.
@@ -65,9 +70,7 @@ async def deploy(client: Client, settings: Settings, timeout_s: float) -> dict[s
                 )
             await _equip(transport, timeout_s)
             await _check_workers(client, transport, timeout_s)
-            # The coordinator gives up first, because it knows which shards are missing.
-            patience_s = max(0.9 * (deadline - loop.time()), 0.1)
-            await transport.coordinator("assign", timeout_s=timeout_s, opener=opener, patience_s=patience_s)
+            await _have_opened(transport, timeout_s, opener, limit)
             opened = True
     except TimeoutError as error:
         raise SchedulerUnreachable(
@@ -94,6 +97,26 @@ async def deploy(client: Client, settings: Settings, timeout_s: float) -> dict[s
             with contextlib.suppress(DaskevoError):
                 await transport.coordinator("abandon", timeout_s=_ABANDON_S, opener=opener)
     return facts
+
+
+async def _have_opened(transport: PoolTransport, timeout_s: float, opener: str, limit: asyncio.Timeout) -> None:
+    """Have all shards opened; as long as their providers get further, the limit is put off."""
+    now = asyncio.get_running_loop().time
+    before = None
+    while True:
+        # The coordinator gives up first, because it knows which shards are missing.
+        patience_s = max(0.9 * ((limit.when() or math.inf) - now()), 0.1)
+        try:
+            await transport.coordinator("assign", timeout_s=timeout_s, opener=opener, patience_s=patience_s)
+        except ShardUnavailable as error:
+            far = error.facts.get("read"), len(error.facts.get("shards", ()))
+            if not far[0] or far == before:
+                raise
+            logger.info("%s", error.message)
+            before = far
+            limit.reschedule(now() + timeout_s)
+        else:
+            return
 
 
 async def _greet(

@@ -14,7 +14,7 @@ from typing import Any
 
 from daskevo.cluster.handing import UNLIMITED_BUDGET, Landings
 from daskevo.cluster.indexing import PublishedModels, Summary, published, summary_of
-from daskevo.cluster.openings import Opening, Openings
+from daskevo.cluster.openings import SHORT_TURNS, Opening, Openings
 from daskevo.cluster.outgoing import Outgoing
 from daskevo.cluster.quota import Quota
 from daskevo.cluster.retiring import retire
@@ -93,6 +93,8 @@ class ShardHost:
         self.shards: dict[int, ServedShard] = {}
         self._under_way = UnderWay()
         self._closing: dict[int, asyncio.Future[None]] = {}
+        self._forgetting = asyncio.Lock()
+        """Of threads that compute, each more makes the event loop wait longer for its turn."""
         self.lost_in_memory: dict[int, list[Loss]] = {}
         """What a repair has found to be gone, of a repository without a root."""
         self.openings = Openings(self._open, alone=alone)
@@ -163,6 +165,7 @@ class ShardHost:
         for number in shards:
             if number in self.shards and self.shards[number].shard.heeds(generation):
                 self._leave(self.shards[number])
+                await asyncio.sleep(0)  # listing the models of all in one go would take as long as there are models
         # Also those that an earlier message, whose sender waits no longer, began to close.
         await asyncio.gather(*(asyncio.shield(self._closing[number]) for number in shards if number in self._closing))
 
@@ -174,10 +177,12 @@ class ShardHost:
 
     async def _close_shard(self, served: ServedShard, models: Sequence[ModelId]) -> None:
         try:
-            # In a thread, as all that takes as long as there are models.
-            await asyncio.to_thread(self._forget, models)
-            await self._under_way.ended(served, ENDING_S)
-            await served.end()
+            with SHORT_TURNS:
+                # In a thread, as all that takes as long as there are models, and of one shard at a time.
+                async with self._forgetting:
+                    await asyncio.to_thread(self._forget, models)
+                await self._under_way.ended(served, ENDING_S)
+                await served.end()
         finally:
             self._closing.pop(served.number, None)
 

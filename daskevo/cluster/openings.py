@@ -36,7 +36,7 @@ ANSWER_S = 2.0
 
 
 class _ShortTurns:
-    """While an opening is under way anywhere in this process, its threads compute for a shorter time before others may.
+    """While shards are opened or closed in this process, its threads compute for a shorter time before others may.
 
     Messages are answered by one thread among several that compute: each time it waits for all of their turns.
     """
@@ -60,7 +60,7 @@ class _ShortTurns:
                 sys.setswitchinterval(self._usual_s)
 
 
-_SHORT_TURNS = _ShortTurns()
+SHORT_TURNS = _ShortTurns()
 
 
 class Opening:
@@ -204,7 +204,7 @@ class Openings:
                 await asyncio.wait([former])
             async with self._limit:
                 opening.refuse_late()
-                with _SHORT_TURNS:
+                with SHORT_TURNS:
                     return await self._carry_out(opening)
         finally:
             if self._under_way.get(opening.shard, (None,))[0] is opening:

@@ -64,7 +64,8 @@ def open_repository(
         written, until models are retired. It holds while the cluster does: pass it again to the next one.
     timeout_s:
         Longest wait, in seconds, of each step with this handle for somebody who gives no answer. None: what
-        ``daskevo.timeout`` says in Dask's configuration (such as ``"2 minutes"``), or 30.
+        ``daskevo.timeout`` says in Dask's configuration (such as ``"2 minutes"``), or 30. Where a repository of many
+        models takes longer to open, it is waited for as long as its providers get further.
 
     Returns
     -------

@@ -111,26 +111,26 @@ class Assigner:
                     await self._changed.wait()
         except TimeoutError:
             missing = self._missing()
+            read = self._read(missing)
             raise ShardUnavailable(
                 f"{len(missing)} of {self.core.shards} shards were not opened within {patience_s:.0f} s: "
-                f"{missing[:5]}...; {self._how_far(missing)}",
+                f"{missing[:5]}...; {_how_far(read)}",
                 shards=missing,
+                read=sum(read.values()),
             ) from None
         fatal = self._fatal() or (self._troubles if len(self._troubles) == self.core.shards else {})
         if fatal:
             shard, (kind, message) = min(fatal.items())
             raise typed_error(kind, f"shard {shard}: {message}", {"shard": shard})
 
-    def _how_far(self, missing: Iterable[int]) -> str:
+    def _read(self, missing: Iterable[int]) -> dict[str, int]:
+        """Return how many records and models of shards that are missing each provider has been through."""
         done: dict[str, int] = {}
         for shard in missing:
             if shard in self._progress:
                 name, steps = self._progress[shard]
                 done[name] = done.get(name, 0) + steps
-        if not done:
-            return "look into the providers' logs"
-        going_on = ", ".join(f"{name} has read {steps} records and models of them" for name, steps in done.items())
-        return f"{going_on}, and goes on: open the repository again in a while, or with a longer timeout_s"
+        return done
 
     def _fatal(self) -> dict[int, tuple[str, str]]:
         damage = ShardDamaged.__name__
@@ -266,3 +266,10 @@ class Assigner:
             )
         except (NoAnswer, DaskevoError) as error:
             logger.info("daskevo: provider %s was not told to close shards %s: %s", place.name, shards, error)
+
+
+def _how_far(read: Mapping[str, int]) -> str:
+    if not read:
+        return "look into the providers' logs"
+    going_on = ", ".join(f"{name} has read {steps} records and models of them" for name, steps in read.items())
+    return f"{going_on}, and goes on: open the repository again in a while, or with a longer timeout_s"
