@@ -6,7 +6,7 @@ import functools
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from reprlib import Repr
 from typing import Any, Literal, NamedTuple, NewType
@@ -102,6 +102,18 @@ def check_path(path: str | os.PathLike[str], what: str = "path") -> str:
             what=what,
         ) from None
     return text
+
+
+def json_objects(value: JSON) -> Iterator[dict[str, JSON]]:
+    """Yield all objects in a JSON value, itself among them, in no order; however deep they are nested."""
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, list):
+            pending += part
+        elif isinstance(part, dict):
+            pending += part.values()
+            yield part
 
 
 def check_json(value: object, what: str, *, depth: int = 64, values: int = 1_000_000) -> JSON:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from daskevo.types import json_objects
+
 LATER: dict[str, dict[str, Any]] = {
     "BatchNormalization": {"renorm": False, "renorm_clipping": None, "renorm_momentum": 0.99},
     "MultiHeadAttention": {"sliding_window": None, "use_gate": False},
@@ -33,17 +35,11 @@ def as_written_now(signature: Any) -> Any:
         value = json.loads(signature)
     except (ValueError, RecursionError):
         return signature
-    pending = [value]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, list):
-            pending += part
-        elif isinstance(part, dict):
-            pending += part.values()
-            config = part.get("config")
-            name = str(part.get("class") or part.get("class_name")).removeprefix("keras.layers.")
-            if isinstance(config, dict) and part.get("module", "keras.layers") == "keras.layers":
-                for argument, default in LATER.get(name, {}).items():
-                    if argument in config and type(config[argument]) is type(default) and config[argument] == default:
-                        del config[argument]
+    for part in json_objects(value):
+        config = part.get("config")
+        name = str(part.get("class") or part.get("class_name")).removeprefix("keras.layers.")
+        if isinstance(config, dict) and part.get("module", "keras.layers") == "keras.layers":
+            for argument, default in LATER.get(name, {}).items():
+                if argument in config and type(config[argument]) is type(default) and config[argument] == default:
+                    del config[argument]
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

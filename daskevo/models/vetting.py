@@ -16,7 +16,7 @@ import keras
 from daskevo.errors import CannotRebuild
 from daskevo.models.configs import resolves
 from daskevo.models.keras_private import public_symbol
-from daskevo.types import JSON
+from daskevo.types import JSON, json_objects
 
 # Values that Keras' serialisation writes as objects and reads back as plain values.
 _PLAIN = frozenset({"__numpy__", "__tensor__", "__bytes__", "__slice__", "__ellipsis__", "__keras_tensor__"})
@@ -52,20 +52,14 @@ def vet(config: JSON, custom_objects: Mapping[str, Any], layer: str) -> None:
     """
     if not isinstance(config, dict) or not isinstance(config.get("config"), dict) or "class_name" not in config:
         raise CannotRebuild(f"layer {layer!r} of the record has no configuration", layer=layer)
-    pending: list[JSON] = [config]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, list):
-            pending += part
-        elif isinstance(part, dict):
-            pending += part.values()
-            if "class_name" in part:
-                _check(part, custom_objects, layer)
-            for key in ("build_config", "compile_config"):
-                if key in part:
-                    raise _refused(layer, f"a {key}, which daskevo writes in no record")
-            if isinstance(part.get("vocabulary"), str):
-                raise _refused(layer, f"the path of a vocabulary file ({part['vocabulary'][:80]!r})")
+    for part in json_objects(config):
+        if "class_name" in part:
+            _check(part, custom_objects, layer)
+        for key in ("build_config", "compile_config"):
+            if key in part:
+                raise _refused(layer, f"a {key}, which daskevo writes in no record")
+        if isinstance(part.get("vocabulary"), str):
+            raise _refused(layer, f"the path of a vocabulary file ({part['vocabulary'][:80]!r})")
 
 
 def _check(part: dict[str, JSON], custom_objects: Mapping[str, Any], layer: str) -> None:
