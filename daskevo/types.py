@@ -284,9 +284,10 @@ class TensorSpec:
         """Read ``[shape, dtype]``; raises CorruptRecord on anything else, sizes beyond 2**62 bytes included."""
         match value:
             case [[*shape], str() as dtype]:
-                if len(shape) <= 64 and all(type(n) is int and 0 <= n < 2**62 for n in shape):
-                    spec = cls(tuple(shape), dtype)
-                    if spec.nbytes < 2**62:
+                # True and 1.0 would be found in the cache under 1.
+                if len(shape) <= 64 and _INT.issuperset(map(type, shape)):
+                    spec = _checked_spec(tuple(shape), dtype)
+                    if spec is not None:
                         return spec
         raise CorruptRecord(f"expected a tensor specification [shape, dtype], found {_shorten(value)}")
 
@@ -294,6 +295,18 @@ class TensorSpec:
     def of(cls, array: np.ndarray[Any, Any]) -> TensorSpec:
         """Return the specification of an array (big-endian arrays are stored little-endian under the same name)."""
         return cls(tuple(array.shape), _name_of(array.dtype))
+
+
+_INT = frozenset({int})
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _checked_spec(shape: tuple[int, ...], dtype: str) -> TensorSpec | None:
+    """Return the one specification of that shape and dtype; None if a dimension or the size is out of range."""
+    if not all(0 <= n < 2**62 for n in shape):
+        return None
+    spec = TensorSpec(shape, dtype)
+    return spec if spec.nbytes < 2**62 else None
 
 
 @functools.lru_cache(maxsize=256)

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskevo.errors import InvalidInput
-from daskevo.types import check_json
+from daskevo.errors import CorruptRecord, InvalidInput
+from daskevo.types import TensorSpec, check_json
 
 _LEAVES = (
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=3) | st.binary(max_size=2)
@@ -84,3 +85,11 @@ def test_depth_and_size_are_limited() -> None:
         bomb = [bomb] * 10
     with pytest.raises(InvalidInput, match="more than 1000000 values"):
         check_json(bomb, "value")
+
+
+@pytest.mark.parametrize("shape", [[True], [1.0], [-1], [2**62], [2**40, 2**40], [1] * 65])
+def test_a_shape_is_checked_though_an_equal_one_was_read_before(shape: list[Any]) -> None:
+    assert TensorSpec.from_json([[1], "float32"]) is TensorSpec.from_json([[1], "float32"])
+    for _ in range(2):
+        with pytest.raises(CorruptRecord, match="tensor specification"):
+            TensorSpec.from_json([shape, "float32"])
