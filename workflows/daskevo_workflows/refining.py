@@ -112,8 +112,8 @@ def refine(
     -------
     list[Refined]
         In the order of their quality, best first. They are in the repository, labelled ``refined:<run>``; repeating
-        the call trains nothing again, unless callbacks or patience are others, or nobody can tell. Data are not compared: with
-        other data under the same problem pass another ``seed``.
+        the call trains nothing again, unless callbacks or patience are others, or nobody can tell. Data
+        are not compared: with other data under the same problem pass another ``seed``.
 
     Raises
     ------
