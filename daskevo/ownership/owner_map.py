@@ -96,9 +96,9 @@ class OwnerMap:
 
 
 def _entry(row: JSON, owners: tuple[ModelId, ...]) -> OwnerEntry:
-    match row:
-        case [int() as place, number, str() as digest, steps]:
-            known = type(place) is int and 0 <= place < len(owners)
-            if known and _DIGEST.fullmatch(digest) and count(number) < MAX_TENSORS:
-                return OwnerEntry(owners[place], number, digest, count(steps))
+    if isinstance(row, (list, tuple)) and len(row) == 4:
+        place, number, digest, steps = row
+        known = type(place) is int and 0 <= place < len(owners)
+        if known and isinstance(digest, str) and _DIGEST.fullmatch(digest) and count(number) < MAX_TENSORS:
+            return OwnerEntry(owners[place], number, digest, count(steps))
     raise CorruptRecord(f"expected an owner map's entry [owner, number, digest, steps], found {shorten(row)}")
