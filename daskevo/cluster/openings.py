@@ -30,6 +30,8 @@ FROZEN_AT_ONCE = 500
 """In a process that is a provider alone, garbage collections leave out what is there after each so many records and
 models: it lives as long as the shard is served, and a look through that of ten thousand models stops all else for half
 a second. Not beside code of users, whose garbage would stay for ever."""
+_steps = itertools.count()
+"""Of all openings of this process: each shard may be small, and their models are many all the same."""
 TURN_S = 0.0005
 ANSWER_S = 2.0
 """An opening that takes longer is answered with how far it is."""
@@ -112,7 +114,7 @@ class Opening:
             If nobody wants the shard open here any more: its next owner's epoch counts.
         """
         self.done += 1
-        if self.alone and self.done % FROZEN_AT_ONCE == 0:
+        if self.alone and next(_steps) % FROZEN_AT_ONCE == 0:
             gc.freeze()
         self.refuse_late()
 

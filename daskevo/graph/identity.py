@@ -60,11 +60,8 @@ def vertex_ids(
         if signature is None:
             signature = signatures[vertex.signature] = _hash(vertex.signature.encode())
         first = first_call.get(vertex.layer)
-        if first is None:
-            # The tensors of a later call are those of the first, whose id it contains.
-            belongs = b"T" + _hash(_text(layers[vertex.layer].tensors).encode())
-        else:
-            belongs = b"C" + first
+        # The tensors of a later call are those of the first, whose id it contains.
+        belongs = b"C" + first if first is not None else b"T" + _hash(_text(layers[vertex.layer].tensors).encode())
         edges = [_edge(ids[edge.source], edge, vertex.commutative) for edge in vertex.edges]
         if vertex.commutative:
             edges.sort()

@@ -184,9 +184,9 @@ async def test_a_shard_of_many_models_is_opened_however_short_the_time_limit(
 def test_garbage_of_users_in_the_same_process_is_still_collected(alone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     frozen: list[bool] = []
     monkeypatch.setattr(openings.gc, "freeze", lambda: frozen.append(True))
-    opening = Opening(1, 0, 1, Tick(0, 0), float("inf"), threading.Lock(), alone=alone)
-    for _ in range(openings.FROZEN_AT_ONCE):
-        opening.step()
+    # Of small shards there may be many.
+    for shard in range(openings.FROZEN_AT_ONCE):
+        Opening(1, shard, 1, Tick(0, 0), float("inf"), threading.Lock(), alone=alone).step()
     assert bool(frozen) is alone
 
 
