@@ -12,7 +12,7 @@ The id of a vertex is ``H(H(signature, in-edges, ...), twin ordinal)`` with H = 
 - the vertex' position among the model's inputs, if it is one;
 - of each further call of a layer, the id of its first, which says whose weights it uses. The first is the call with the
   fewest vertices upstream: a change reaches it last, so calls before a change keep their ids, whatever order branches
-  are flattened in.
+  are flattened in. The price: a model that extends another by a call with fewer vertices upstream shares less with it.
 
 Vertices of one model with equal inner hashes are *twins*: identical branches, which must not be taken for one layer
 used twice. They are told apart by their ordinal in flatten order, so ids are unique inside a model. The price is that

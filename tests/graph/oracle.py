@@ -20,10 +20,10 @@ Pairs = dict[int, int]
 
 def _first_call(graph: ArchitectureGraph, vertex: int) -> int:
     layer = graph.vertices[vertex].layer
-    return next(index for index in _order(graph) if graph.vertices[index].layer == layer)
+    return next(index for index in cone_order(graph) if graph.vertices[index].layer == layer)
 
 
-def _order(graph: ArchitectureGraph) -> list[int]:
+def cone_order(graph: ArchitectureGraph) -> list[int]:
     """Return the vertices by the number of those upstream, then in flatten order: a layer's first call comes first."""
     upstream: list[set[int]] = []
     for vertex in graph.vertices:
@@ -81,7 +81,7 @@ def may_pair(graph: ArchitectureGraph, mine: int, other: ArchitectureGraph, thei
 def is_common_prefix(graph: ArchitectureGraph, other: ArchitectureGraph, pairs: Pairs) -> bool:
     """Return whether the pairs are a common prefix: closed, identical leaf by leaf, one to one."""
     earlier: Pairs = {}
-    for mine in (index for index in _order(graph) if index in pairs):
+    for mine in (index for index in cone_order(graph) if index in pairs):
         if not may_pair(graph, mine, other, pairs[mine], earlier):
             return False
         earlier[mine] = pairs[mine]
@@ -91,7 +91,7 @@ def is_common_prefix(graph: ArchitectureGraph, other: ArchitectureGraph, pairs: 
 def largest_common_prefix(graph: ArchitectureGraph, other: ArchitectureGraph) -> int:
     """Return the size of the largest common prefix, by trying all pairings."""
 
-    order = _order(graph)
+    order = cone_order(graph)
 
     def most(place: int, pairs: Pairs) -> int:
         if place == len(order):
@@ -143,7 +143,7 @@ def common_prefix(graph: ArchitectureGraph, other: ArchitectureGraph) -> Pairs:
 def has_twins(graph: ArchitectureGraph) -> bool:
     """Return whether any two vertices differ in nothing but their place in flatten order."""
     # Without twins no vertex can take the place of another in a prefix of the graph with itself.
-    order = _order(graph)
+    order = cone_order(graph)
     return any(
         may_pair(graph, order[later], graph, earlier, {index: index for index in order[:later] if index != earlier})
         for later in range(len(order))

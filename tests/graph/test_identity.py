@@ -12,6 +12,7 @@ from hypothesis import given, settings
 
 from daskevo.graph import ArchitectureGraph, Vertex
 from daskevo.testing.graphs import GraphBuilder, architecture_graphs, renamed
+from tests.graph.oracle import cone_order
 
 _PRINT_IDS = """
 from tests.graph.test_identity import sample
@@ -73,6 +74,7 @@ def test_are_unique_in_a_graph_and_blind_to_names(graph: ArchitectureGraph) -> N
 @given(architecture_graphs())
 @settings(max_examples=50)
 def test_a_change_reaches_exactly_the_cone_above_it(graph: ArchitectureGraph) -> None:
+    order = cone_order(graph)
     for changed in range(len(graph.vertices)):
         vertices = list(graph.vertices)
         # A signature that nothing else has, so that ordinals of twins elsewhere may only fall.
@@ -82,13 +84,14 @@ def test_a_change_reaches_exactly_the_cone_above_it(graph: ArchitectureGraph) ->
         for index in range(len(vertices)):
             if index in above:
                 assert other.ids[index] not in graph.ids
-            elif index < changed:
+            elif order.index(index) < order.index(changed):
                 assert other.ids[index] == graph.ids[index]
 
 
 def _cone_above(graph: ArchitectureGraph, changed: int) -> set[int]:
     above = {changed}
-    for index, vertex in enumerate(graph.vertices):
+    for index in cone_order(graph):
+        vertex = graph.vertices[index]
         first = graph.calls[vertex.layer][0]
         if above & ({edge.source for edge in vertex.edges} | {first}):
             above.add(index)

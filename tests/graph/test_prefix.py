@@ -166,8 +166,10 @@ def test_is_the_largest_unless_there_are_twins_and_never_larger(pair: list[Archi
 @given(recipes(), st.data())
 @settings(max_examples=60)
 def test_what_extends_a_model_shares_all_of_it(recipe: list, data: st.DataObject) -> None:
-    short = build(recipe[: data.draw(st.integers(1, len(recipe)))])
-    prefix = longest_common_prefix(short, renamed(build(recipe)))
+    short, extended = build(recipe[: data.draw(st.integers(1, len(recipe)))]), build(recipe)
+    # A layer that is called again with fewer vertices upstream brings its weights there.
+    assume(all(calls[0] == extended.calls[layer][0] for layer, calls in enumerate(short.calls)))
+    prefix = longest_common_prefix(short, renamed(extended))
     assert prefix.vertices == tuple((index, index) for index in range(len(short.vertices)))
 
 
