@@ -116,9 +116,14 @@ async def make(repository: Repository, graph: ArchitectureGraph, model_id: str, 
     return await put_reserved(repository, graph, await reserve(repository, graph, model_id), **options)
 
 
+def plugins_of(worker: Any) -> list[Any]:
+    """Return the plugins of repositories on a worker; a worker that came late gets them from the coordinator."""
+    return [plugin for name, plugin in worker.plugins.items() if name.startswith("daskevo-provider")]
+
+
 def plugin_of(worker: Any) -> Any:
     """Return the repository's plugin on a worker (there is one repository in a test)."""
-    (found,) = (plugin for name, plugin in worker.plugins.items() if name.startswith("daskevo-provider"))
+    (found,) = plugins_of(worker)
     return found
 
 

@@ -22,7 +22,17 @@ from daskevo.cluster.reserving import give_back
 from daskevo.errors import DaskevoError, ModelRetired
 from daskevo.ownership.references import References
 from daskevo.ownership.shard import Shard
-from tests.cluster.helpers import at_rest, chain, coordinator_of, evo_cluster, open_here, put_reserved, reserve, values
+from tests.cluster.helpers import (
+    at_rest,
+    chain,
+    coordinator_of,
+    evo_cluster,
+    open_here,
+    plugins_of,
+    put_reserved,
+    reserve,
+    values,
+)
 
 GRAPHS = [chain(8, 6, 3), chain(8, 6, 4), chain(8, 5, 3)]
 LABELS = ["user:a", "best:r"]
@@ -164,7 +174,8 @@ class Player:
         while len(self.providers) < 2:
             self.providers.append(await Worker(self.scheduler.address, nthreads=2, resources={"provider": 1}))
         # A recount needs all shards at one moment, and says so while some are on their way.
-        while not all(coordinator_of(self.scheduler)._core.table().places.values()):
+        table = coordinator_of(self.scheduler)._core.table
+        while not (all(map(plugins_of, self.providers)) and all(table().places.values())):
             await asyncio.sleep(0.01)
 
 
