@@ -19,6 +19,7 @@ import numpy as np
 from daskevo.models.flat import FlatModel
 from daskevo.models.host_memory import to_host, value_of
 from daskevo.models.keras_private import with_sublayers
+from daskevo.models.seeding import apart
 
 _EXACT_VALUES = 1 << 14
 """Weights with more values than that are compared by mean and spread of so many; their error is a hundredth."""
@@ -106,9 +107,10 @@ def _is_initial(weight: Any, initializer: Any, exact: bool) -> bool:
     shape, dtype = tuple(map(int, weight.shape)), str(weight.dtype)
     found = to_host(weight).reshape(-1)
     is_small = found.size <= _EXACT_VALUES
-    if found.size >= _FEW_VALUES and not (exact and is_small):
+    has_formula = type(initializer).__module__.startswith("keras.")
+    if not is_small or (has_formula and not exact and found.size >= _FEW_VALUES):
         sample = found[:_EXACT_VALUES].astype(np.float64)
-        mean, spread = _distribution(initializer, shape)
+        mean, spread = _distribution(initializer, shape) if has_formula else _measured(initializer, shape, dtype)
         error = max(0.05, 4 / math.sqrt(sample.size)) * spread
         is_like_it = bool(abs(sample.std() - spread) <= error and abs(sample.mean() - mean) <= error)
         if is_like_it or not is_small:
@@ -117,7 +119,7 @@ def _is_initial(weight: Any, initializer: Any, exact: bool) -> bool:
 
 
 def _distribution(initializer: Any, shape: tuple[int, ...]) -> tuple[float, float]:
-    """Return mean and standard deviation of what an initializer draws."""
+    """Return mean and standard deviation of what an initializer of Keras draws."""
     mean, spread = 0.0, 0.0
     match initializer:
         case keras.initializers.Orthogonal():
@@ -135,6 +137,13 @@ def _distribution(initializer: Any, shape: tuple[int, ...]) -> tuple[float, floa
         case _:
             mean, spread = initializer.mean, initializer.stddev
     return float(mean), max(float(spread), math.ulp(0.0))
+
+
+def _measured(initializer: Any, shape: tuple[int, ...], dtype: str) -> tuple[float, float]:
+    """Return mean and standard deviation of what an initializer of one's own class draws, from one draw."""
+    with apart():
+        values = value_of(initializer(shape, dtype=dtype)).astype(np.float64)
+    return float(values.mean()), max(float(values.std()), math.ulp(0.0))
 
 
 def _fans(initializer: Any, shape: tuple[int, ...]) -> tuple[int, int]:

@@ -177,7 +177,9 @@ class Inheritance:
             self._early.taken()
         self.timings.update(reservation.seconds)
         with timed(self.timings, "load_s"):
-            loaded = self._loaded = loaded_weights(self.flat, reservation.arrays, exact=self._is_among_the_first())
+            Inheritance._begun += 1
+            exact = Inheritance._begun <= _EXACT_MODELS
+            loaded = self._loaded = loaded_weights(self.flat, reservation.arrays, exact=exact)
             if loaded.kept:
                 reservation.prefix = reservation.prefix.without(self.graph, loaded.kept)
                 inside = {self.graph.vertices[mine].layer for mine, _ in reservation.prefix.vertices}
@@ -188,11 +190,6 @@ class Inheritance:
             self._say_replaced(loaded.replaced)
             steps = {n: entry.steps for n, entry in reservation.entries.items() if n not in self._left}
             self._freezing = freeze(self.flat, reservation.prefix.freezable(self.graph), self._policy, steps)
-
-    @staticmethod
-    def _is_among_the_first() -> bool:
-        Inheritance._begun += 1
-        return Inheritance._begun <= _EXACT_MODELS
 
     def _say_replaced(self, layers: Sequence[int]) -> None:
         names = ", ".join(self.graph.layers[layer].name for layer in layers)

@@ -13,7 +13,7 @@ from daskevo.errors import ShardUnavailable
 PATIENCE_S = 60.0
 
 
-class Coordinator:
+class ScriptedCoordinator:
     """Answers each question for the shards with the next line: what is missing, and how much of it is read."""
 
     def __init__(self, *answers: tuple[int, int] | None) -> None:
@@ -33,13 +33,13 @@ class Coordinator:
             raise ShardUnavailable("not yet", shards=list(range(missing)), read=read)
 
 
-async def opened(coordinator: Coordinator) -> None:
+async def opened(coordinator: ScriptedCoordinator) -> None:
     async with asyncio.timeout(PATIENCE_S) as coordinator.limit:
         await _have_opened(coordinator, PATIENCE_S, "me", coordinator.limit)  # type: ignore[arg-type]
 
 
 def test_as_long_as_records_are_read_or_shards_are_opened() -> None:
-    coordinator = Coordinator((8, 10), (8, 900), (3, 900), None)
+    coordinator = ScriptedCoordinator((8, 10), (8, 900), (3, 900), None)
     asyncio.run(opened(coordinator))
     assert coordinator.answers == []
     first, *later = coordinator.limits
@@ -49,7 +49,7 @@ def test_as_long_as_records_are_read_or_shards_are_opened() -> None:
 
 @pytest.mark.parametrize("answers", [[(8, 0)], [(8, 10), (8, 10)], [(8, 10), (8, 900), (8, 900)]])
 def test_who_gets_no_further_is_waited_for_no_longer(answers: list[tuple[int, int]]) -> None:
-    coordinator = Coordinator(*answers, None)
+    coordinator = ScriptedCoordinator(*answers, None)
     with pytest.raises(ShardUnavailable, match="not yet"):
         asyncio.run(opened(coordinator))
     assert coordinator.answers == [None]

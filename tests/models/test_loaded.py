@@ -56,14 +56,13 @@ def test_a_loaded_layer_was(name: str) -> None:
     assert loaded_weights(flat, others, exact=False).kept == (1,)
 
 
-initializers = keras.initializers
 DRAWN = {
-    "normal": initializers.RandomNormal(0.5, 0.1, seed=1),
-    "uniform": initializers.RandomUniform(-1.0, 3.0, seed=1),
-    "truncated": initializers.TruncatedNormal(1.0, 2.0, seed=1),
-    "orthogonal": initializers.Orthogonal(0.5, seed=1),
+    "normal": keras.initializers.RandomNormal(0.5, 0.1, seed=1),
+    "uniform": keras.initializers.RandomUniform(-1.0, 3.0, seed=1),
+    "truncated": keras.initializers.TruncatedNormal(1.0, 2.0, seed=1),
+    "orthogonal": keras.initializers.Orthogonal(0.5, seed=1),
     **{
-        f"{mode} {law}": initializers.VarianceScaling(2.0, mode, law, seed=1)
+        f"{mode} {law}": keras.initializers.VarianceScaling(2.0, mode, law, seed=1)
         for mode in ("fan_in", "fan_out", "fan_avg")
         for law in ("uniform", "truncated_normal", "untruncated_normal")
     },
@@ -89,6 +88,21 @@ def test_what_an_initializer_draws_is_known_by_mean_and_spread(
 
     monkeypatch.setattr(type(initializer), "__call__", drawn)
     assert loaded_weights(flat, others, exact=False).replaced == ()
+
+
+class Skewed(keras.initializers.RandomNormal):  # type: ignore[misc]
+    """Draws otherwise than what it is derived from."""
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        return super().__call__(shape, dtype) ** 2
+
+
+@pytest.mark.parametrize("units", [100, 8000])
+def test_an_initializer_of_ones_own_is_asked_what_it_draws(units: int) -> None:
+    flat = flatten(model_of(layers.Dense(units, kernel_initializer=Skewed(seed=3))))
+    others = {number: array + 1 for number, array in enumerate(read_tensors(flat))}
+    for exact in (True, False):
+        assert loaded_weights(flat, others, exact=exact).replaced == ()
 
 
 def test_weights_much_like_fresh_ones_are_told_value_by_value() -> None:
