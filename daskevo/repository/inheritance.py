@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_EXACT_MODELS = 8
+_EXACT_MODELS = 3
 """So many models of a process are looked at value by value for weights that somebody loaded and that will train."""
 
 
