@@ -3,8 +3,10 @@
 
     python3 start.py                    set up, then run the main job: a search on flight delays on this machine
     python3 start.py nas digits ...     set up, then run `daskevo nas digits ...` (any command of daskevo)
-    python3 start.py test [ARG ...]     set up, then lint, type-check and test; ARGs go to pytest, and without any
-                                        all is tested, three files at a time
+    python3 start.py test               set up, then lint, type-check and run the quick tests
+    python3 start.py test --all         ... and the long ones as well
+    python3 start.py test --part K/N    ... and the K-th of N parts of the long ones
+    python3 start.py test ARG ...       ... ARGs, such as a folder of tests, go to pytest
     python3 start.py setup              set up only
 
 The environment lies in .venv beside this file (or in the folder that DASKEVO_VENV names) and is made again only when
@@ -38,8 +40,9 @@ CHECKS = [
     ["lint-imports"],
 ]
 # Much of the tests' time is spent waiting: for processes to start, to end, to be missed. Whole files, whose tests
-# may share a cluster, go to whichever of three processes is free.
+# may share a cluster, go to whichever of three processes is free. Tests that are named run in one.
 THREE_AT_A_TIME = ["--numprocesses", "3", "--dist", "loadfile"]
+WHOLE = ("--all", "--part")
 
 
 def fail(message):
@@ -147,7 +150,9 @@ def main(arguments):
     if arguments and arguments[0] == "test":
         set_up("test")
         failed = [" ".join(check) for check in CHECKS if run(check)]
-        failed += ["pytest"] if run(["pytest", *(arguments[1:] or THREE_AT_A_TIME)]) else []
+        given = arguments[1:]
+        whole = not given or given[0].partition("=")[0] in WHOLE
+        failed += ["pytest"] if run(["pytest", *(THREE_AT_A_TIME if whole else []), *given]) else []
         if failed:
             print("start.py: failed: " + ", ".join(failed), file=sys.stderr)
         return 1 if failed else 0

@@ -34,6 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
     come last.
     """
     config.option.loadscopereorder = False
+    if config.option.numprocesses:
+        PrefixIndex().warm()  # once, for all processes: each would compile it while it collects
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -45,6 +45,31 @@ def test_daskevo_learns_what_was_typed(tmp_path: Path) -> None:
     assert told.stdout.startswith(f"{typed}|{typed}|nas flights ")
 
 
+@pytest.mark.parametrize(
+    ("given", "in_parallel"),
+    [
+        ([], True),
+        (["--all"], True),
+        (["--part", "2/11", "-x"], True),
+        (["--part=2/11"], True),
+        (["tests/graph", "-x"], False),
+        (["-k", "graph"], False),
+    ],
+)
+def test_the_whole_suite_runs_in_several_processes(tmp_path: Path, given: list[str], in_parallel: bool) -> None:
+    """The environment is a stand-in, whose commands tell how they are called."""
+    start = runpy.run_path(str(START))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "daskevo-setup").write_text(start["wanted_stamp"](start["EXTRAS"]["test"]))
+    for name in ("ruff", "mypy", "lint-imports", "pytest"):
+        (tmp_path / "bin" / name).write_text('#!/bin/sh\necho "${0##*/} $*"\n')
+        (tmp_path / "bin" / name).chmod(0o755)
+    told = _start("test", *given, DASKEVO_VENV=str(tmp_path))
+    assert told.returncode == 0, told.stderr
+    called = [line for line in told.stdout.splitlines() if line.startswith("pytest ")]
+    assert called == [" ".join(["pytest", *(start["THREE_AT_A_TIME"] if in_parallel else []), *given])]
+
+
 def test_missing_ensurepip_is_said_with_its_remedy(tmp_path: Path) -> None:
     """A venv module that fails as Debian's does without python3-venv: exit code 2, the remedy, nothing left behind."""
     (tmp_path / "stand_in" / "venv").mkdir(parents=True)

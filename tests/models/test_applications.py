@@ -20,7 +20,7 @@ def applications() -> dict[str, Callable[..., Any]]:
     }
 
 
-# One of each family, small, for every run; the whole zoo has its own marker.
+# One of each family, small; the whole zoo is long.
 FEW = ["MobileNetV2", "EfficientNetB0", "ConvNeXtTiny"]
 
 
@@ -41,7 +41,7 @@ def test_a_few_flatten_and_are_rebuilt(name: str) -> None:
     assert len(again.operations) == len(graph.layers)
 
 
-@pytest.mark.keras_applications
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(set(applications()) - set(FEW)))
 def test_all_flatten(name: str) -> None:
     with shape_only():

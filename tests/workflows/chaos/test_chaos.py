@@ -16,7 +16,7 @@ from tests.rights import in_ci
 RUN = [sys.executable, "-c", "from daskevo_workflows.cli import main; main()", "chaos"]
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.processes
 @pytest.mark.timeout(900)
 def test_one_minute_of_chaos(tmp_path: Path) -> None:
