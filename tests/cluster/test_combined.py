@@ -60,6 +60,7 @@ async def test_four_at_once_on_two_threads(c: Any, s: Any, one: Any, other: Any,
     assert verification.clean, verification.differences
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_a_local_cluster_whose_trainers_are_providers(tmp_path: Any) -> None:
     with local_cluster(trainers=1, providers=0, dashboard_address=None) as cluster, Client(cluster) as client:

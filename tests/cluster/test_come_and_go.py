@@ -11,6 +11,7 @@ from tests.benchmarks.ten_thousand import come_and_go
 STEPS = 120
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_what_came_and_went_leaves_nothing_but_tombstones(tmp_path: Path) -> None:
     found = come_and_go(tmp_path / "root", STEPS, 1, keep=10, at_once=8, minutes=3.0)

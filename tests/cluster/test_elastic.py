@@ -28,7 +28,7 @@ TRAIN = {"resources": {"evaluation": 1}, "pure": False}
 PATIENCE_S = 200.0
 """A provider that stood still as it was to open shards gets none for a minute."""
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -179,6 +179,7 @@ def test_dask_cuda_is_not_imported_unless_it_is_asked_for() -> None:
     assert told.stdout == "[]\n"
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_trainers_of_a_cluster_run_where_dask_cuda_says(of_two: Any) -> None:
     with local_cluster(cuda=True, dashboard_address=None) as cluster, Client(cluster) as client:

@@ -66,6 +66,7 @@ def test_a_tensor_and_a_model_larger_than_messages(way: str, tmp_path: Path, mon
     run()
 
 
+@pytest.mark.long
 def test_twenty_thousand_tensors_of_long_names(tmp_path: Path) -> None:
     spec = TensorSpec((2,), "float32")
     graph = graph_of([(f"{number:05d}{'n' * 195}", {}, (spec, spec)) for number in range(10_000)])

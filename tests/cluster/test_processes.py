@@ -94,6 +94,7 @@ def modules() -> list[str]:
     return [name for name in ("tensorflow", "keras") if name in sys.modules]
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_finished_puts_survive_the_death_of_every_process(tmp_path: Path) -> None:
     root = tmp_path / "root"
@@ -137,6 +138,7 @@ def wait_until_gone(group: int) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_a_trainer_that_dies_gives_back_and_is_replaced(client: Client, tmp_path: Path) -> None:
     repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=8)
@@ -151,6 +153,7 @@ def test_a_trainer_that_dies_gives_back_and_is_replaced(client: Client, tmp_path
     assert verification.clean, verification.differences
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_a_worker_that_dies_again_and_again_comes_back() -> None:
     """Dask looks once, some time after a death, and would close the nanny that is just starting its worker again."""
@@ -182,6 +185,7 @@ def settled(dask_worker: Any) -> tuple[Any, float]:
     return dask.config.get("distributed.worker.profile.interval"), dask_worker.periodic_callbacks["tick"].callback_time
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_a_trainer_is_interrupted_less_often_than_a_provider(client: Client) -> None:
     workers = workers_of(client).items()
@@ -194,6 +198,7 @@ def test_intervals_that_somebody_chose_stay() -> None:
         assert trainer_options(1, None)["config"] == {"distributed.admin.tick.interval": "100ms"}
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_restarting_the_workers_keeps_what_is_stored(client: Client, tmp_path: Path) -> None:
     repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=8)
@@ -205,6 +210,7 @@ def test_restarting_the_workers_keeps_what_is_stored(client: Client, tmp_path: P
     assert repository.verify().clean
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_after_restarting_the_workers_of_a_repository_in_memory_lists_say_what_is_lost(client: Client) -> None:
     repository = daskevo.open(None, "test", client=client, objective="max score", shards=8)

@@ -54,6 +54,7 @@ async def test_readers_are_sent_a_few_messages_at_once(
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_two_writers_of_240_megabytes_at_a_provider_of_a_gigabyte(tmp_path: Path) -> None:
     """It was paused, then ended at 95 % of its memory, and what it held was lost."""

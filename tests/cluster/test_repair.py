@@ -180,6 +180,7 @@ print(died)
 """
 
 
+@pytest.mark.long
 def test_a_repair_that_was_killed_is_done_again(root: Path, tmp_path: Path) -> None:
     (root / FIRST).unlink()
     (root / "scopes.json.01234567.tmp").write_bytes(b"1")

@@ -181,6 +181,7 @@ async def test_a_match_whose_home_is_silent_gives_way(c: Any, s: Any, a: Any, b:
         interception.stop()
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_a_frozen_provider(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("daskevo.cluster.silence.SILENCE_S", 1000.0)

@@ -91,6 +91,7 @@ def test_whoever_has_no_certificate_is_hung_up_on_and_told_why(security: Securit
     run()
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_a_local_cluster_with_certificates_of_its_own(tmp_path: Path) -> None:
     with local_cluster(trainers=1, dashboard_address=None, security=True) as cluster:

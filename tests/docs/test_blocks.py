@@ -140,10 +140,18 @@ def _shell(text: str, address: str, folder: Path) -> None:
             _call(call, address, _best(folder))
 
 
+def _case(page: Path) -> Any:
+    quick = name_of(page) in {"README.md", *NOT_RUN, *ELSEWHERE}
+    return pytest.param(page, id=name_of(page), marks=[] if quick else pytest.mark.long)
+
+
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if name_of(page) in COMMANDS or any(code.language == "python" for code in codes(page))],
-    ids=name_of,
+    [
+        _case(page)
+        for page in PAGES
+        if name_of(page) in COMMANDS or any(code.language == "python" for code in codes(page))
+    ],
 )
 def test_page(page: Path, shared: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = name_of(page)
@@ -205,6 +213,7 @@ def _told(name: str, capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_examples_of_a_model_and_data_of_ones_own(
     shared: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -219,6 +228,7 @@ def test_examples_of_a_model_and_data_of_ones_own(
         assert "model.weights.h5" in file.namelist()
 
 
+@pytest.mark.long
 def test_example_of_two_searches_that_share_a_repository(
     shared: Shared, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -228,6 +238,7 @@ def test_example_of_two_searches_that_share_a_repository(
     assert "verified: True" in told
 
 
+@pytest.mark.long
 def test_example_of_a_notebook(shared: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cell by cell, as a notebook's kernel does."""
     monkeypatch.chdir(tmp_path)

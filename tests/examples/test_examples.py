@@ -21,6 +21,7 @@ def _run(folder: Path, *command: str) -> str:
     return ended.stdout
 
 
+@pytest.mark.long
 def test_search(tmp_path: Path) -> None:
     told = _run(tmp_path, sys.executable, str(EXAMPLES / "01_search.py"), "run")
     assert "reaches val_accuracy 0." in told
@@ -40,6 +41,7 @@ def test_my_problem(tmp_path: Path) -> None:
     assert '"evaluations": 4, "failures": 0' in told.splitlines()[-1]
 
 
+@pytest.mark.long
 def test_tune(tmp_path: Path) -> None:
     told = _run(tmp_path, sys.executable, str(EXAMPLES / "06_tune.py"), "run")
     assert "a grid would train 64 epochs, of which 42 differ" in told
@@ -48,6 +50,7 @@ def test_tune(tmp_path: Path) -> None:
     assert trained < asked
 
 
+@pytest.mark.long
 def test_deephyper(tmp_path: Path) -> None:
     pytest.importorskip("deephyper", reason="DeepHyper isn't installed: pip install deephyper")
     told = _run(tmp_path, sys.executable, str(EXAMPLES / "05_deephyper.py"), "log")

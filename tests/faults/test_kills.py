@@ -36,6 +36,7 @@ def bench(tmp_path_factory: Any) -> Iterator[Bench]:
     made.close()
 
 
+@pytest.mark.long
 @pytest.mark.processes
 @pytest.mark.parametrize("cell", CELLS, ids=" ".join)
 def test_a_kill_at_any_step_loses_nothing_and_leaves_nothing(bench: Bench, cell: Cell) -> None:
@@ -47,6 +48,7 @@ def test_a_kill_at_any_step_loses_nothing_and_leaves_nothing(bench: Bench, cell:
     assert outcome.answer in ("stored", "retired")
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_a_scheduler_that_is_killed_takes_nothing_with_it(tmp_path: Path) -> None:
     outcome = try_scheduler(Cell("put", "scheduler", "coordinator: end served begins"), tmp_path / "root")

@@ -20,7 +20,7 @@ from tests.cluster.helpers import chain
 from tests.cluster.test_processes import put_plain
 from tests.hosts.conftest import Site, until
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.long]
 
 GRAPHS = [chain(8, 6, width) for width in range(3, 15)]
 TRAIN = {"resources": {"evaluation": 1}, "pure": False}

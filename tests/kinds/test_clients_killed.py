@@ -17,7 +17,7 @@ from distributed import Client
 import daskevo
 from tests.cluster.helpers import chain, make, values
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.long]
 
 PARENT, CHILD = chain(8, 6, 3), chain(8, 6, 5)
 SCRIPT = """

@@ -13,7 +13,7 @@ from distributed import Client
 import daskevo
 from tests.cluster.helpers import chain, make, values
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.long]
 
 GRAPH = chain(8, 6)
 

@@ -21,7 +21,7 @@ from daskevo.types import ModelId
 from tests.cluster.helpers import chain
 from tests.cluster.test_processes import pid_of, put_plain
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.long]
 
 TRAIN = {"resources": {"evaluation": 1}, "pure": False}
 LOST, KEPT = "provider-0", "provider-1"

@@ -14,7 +14,7 @@ from daskevo.runs import RunView
 from tests.slurm.command import finished, wait_for, write_problem
 from tests.slurm.running import KILL_WAIT_S, Slurm
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(1200), pytest.mark.long]
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "batch"
 EVALUATIONS = 16

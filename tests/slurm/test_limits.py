@@ -32,6 +32,7 @@ def end_of(slurm: Slurm, job: str) -> float:
     return datetime.fromisoformat(next(word[8:] for word in words if word.startswith("EndTime="))).timestamp()
 
 
+@pytest.mark.long
 def test_the_end_of_a_job_is_found_out_and_may_change(slurm: Slurm, job: str) -> None:
     def ask(command: Sequence[str], more: Mapping[str, str]) -> str:
         return slurm.run("env", *(f"{name}={value}" for name, value in more.items()), *command)

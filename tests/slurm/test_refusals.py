@@ -13,7 +13,7 @@ import daskevo
 from daskevo.cluster.batch.waiting import wait_for_workers
 from daskevo.errors import BatchSystemError, ClusterError, RootUnusable, VersionMismatch
 
-pytestmark = pytest.mark.usefixtures("configured")
+pytestmark = [pytest.mark.usefixtures("configured"), pytest.mark.long]
 
 
 def refused(**options: Any) -> str:

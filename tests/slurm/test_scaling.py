@@ -54,6 +54,7 @@ def cancelled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, set[str]]]:
 clusters: list[Any] = []
 
 
+@pytest.mark.long
 def test_an_adaptive_cluster_keeps_the_job_that_works_and_moves_the_shards_of_the_other(
     slurm: Slurm, tmp_path: Path, cancelled: list[tuple[str, set[str]]]
 ) -> None:
@@ -80,6 +81,7 @@ def test_an_adaptive_cluster_keeps_the_job_that_works_and_moves_the_shards_of_th
         assert repository.verify().clean
 
 
+@pytest.mark.long
 def test_jobs_of_providers_stay_when_those_of_trainers_go(slurm: Slurm, tmp_path: Path) -> None:
     with cluster_of(jobs=1, provider_jobs=1) as cluster, cluster.get_client() as client:
         (provider,) = names(cluster, PROVIDER)
@@ -110,6 +112,7 @@ def test_jobs_of_a_cluster_with_tls(slurm: Slurm, tmp_path: Path) -> None:
     wait_for(lambda: not slurm.jobs())
 
 
+@pytest.mark.long
 def test_a_job_of_which_fewer_workers_come_than_it_starts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The cluster works with those that came, and says who they are and what the job has written of the others."""
     preload = tmp_path / "refuses.py"

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import daskevo
 from tests.slurm.command import write_problem
 from tests.slurm.running import Slurm
@@ -18,6 +20,7 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "batch" / "search-chain.slurm"
 OF_THE_SITE = ("--account", "--partition", "--gpus-per-node", "--exclusive", "--nodes", "--cpus-per-task")
 
 
+@pytest.mark.long
 def test_a_search_in_one_job_of_two_nodes(slurm: Slurm, tmp_path: Path) -> None:
     lines = SCRIPT.read_text().splitlines()
     script = tmp_path / SCRIPT.name

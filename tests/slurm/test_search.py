@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 import daskevo
 from daskevo.runs import RunView
 from tests.slurm.command import daskevo as command
@@ -12,6 +14,7 @@ from tests.slurm.command import environment, finished, summary, wait_for, write_
 from tests.slurm.running import Slurm
 
 
+@pytest.mark.long
 def test_a_job_that_is_cancelled_and_one_at_its_walltime(slurm: Slurm, tmp_path: Path) -> None:
     problem, run = write_problem(tmp_path, 4.0), tmp_path / "run"
     words = ["nas", problem, "--evaluations", "60", "--cluster", "slurm", "--jobs", "3", "--run", run, "--json"]
@@ -46,6 +49,7 @@ def test_a_job_that_is_cancelled_and_one_at_its_walltime(slurm: Slurm, tmp_path:
     assert daskevo.open(run / "repository", "sleeping").verify().clean
 
 
+@pytest.mark.long
 def test_the_pbs_class(slurm: Slurm, tmp_path: Path) -> None:
     problem, run = write_problem(tmp_path, 0.1), tmp_path / "run"
     process = command(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.slurm.running import Slurm, wait_for
 
 
+@pytest.mark.long
 def test_a_job_that_is_cancelled_is_told_before_it_is_killed(slurm: Slurm, tmp_path: Path) -> None:
     script = tmp_path / "job.sh"
     script.write_text(

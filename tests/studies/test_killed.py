@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from daskevo.runs import RunView
 from daskevo.tuning import Configuration, Trajectory
 from daskevo_workflows.studies.lines import Lines
@@ -41,6 +43,7 @@ def wait_for_reports(folder: Path, count: int, process: subprocess.Popen[str]) -
     raise AssertionError(f"the study did not get to {count} reports: {process.communicate()[1]}")
 
 
+@pytest.mark.long
 def test_killed_twice_and_started_again(tmp_path: Path) -> None:
     for reports in (2, 6):
         process = start(tmp_path, reports)

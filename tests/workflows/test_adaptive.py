@@ -16,7 +16,7 @@ from daskevo.search import AgedEvolution
 from daskevo_workflows import nas, upkeep
 from daskevo_workflows.progress import Progress
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.long]
 
 TOGETHER = {"FIRST": (4, 8, 12, 16, 20), "SECOND": (3,), "FAULTS": {3: "meet"}}
 """All wait until so many trainers have begun."""

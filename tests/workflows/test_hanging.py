@@ -90,6 +90,7 @@ def bare(client: Any) -> Iterator[Any]:
             process.wait()
 
 
+@pytest.mark.long
 def test_where_nobody_can_end_it_its_trainer_gets_no_other_until_it_has_ended(
     bare: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:

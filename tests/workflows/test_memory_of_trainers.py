@@ -15,7 +15,7 @@ from daskevo.errors import TrialFailed
 from daskevo.tuning import Constant, MultiStep
 from daskevo_workflows import tune
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.long]
 
 FALLS = {"learning_rate": MultiStep(0.1, (6,), 0.01)}
 """The rate at which a step of the problem needs memory, from step 6 on."""

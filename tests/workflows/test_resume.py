@@ -94,6 +94,7 @@ def check_same(folder: Path, finished: dict[str, Any], kept: dict[str, list[str]
     kept |= now
 
 
+@pytest.mark.long
 def test_killed_and_started_again(tiny: Callable[..., Path], tmp_path: Path) -> None:
     """SIGKILL in the middle, twice; the same command ends with exactly N evaluations, each trained once, all clean.
 

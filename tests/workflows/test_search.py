@@ -149,6 +149,7 @@ def test_a_control_arm_within_the_run(repository: Any, tiny: Callable[..., Path]
     assert any(report.transferred for report in result.reports if report.number not in control)
 
 
+@pytest.mark.long
 def test_bytes_stay_bounded_over_many_evaluations(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     """The number of living models is bounded by population and best, however long the run."""
     wide = {"FIRST": tuple(range(2, 30)), "SECOND": tuple(range(2, 20))}
@@ -166,6 +167,7 @@ class SlowToTell(AgedEvolution):
         super().tell(request, report)
 
 
+@pytest.mark.long
 def test_one_trainer_and_the_same_seed_give_the_same_run(tiny: Callable[..., Path], tmp_path: Path) -> None:
     import daskevo
 

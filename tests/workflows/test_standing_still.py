@@ -81,6 +81,7 @@ def test_a_search_goes_on_when_its_trainers_are_paused(
     wait_for_workers(client, {"provider-0", *TRAINERS})
 
 
+@pytest.mark.long
 def test_a_study_goes_on_when_its_trainers_are_paused(
     client: Any, repository: Any, tuned: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -99,6 +100,7 @@ def hold_on(folder: str) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_trainers_where_others_have_something_are_not_recycled(
     client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -139,6 +141,7 @@ def restart_once(client: Any, marks: Path) -> threading.Thread:
     return thread
 
 
+@pytest.mark.long
 def test_evaluations_are_done_again_after_a_restart_of_the_cluster(
     client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -154,6 +157,7 @@ def test_evaluations_are_done_again_after_a_restart_of_the_cluster(
     wait_for_workers(client, {"provider-0", *TRAINERS})
 
 
+@pytest.mark.long
 def test_stages_are_done_again_after_a_restart_of_the_cluster(
     client: Any, repository: Any, tuned: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ from daskevo_workflows.problems import refer
 from daskevo_workflows.studies.lines import Lines
 from tests.workflows.gate import Gate
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.long]
 
 
 SNAPSHOT_BYTES = 200_000

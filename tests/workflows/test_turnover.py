@@ -14,7 +14,7 @@ from daskevo.search import AgedEvolution
 from daskevo_workflows import in_flight, nas
 from daskevo_workflows.progress import Progress
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.long]
 
 PROVIDERS = ("provider-0", "provider-1")
 TURNOVERS = 4  # each of them twice

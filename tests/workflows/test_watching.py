@@ -47,6 +47,7 @@ def ask_until(repository: Any, problem: Path, told: Callable[[], bool]) -> None:
             pass
 
 
+@pytest.mark.long
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 def test_all_pages_live_while_a_search_runs(shown: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     import daskevo
@@ -108,6 +109,7 @@ def test_all_pages_live_while_a_search_runs(shown: Any, tiny: Callable[..., Path
     assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in page
 
 
+@pytest.mark.long
 def test_metrics_are_told_by_scheduler_and_workers(shown: Any, tmp_path: Path) -> None:
     prometheus = pytest.importorskip("prometheus_client.parser")
     import daskevo

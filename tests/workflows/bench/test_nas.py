@@ -41,6 +41,7 @@ def test_absent_rivals_are_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "–" in text
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_the_command(tmp_path: Path) -> None:
     plot = tmp_path / "nas.svg"

@@ -111,6 +111,7 @@ def test_redis_answers_as_a_scan_and_gives_its_lock_back() -> None:
         assert sum(map(int, client.hvals("references"))) == 3
 
 
+@pytest.mark.long
 def test_the_command_prints_a_table(tmp_path: Path) -> None:
     plot = tmp_path / "prefix.svg"
     result = CliRunner().invoke(main, ["bench", "prefix", "--quick", "--plot", str(plot)])

@@ -48,6 +48,7 @@ def test_each_client_asks_once_however_long_it_takes_to_begin() -> None:
     assert per_s > 0 <= median_s
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_a_cluster_is_asked_in_every_way() -> None:
     said: list[str] = []

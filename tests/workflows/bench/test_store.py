@@ -17,6 +17,7 @@ from daskevo_workflows.cli.bench import bench
 SHAPE = Shape("toy", 8, 3)
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_a_quick_run_measures_everything(tmp_path: Path) -> None:
     found = CliRunner().invoke(bench, ["store", "--quick", "--json", "--plot", str(tmp_path / "plot.svg")])

@@ -66,6 +66,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     return folder, (process.returncode, out, err)
 
 
+@pytest.mark.long
 def test_ctrl_c_says_how_to_go_on(stopped: tuple[Path, Any]) -> None:
     folder, (code, out, err) = stopped
     assert code == 130, err
@@ -76,6 +77,7 @@ def test_ctrl_c_says_how_to_go_on(stopped: tuple[Path, Any]) -> None:
     assert finished(folder) >= 1
 
 
+@pytest.mark.long
 def test_the_same_command_goes_on_to_exactly_the_budget(stopped: tuple[Path, Any]) -> None:
     """Without --repository as well: the run knows which one it belongs to, and so do `verify` and `models`."""
     folder, _ = stopped

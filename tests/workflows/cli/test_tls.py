@@ -15,7 +15,7 @@ from distributed.security import Security
 import daskevo
 from tests.workflows.cli.test_nas import command
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.long]
 
 
 def environment(folder: Path) -> dict[str, str]:

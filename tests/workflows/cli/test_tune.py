@@ -100,6 +100,7 @@ held = Held()
 """One state is scored, and no other until it may be: the study is interrupted in the middle, however late."""
 
 
+@pytest.mark.long
 @pytest.mark.processes
 @pytest.mark.timeout(1500)
 def test_a_study_that_is_interrupted_goes_on_with_the_same_command(tmp_path: Path) -> None:

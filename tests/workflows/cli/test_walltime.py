@@ -125,6 +125,7 @@ def finished(folder: Path) -> int:
         return 0
 
 
+@pytest.mark.long
 def test_a_job_that_is_ended_says_its_word_to_all_processes(tiny: Callable[..., Path], tmp_path: Path) -> None:
     # More than would be done before the word comes, however late that is.
     problem, folder = tiny(IDLE=tuple(range(100)), SECOND=(3,), FAULTS={3: "slow"}), tmp_path / "run"
@@ -153,6 +154,7 @@ def test_a_job_that_is_ended_says_its_word_to_all_processes(tiny: Callable[..., 
     assert (folder / "best.keras").exists()
 
 
+@pytest.mark.long
 def test_a_walltime_that_is_too_short_for_anything(tiny: Callable[..., Path], tmp_path: Path) -> None:
     process = start(tiny(), tmp_path / "run", "--walltime", "00:00:01")
     _, told = process.communicate(timeout=300)
