@@ -21,7 +21,7 @@ from daskevo.code_identity.walk import Walk, own_name
 __all__ = ["Made", "digest_of", "is_installed", "made_of", "with_names_numbered"]
 
 
-def made_of(*values: Any, names: Iterable[str] = (), home: str | None = None) -> Made:
+def made_of(*values: Any, names: Iterable[str] = (), home: str | None = None, state: bool = False) -> Made:
     """Return what functions, classes, modules or other values are made of, all together.
 
     Parameters
@@ -30,6 +30,9 @@ def made_of(*values: Any, names: Iterable[str] = (), home: str | None = None) ->
         What to call them in `parts`; by default what they call themselves.
     home:
         Module whose name is left out in `parts`.
+    state:
+        Whether what functions leave behind while they run counts, too: globals that they assign, attributes of their
+        own. Then the digest is that of a moment.
 
     Examples
     --------
@@ -38,7 +41,7 @@ def made_of(*values: Any, names: Iterable[str] = (), home: str | None = None) ->
     >>> made_of(lambda x: x + 1).digest == made_of(lambda x: x + 2).digest
     False
     """
-    walk = Walk(home)
+    walk = Walk(home, state=state)
     given = iter(names)
     roots = [walk.part(value, next(given, None) or own_name(value) or "value") for value in values]
     return walk.result(roots)

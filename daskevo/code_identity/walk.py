@@ -71,8 +71,9 @@ class Walk:
     So cycles need nothing special, and names count nowhere.
     """
 
-    def __init__(self, home: str | None) -> None:
+    def __init__(self, home: str | None, *, state: bool = False) -> None:
         self._home = home
+        self._state = state
         file = getattr(sys.modules.get(home or ""), "__file__", None)
         self._folder = None if file is None else str(Path(file).parent)
         self._numbers: dict[Any, int] = {}
@@ -155,6 +156,8 @@ class Walk:
                 yield "nothing yet"
                 continue
             yield from self.value(inside, f"{variable} of {name}")
+        if self._state and (held := vars(function)):
+            yield from self.value(held, name)
         home = str(function.__globals__.get("__name__", ""))
         if is_installed_at(function.__code__.co_filename) or is_installed(home):
             return
@@ -231,6 +234,8 @@ class Walk:
 
     def _rebound_in(self, scope: dict[str, Any]) -> frozenset[str]:
         """Return the globals that functions of a module assign while they run: state of a process, not its program."""
+        if self._state:
+            return frozenset()
         if id(scope) not in self._rebound:
             codes = [code for value in [*scope.values()] for code in codes_of(value)]
             self._rebound[id(scope)] = frozenset(name for code in codes for name in stores_of(code))

@@ -9,8 +9,10 @@ something of a model can't be compared, it has no key.
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -72,10 +74,10 @@ def _attributes(layer: Any, is_model: bool) -> dict[str, Any]:
     found = {}
     left_out = {*_OF_EVERY_LAYER, *(_usual() if isinstance(layer, keras.Model) else ())}
     for name, value in vars(layer).items():
-        if name.startswith("_") or name in left_out:
+        if name in left_out or (name.startswith("_") and name in _named_in_code(type(layer))):
             continue
         plain = _plain(value)
-        if _is_compared(plain) or (is_model and not isinstance(value, _IN_THE_GRAPH)):
+        if _is_compared(plain) or (is_model and not name.startswith("_") and not isinstance(value, _IN_THE_GRAPH)):
             found[name] = plain
     return found
 
@@ -100,6 +102,26 @@ def _is_compared(value: Any) -> bool:
 def _code_of(kind: type) -> str | None:
     """Return what a class is made of; of installed ones the name."""
     return f"{kind.__module__}.{kind.__qualname__}" if is_installed(kind.__module__) else digest_of(kind)
+
+
+@functools.lru_cache(maxsize=256)
+def _named_in_code(kind: type) -> frozenset[str]:
+    """Return the names in the code of a class' installed bases: private attributes among them are theirs."""
+    installed = [base for base in kind.__mro__ if is_installed(base.__module__)]
+    waiting = [code for base in installed for value in vars(base).values() for code in _codes(value)]
+    found: set[str] = set()
+    while waiting:
+        code = waiting.pop()
+        found.update(code.co_names, (constant for constant in code.co_consts if isinstance(constant, str)))
+        waiting.extend(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return frozenset(found)
+
+
+def _codes(value: Any) -> Iterator[types.CodeType]:
+    functions = (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),)
+    for function in map(inspect.unwrap, filter(callable, functions)):
+        if isinstance(function, types.FunctionType):
+            yield function.__code__
 
 
 @functools.cache

@@ -48,6 +48,8 @@ SAME_IDS: list[tuple[Any, ...]] = [
     (dense(), lambda model: setattr(model.layers[1], "trainable", False)),
     (dense(), lambda model: setattr(model, "rate", 0.1)),
     (dense(), lambda model: setattr(model.layers[1], "rate", 0.1)),
+    (dense(), lambda model: setattr(model, "_rate", 0.1)),
+    (dense(), lambda model: setattr(model.layers[1], "_rate", 0.1)),
     (dense(), lambda model: model.layers[1].set_weights([np.ones((3, 4)), np.zeros(4)])),
     (dense(), lambda model: model.layers[1].set_weights([np.ones((3, 4)), np.ones(4)])),
     (dense(), lambda model: model.layers[1].kernel.assign(np.ones((3, 4)))),

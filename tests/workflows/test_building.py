@@ -33,9 +33,17 @@ def score(model, data): return {{}}
 RETURN = "return keras.Model(inputs, tensor)"
 
 
-def problem_of(folder: Path, line: str) -> Any:
+COMPILE = """
+import weakref
+class Settings: rate = None
+RATE, KEPT, BY_MODEL = None, {}, weakref.WeakKeyDictionary()
+def compile(model): model.compile(keras.optimizers.SGD((RATE, KEPT, BY_MODEL, build.rate, Settings.rate)[0]), "mse")
+"""
+
+
+def problem_of(folder: Path, line: str, more: str = "") -> Any:
     path = folder / "mine.py"
-    path.write_text(FILE.format(line=line))
+    path.write_text(FILE.format(line=line) + more)
     return load_problem(path)
 
 
@@ -150,3 +158,60 @@ def test_a_candidate_that_is_built_again_has_the_same_key_and_leaves_no_names(tm
     keys = {graph_and_key(problem, candidate)[1] for _ in range(3)}
     assert len(keys) == 1
     assert keras.layers.Dense(1).name == name
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        "global RATE; RATE = choose('rate', (0.1, 0.2))",
+        "KEPT['rate'] = choose('rate', (0.1, 0.2))",
+        "build.rate = choose('rate', (0.1, 0.2))",
+        "Settings.rate = choose('rate', (0.1, 0.2))",
+        "BY_MODEL[inputs] = choose('rate', (0.1, 0.2))",
+    ],
+)
+def test_candidates_of_a_build_that_leaves_something_to_compile_are_no_duplicates(tmp_path: Path, left: str) -> None:
+    problem = problem_of(tmp_path, f"{left}; {RETURN}", COMPILE)
+    space = space_of(problem)
+    one, other = (space.candidate({"units": 2, "rate": rate}) for rate in (0.1, 0.2))
+    keys = [graph_and_key(problem, candidate) for candidate in (one, other, one, other)]
+    assert len({graph.ids for graph, _ in keys}) == 1
+    assert not {key for _, key in keys[::2]} & {key for _, key in keys[1::2]}
+
+
+def test_candidates_of_an_object_that_remembers_its_choices_are_no_duplicates() -> None:
+    import keras
+
+    class Remembering:
+        name, objective, epochs, batch_size = "remembering", "max val_accuracy", 1, 8
+
+        def build(self, choose: Any) -> Any:
+            self.rate = choose("rate", (0.1, 0.2))
+            inputs = keras.Input((4,))
+            return keras.Model(inputs, keras.layers.Dense(2)(inputs))
+
+        def compile(self, model: Any) -> None:
+            model.compile(keras.optimizers.SGD(self.rate), "mse")
+
+    problem: Any = Remembering()
+    space = space_of(problem)
+    keys = {graph_and_key(problem, space.candidate({"rate": rate}))[1] for rate in (0.1, 0.2)}
+    assert len(keys) == 2
+
+
+def test_a_build_that_reads_what_is_there_has_duplicates(tmp_path: Path) -> None:
+    # Layers that all candidates have in common, what is worked out once, a choice without effect.
+    line = f"choose('none', (1, 2)); tensor = made(2)(common(tensor)); {RETURN}"
+    more = """
+import functools
+common = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2), keras.layers.Dropout(0.5)])
+common.trainable = False
+@functools.cache
+def size(units): return units
+def made(units): return keras.layers.Dense(size(units))
+def compile(model): model.compile("sgd", "mse")
+"""
+    problem = problem_of(tmp_path, line, more)
+    space = space_of(problem)
+    keys = {graph_and_key(problem, space.candidate({"units": 2, "none": none}))[1] for none in (1, 2)}
+    assert len(keys) == 1

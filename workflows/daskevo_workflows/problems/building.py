@@ -10,6 +10,7 @@ import re
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from daskevo.space.mutated import MutatedGraphs
 from daskevo.tuning import ConfigurationSpace
 from daskevo.types import JSON
 from daskevo_workflows.failures import say_error, user_code
+from daskevo_workflows.problems.content import state_of
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.quiet import import_keras
 from daskevo_workflows.words import plain
@@ -31,18 +33,43 @@ FIRST = 2_000
 """Candidates of which one must be possible, after some random ones were not."""
 
 REMEMBERED = 16
-_spaces: OrderedDict[int, tuple[Problem, ModelSpace]] = OrderedDict()
+
+
+@dataclass
+class _LookedInto:
+    """What is known of a problem.
+
+    Parameters
+    ----------
+    problem:
+        Kept, so that no other one gets its id.
+    state:
+        Digest of what it consisted of before a candidate was built.
+    leaves_a_trace:
+        Whether it was seen in another state since: `build` changes what its other parts may read.
+    """
+
+    problem: Problem
+    space: ModelSpace
+    state: str
+    leaves_a_trace: bool = False
+
+
+_problems: OrderedDict[int, _LookedInto] = OrderedDict()
 
 
 def space_of(problem: Problem) -> ModelSpace:
     """Return a problem's space: what its `space` returns, or, if it has none, what its `build` asks for."""
-    known = _spaces.get(id(problem))
+    return _looked_into(problem).space
+
+
+def _looked_into(problem: Problem) -> _LookedInto:
+    known = _problems.get(id(problem))
     if known is None:
-        # The problem is kept with it, so that no other one gets its id.
-        known = _spaces[id(problem)] = problem, _space(problem)
-        while len(_spaces) > REMEMBERED:
-            _spaces.popitem(last=False)
-    return known[1]
+        known = _problems[id(problem)] = _LookedInto(problem, _space(problem), state_of(problem))
+        while len(_problems) > REMEMBERED:
+            _problems.popitem(last=False)
+    return known
 
 
 def space_to_search(problem: Problem) -> ModelSpace:
@@ -235,14 +262,19 @@ def graph_of(problem: Problem, candidate: Candidate) -> ArchitectureGraph:
 def graph_and_key(problem: Problem, candidate: Candidate) -> tuple[ArchitectureGraph, bytes]:
     """Return a candidate's graph, and what its training is beyond that: equal for candidates that are trained alike.
 
-    Raises as :func:`graph_of`. A model that can't be compared has the key of its candidate alone.
+    Raises as :func:`graph_of`. A model that can't be compared has the key of its candidate alone; and so has each of a
+    problem whose `build` changes what its other parts may read: an attribute of the problem, a global.
     """
+    known = _looked_into(problem)
     with _without_weights():
         from daskevo.models import flatten, training_key
 
         model = build_candidate(problem, candidate)
         graph = flatten(model).graph
-        space = space_of(problem)
+        if not known.leaves_a_trace and state_of(problem) != known.state:
+            known.leaves_a_trace = True
+            logger.info("build() of problem %s changes what others read: candidates go by choices", problem.name)
+        space = known.space
         named = isinstance(space, Space | Builder) and not isinstance(space, MutatedGraphs)
-        key = training_key(model, graph, names=named)
+        key = None if known.leaves_a_trace else training_key(model, graph, names=named)
     return graph, json.dumps(candidate.to_json()).encode() if key is None else key

@@ -78,12 +78,7 @@ def content_of(problem: Any, source: str | None = None) -> Content:
         Of the file that it is, where it is one.
     """
     version = version_of(problem)
-    if isinstance(problem, types.ModuleType):
-        home = problem.__name__
-        names = [name for name in PARTS if hasattr(problem, name)]
-        values = [getattr(problem, name) for name in names]
-    else:
-        home, names, values = type(problem).__module__, ["problem"], [problem]
+    home, names, values = _parts_of(problem)
     with quietly(), importing():
         made = made_of(*([version] if version is not None else values), names=names, home=home)
     sources = {file: text for file in made.files if (text := "".join(linecache.getlines(file)))}
@@ -95,6 +90,21 @@ def content_of(problem: Any, source: str | None = None) -> Content:
     kept = tuple(Source(file, text) for file, text in sorted(sources.items()))
     parts = {} if version is not None else made.parts
     return Content(made.digest, parts, made.unknown, modules, kept)
+
+
+def state_of(problem: Any) -> str:
+    """Return a digest of all that a problem consists of at the moment, what its functions left behind included."""
+    _, names, values = _parts_of(problem)
+    with quietly(), importing():
+        return made_of(*values, names=names, state=True).digest
+
+
+def _parts_of(problem: Any) -> tuple[str, list[str], list[Any]]:
+    """Return the module that a problem is of, and what is looked into, by name."""
+    if isinstance(problem, types.ModuleType):
+        names = [name for name in PARTS if hasattr(problem, name)]
+        return problem.__name__, names, [getattr(problem, name) for name in names]
+    return type(problem).__module__, ["problem"], [problem]
 
 
 def version_of(problem: Any) -> str | None:
