@@ -72,9 +72,10 @@ def _chosen(name: str, kind: type) -> str | None:
 def _attributes(layer: Any, is_model: bool) -> dict[str, Any]:
     """Return what somebody may have set on a layer, or on a model, besides its configuration."""
     found = {}
+    kind: Any = type(layer)
     left_out = {*_OF_EVERY_LAYER, *(_usual() if isinstance(layer, keras.Model) else ())}
     for name, value in vars(layer).items():
-        if name in left_out or (name.startswith("_") and name in _named_in_code(type(layer))):
+        if name in left_out or (name.startswith("_") and name in _named_in_code(kind)):
             continue
         plain = _plain(value)
         if _is_compared(plain) or (is_model and not name.startswith("_") and not isinstance(value, _IN_THE_GRAPH)):

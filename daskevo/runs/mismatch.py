@@ -94,7 +94,7 @@ def differences(found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> dict[st
         name
         for name in dict.fromkeys([*there, *here])
         # What is unknown is not known to be the same, however alike the words are.
-        if (there.get(name) != here.get(name) or name in _NOT_KNOWN) and compared(name)
+        if (_differ(name, there.get(name), here.get(name)) or name in _NOT_KNOWN) and compared(name)
     ]
     following = {
         name
@@ -104,6 +104,13 @@ def differences(found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> dict[st
         if name != cause and any(name == part or name.startswith(f"{part}.") for part in parts)
     }
     return {name: (there.get(name), here.get(name)) for name in names if name not in following}
+
+
+def _differ(name: str, there: JSON, here: JSON) -> bool:
+    # Python holds 1 == True == 1.0. Among the options of a space they are three; a setting means the same by each.
+    if name.startswith("space."):
+        return json.dumps(there, sort_keys=True) != json.dumps(here, sort_keys=True)
+    return bool(there != here)
 
 
 def _compared(there: Mapping[str, JSON], here: Mapping[str, JSON]) -> Callable[[str], bool]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
@@ -93,7 +94,8 @@ class ModelSpace(ABC):
         """Return what tells the space from another, as a JSON value: a run is resumed only with an equal one."""
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.to_json() == self.to_json()
+        # As text, which tells options such as 1, 1.0 and True apart.
+        return type(other) is type(self) and _text(other) == _text(self)
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -335,6 +337,10 @@ class ModelSpace(ABC):
                 f"space {self.name!r} rejected {TRIES} candidates in a row; the last because {error.reason}",
                 reason=error.reason,
             ) from error
+
+
+def _text(space: ModelSpace) -> str:
+    return json.dumps(space.to_json(), sort_keys=True)
 
 
 def drawn(choice: Choice, rng: np.random.Generator) -> int:

@@ -37,6 +37,14 @@ def test_the_same_is_the_same_whatever_the_types() -> None:
     assert differences(THERE, THERE | {"evaluations": 5}) == {}
 
 
+@pytest.mark.parametrize("one", [1, True, 1.0])
+def test_options_of_other_types_are_another_space_but_settings_are_the_same(one: Any) -> None:
+    def asked(first: Any) -> dict[str, Any]:
+        return THERE | {"space": {"name": "s", "choices": [["bias", [first, 0]]]}, "seed": first}
+
+    assert list(differences(asked(1), asked(one))) == ([] if type(one) is int else ["space.bias"])
+
+
 def test_each_part_is_said_with_both_values() -> None:
     policy = {**THERE["policy"], "transfer": False, "control_share": 0.5}
     strategy = {"name": "aged evolution", "settings": {"population": 50, "sample": 4, "beta": 2.0}}

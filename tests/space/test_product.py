@@ -151,6 +151,7 @@ def test_values_are_copies() -> None:
 def test_options_that_python_holds_equal_stay_apart() -> None:
     choice = Choice("c", (1, True, 1.0, "1"))
     assert [choice.index(option) for option in (1, True, 1.0, "1")] == [0, 1, 2, 3]
+    assert len({Space("s", (Choice("c", (option,)),)) for option in (1, True, 1.0)}) == 3
 
 
 @pytest.mark.parametrize(
