@@ -14,10 +14,10 @@ from tests.docs.pages import PAGES, ROOT, codes, commands, name_of, spans
 SCRIPTS = tuple(sorted([*(ROOT / "examples").rglob("*.*"), *(ROOT / "docs" / "api").glob("*.none")]))
 
 OTHERS = {
-    # of Dask, of a batch system, of this project's scripts for measuring, of tools
+    # of Dask, of a batch system, of this project's scripts for measuring and of its tests, of tools
     *("--nthreads", "--resources", "--scheduler-file", "--name", "--protocol", "--parsable", "--dependency"),
     *("--dashboard", "--dashboard-prefix", "--no-dashboard"),
-    *("--rules", "--set", "--shards", "--min-"),
+    *("--rules", "--set", "--shards", "--min-", "--part"),
     *("--lifetime", "--lifetime-stagger", "--lifetime-restart", "--gpus-per-node", "--gpus-per-task"),
 }
 """Options of other programs that the pages name."""
