@@ -6,6 +6,7 @@ from daskevo.extras import TRAINING, need
 
 need("whatever builds a model", *TRAINING)
 
+from daskevo.models.changed import as_it_is
 from daskevo.models.finite import check_finite
 from daskevo.models.flat import FlatModel
 from daskevo.models.flatten import flatten
@@ -28,6 +29,7 @@ __all__ = [
     "Loaded",
     "Mutated",
     "Rebuilt",
+    "as_it_is",
     "check_finite",
     "check_fresh",
     "check_policy",

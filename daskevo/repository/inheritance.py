@@ -301,7 +301,7 @@ class Inheritance:
     def _prepare(
         self, metrics: dict[str, Any], step: int, labels: Sequence[str], trained_steps: int | None, finite: bool
     ) -> tuple[dict[str, JSON], Callable[[ShardSegments | None], Payload]]:
-        from daskevo.models import check_finite, read_tensors
+        from daskevo.models import as_it_is, check_finite, read_tensors
 
         if isinstance(labels, str):
             raise InvalidInput(f"labels={labels!r} is one text: pass a list of labels")
@@ -313,6 +313,8 @@ class Inheritance:
                 raise InvalidInput(f"{name}={value!r} was passed to put: use a whole number of 0 or more")
         if self.record is not None:
             raise InvalidInput(f"{self.model_id!r} is stored already: inherit again to make another model")
+        with timed(self.timings, "flatten_s"):
+            self.flat = as_it_is(self.model, self.flat)
         with timed(self.timings, "read_s"):
             tensors = dict(enumerate(read_tensors(self.flat)))
         if finite:

@@ -104,6 +104,44 @@ def test_inherit_train_put_load(repository: Repository) -> None:
     assert set(second.timings) >= {"flatten_s", "match_s", "reserve_s", "load_s", "read_s", "put_s"}
 
 
+def test_layers_that_were_configured_anew_after_inheriting_are_stored_as_they_are(repository: Repository) -> None:
+    import keras
+    from keras import layers
+
+    def worded() -> Any:
+        words = keras.Input((1,), dtype="string", name="words")
+        numbers = keras.Input((1,), name="numbers")
+        tokens = layers.TextVectorization(output_sequence_length=2)(words)
+        buckets = layers.Discretization(num_bins=3)(numbers)
+        found = layers.Flatten()(layers.Embedding(8, 2)(layers.Concatenate()([tokens, buckets])))
+        return keras.Model([words, numbers], layers.Dense(2, "relu")(layers.Dense(3)(found)))
+
+    inputs = [np.array([["b a"], ["c"]], dtype=object), np.array([[0.3], [8.0]])]
+    tensors = [keras.ops.convert_to_tensor(inputs[0], "string"), keras.ops.convert_to_tensor(inputs[1])]
+    with repository.inherit(worded()) as first:
+        model = first.model
+        for layer in model.layers:
+            if isinstance(layer, layers.TextVectorization):
+                layer.adapt(["a b", "c b"])
+            elif isinstance(layer, layers.Discretization):
+                layer.adapt(np.arange(9.0))
+        model.layers[-2].activation = keras.activations.tanh
+        first.put()
+    loaded = repository.load(first.model_id)
+    np.testing.assert_array_equal(loaded(tensors), model(tensors))
+
+    # Nothing of what freezing sets is a part of the model.
+    with repository.inherit(build()) as parent:
+        parent.put()
+    with repository.inherit(build(), ancestor=parent.model_id) as second:
+        assert second.frozen_share > 0
+        second.model.layers[-1].activation = keras.activations.tanh
+        second.put()
+    loaded = repository.load(second.model_id)
+    assert all(layer.trainable for layer in loaded.layers)
+    assert loaded.layers[-1].activation is keras.activations.tanh
+
+
 def test_statistics_that_training_moved_are_stored_though_not_trainable(repository: Repository) -> None:
     parent = build()
     with repository.inherit(parent) as first:

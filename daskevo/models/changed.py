@@ -1,0 +1,60 @@
+"""A model whose layers were configured anew since it was flattened: adapted to data, given another activation.
+
+What is stored is what is there when it is stored. ``trainable`` stays as it was: freezing is no part of a model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import keras
+
+from daskevo.errors import InvalidInput
+from daskevo.models.configs import record_config
+from daskevo.models.flat import FlatModel
+from daskevo.models.flatten import flatten
+from daskevo.models.storable import check_storable
+from daskevo.types import JSON
+
+
+def as_it_is(model: keras.Model, flat: FlatModel) -> FlatModel:
+    """Return `flat` as it is now: the same where no layer was configured anew, else with the graph of today.
+
+    Parameters
+    ----------
+    model:
+        What `flat` was made of.
+
+    Raises
+    ------
+    CannotFlatten
+        If the model can't be stored as it is now.
+    InvalidInput
+        If its layers have other weights than they had.
+    """
+    records = flat.graph.layers
+    now = zip(flat.layers, records, strict=True)
+    if all(_is_same(record.config, record_config(operation)) for operation, record in now):
+        return flat
+    found = flatten(model)
+    check_storable(found)
+    if list(map(id, found.variables())) != list(map(id, flat.variables())):
+        raise InvalidInput("the model has other weights than when it was flattened: flatten it again after changing it")
+    layers = zip(records, found.graph.layers, strict=True)
+    kept = tuple(replace(layer, config=_trainable_as(before.config, layer.config)) for before, layer in layers)
+    return FlatModel(replace(found.graph, layers=kept), found.layers)
+
+
+def _is_same(before: JSON, now: JSON) -> bool:
+    return bool(now == before or _trainable_as(before, now) == before)
+
+
+def _trainable_as(before: JSON, now: JSON) -> JSON:
+    """Return a configuration with what another says of what is trainable."""
+    match before, now:
+        case dict(), dict():
+            kept = {"trainable": before["trainable"]} if "trainable" in before and "trainable" in now else {}
+            return {name: _trainable_as(before.get(name), value) for name, value in now.items()} | kept
+        case list(), list() if len(before) == len(now):
+            return [_trainable_as(one, other) for one, other in zip(before, now, strict=True)]
+    return now
