@@ -333,11 +333,13 @@ def test_what_cannot_work_is_refused(client: Any) -> None:
         DaskEvaluator(functions.nothing, client, num_workers=0)
 
 
+@pytest.mark.long
 def test_an_evaluation_outlives_its_trainer(client: Any, tmp_path: Path) -> None:
     evaluator = DaskEvaluator(functions.die, client, run_function_kwargs={"marks": str(tmp_path), "times": 1})
     assert [job.objective for job in evaluated(evaluator, [{"x": 1}])] == [2.0]
 
 
+@pytest.mark.long
 def test_one_that_kills_its_trainers_fails(client: Any, tmp_path: Path) -> None:
     def allow(failures: int, dask_scheduler: Any = None) -> int:
         before, dask_scheduler.allowed_failures = dask_scheduler.allowed_failures, failures

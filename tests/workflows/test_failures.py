@@ -27,18 +27,18 @@ pytestmark = pytest.mark.processes
     [
         ("raise", "error", "ValueError: does not train"),
         ("nan", "not finite", "nan"),
-        ("inf", "not finite", "inf"),
-        ("lost", "not finite", "the loss is nan at the end of training"),
+        pytest.param("inf", "not finite", "inf", marks=pytest.mark.long),
+        pytest.param("lost", "not finite", "the loss is nan at the end of training", marks=pytest.mark.long),
         ("nan weights", "not finite", "1 of the model's 6 weights hold values that are no numbers (nan, inf)"),
         ("build", "build", "ArithmeticError: no such model"),
-        ("lambda", "flatten", "Lambda"),
-        ("huge", "not finite", "1000000"),
+        pytest.param("lambda", "flatten", "Lambda", marks=pytest.mark.long),
+        pytest.param("huge", "not finite", "1000000", marks=pytest.mark.long),
         ("exit", "error", "SystemExit: 3"),
-        ("exit in build", "build", "SystemExit: no such model"),
-        ("exit in score", "error", "SystemExit: bad score"),
-        ("base", "error", "Unheard: does not train"),
-        ("interrupt", "error", "KeyboardInterrupt"),
-        ("unreadable", "error", "Unreadable"),
+        pytest.param("exit in build", "build", "SystemExit: no such model", marks=pytest.mark.long),
+        pytest.param("exit in score", "error", "SystemExit: bad score", marks=pytest.mark.long),
+        pytest.param("base", "error", "Unheard: does not train", marks=pytest.mark.long),
+        pytest.param("interrupt", "error", "KeyboardInterrupt", marks=pytest.mark.long),
+        pytest.param("unreadable", "error", "Unreadable", marks=pytest.mark.long),
     ],
 )
 def test_failures_are_recorded_and_survived(
@@ -107,6 +107,7 @@ def test_a_problem_that_has_worked_is_not_given_up(repository: Any, tiny: Callab
     assert {report.failure.kind for report in result.reports if report.failure} == {"problem"}
 
 
+@pytest.mark.long
 def test_a_dying_trainer_is_survived_and_its_evaluation_not_repeated_for_ever(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_trainer_that_dies_once_costs_no_evaluation(
         assert len(view.events("again")) >= 1
 
 
+@pytest.mark.long
 def test_a_search_goes_on_after_a_provider_that_was_silent(
     client: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -159,6 +161,7 @@ def test_a_search_goes_on_after_a_provider_that_was_silent(
     assert repository.verify().clean
 
 
+@pytest.mark.long
 def test_models_in_memory_that_went_with_their_provider_do_not_end_a_search(
     client: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -180,6 +183,7 @@ def test_models_in_memory_that_went_with_their_provider_do_not_end_a_search(
     assert result.summary()["evaluations"] == 12
 
 
+@pytest.mark.long
 def test_a_provider_that_dies_between_a_query_and_its_answer(
     client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -41,6 +41,7 @@ def wait_for_names(client: Any, names: list[str]) -> None:
     assert found == names
 
 
+@pytest.mark.long
 def test_deaf_in_c_or_in_a_put(client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
@@ -55,6 +56,7 @@ def test_deaf_in_c_or_in_a_put(client: Any, repository: Any, tiny: Callable[...,
     assert repository.verify().clean
 
 
+@pytest.mark.long
 def test_before_it_is_ready(
     client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: Any
 ) -> None:

@@ -118,6 +118,7 @@ def total(parcel: Any) -> float:
     return float(parcel.instance.x.sum())
 
 
+@pytest.mark.long
 def test_a_problem_object_outlives_the_trainers_that_had_it(client: Any) -> None:
     """Dask makes it again on one that comes later, as after a recycling of all."""
     reference = refer(Folds(np.ones((100_000, 4)), np.zeros(4)))

@@ -275,6 +275,7 @@ def test_the_searchs_time_limit(repository: Any, tiny: Callable[..., Path], tmp_
     assert repository.verify().clean
 
 
+@pytest.mark.long
 def test_trainers_are_recycled(client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     trainers = {"trainer-0", "trainer-1"}
     before = wait_for_workers(client, trainers)

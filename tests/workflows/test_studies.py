@@ -78,6 +78,7 @@ def test_a_stage_that_fails_fails_its_trials_and_no_others(
     assert all(reason in why for why in frame[frame["status"] == "failed"]["reason"])
 
 
+@pytest.mark.long
 def test_a_trainer_that_dies_costs_what_was_not_stored(
     tuned: Callable[..., Path], repository: Any, tmp_path: Path
 ) -> None:
