@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from daskevo import errors
 
 if TYPE_CHECKING:
-    from daskevo.cluster.batch.launching import batch_cluster
-    from daskevo.cluster.local import local_cluster
+    from daskevo.deploy.batch.launch import batch_cluster
+    from daskevo.deploy.local import local_cluster
     from daskevo.repository import Repository, get_repository
     from daskevo.repository import open_repository as open
 
@@ -24,9 +24,9 @@ __all__ = ["Repository", "batch_cluster", "errors", "get_repository", "local_clu
 
 _LAZY = {
     "Repository": ("daskevo.repository", "Repository"),
-    "batch_cluster": ("daskevo.cluster.batch.launching", "batch_cluster"),
+    "batch_cluster": ("daskevo.deploy.batch.launch", "batch_cluster"),
     "get_repository": ("daskevo.repository", "get_repository"),
-    "local_cluster": ("daskevo.cluster.local", "local_cluster"),
+    "local_cluster": ("daskevo.deploy.local", "local_cluster"),
     "open": ("daskevo.repository", "open_repository"),
 }
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import daskevo
-from daskevo.cluster.batch.waiting import wait_for_workers
+from daskevo.deploy.batch.first_workers import wait_for_workers
 from daskevo.errors import BatchSystemError
 from daskevo.search import AgedEvolution
 from daskevo_workflows import nas, problems

@@ -9,7 +9,7 @@ import dask
 import pytest
 from hypothesis import HealthCheck, settings
 
-from daskevo.catalogue import PrefixIndex
+from daskevo.index import PrefixIndex
 
 # A package that tests put in the place of another: nothing in it is a test.
 collect_ignore = ["cluster/dask_cuda_of_two"]

@@ -24,18 +24,23 @@ ROOMS = {
     "extras": {"errors"},
     "batch_formats": set(),
     "graph": BASE,
-    "ownership": BASE | {"graph"},
-    "catalogue": BASE | {"graph", "ownership"},
-    "store": BASE | {"graph", "ownership"},
+    "protocol": BASE | {"graph"},
+    "index": BASE | {"graph", "protocol"},
+    "store": BASE | {"graph", "protocol"},
     "space": BASE | {"graph"},
     "search": BASE | {"graph", "space"},
     "tuning": BASE | {"space"},
     "runs": BASE | {"graph", "space", "search", "store"},
-    "models": BASE | {"graph", "ownership", "space"},
-    "cluster": BASE | {"graph", "ownership", "catalogue", "store", "batch_formats"},
-    "repository": BASE | {"graph", "ownership", "catalogue", "store", "models", "cluster"},
-    "testing": BASE | {"graph", "ownership", "catalogue", "store", "space", "search", "cluster"},
-    "__init__": BASE | {"cluster", "repository"},
+    "models": BASE | {"graph", "protocol", "space"},
+    "wire": BASE | {"graph", "protocol", "store"},
+    "deploy": BASE | {"protocol", "store", "batch_formats", "wire"},
+    "client": BASE | {"graph", "protocol", "index", "store", "wire", "deploy"},
+    "provider": BASE | {"graph", "protocol", "index", "store", "wire", "deploy", "client"},
+    "offline": BASE | {"graph", "protocol", "index", "store", "wire", "deploy", "client", "provider"},
+    "repository": BASE | {"graph", "protocol", "index", "store", "models", "wire", "deploy", "client", "offline"},
+    "testing": BASE
+    | {"graph", "protocol", "index", "store", "space", "search", "wire", "deploy", "client", "provider"},
+    "__init__": BASE | {"deploy", "repository"},
 }
 # Package of somebody else -> where it may be imported.
 KERAS = {
@@ -56,19 +61,20 @@ KERAS = {
         )
     ),
 }
-DISTRIBUTED = {"daskevo.cluster", "daskevo_plugins", "daskevo_workflows"}
+ON_CLUSTERS = {"wire", "deploy", "client", "provider", "offline"}
+DISTRIBUTED = {*(f"daskevo.{room}" for room in ON_CLUSTERS), "daskevo_plugins", "daskevo_workflows"}
 RESTRICTED = {
     "keras": KERAS,
     "tensorflow": KERAS,
     "distributed": DISTRIBUTED,
     "dask": DISTRIBUTED,
     "zict": {"daskevo.store"},
-    "numba": {"daskevo.catalogue", "daskevo_workflows.bench"},
+    "numba": {"daskevo.index", "daskevo_workflows.bench"},
     "hypothesis": {"daskevo.testing"},
     "optuna": {"daskevo.search.optuna_search", "daskevo_workflows.bench"},
     "deephyper": {"daskevo_plugins.deephyper", "daskevo_workflows.bench"},
     "ConfigSpace": {"daskevo.space.configurations", "daskevo_plugins.deephyper"},
-    "dask_cuda": {"daskevo.cluster.dask_cuda_gpus"},
+    "dask_cuda": {"daskevo.deploy.dask_cuda_gpus"},
     "click": {"daskevo_workflows.cli"},
     "matplotlib": {"daskevo_workflows.reports", "daskevo_workflows.bench"},
     "pickle": set(),

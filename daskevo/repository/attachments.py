@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from daskevo.errors import CorruptRecord, InvalidInput
-from daskevo.ownership.codec import json_value
+from daskevo.protocol.codec import json_value
 from daskevo.types import JSON
 
 

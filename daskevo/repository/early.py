@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
-from daskevo.catalogue import Match
-from daskevo.cluster.connection import Connection
-from daskevo.cluster.inheriting import Reservation, reserve_best
-from daskevo.cluster.reserving import give_back
-from daskevo.cluster.session import Caller
-from daskevo.cluster.to_the_end import to_the_end
+from daskevo.client.connection import Connection
+from daskevo.client.inherit import Reservation, reserve_best
+from daskevo.client.reservations import give_back
+from daskevo.client.session import Caller
 from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph
+from daskevo.index import Match
 from daskevo.types import ModelId, check_name
+from daskevo.wire.to_the_end import to_the_end
 
 if TYPE_CHECKING:
     from daskevo.repository.handle import Repository

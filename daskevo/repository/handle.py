@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from daskevo.catalogue import Match
-from daskevo.cluster.connection import connect
-from daskevo.cluster.matching import Question
-from daskevo.cluster.offline import OfflineConnection
-from daskevo.cluster.queries import query_futures
-from daskevo.cluster.session import Session
-from daskevo.cluster.verifying import Verification, verify
+from daskevo.client.best_match import Question
+from daskevo.client.connection import connect
+from daskevo.client.query_futures import query_futures
+from daskevo.client.session import Session
+from daskevo.client.verify import Verification, verify
 from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph
-from daskevo.ownership.model_record import ModelRecord
+from daskevo.index import Match
+from daskevo.offline.root import OfflineConnection
+from daskevo.protocol.model_record import ModelRecord
 from daskevo.repository.adding import Adding
 from daskevo.repository.early import EarlyReservation, Wish
 from daskevo.repository.inheritance import Inheritance

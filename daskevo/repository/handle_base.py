@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from daskevo.cluster.connection import Connection, connect, is_in_task
-from daskevo.cluster.settings import Settings
+from daskevo.client.connection import Connection, connect, is_in_task
+from daskevo.deploy.settings import Settings
 from daskevo.errors import InvalidInput
 from daskevo.types import Objective
 

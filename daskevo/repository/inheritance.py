@@ -9,22 +9,22 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from daskevo.cluster.inheriting import Reservation
-from daskevo.cluster.preparing import Payload, prepare, prepared, withdrawn_on_error
-from daskevo.cluster.putting import Stored, make_record, put
-from daskevo.cluster.renewing import renew
-from daskevo.cluster.reserving import give_back
-from daskevo.cluster.sending import folder_of_home
-from daskevo.cluster.session import Caller
-from daskevo.cluster.to_the_end import begin, to_the_end
+from daskevo.client.inherit import Reservation
+from daskevo.client.put import Stored, make_record, put
+from daskevo.client.put_payload import Payload, prepare, prepared, withdrawn_on_error
+from daskevo.client.put_sender import folder_of_home
+from daskevo.client.renewal import renew
+from daskevo.client.reservations import give_back
+from daskevo.client.session import Caller
 from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph, Prefix
-from daskevo.ownership.model_record import ModelRecord
+from daskevo.protocol.model_record import ModelRecord
 from daskevo.repository.attachments import plain_extra, plain_metrics
 from daskevo.repository.report import InheritanceReport, report_of
 from daskevo.repository.timings import timed
 from daskevo.store.shard_segments import ShardSegments
 from daskevo.types import JSON, ModelId, check_label, check_name
+from daskevo.wire.to_the_end import begin, to_the_end
 
 if TYPE_CHECKING:
     from daskevo.models import FlatModel, Freezing, Loaded

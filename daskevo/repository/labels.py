@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from daskevo.cluster.session import Session
+from daskevo.client.session import Session
 from daskevo.repository.handle_base import HandleBase
 from daskevo.types import ModelId, check_label, check_name
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from daskevo.cluster.configuration import warn_of_unknown
-from daskevo.cluster.configured import seconds
-from daskevo.cluster.connection import ClientConnection, WorkerConnection, provider_plugin, worker_here
-from daskevo.cluster.deploying import deploy
-from daskevo.cluster.offline import OfflineConnection
-from daskevo.cluster.settings import Settings, check_settings, quota_bytes, versions
-from daskevo.cluster.transport import repository_key, root_path
+from daskevo.client.connection import ClientConnection, WorkerConnection, provider_plugin, worker_here
+from daskevo.deploy.configuration import warn_of_unknown
+from daskevo.deploy.configured import seconds
+from daskevo.deploy.deployment import deploy
+from daskevo.deploy.settings import Settings, check_settings, quota_bytes, versions
 from daskevo.errors import InvalidInput, NotDeployed
-from daskevo.ownership.scopes import check_scope
+from daskevo.offline.root import OfflineConnection
+from daskevo.protocol.scopes import check_scope
 from daskevo.repository.handle import Repository
 from daskevo.store.files import Durability
 from daskevo.types import Objective
+from daskevo.wire.transport import repository_key, root_path
 
 TIMEOUT = "daskevo.timeout"
 """Where Dask's configuration has the longest wait of each step, if `timeout_s` is left out."""

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from daskevo.cluster.session import Session
+from daskevo.client.session import Session
 from daskevo.errors import DaskevoError
-from daskevo.ownership.hashing import shard_of
-from daskevo.ownership.lineage import Contribution, contributors
-from daskevo.ownership.model_record import ModelRecord
+from daskevo.protocol.hashing import shard_of
+from daskevo.protocol.lineage import Contribution, contributors
+from daskevo.protocol.model_record import ModelRecord
 from daskevo.repository.handle_base import HandleBase
 from daskevo.types import ModelId, check_name
 

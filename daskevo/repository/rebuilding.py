@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from daskevo.cluster.session import Session
+from daskevo.client.session import Session
 from daskevo.errors import CannotRebuild, RepositoryError
 from daskevo.graph.attached import detach, is_snapshot
-from daskevo.ownership.audit import Difference
-from daskevo.ownership.model_record import ModelRecord
+from daskevo.protocol.audit import Difference
+from daskevo.protocol.model_record import ModelRecord
 from daskevo.types import ModelId
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from daskevo.cluster.inheriting import Reservation
+from daskevo.client.inherit import Reservation
 from daskevo.graph import ArchitectureGraph
 from daskevo.repository.boundary import Difference, boundary_of
 from daskevo.types import ModelId

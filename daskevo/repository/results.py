@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from daskevo.catalogue import Match
-from daskevo.ownership.codec import json_value
+from daskevo.index import Match
+from daskevo.protocol.codec import json_value
 from daskevo.types import JSON, ModelId, Tick
 
 T = TypeVar("T")

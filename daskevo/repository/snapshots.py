@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from daskevo.cluster.depositing import Deposit, deposit
-from daskevo.cluster.matching import left_out
-from daskevo.cluster.reading import read_model
-from daskevo.cluster.session import Caller, Session
+from daskevo.client.best_match import left_out
+from daskevo.client.model_reader import read_model
+from daskevo.client.session import Caller, Session
+from daskevo.client.snapshot_put import Deposit, deposit
 from daskevo.errors import (
     ClusterError,
     CorruptRecord,
@@ -30,10 +30,10 @@ from daskevo.errors import (
     UnknownModel,
 )
 from daskevo.graph.attached import detach, in_order, is_snapshot
-from daskevo.ownership.messages import Open
-from daskevo.ownership.model_record import ModelRecord
-from daskevo.ownership.replies import Opened
-from daskevo.ownership.scopes import snapshot_scope
+from daskevo.protocol.messages import Open
+from daskevo.protocol.model_record import ModelRecord
+from daskevo.protocol.replies import Opened
+from daskevo.protocol.scopes import snapshot_scope
 from daskevo.repository.attachments import plain_extra, plain_metrics
 from daskevo.repository.handle_base import HandleBase
 from daskevo.repository.results import Found, SnapshotSummary

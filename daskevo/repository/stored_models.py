@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from daskevo.cluster.matching import left_out
-from daskevo.cluster.reading import read_model
-from daskevo.cluster.session import Session
+from daskevo.client.best_match import left_out
+from daskevo.client.model_reader import read_model
+from daskevo.client.session import Session
 from daskevo.errors import CannotRebuild, InvalidInput
 from daskevo.graph import ArchitectureGraph
 from daskevo.graph.attached import detach, is_snapshot
-from daskevo.ownership.model_record import ModelRecord
-from daskevo.ownership.scopes import check_scope
+from daskevo.protocol.model_record import ModelRecord
+from daskevo.protocol.scopes import check_scope
 from daskevo.repository.handle_base import HandleBase
 from daskevo.repository.results import Found, ModelSummary
 from daskevo.types import ModelId, check_name
@@ -78,7 +78,7 @@ class StoredModels(HandleBase):
         return self._run(read)
 
     def record(self, model_id: str) -> Any:
-        """Return the record of a published model (`daskevo.ownership.model_record.ModelRecord`)."""
+        """Return the record of a published model (`daskevo.protocol.model_record.ModelRecord`)."""
         wanted = ModelId(check_name(model_id))
         return self._run(Session.open, wanted)
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from daskevo.errors import InvalidInput, RootUnusable
-from daskevo.ownership.limits import MAX_HEAD_RECORD_BYTES, MAX_RECORD_BYTES
+from daskevo.protocol.limits import MAX_HEAD_RECORD_BYTES, MAX_RECORD_BYTES
 from daskevo.store.files import dump_json, sync_folder, usable, write_all
 from daskevo.types import JSON
 

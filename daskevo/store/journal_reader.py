@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from daskevo.ownership.limits import MAX_HEAD_RECORD_BYTES
+from daskevo.protocol.limits import MAX_HEAD_RECORD_BYTES
 from daskevo.store.files import corrupt, later_version, open_inside, parse_json
 from daskevo.store.journal import (
     EVENT,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from daskevo.errors import CorruptRecord, InvalidInput
-from daskevo.ownership.codec import numbers_of, runs
+from daskevo.protocol.codec import numbers_of, runs
 from daskevo.store.files import corrupt, dump_json, parse_json, read_small, refuse_later, remove, replace_file, usable
 from daskevo.types import JSON, ModelId, check_name
 

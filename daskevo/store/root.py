@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from daskevo.errors import DurabilityMismatch, InvalidInput, RootUnusable
-from daskevo.ownership.scopes import agreed_objective
+from daskevo.protocol.scopes import agreed_objective
 from daskevo.store.files import (
     Durability,
     corrupt,

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from daskevo.cluster.connection import Connection
-from daskevo.cluster.session import Caller, Session
-from daskevo.ownership.holders import ClientHolder, TaskHolder
+from daskevo.client.connection import Connection
+from daskevo.client.session import Caller, Session
+from daskevo.protocol.holders import ClientHolder, TaskHolder
 
 
 async def check_connection(connection: Connection) -> None:

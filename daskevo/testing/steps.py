@@ -16,9 +16,10 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from daskevo.cluster import serving, transport
-from daskevo.cluster.serving import ServedShard
+from daskevo.provider import served_shard
+from daskevo.provider.served_shard import ServedShard
 from daskevo.store.shard_folder import ShardFolder
+from daskevo.wire import transport
 
 _MESSAGE: ContextVar[str] = ContextVar("message", default="opening")
 
@@ -88,7 +89,7 @@ def _wrap() -> None:
     _wrap_async(transport, "answer", _served)
     _wrap_async(transport.PoolTransport, "_call", _called)
     _wrap_async(ServedShard, "_carry_out", lambda shard, message: (f"provider: {type(message).__name__}", "done"))
-    _wrap_sync(serving, "take_in", lambda *_: ("provider: tensors", "stored"))
+    _wrap_sync(served_shard, "take_in", lambda *_: ("provider: tensors", "stored"))
     _wrap_sync(ShardFolder, "append", lambda *_, **__: (f"provider: {_MESSAGE.get()} record", "appended"))
     _wrap_sync(ShardFolder, "delete", lambda *_: ("provider: segments", "deleted"))
     _wrap_sync(ShardFolder, "write_segment", lambda *_, **__: ("segment", "written"))

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
-from daskevo.cluster.transport import NoAnswer, Transport
 from daskevo.errors import CorruptRecord, NotDeployed
-from daskevo.ownership.table import ShardTable
+from daskevo.protocol.shard_table import ShardTable
+from daskevo.wire.transport import NoAnswer, Transport
 
 SPARE_S = 30.0
 """So much later than its time limit may a call end on a busy machine."""

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
-from daskevo.cluster.configured import seconds
-from daskevo.cluster.directory import CALL_TIMEOUT_S
-from daskevo.cluster.openings import OPENINGS_AT_ONCE
-from daskevo.cluster.transport import NoAnswer, Transport, typed_error
+from daskevo.client.directory import CALL_TIMEOUT_S
+from daskevo.deploy.configured import seconds
 from daskevo.errors import DaskevoError, ShardDamaged, ShardUnavailable
-from daskevo.ownership.coordinator import Coordinator
-from daskevo.ownership.table import OpenShards, Place, ShardTable
+from daskevo.protocol.coordinator import Coordinator
+from daskevo.protocol.shard_table import OpenShards, Place, ShardTable
+from daskevo.provider.shard_openings import OPENINGS_AT_ONCE
+from daskevo.wire.transport import NoAnswer, Transport, typed_error
 
 logger = logging.getLogger(__name__)
 

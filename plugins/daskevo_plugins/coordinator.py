@@ -1,4 +1,4 @@
-"""The coordinator: a Dask SchedulerPlugin around the pure state machine of `daskevo.ownership.coordinator`.
+"""The coordinator: a Dask SchedulerPlugin around the pure state machine of `daskevo.protocol.coordinator`.
 
 It orders every hold, release and attempt (ticks), alone says who is live, settles attempts whose holder ended, and says
 which provider serves which shard. Nothing of models lives here: a restart begins a new generation.
@@ -19,14 +19,12 @@ from typing import Any
 import dask
 from distributed import SchedulerPlugin
 
-from daskevo.cluster.configured import seconds
-from daskevo.cluster.connection import REPOSITORIES
-from daskevo.cluster.directory import CALL_TIMEOUT_S, Directory
-from daskevo.cluster.queries import TASK_PREFIX
-from daskevo.cluster.roles import PROVIDER, start_line
-from daskevo.cluster.settings import Settings, check_versions
-from daskevo.cluster.to_the_end import begin
-from daskevo.cluster.transport import PoolTransport, serve, withdraw
+from daskevo.client.connection import REPOSITORIES
+from daskevo.client.directory import CALL_TIMEOUT_S, Directory
+from daskevo.client.query_futures import TASK_PREFIX
+from daskevo.deploy.configured import seconds
+from daskevo.deploy.roles import PROVIDER, start_line
+from daskevo.deploy.settings import Settings, check_versions
 from daskevo.errors import (
     ClusterError,
     DaskevoError,
@@ -36,12 +34,14 @@ from daskevo.errors import (
     RepositoryTaken,
     RootUnusable,
 )
-from daskevo.ownership.coordinator import Coordinator
-from daskevo.ownership.holders import ClientHolder, Holder, TaskHolder, holder_from_wire
-from daskevo.ownership.table import ShardTable
+from daskevo.protocol.coordinator import Coordinator
+from daskevo.protocol.holders import ClientHolder, Holder, TaskHolder, holder_from_wire
+from daskevo.protocol.shard_table import ShardTable
 from daskevo.store.lease import Lease
 from daskevo.store.root import Root
 from daskevo.types import JSON, ModelId, Tick
+from daskevo.wire.to_the_end import begin
+from daskevo.wire.transport import PoolTransport, serve, withdraw
 from daskevo_plugins import metrics
 from daskevo_plugins.background import Background
 from daskevo_plugins.equipping import Equipper
@@ -654,7 +654,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         Returns
         -------
         dict
-            ``coordinator`` (as `stats`), ``providers`` (name -> :func:`daskevo.cluster.shown.shown`), ``silent`` (name
+            ``coordinator`` (as `stats`), ``providers`` (name -> :func:`daskevo.provider.stats.shown`), ``silent`` (name
             -> why); None if it does not serve (yet).
         """
         if not self._started:

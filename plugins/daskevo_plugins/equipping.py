@@ -1,7 +1,7 @@
 """Gives workers their part of a repository: those with a role, and nobody else.
 
 Dask sends a registered worker plugin to all workers that there are and that come; one without daskevo then fails to
-start. So the coordinator sends it itself; a task on another worker fetches it (`daskevo.cluster.connection`).
+start. So the coordinator sends it itself; a task on another worker fetches it (`daskevo.client.connection`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 
 from distributed.protocol.pickle import dumps
 
-from daskevo.cluster.dask_private import send_recv
-from daskevo.cluster.roles import has_role
-from daskevo.cluster.settings import Settings
-from daskevo.cluster.transport import connected, operation
+from daskevo.deploy.roles import has_role
+from daskevo.deploy.settings import Settings
+from daskevo.wire.dask_private import send_recv
+from daskevo.wire.transport import connected, operation
 from daskevo_plugins.provider import ProviderPlugin
 
 logger = logging.getLogger(__name__)

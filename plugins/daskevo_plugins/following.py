@@ -11,9 +11,9 @@ from typing import Any
 
 from distributed.core import Status
 
-from daskevo.cluster.transport import Transport
-from daskevo.ownership.coordinator import Coordinator
-from daskevo.ownership.table import Place
+from daskevo.protocol.coordinator import Coordinator
+from daskevo.protocol.shard_table import Place
+from daskevo.wire.transport import Transport
 from daskevo_plugins.assigning import Assigner
 from daskevo_plugins.background import Background
 from daskevo_plugins.moving import Mover

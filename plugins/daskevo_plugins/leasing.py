@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from daskevo.cluster.lease_holders import identity_at
-from daskevo.cluster.settings import Settings
+from daskevo.client.lease_holders import identity_at
+from daskevo.deploy.settings import Settings
 from daskevo.errors import RepositoryTaken
 from daskevo.store.lease import Holder, Lease, take_lease
 from daskevo.store.root import Root

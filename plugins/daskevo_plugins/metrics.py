@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from daskevo.cluster.tally import BOUNDS_S, Count
+from daskevo.provider.call_counts import BOUNDS_S, Count
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class Family:
     name:
         As Prometheus has it, but for the ``_total`` of counters and what it appends to histograms.
     rows:
-        Labels' values and the value; of a histogram a :class:`daskevo.cluster.tally.Count`.
+        Labels' values and the value; of a histogram a :class:`daskevo.provider.call_counts.Count`.
     """
 
     name: str

@@ -11,12 +11,12 @@ import logging
 from collections.abc import Callable, Set
 from time import monotonic
 
-from daskevo.cluster.configured import seconds
-from daskevo.cluster.directory import CALL_TIMEOUT_S
-from daskevo.cluster.transport import NoAnswer, Transport
+from daskevo.client.directory import CALL_TIMEOUT_S
+from daskevo.deploy.configured import seconds
 from daskevo.errors import DaskevoError
-from daskevo.ownership.coordinator import Coordinator
-from daskevo.ownership.table import MoveShard, OpenShards, Place
+from daskevo.protocol.coordinator import Coordinator
+from daskevo.protocol.shard_table import MoveShard, OpenShards, Place
+from daskevo.wire.transport import NoAnswer, Transport
 from daskevo_plugins.assigning import AVOID_S, Assigner
 
 logger = logging.getLogger(__name__)

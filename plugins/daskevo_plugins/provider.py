@@ -14,20 +14,20 @@ from typing import Any
 
 from distributed import WorkerPlugin
 
-from daskevo.cluster.directory import CALL_TIMEOUT_S
-from daskevo.cluster.handlers import ProviderHandlers
-from daskevo.cluster.host import ShardHost
-from daskevo.cluster.pressure import Pressure, spill_under_pressure
-from daskevo.cluster.roles import EVALUATION, PROVIDER
-from daskevo.cluster.session import Session
-from daskevo.cluster.settings import Settings, check_versions
-from daskevo.cluster.shown import figures
-from daskevo.cluster.transport import Handler, PoolTransport, serve, withdraw
+from daskevo.client.directory import CALL_TIMEOUT_S
+from daskevo.client.session import Session
+from daskevo.deploy.roles import EVALUATION, PROVIDER
+from daskevo.deploy.settings import Settings, check_versions
 from daskevo.errors import DaskevoError
-from daskevo.ownership.hashing import shard_of
+from daskevo.protocol.hashing import shard_of
+from daskevo.provider.handlers import ProviderHandlers
+from daskevo.provider.host import ShardHost
+from daskevo.provider.memory_pressure import Pressure, spill_under_pressure
+from daskevo.provider.stats import figures
 from daskevo.store.root import Root
 from daskevo.store.tiers import DurableTensors, SpillingTensors, Tensors
 from daskevo.types import JSON, Attempt, ModelId
+from daskevo.wire.transport import Handler, PoolTransport, serve, withdraw
 from daskevo_plugins import metrics
 
 logger = logging.getLogger(__name__)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from daskevo.cluster.configured import seconds
-from daskevo.cluster.transport import NoAnswer, Transport
+from daskevo.deploy.configured import seconds
 from daskevo.errors import DaskevoError
-from daskevo.ownership.table import Place
+from daskevo.protocol.shard_table import Place
+from daskevo.wire.transport import NoAnswer, Transport
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from daskevo.ownership.scopes import agreed_objective
+from daskevo.protocol.scopes import agreed_objective
 from daskevo.store.root import Root
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from daskevo.cluster.directory import CALL_TIMEOUT_S, Directory
+from daskevo.client.directory import CALL_TIMEOUT_S, Directory
 from daskevo.errors import ClusterError, RepositoryError
-from daskevo.ownership.attempts import Settle
-from daskevo.ownership.audit import drops_all, question_to_home
-from daskevo.ownership.coordinator import Coordinator
+from daskevo.protocol.attempts import Settle
+from daskevo.protocol.audit import drops_all, question_to_home
+from daskevo.protocol.coordinator import Coordinator
 
 logger = logging.getLogger(__name__)
 

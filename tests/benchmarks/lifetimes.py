@@ -17,7 +17,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from daskevo.cluster.listing import workers_of
+from daskevo.deploy.worker_list import workers_of
 
 PROBLEM = Path(__file__).parents[1] / "workflows" / "tiny.py"
 
@@ -31,7 +31,7 @@ def main() -> int:
     given = parser.parse_args()
 
     import daskevo
-    from daskevo.cluster import local
+    from daskevo.deploy import local
     from daskevo.search import AgedEvolution
     from daskevo_workflows import nas
 

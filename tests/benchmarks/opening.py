@@ -27,18 +27,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from daskevo.cluster.host import ShardHost
-from daskevo.cluster.matching import Question
-from daskevo.cluster.offline import OfflineTransport
-from daskevo.cluster.openings import OPENINGS_AT_ONCE
-from daskevo.cluster.serving import open_shard
-from daskevo.cluster.session import Session
-from daskevo.cluster.upkeep import audit
+from daskevo.client.best_match import Question
+from daskevo.client.session import Session
 from daskevo.graph import ArchitectureGraph
-from daskevo.ownership.hashing import shard_of
-from daskevo.ownership.model_record import ModelRecord
-from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
-from daskevo.ownership.records import Published, Record, Referred, Staged
+from daskevo.offline.root import OfflineTransport
+from daskevo.protocol.hashing import shard_of
+from daskevo.protocol.model_record import ModelRecord
+from daskevo.protocol.owner_map import OwnerEntry, OwnerMap
+from daskevo.protocol.records import Published, Record, Referred, Staged
+from daskevo.provider.host import ShardHost
+from daskevo.provider.maintenance import audit
+from daskevo.provider.served_shard import open_shard
+from daskevo.provider.shard_openings import OPENINGS_AT_ONCE
 from daskevo.store.root import Root
 from daskevo.store.shard_state import read_epoch
 from daskevo.store.tiers import DurableTensors

@@ -78,9 +78,9 @@ def put_plain(repository: Any, architecture: Any) -> None:
     """Put a model of plain arrays, without Keras."""
     import numpy as np
 
-    from daskevo.cluster.inheriting import reserve_best
-    from daskevo.cluster.preparing import prepare
-    from daskevo.cluster.putting import make_record, put
+    from daskevo.client.inherit import reserve_best
+    from daskevo.client.put import make_record, put
+    from daskevo.client.put_payload import prepare
     from daskevo.types import ModelId
 
     connection = repository.connection

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 import daskevo
-from daskevo.cluster.connection import provider_plugin
-from daskevo.cluster.listing import workers_of
+from daskevo.client.connection import provider_plugin
+from daskevo.deploy.worker_list import workers_of
 from tests.cluster.helpers import chain, put_reserved, reserve
 
 SMALL = [chain(24, 24, width) for width in range(8, 40)]

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import daskevo
-from daskevo.cluster.local import local_cluster
+from daskevo.deploy.local import local_cluster
 from daskevo.errors import ClusterError, DaskevoError, ModelRetired, UnknownModel
 from daskevo.repository.handle import _stats
 from daskevo.types import ModelId

@@ -31,7 +31,7 @@ from typing import Any
 Measured = dict[str, float]
 Evaluate = Callable[[str, int], Measured]
 
-# Whoever chooses, if only Dask's own values in other words, keeps them: see `daskevo.cluster.heap` and `role_options`.
+# Whoever chooses, if only Dask's own values in other words, keeps them: see `daskevo.deploy.heap` and `role_options`.
 OFTEN = {"distributed.worker.profile.interval": "10 ms", "distributed.admin.tick.interval": "20 ms"}
 TRIMMED = {"MALLOC_MMAP_THRESHOLD_": ""}
 ARMS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
@@ -78,7 +78,7 @@ def evaluate(problem_name: str, seed: int) -> Measured:
 @contextlib.contextmanager
 def a_process() -> Iterator[Evaluate]:
     """Yield what evaluates in a process of its own, started with a trainer's environment."""
-    from daskevo.cluster.environment import trainer_environment
+    from daskevo.deploy.worker_environment import trainer_environment
 
     environment = {**os.environ, **trainer_environment(1, None)}
     environment.pop("MALLOC_TRIM_THRESHOLD_", None)  # which a nanny leaves in its parent's environment
@@ -116,7 +116,7 @@ def a_trainer(config: dict[str, str], env: dict[str, str]) -> Iterator[Evaluate]
     import dask
 
     import daskevo
-    from daskevo.cluster.roles import EVALUATION
+    from daskevo.deploy.roles import EVALUATION
 
     with (
         dask.config.set(config),

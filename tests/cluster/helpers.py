@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from distributed.utils_test import gen_cluster
 
-from daskevo.cluster import directory
-from daskevo.cluster.inheriting import Reservation, reserve_best
-from daskevo.cluster.preparing import prepare
-from daskevo.cluster.putting import Stored, make_record, put
-from daskevo.cluster.sending import folder_of_home
+from daskevo.client import directory
+from daskevo.client.inherit import Reservation, reserve_best
+from daskevo.client.put import Stored, make_record, put
+from daskevo.client.put_payload import prepare
+from daskevo.client.put_sender import folder_of_home
 from daskevo.graph import ArchitectureGraph
 from daskevo.repository import Repository, open_repository
 from daskevo.store.digests import threads

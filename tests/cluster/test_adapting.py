@@ -14,8 +14,8 @@ from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.utils_test import gen_test
 
 import daskevo
-from daskevo.cluster.adapting import AdaptiveTrainers, check_limits
-from daskevo.cluster.demand import TrainerDemand
+from daskevo.deploy.adaptive import AdaptiveTrainers, check_limits
+from daskevo.deploy.scaling_signal import TrainerDemand
 from daskevo.errors import InvalidInput
 
 

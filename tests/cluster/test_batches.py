@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from daskevo.cluster.upkeep import audit
 from daskevo.errors import UnknownModel
+from daskevo.provider.maintenance import audit
 from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, plugin_of
 from tests.cluster.test_messages import Counted
 

@@ -11,11 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daskevo.cluster import serving
-from daskevo.cluster.serving import ServedShard, open_shard
-from daskevo.cluster.taking_in import Brought
-from daskevo.cluster.transport import NoAnswer, PoolTransport
-from daskevo.ownership.messages import (
+from daskevo.protocol.messages import (
     Abort,
     DropAttempt,
     FinishRetirement,
@@ -27,15 +23,19 @@ from daskevo.ownership.messages import (
     ReleaseLabel,
     Stage,
 )
-from daskevo.ownership.model_record import ModelRecord
-from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
-from daskevo.ownership.records import BEGINNING
-from daskevo.ownership.state import Effects
+from daskevo.protocol.model_record import ModelRecord
+from daskevo.protocol.owner_map import OwnerEntry, OwnerMap
+from daskevo.protocol.records import BEGINNING
+from daskevo.protocol.state import Effects
+from daskevo.provider import served_shard
+from daskevo.provider.put_receiver import Brought
+from daskevo.provider.served_shard import ServedShard, open_shard
 from daskevo.store.digests import digests
 from daskevo.store.root import Root
 from daskevo.store.tiers import DurableTensors
 from daskevo.testing.graphs import GraphBuilder
 from daskevo.types import ModelId, TensorSpec, Tick
+from daskevo.wire.transport import NoAnswer, PoolTransport
 
 A, B, CHILD = (ModelId(name) for name in ("a", "b", "child"))
 TENSORS = {0: np.arange(12, dtype=np.float32).reshape(4, 3), 1: np.zeros(3, dtype=np.float32)}
@@ -113,7 +113,7 @@ def _tell(served: ServedShard, message: Message) -> Awaitable[Any]:
 def _stopping(monkeypatch: pytest.MonkeyPatch, stop_at: int) -> Iterator[Steps]:
     steps = Steps(stop_at)
     with monkeypatch.context() as patch:
-        patch.setattr(serving.asyncio, "to_thread", steps.to_thread)
+        patch.setattr(served_shard.asyncio, "to_thread", steps.to_thread)
         yield steps
 
 

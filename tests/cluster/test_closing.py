@@ -11,7 +11,7 @@ from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface
 from distributed.utils_test import gen_test
 
-from daskevo.cluster.local import LocalEvoCluster
+from daskevo.deploy.local import LocalEvoCluster
 
 SCHEDULER = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard_address": ":0"}}
 

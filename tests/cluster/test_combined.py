@@ -8,7 +8,7 @@ import pytest
 from distributed import Client
 
 import daskevo
-from daskevo.cluster.local import local_cluster
+from daskevo.deploy.local import local_cluster
 from daskevo.types import ModelId
 from tests.cluster.helpers import chain, evo_cluster, open_here, plugin_of, put_in_task
 
@@ -17,7 +17,7 @@ GRAPH, WIDER = chain(8, 6, 3), chain(8, 6, 5)
 
 def cycle(repository: Any, graph: Any, model_id: str) -> tuple[str | None, bool, int]:
     """Inherit, put, query, read, hold and release in one task."""
-    from daskevo.cluster.inheriting import reserve_best
+    from daskevo.client.inherit import reserve_best
 
     connection = repository.connection
     reservation = connection.run(

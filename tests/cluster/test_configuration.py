@@ -16,8 +16,8 @@ import dask
 import pytest
 from dask.utils import parse_timedelta
 
-from daskevo.cluster import configuration
-from daskevo.cluster.configuration import defaults, keys, unknown, warn_of_unknown
+from daskevo.deploy import configuration
+from daskevo.deploy.configuration import defaults, keys, unknown, warn_of_unknown
 
 REPO = Path(__file__).parents[2]
 SOURCES = [REPO / "daskevo", REPO / "plugins" / "daskevo_plugins", REPO / "workflows" / "daskevo_workflows"]
@@ -96,7 +96,7 @@ def test_the_file_says_what_each_key_means() -> None:
 
 def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
     code = (
-        "import dask, daskevo.cluster; c = dask.config.get\n"
+        "import dask, daskevo.deploy; c = dask.config.get\n"
         "print(c('daskevo.timeout'), c('daskevo.silent-after'), c('daskevo.batch.start-timeout'))"
     )
     (tmp_path / "mine.yaml").write_text("daskevo:\n  silent_after: 21s\n  timeout: 22s\n")
@@ -106,17 +106,17 @@ def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
 
 def test_a_commented_copy_for_the_user(tmp_path: Path) -> None:
     """It is written once, says what is there, and changes nothing."""
-    _python("import daskevo.cluster", tmp_path)
+    _python("import daskevo.deploy", tmp_path)
     copy = tmp_path / "daskevo.yaml"
     assert "# daskevo:" in copy.read_text()
     assert all(line.startswith("#") for line in copy.read_text().splitlines() if line.strip())
     copy.write_text("daskevo:\n  timeout: 5s\n")
-    assert _python("import dask, daskevo.cluster; print(dask.config.get('daskevo.timeout'))", tmp_path).stdout == "5s\n"
+    assert _python("import dask, daskevo.deploy; print(dask.config.get('daskevo.timeout'))", tmp_path).stdout == "5s\n"
     assert copy.read_text() == "daskevo:\n  timeout: 5s\n"
 
 
 def test_names_that_nobody_reads_are_warned_of_once(tmp_path: Path) -> None:
-    code = "import daskevo.cluster.configuration as c; c.warn_of_unknown(); c.warn_of_unknown()"
+    code = "import daskevo.deploy.configuration as c; c.warn_of_unknown(); c.warn_of_unknown()"
     (tmp_path / "mine.yaml").write_text("daskevo:\n  silnt-after: 21s\n  batch:\n    start_timeout: 4h\n")
     lines = _python(code, tmp_path).stderr.splitlines()
     assert lines == [
@@ -161,7 +161,7 @@ def test_a_configuration_that_is_no_mapping() -> None:
 def test_one_key_for_the_loggers_of_three_packages(tmp_path: Path, levels: str, shown: list[str]) -> None:
     (tmp_path / "mine.yaml").write_text(levels)
     code = (
-        "import daskevo.cluster, logging\n"
+        "import daskevo.deploy, logging\n"
         f"for name in {configuration.PACKAGES}:\n"
         "    log = logging.getLogger(name + '.module')\n"
         "    log.info('info %s', name); log.warning('warning %s', name)"

@@ -8,7 +8,7 @@ import dask
 import pytest
 
 import daskevo
-from daskevo.cluster.configured import seconds
+from daskevo.deploy.configured import seconds
 from daskevo.errors import InvalidInput
 from tests.cluster.helpers import evo_cluster, open_here
 

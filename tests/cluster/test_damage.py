@@ -12,9 +12,9 @@ import pytest
 
 import daskevo
 from daskevo.errors import ShardDamaged
-from daskevo.ownership.hashing import shard_of
-from daskevo.ownership.messages import Refer
-from daskevo.ownership.replies import Reserved
+from daskevo.protocol.hashing import shard_of
+from daskevo.protocol.messages import Refer
+from daskevo.protocol.replies import Reserved
 from daskevo.types import ModelId
 from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, plugin_of, put_reserved, reserve
 

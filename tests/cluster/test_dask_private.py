@@ -17,10 +17,11 @@ from distributed.deploy.adaptive import Adaptive
 from distributed.deploy.spec import SpecCluster
 from distributed.utils_test import gen_cluster
 
-from daskevo.cluster import adapting, dask_private, local
-from daskevo.cluster.batch import jobs, node_job
-from daskevo.cluster.batch.jobqueue import jobqueue
-from daskevo.cluster.dask_private import ATTRIBUTES, HEARTBEAT, HOOKS, pages, plots, refusal_of, thread_state
+from daskevo.deploy import adaptive, local
+from daskevo.deploy.batch import jobs, node_job
+from daskevo.deploy.batch.jobqueue import jobqueue
+from daskevo.wire import dask_private
+from daskevo.wire.dask_private import ATTRIBUTES, HEARTBEAT, HOOKS, pages, plots, refusal_of, thread_state
 
 ROOT = Path(__file__).parents[2]
 FROM_HERE_ONLY = {
@@ -33,7 +34,7 @@ FROM_HERE_ONLY = {
     "template_variables",
     "IndividualPlots",
 }
-OURS = {local: "SpecCluster", jobs: "JobQueueCluster", node_job: "Job", adapting: "Adaptive"}
+OURS = {local: "SpecCluster", jobs: "JobQueueCluster", node_job: "Job", adaptive: "Adaptive"}
 """Modules with classes that are made of one of Dask's or dask-jobqueue's."""
 
 

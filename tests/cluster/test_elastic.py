@@ -16,9 +16,9 @@ import pytest
 from distributed import Client
 
 import daskevo
-from daskevo.cluster.local import local_cluster
+from daskevo.deploy.local import local_cluster
 from daskevo.errors import ShardFenced
-from daskevo.ownership.messages import Hold
+from daskevo.protocol.messages import Hold
 from daskevo.types import ModelId
 from tests.cluster.helpers import chain, values
 from tests.cluster.test_processes import pid_of, put_plain
@@ -102,7 +102,7 @@ def test_a_provider_that_its_nanny_restarts_gets_its_share_again(client: Client,
 def test_a_stopped_provider_loses_its_shards_and_what_it_writes_later_does_not_count(
     client: Client, repository: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daskevo.cluster.transport.CONNECT_TIMEOUT_S", 60.0)
+    monkeypatch.setattr("daskevo.wire.transport.CONNECT_TIMEOUT_S", 60.0)
     wait_until(lambda: is_even(repository, "provider-0", "provider-1"))
     before = places(repository)
     mine = next(f"m{n}" for n in range(8) if before[shard_of(repository, f"m{n}")] == "provider-1")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from daskevo.cluster.handing import Landings
-from daskevo.cluster.serving import ServedShard
-from daskevo.cluster.settings import MemoryBudget
+from daskevo.deploy.settings import MemoryBudget
 from daskevo.errors import RootUnusable
-from daskevo.ownership.shard import Shard
+from daskevo.protocol.shard import Shard
+from daskevo.provider.served_shard import ServedShard
+from daskevo.provider.tensor_server import Landings
 from daskevo.store.tiers import DurableTensors
 from daskevo.types import ModelId, Tick
 from tests.cluster.helpers import coordinator_of, evo_cluster, open_here, plugin_of

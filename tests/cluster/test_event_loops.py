@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from daskevo.catalogue import PrefixIndex
-from daskevo.cluster.upkeep import audit
+from daskevo.index import PrefixIndex
+from daskevo.provider.maintenance import audit
 from tests.cluster.helpers import at_rest, chain, evict_all, evo_cluster, make, open_here, plugin_of
 
 _EVENTS = frozenset(

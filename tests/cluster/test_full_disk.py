@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daskevo.cluster.reading import read_model
+from daskevo.client.model_reader import read_model
 from daskevo.errors import PutFailed
 from daskevo.repository import open_repository
 from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, values

@@ -15,12 +15,12 @@ import dask
 import pytest
 from distributed import Client
 
-from daskevo.cluster import local
-from daskevo.cluster.batch.launching import batch_cluster
-from daskevo.cluster.batch.plan import plan_node
-from daskevo.cluster.dask_cuda_gpus import cuda_gpus, near
-from daskevo.cluster.environment import chosen_gpus, find_gpus, next_gpu, trainer_environment, visible_gpus
-from daskevo.cluster.local import local_cluster
+from daskevo.deploy import local
+from daskevo.deploy.batch.launch import batch_cluster
+from daskevo.deploy.batch.node_plan import plan_node
+from daskevo.deploy.dask_cuda_gpus import cuda_gpus, near
+from daskevo.deploy.local import local_cluster
+from daskevo.deploy.worker_environment import chosen_gpus, find_gpus, next_gpu, trainer_environment, visible_gpus
 from daskevo.errors import ClusterError, InvalidInput
 
 OF_TWO = Path(__file__).parent / "dask_cuda_of_two"
@@ -168,8 +168,8 @@ def test_without_dask_cuda_it_is_said_what_to_install(monkeypatch: pytest.Monkey
 def test_dask_cuda_is_not_imported_unless_it_is_asked_for() -> None:
     code = (
         "import sys, daskevo, daskevo.repository, daskevo_plugins.coordinator, daskevo_plugins.provider\n"
-        "import daskevo_workflows.nas, daskevo_workflows.cli, daskevo.cluster.local, daskevo.cluster.batch.plan\n"
-        "from daskevo.cluster.role_options import trainer_options\n"
+        "import daskevo_workflows.nas, daskevo_workflows.cli, daskevo.deploy.local, daskevo.deploy.batch.node_plan\n"
+        "from daskevo.deploy.role_options import trainer_options\n"
         "trainer_options(1, '0')\n"
         "print([name for name in sys.modules if name.startswith(('dask_cuda', 'cupy', 'numba.cuda'))])"
     )

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from daskevo.cluster import retiring
-from daskevo.cluster.retiring import retire
-from daskevo.cluster.upkeep import audit
 from daskevo.errors import DaskevoError, RootUnusable, ShardDamaged
-from daskevo.ownership.hashing import shard_of
-from daskevo.ownership.messages import Drop, FinishRetirement, Refer
-from daskevo.ownership.replies import Ok, Reserved
-from daskevo.ownership.state import Retirement
+from daskevo.protocol.hashing import shard_of
+from daskevo.protocol.messages import Drop, FinishRetirement, Refer
+from daskevo.protocol.replies import Ok, Reserved
+from daskevo.protocol.state import Retirement
+from daskevo.provider import retire as retirement_work
+from daskevo.provider.maintenance import audit
+from daskevo.provider.retire import retire
 from daskevo.types import ModelId, Tick
 from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, plugin_of
 
@@ -64,7 +64,7 @@ async def test_an_audit_takes_up_a_retirement_that_nobody_carries_out(
     async def broken(*arguments: Any) -> None:
         raise RootUnusable("the disk gives no answer")
 
-    monkeypatch.setattr("daskevo.cluster.host.retire", broken)
+    monkeypatch.setattr("daskevo.provider.host.retire", broken)
     await repository.retire("first")
     await at_rest(s, a)
     assert (await repository.status("first")).state == "retiring"
@@ -75,7 +75,7 @@ async def test_an_audit_takes_up_a_retirement_that_nobody_carries_out(
 
 
 def test_an_owner_that_can_not_be_asked_keeps_no_other_waiting(monkeypatch: Any) -> None:
-    monkeypatch.setattr(retiring, "_RETRY_S", (0.0,))
+    monkeypatch.setattr(retirement_work, "_RETRY_S", (0.0,))
     asked: list[list[str]] = []
     finished: list[Any] = []
 

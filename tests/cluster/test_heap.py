@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from daskevo.cluster.heap import DASKS_THRESHOLD, use_memory_again
+from daskevo.deploy.heap import DASKS_THRESHOLD, use_memory_again
 
 FAULTS = """
 import resource
 import numpy as np
-from daskevo.cluster.heap import use_memory_again
+from daskevo.deploy.heap import use_memory_again
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -12,17 +12,18 @@ import numpy as np
 import pytest
 from distributed.system import MEMORY_LIMIT
 
-from daskevo.cluster import handing, pieces, room
-from daskevo.cluster.arguments import ARGUMENTS, COORDINATOR, PROVIDER
-from daskevo.cluster.handing import Landings
-from daskevo.cluster.handlers import ProviderHandlers
-from daskevo.cluster.settings import MOST_LEAVING_BYTES, PROCESS_BYTES, MemoryBudget, Settings
-from daskevo.cluster.transport import Frames
+from daskevo.deploy.settings import MOST_LEAVING_BYTES, PROCESS_BYTES, MemoryBudget, Settings
 from daskevo.errors import CorruptRecord, InvalidInput, ProviderFull, PutFailed
-from daskevo.ownership.messages import Put, Refer
-from daskevo.ownership.owner_map import OwnerMap
+from daskevo.protocol.messages import Put, Refer
+from daskevo.protocol.owner_map import OwnerMap
+from daskevo.provider import tensor_server, transfer_memory
+from daskevo.provider.handlers import ProviderHandlers
+from daskevo.provider.tensor_server import Landings
 from daskevo.store.tiers import SpillingTensors
 from daskevo.types import ModelId, TensorSpec, Tick
+from daskevo.wire import tensor_framing
+from daskevo.wire.schema import ARGUMENTS, COORDINATOR, PROVIDER
+from daskevo.wire.transport import Frames
 from tests.cluster.helpers import chain, coordinator_of, evo_cluster, make, open_here, plugin_of, put_reserved, reserve
 
 GRAPH = chain(8, 6, 3)
@@ -284,9 +285,9 @@ async def test_nothing_is_allocated_for_what_a_message_claims(c: Any, s: Any, a:
 async def test_a_put_larger_than_a_provider_takes_in_fails_by_name(
     c: Any, s: Any, a: Any, t: Any, monkeypatch: Any
 ) -> None:
-    from daskevo.cluster import pieces
+    from daskevo.wire import tensor_framing
 
-    monkeypatch.setattr(pieces, "MESSAGE_BYTES", 64)
+    monkeypatch.setattr(tensor_framing, "MESSAGE_BYTES", 64)
     repository = await open_here(c, None)
     host = plugin_of(a).host
     host.landings.room.limit_bytes = 200
@@ -346,13 +347,13 @@ def test_writers_wait_for_room_that_others_have(monkeypatch: pytest.MonkeyPatch)
             await land(landings, one)
         # Nobody gives room back: the writer is told.
         assert await landings.make_room(*one, 60, 0)
-        monkeypatch.setattr(handing, "ROOM_S", 0.0)
+        monkeypatch.setattr(tensor_server, "ROOM_S", 0.0)
         with pytest.raises(ProviderFull, match="'other'") as caught:
             await landings.make_room(*other, 60, 60)
         assert (caught.value.needed_bytes, caught.value.free_bytes, caught.value.limit_bytes) == (120, 80, 200)
         # Who has sent nothing for long has died.
         assert await land(landings, one)
-        monkeypatch.setattr(room, "FORGOTTEN_AFTER_S", 0.0)
+        monkeypatch.setattr(transfer_memory, "FORGOTTEN_AFTER_S", 0.0)
         assert await landings.make_room(*other, 60, 0)
         assert landings.of(*one) is None
 
@@ -364,7 +365,7 @@ async def test_writers_whose_puts_don_t_fit_together_go_one_after_the_other(
     c: Any, s: Any, a: Any, t: Any, monkeypatch: Any
 ) -> None:
     """In the proportions of two puts of 300 MB at a provider of 1 GB, which waited for each other's room in vain."""
-    monkeypatch.setattr(pieces, "MESSAGE_BYTES", 50)
+    monkeypatch.setattr(tensor_framing, "MESSAGE_BYTES", 50)
     repository = await open_here(c, None)
     host = plugin_of(a).host
     nbytes = sum(key.spec.nbytes for key in GRAPH.tensors)
@@ -401,7 +402,7 @@ def test_all_that_a_provider_holds_stays_below_where_dask_pauses_it() -> None:
                 assert sum(budget) - budget.kept <= max(most, 0)
                 assert 0 <= budget.kept <= min(budget.shared, 0.3 * limit)
     # A put of 300 MB, and two messages of it, at a provider of 1 GB.
-    assert unset.budget(10**9, 0.8).shared > 3e8 + 2 * pieces.MESSAGE_BYTES
+    assert unset.budget(10**9, 0.8).shared > 3e8 + 2 * tensor_framing.MESSAGE_BYTES
     assert settings.budget(10**9, 0.8).kept == 1000
     assert settings.budget(None, 0.8).shared == MEMORY_LIMIT // 2 - PROCESS_BYTES - MOST_LEAVING_BYTES
     with pytest.raises(InvalidInput, match="pauses a worker of 1000000000 bytes at 800000000"):

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daskevo.cluster import pieces
 from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph, Edge, LayerRecord, Vertex
 from daskevo.types import TensorSpec
+from daskevo.wire import tensor_framing
 from tests.cluster.helpers import evo_cluster, open_here, put_reserved, reserve, start_threads
 
 
@@ -47,8 +47,8 @@ async def comes_back(repository: Any, graph: ArchitectureGraph, tensors: dict[in
 @pytest.mark.parametrize("way", ["file", "message", "memory"])
 def test_a_tensor_and_a_model_larger_than_messages(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the proportions of 2.2 GiB in one tensor, and of 600 tensors of 5 MiB, to a message of 48 MiB."""
-    monkeypatch.setattr(pieces, "MESSAGE_BYTES", 200_000)
-    monkeypatch.setattr(pieces, "SMALL_BYTES", 500)
+    monkeypatch.setattr(tensor_framing, "MESSAGE_BYTES", 200_000)
+    monkeypatch.setattr(tensor_framing, "SMALL_BYTES", 500)
     rng = np.random.default_rng(0)
     one = {0: rng.integers(0, 255, (47, 200_000), np.uint8)}
     many = {number: rng.integers(0, 255, 20_000, np.uint8) for number in range(600)}

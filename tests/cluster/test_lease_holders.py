@@ -17,11 +17,11 @@ from distributed.core import ConnectionPool
 from distributed.security import Security
 
 import daskevo
-from daskevo.cluster.lease_holders import identity_at
-from daskevo.cluster.transport import NoAnswer, PoolTransport
+from daskevo.client.lease_holders import identity_at
 from daskevo.errors import RepositoryTaken, SchedulerUnaskable
 from daskevo.store.lease import CannotAsk, Holder, take_lease
 from daskevo.store.root import Root
+from daskevo.wire.transport import NoAnswer, PoolTransport
 from tests.cluster.helpers import evo_cluster, open_here
 
 NOWHERE = "127.0.0.1:9"

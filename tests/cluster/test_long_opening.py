@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from daskevo.cluster.deploying import _have_opened
+from daskevo.deploy.deployment import _have_opened
 from daskevo.errors import ShardUnavailable
 
 PATIENCE_S = 60.0

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from daskevo.cluster.asking import MOST_TOGETHER
-from daskevo.cluster.matching import Question, best_matches
-from daskevo.cluster.transport import NoAnswer, operation
+from daskevo.client.best_match import Question, best_matches
+from daskevo.client.query_batcher import MOST_TOGETHER
 from daskevo.errors import ModelExists, ShardUnavailable
-from daskevo.ownership.messages import Status
-from daskevo.ownership.replies import Standing
+from daskevo.protocol.messages import Status
+from daskevo.protocol.replies import Standing
 from daskevo.types import ModelId
+from daskevo.wire.transport import NoAnswer, operation
 from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, plugin_of, put_reserved, reserve
 from tests.faults.test_put_verdicts import Intercept
 
@@ -104,7 +104,7 @@ async def test_messages_that_travel_together_and_get_lost(c: Any, s: Any, a: Any
 async def test_queries_of_one_process_travel_together(
     c: Any, s: Any, a: Any, b: Any, t: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daskevo.cluster.asking.PATIENCE_S", 60.0)  # a slow machine sends no more messages
+    monkeypatch.setattr("daskevo.client.query_batcher.PATIENCE_S", 60.0)  # a slow machine sends no more messages
     repository = await open_here(c, None)
     for number in range(6):
         await make(repository, chain(8, 4 + number), f"m{number}", keep=False, score=number / 10)

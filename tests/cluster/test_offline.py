@@ -22,9 +22,9 @@ from daskevo.errors import (
     RootUnusable,
     UnknownModel,
 )
-from daskevo.ownership.hashing import shard_of
-from daskevo.ownership.messages import Refer
-from daskevo.ownership.replies import Reserved
+from daskevo.protocol.hashing import shard_of
+from daskevo.protocol.messages import Refer
+from daskevo.protocol.replies import Reserved
 from daskevo.types import ModelId
 from tests.cluster.helpers import chain, evo_cluster, make, open_here, reserve, values
 from tests.cluster.roots import GRAPH, WIDER, root_of_two

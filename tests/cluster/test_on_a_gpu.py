@@ -8,8 +8,8 @@ import os
 import pytest
 from distributed import Client
 
-from daskevo.cluster.environment import visible_gpus
-from daskevo.cluster.local import local_cluster
+from daskevo.deploy.local import local_cluster
+from daskevo.deploy.worker_environment import visible_gpus
 
 pytestmark = [
     pytest.mark.processes,

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from daskevo.cluster import openings, serving
-from daskevo.cluster.openings import Opening
-from daskevo.cluster.serving import ServedShard
 from daskevo.errors import ShardUnavailable
+from daskevo.provider import served_shard, shard_openings
+from daskevo.provider.served_shard import ServedShard
+from daskevo.provider.shard_openings import Opening
 from daskevo.store import journal_reader
 from daskevo.types import Tick
 from tests.cluster.helpers import at_rest, chain, coordinator_of, evo_cluster, make, open_here, plugin_of
@@ -77,7 +77,7 @@ async def test_an_opening_that_is_asked_for_again_is_the_same_one(
     monkeypatch.setattr(ServedShard, "adopt", adopt)
     shard = await repository.connection.session.directory.shard_of(MODELS[0])
     others = [number for number in range(8) if number != shard]
-    monkeypatch.setattr(openings, "ANSWER_S", 0.1)
+    monkeypatch.setattr(shard_openings, "ANSWER_S", 0.1)
     first = asyncio.ensure_future(host.open_shards([shard], generation, [], patience_s=60))
     await gate.wait()
     again = await host.open_shards([shard], generation, [], patience_s=60)
@@ -96,7 +96,7 @@ async def test_what_nobody_asks_for_any_more_is_left_to_its_next_owner(
     c: Any, s: Any, a: Any, t: Any, tmp_path: Path, monkeypatch: Any
 ) -> None:
     repository, host, generation = await closed_here(c, s, a, tmp_path / "root")
-    gate, real = Gate(), serving.records_from_json
+    gate, real = Gate(), served_shard.records_from_json
 
     def slow(rows: Iterable[Any]) -> Any:
         def stopped() -> Iterator[Any]:
@@ -106,9 +106,9 @@ async def test_what_nobody_asks_for_any_more_is_left_to_its_next_owner(
 
         return real(stopped())
 
-    monkeypatch.setattr(serving, "records_from_json", slow)
+    monkeypatch.setattr(served_shard, "records_from_json", slow)
     shard = await repository.connection.session.directory.shard_of(MODELS[0])
-    monkeypatch.setattr(openings, "ANSWER_S", 0.1)
+    monkeypatch.setattr(shard_openings, "ANSWER_S", 0.1)
     late = await host.open_shards([shard], generation, [], patience_s=60)
     assert (late["opened"], late["failed"]) == ([], [])
     await gate.wait()
@@ -137,7 +137,7 @@ async def test_who_waits_in_vain_is_told_how_far_it_is(
         real(served, *arguments)
 
     monkeypatch.setattr(ServedShard, "adopt", adopt)
-    monkeypatch.setattr(openings, "ANSWER_S", 0.1)
+    monkeypatch.setattr(shard_openings, "ANSWER_S", 0.1)
     assigner = coordinator_of(s)._follower.assigner
     await plugin_of(a).host.close_shards([0])
     coordinator_of(s)._core.not_served(0, str(a.name))
@@ -161,7 +161,7 @@ async def test_a_shard_of_many_models_is_opened_however_short_the_time_limit(
     for model in MODELS:
         await make(repository, GRAPH, model, keep=False)
     await at_rest(s, a)
-    real = serving.numbers_in
+    real = served_shard.numbers_in
 
     def slow(mask: int) -> Any:
         """Take long for each model that is taken in."""
@@ -169,7 +169,7 @@ async def test_a_shard_of_many_models_is_opened_however_short_the_time_limit(
             time.sleep(0.1)
         return real(mask)
 
-    monkeypatch.setattr(serving, "numbers_in", slow)
+    monkeypatch.setattr(served_shard, "numbers_in", slow)
     host = plugin_of(a).host
     await host.close_shards([0])
     coordinator_of(s)._core.not_served(0, str(a.name))
@@ -183,9 +183,9 @@ async def test_a_shard_of_many_models_is_opened_however_short_the_time_limit(
 @pytest.mark.parametrize("alone", [True, False])
 def test_garbage_of_users_in_the_same_process_is_still_collected(alone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     frozen: list[bool] = []
-    monkeypatch.setattr(openings.gc, "freeze", lambda: frozen.append(True))
+    monkeypatch.setattr(shard_openings.gc, "freeze", lambda: frozen.append(True))
     # Of small shards there may be many.
-    for shard in range(openings.FROZEN_AT_ONCE):
+    for shard in range(shard_openings.FROZEN_AT_ONCE):
         Opening(1, shard, 1, Tick(0, 0), float("inf"), threading.Lock(), alone=alone).step()
     assert bool(frozen) is alone
 

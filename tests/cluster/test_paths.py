@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daskevo.cluster import pieces
-from daskevo.cluster.reading import read_model
+from daskevo.client.model_reader import read_model
 from daskevo.errors import CorruptRecord, InvalidInput
 from daskevo.graph import ArchitectureGraph, LayerRecord, Vertex
 from daskevo.store.root import Root
 from daskevo.store.segment import Segment, is_mapped
 from daskevo.testing.arrays import awkward_arrays, same_tensor
 from daskevo.types import ModelId, TensorSpec
+from daskevo.wire import tensor_framing
 from tests.cluster.helpers import (
     chain,
     evict_all,
@@ -60,8 +60,8 @@ def _threads() -> None:
 @pytest.fixture
 def short_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let messages be so short that tensors are joined, sent alone, and cut."""
-    monkeypatch.setattr(pieces, "MESSAGE_BYTES", 1000)
-    monkeypatch.setattr(pieces, "SMALL_BYTES", 200)
+    monkeypatch.setattr(tensor_framing, "MESSAGE_BYTES", 1000)
+    monkeypatch.setattr(tensor_framing, "SMALL_BYTES", 200)
 
 
 @pytest.mark.parametrize("way", WAYS)

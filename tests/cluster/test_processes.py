@@ -17,10 +17,10 @@ import pytest
 from distributed import Client
 
 import daskevo
-from daskevo.cluster.environment import provider_environment, trainer_environment
-from daskevo.cluster.listing import workers_of
-from daskevo.cluster.local import local_cluster
-from daskevo.cluster.role_options import trainer_options
+from daskevo.deploy.local import local_cluster
+from daskevo.deploy.role_options import trainer_options
+from daskevo.deploy.worker_environment import provider_environment, trainer_environment
+from daskevo.deploy.worker_list import workers_of
 from daskevo.errors import InvalidInput
 from daskevo.types import ModelId
 from tests.cluster.helpers import chain, put_in_task, values
@@ -42,7 +42,7 @@ if __name__ == "__main__":
 
 def put_plain(repository: Any, graph: Any, model_id: str, keep: bool = True) -> str:
     """Inherit and put in a task, without Keras."""
-    from daskevo.cluster.inheriting import reserve_best
+    from daskevo.client.inherit import reserve_best
 
     connection = repository.connection
     reservation = connection.run(
@@ -171,7 +171,7 @@ def test_a_worker_that_dies_again_and_again_comes_back() -> None:
 
 
 def die_once(repository: Any, graph: Any, model_id: str, flag: str) -> str:
-    from daskevo.cluster.inheriting import reserve_best
+    from daskevo.client.inherit import reserve_best
 
     connection = repository.connection
     connection.run(reserve_best, connection.session, connection.caller(), ModelId(model_id), graph, repository.scope)

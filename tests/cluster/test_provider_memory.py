@@ -11,11 +11,11 @@ import pytest
 from distributed import Client
 
 import daskevo
-from daskevo.cluster import pieces
-from daskevo.cluster.local import local_cluster
-from daskevo.cluster.preparing import prepare
-from daskevo.cluster.putting import make_record, put
+from daskevo.client.put import make_record, put
+from daskevo.client.put_payload import prepare
+from daskevo.deploy.local import local_cluster
 from daskevo.types import TensorSpec
+from daskevo.wire import tensor_framing
 from tests.cluster.helpers import evo_cluster, open_here, plugin_of, put_reserved, reserve
 from tests.cluster.test_large import graph_of
 
@@ -28,7 +28,7 @@ def graph_of_tensors(count: int, nbytes: int) -> Any:
 async def test_readers_are_sent_a_few_messages_at_once(
     c: Any, s: Any, a: Any, t: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "MESSAGE_BYTES", 100_000)
+    monkeypatch.setattr(tensor_framing, "MESSAGE_BYTES", 100_000)
     repository = await open_here(c, None)
     graph = graph_of_tensors(10, 100_000)
     made = await reserve(repository, graph, "first", ancestor=False)

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daskevo.cluster.handlers import ProviderHandlers
-from daskevo.cluster.host import ShardHost
-from daskevo.cluster.indexing import PublishedModels
-from daskevo.cluster.reading import read_model
-from daskevo.cluster.renewing import renew
+from daskevo.client.model_reader import read_model
+from daskevo.client.renewal import renew
 from daskevo.errors import ModelExists, ModelLost, ModelRetired, UnknownModel
-from daskevo.ownership.hashing import shard_of
-from daskevo.ownership.shard import Shard
+from daskevo.protocol.hashing import shard_of
+from daskevo.protocol.shard import Shard
+from daskevo.provider.handlers import ProviderHandlers
+from daskevo.provider.host import ShardHost
+from daskevo.provider.published_models import PublishedModels
 from daskevo.types import ModelId
 from tests.cluster.helpers import (
     at_rest,

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from distributed import Event, Worker
 
-from daskevo.catalogue import Match, PrefixIndex
-from daskevo.cluster.handlers import THREADED_BYTES
-from daskevo.cluster.matching import Question, best_of, match_to_wire
+from daskevo.client.best_match import Question, best_of, match_to_wire
 from daskevo.errors import InvalidInput, ShardUnavailable
+from daskevo.index import Match, PrefixIndex
+from daskevo.provider.handlers import THREADED_BYTES
 from daskevo.types import ModelId, Tick
 from tests.cluster.helpers import chain, evo_cluster, make, open_here, plugin_of
 from tests.faults.test_put_verdicts import Intercept
@@ -138,7 +138,7 @@ async def test_a_query_at_a_provider_that_goes_is_answered_by_the_one_that_comes
 async def test_a_provider_that_has_not_joined_is_not_said_to_be_none(
     c: Any, s: Any, a: Any, b: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("daskevo.cluster.queries._JOIN_S", 0.1)
+    monkeypatch.setattr("daskevo.client.query_futures._JOIN_S", 0.1)
     repository = await open_here(c, None)
     host, plugin_of(b).host = plugin_of(b).host, None
     with pytest.raises(ShardUnavailable, match="provider 1 has not joined the repository"):

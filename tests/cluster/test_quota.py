@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from daskevo.cluster.preparing import prepare
-from daskevo.cluster.putting import make_record, put
-from daskevo.cluster.quota import Quota
-from daskevo.cluster.sending import folder_of_home
-from daskevo.cluster.settings import quota_bytes
+from daskevo.client.put import make_record, put
+from daskevo.client.put_payload import prepare
+from daskevo.client.put_sender import folder_of_home
+from daskevo.deploy.settings import quota_bytes
 from daskevo.errors import InvalidInput, QuotaReached
+from daskevo.provider.quota import Quota
 from daskevo.types import ModelId
 from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, plugin_of, reserve, values
 

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import daskevo
-from daskevo.cluster import recounting
 from daskevo.errors import CorruptRecord, ModelLost, RepositoryTaken
-from daskevo.ownership.hashing import shard_of
-from daskevo.ownership.messages import Drop
-from daskevo.ownership.replies import Ok
+from daskevo.protocol.hashing import shard_of
+from daskevo.protocol.messages import Drop
+from daskevo.protocol.replies import Ok
+from daskevo.provider import scrub
 from daskevo.store.losses import Loss, merged, read_losses, write_losses
 from daskevo.store.repairing import only_repair
 from daskevo.store.root import Root
@@ -238,7 +238,7 @@ async def test_of_two_repairs_at_once_the_first_mark_stays(
     host = plugin_of(a).host
     with monkeypatch.context() as patched:
         patched.setattr(asyncio, "to_thread", in_turns)
-        marked = [recounting.mark_lost(host, 0, [["first", [0, 1], words]]) for words in ("it is cut", "it is gone")]
+        marked = [scrub.mark_lost(host, 0, [["first", [0, 1], words]]) for words in ("it is cut", "it is gone")]
         assert await asyncio.gather(*marked) == [True, True]
     ((owner, numbers, _, found),) = read_losses(tmp_path / "root/shards/000")
     assert (owner, numbers, found) == ("first", {0}, "it is cut")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tornado.httpclient import AsyncHTTPClient
 
-from daskevo.cluster.tally import Tally
+from daskevo.provider.call_counts import Tally
 from daskevo_plugins.dashboard import looking
 from daskevo_plugins.dashboard.board import Board
 from daskevo_plugins.dashboard.looking import Looker, _read

@@ -14,15 +14,15 @@ import pytest
 from distributed import Client
 
 import daskevo
-from daskevo.cluster import pieces
-from daskevo.cluster.directory import Directory
-from daskevo.cluster.inheriting import SILENT_OWNERS
-from daskevo.cluster.local import local_cluster
-from daskevo.cluster.silence import SILENCE_S, SILENT_TIMEOUT_S, Silence
-from daskevo.cluster.transport import NoAnswer
+from daskevo.client.directory import Directory
+from daskevo.client.inherit import SILENT_OWNERS
+from daskevo.client.suspect_providers import SILENCE_S, SILENT_TIMEOUT_S, Silence
+from daskevo.deploy.local import local_cluster
 from daskevo.errors import PutUnknown
-from daskevo.ownership.table import Place, ShardTable
+from daskevo.protocol.shard_table import Place, ShardTable
 from daskevo.types import ModelId
+from daskevo.wire import tensor_framing
+from daskevo.wire.transport import NoAnswer
 from tests.cluster.helpers import chain, evo_cluster, make, open_here, put_reserved, reserve
 from tests.faults.test_put_verdicts import Intercept
 
@@ -88,7 +88,7 @@ def id_at(table: Any, address: str, stem: str) -> ModelId:
 
 @evo_cluster(providers=2)
 async def test_a_silent_provider_costs_one_full_wait(c: Any, s: Any, a: Any, b: Any, t: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("daskevo.cluster.silence.SILENCE_S", 1000.0)
+    monkeypatch.setattr("daskevo.client.suspect_providers.SILENCE_S", 1000.0)
     repository = await open_here(c, None)
     session = repository.connection.session
     table = await session.directory.table()
@@ -120,7 +120,7 @@ async def test_a_silent_provider_costs_one_full_wait(c: Any, s: Any, a: Any, b: 
 async def test_many_ancestors_of_a_silent_owner_are_not_all_tried(
     c: Any, s: Any, a: Any, b: Any, t: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("daskevo.cluster.silence.SILENCE_S", 1000.0)
+    monkeypatch.setattr("daskevo.client.suspect_providers.SILENCE_S", 1000.0)
     repository = await open_here(c, None)
     session = repository.connection.session
     table = await session.directory.table()
@@ -139,7 +139,7 @@ async def test_many_ancestors_of_a_silent_owner_are_not_all_tried(
 async def test_a_put_to_a_silent_home_ends_within_the_time_limit(
     c: Any, s: Any, a: Any, b: Any, t: Any, methods: tuple[str, ...], monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(pieces, "MESSAGE_BYTES", 50)
+    monkeypatch.setattr(tensor_framing, "MESSAGE_BYTES", 50)
     repository = await open_here(c, None)
     session = repository.connection.session
     reservation = await reserve(repository, WIDER, id_at(await session.directory.table(), b.address, "there"))
@@ -184,7 +184,7 @@ async def test_a_match_whose_home_is_silent_gives_way(c: Any, s: Any, a: Any, b:
 @pytest.mark.long
 @pytest.mark.processes
 def test_a_frozen_provider(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("daskevo.cluster.silence.SILENCE_S", 1000.0)
+    monkeypatch.setattr("daskevo.client.suspect_providers.SILENCE_S", 1000.0)
     with (
         # Its shards stay with it, however long this takes.
         dask.config.set({"daskevo.silent-after": "600s"}),

@@ -10,7 +10,7 @@ import pytest
 
 import daskevo
 from daskevo.errors import NotDeployed, ShardUnavailable, SnapshotGone
-from daskevo.ownership.hashing import shard_of
+from daskevo.protocol.hashing import shard_of
 from daskevo.repository import Snapshot
 from daskevo.types import ModelId
 from tests.cluster.helpers import at_rest, evo_cluster, open_here

@@ -44,8 +44,8 @@ def test_models_that_come_and_go_leave_only_tombstones(tmp_path: Path) -> None:
 
 
 def test_a_table_that_grows_is_found_however_deep_it_lies() -> None:
-    from daskevo.cluster.directory import Directory
-    from daskevo.cluster.outbox import Outbox
+    from daskevo.client.deferred_messages import Outbox
+    from daskevo.client.directory import Directory
 
     directory = Directory(transport=None)  # type: ignore[arg-type]
     outbox = Outbox(directory)

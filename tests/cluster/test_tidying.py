@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daskevo.cluster import arriving
-from daskevo.cluster.arriving import Source, Wanted, file_answer
-from daskevo.cluster.upkeep import tidy
+from daskevo.client import tensor_reader
+from daskevo.client.tensor_reader import Source, Wanted, file_answer
 from daskevo.errors import ModelRetired
-from daskevo.ownership.hashing import shard_of
-from daskevo.ownership.messages import Status
+from daskevo.protocol.hashing import shard_of
+from daskevo.protocol.messages import Status
+from daskevo.provider.maintenance import tidy
 from daskevo.store import segment_tier, shard_folder
 from daskevo.store.journal import journal_numbers
 from daskevo.store.segment import Segment
@@ -140,12 +140,12 @@ async def test_a_half_dead_file_is_rewritten_under_its_readers(
     assert await tidy(plugin_of(a).host) == 0
     # Who was told where the tensors lie in the old file finds them in the new one.
     first = values(chain(8, 60), 1)
-    found = arriving._read_file(root, told, source, wanted)
+    found = tensor_reader._read_file(root, told, source, wanted)
     assert found is not None
     for number in wanted:
         np.testing.assert_array_equal(found[number], first[number])
     gone = {**wanted, 2: Wanted(old.entries[2].spec, old.entries[2].digest)}
-    assert arriving._read_file(root, file_answer(old, sorted(gone)), source, gone) is None
+    assert tensor_reader._read_file(root, file_answer(old, sorted(gone)), source, gone) is None
     np.testing.assert_array_equal((await repository.read("second"))[1, 0], first[0])
     assert (await repository.verify()).clean
     await repository.retire("second")

@@ -12,9 +12,9 @@ from distributed.core import ConnectionPool
 from distributed.security import Security
 
 import daskevo
-from daskevo.cluster.local import local_cluster
-from daskevo.cluster.transport import NoAnswer, PoolTransport
+from daskevo.deploy.local import local_cluster
 from daskevo.errors import InvalidInput, SchedulerUnreachable
+from daskevo.wire.transport import NoAnswer, PoolTransport
 from tests.cluster.helpers import (
     at_rest,
     chain,

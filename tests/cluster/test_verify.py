@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from daskevo.cluster import damage
 from daskevo.errors import CorruptRecord
-from daskevo.ownership.messages import Refer
-from daskevo.ownership.replies import Reserved
+from daskevo.protocol.messages import Refer
+from daskevo.protocol.replies import Reserved
+from daskevo.provider import damage
 from daskevo.store.root import Root
 from daskevo.types import ModelId, Tick
 from tests.cluster.helpers import at_rest, chain, evict_all, evo_cluster, make, open_here, plugin_of

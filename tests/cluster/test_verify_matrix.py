@@ -14,11 +14,11 @@ import pytest
 from distributed import Client
 
 import daskevo
-from daskevo.cluster.serving import open_shard
-from daskevo.ownership.hashing import shard_of
-from daskevo.ownership.model_record import ModelRecord
-from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
-from daskevo.ownership.records import Dropped, Generation, Record, Referred, Retiring, Staged, record_from_json
+from daskevo.protocol.hashing import shard_of
+from daskevo.protocol.model_record import ModelRecord
+from daskevo.protocol.owner_map import OwnerEntry, OwnerMap
+from daskevo.protocol.records import Dropped, Generation, Record, Referred, Retiring, Staged, record_from_json
+from daskevo.provider.served_shard import open_shard
 from daskevo.store.root import Root
 from daskevo.store.shard_state import read_shard
 from daskevo.types import ModelId, TensorSpec, Tick

@@ -21,9 +21,9 @@ import psutil
 from distributed import Client
 
 import daskevo
-from daskevo.cluster.local import local_cluster
+from daskevo.deploy.local import local_cluster
 from daskevo.errors import ClusterError, ModelRetired, UnknownModel
-from daskevo.ownership.hashing import shard_of
+from daskevo.protocol.hashing import shard_of
 from daskevo.repository import Snapshot
 from daskevo.testing.steps import Strike, install
 from daskevo.types import ModelId

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from daskevo.ownership import messages as ask
-from daskevo.ownership import records as write
-from daskevo.ownership import replies as say
-from daskevo.ownership.coordinator import Coordinator
-from daskevo.ownership.holders import Holder
-from daskevo.ownership.model_record import ModelRecord
-from daskevo.ownership.references import Segment, numbers_in
-from daskevo.ownership.shard import Decision, Shard
-from daskevo.ownership.state import Effects, ShardState
+from daskevo.protocol import messages as ask
+from daskevo.protocol import records as write
+from daskevo.protocol import replies as say
+from daskevo.protocol.coordinator import Coordinator
+from daskevo.protocol.holders import Holder
+from daskevo.protocol.model_record import ModelRecord
+from daskevo.protocol.references import Segment, numbers_in
+from daskevo.protocol.shard import Decision, Shard
+from daskevo.protocol.state import Effects, ShardState
 from daskevo.testing.ownership import Behaviour, World
 from daskevo.testing.ownership.exhaustive.system import System
 from daskevo.testing.ownership.servers import ServerRules

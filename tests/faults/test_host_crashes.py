@@ -15,18 +15,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from daskevo.cluster.handlers import ProviderHandlers
-from daskevo.cluster.host import ShardHost
-from daskevo.cluster.offline import OfflineTransport
-from daskevo.cluster.session import Session
-from daskevo.cluster.taking_in import Brought
-from daskevo.cluster.upkeep import audit
+from daskevo.client.session import Session
 from daskevo.errors import RepositoryError
-from daskevo.ownership.hashing import shard_of
-from daskevo.ownership.messages import Put, Refer, Retire
-from daskevo.ownership.model_record import ModelRecord
-from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
-from daskevo.ownership.replies import Verdict
+from daskevo.offline.root import OfflineTransport
+from daskevo.protocol.hashing import shard_of
+from daskevo.protocol.messages import Put, Refer, Retire
+from daskevo.protocol.model_record import ModelRecord
+from daskevo.protocol.owner_map import OwnerEntry, OwnerMap
+from daskevo.protocol.replies import Verdict
+from daskevo.provider.handlers import ProviderHandlers
+from daskevo.provider.host import ShardHost
+from daskevo.provider.maintenance import audit
+from daskevo.provider.put_receiver import Brought
 from daskevo.store.digests import digests
 from daskevo.store.files import Durability, create_file
 from daskevo.store.lease import Holder, Lease, take_lease

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daskevo.cluster.reading import read_model
+from daskevo.client.model_reader import read_model
 from daskevo.errors import ModelLost, PutUnknown
 from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, put_reserved, reserve, values
 from tests.cluster.test_silence import id_at

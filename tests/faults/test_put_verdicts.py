@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from daskevo.cluster import taking_in
-from daskevo.cluster.transport import NoAnswer, operation
 from daskevo.errors import InvalidInput, PutFailed, PutUnknown, RootUnusable
-from daskevo.ownership.messages import Abort, Put, message_from_wire
+from daskevo.protocol.messages import Abort, Put, message_from_wire
+from daskevo.provider import put_receiver
 from daskevo.types import ModelId, Tick
+from daskevo.wire.transport import NoAnswer, operation
 from tests.cluster.helpers import (
     at_rest,
     chain,
@@ -315,7 +315,7 @@ async def test_a_put_that_was_on_its_way_while_its_label_was_released_from_all(c
 def test_what_is_attached_has_one_limit_with_a_root_and_without(
     root: str | None, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(taking_in, "MAX_RECORD_BYTES", 10_000)
+    monkeypatch.setattr(put_receiver, "MAX_RECORD_BYTES", 10_000)
 
     @evo_cluster()
     async def run(c: Any, s: Any, a: Any, t: Any) -> None:

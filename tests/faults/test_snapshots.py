@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from distributed import Event
 
-from daskevo.cluster.transport import operation
 from daskevo.errors import ModelExists, PutFailed, PutUnknown, QuotaReached, RootUnusable
-from daskevo.ownership.messages import Refer, message_from_wire
+from daskevo.protocol.messages import Refer, message_from_wire
 from daskevo.repository import Snapshot
+from daskevo.wire.transport import operation
 from tests.cluster.helpers import at_rest, coordinator_of, evo_cluster, open_here, plugin_of
 from tests.cluster.test_snapshots import assert_same, state
 from tests.faults.test_put_verdicts import Intercept, is_abort

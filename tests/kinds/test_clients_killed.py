@@ -24,7 +24,7 @@ SCRIPT = """
 import asyncio, sys
 from distributed import Client
 import daskevo
-from daskevo.cluster.sending import folder_of_home
+from daskevo.client.put_sender import folder_of_home
 from daskevo.testing.steps import Strike, install
 from tests.cluster.helpers import put_reserved, reserve
 from tests.kinds.test_clients_killed import CHILD

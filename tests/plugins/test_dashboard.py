@@ -12,7 +12,7 @@ import pytest
 from distributed.utils_test import gen_cluster
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 
-from daskevo.cluster.local import local_cluster
+from daskevo.deploy.local import local_cluster
 from daskevo.errors import CorruptRecord, InvalidInput, LaterVersion
 from daskevo.tuning import Configuration, Constant, MultiStep, SearchPlan, Trajectory
 from daskevo.tuning.progress_tree import Asked, progress_tree

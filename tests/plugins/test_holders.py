@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from distributed import Client, Event, wait
 
-from daskevo.cluster.session import Caller, Session
+from daskevo.client.session import Caller, Session
 from daskevo.errors import AttemptOver, PutFailed
-from daskevo.ownership.holders import ClientHolder, TaskHolder
+from daskevo.protocol.holders import ClientHolder, TaskHolder
 from daskevo_plugins.coordinator import CoordinatorPlugin
 from tests.cluster.helpers import (
     at_rest,

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daskevo.cluster.serving import ServedShard
 from daskevo.errors import ShardFenced
-from daskevo.ownership.messages import Status
+from daskevo.protocol.messages import Status
+from daskevo.provider.served_shard import ServedShard
 from daskevo.types import ModelId
 from tests.cluster.helpers import chain, coordinator_of, evo_cluster, make, open_here, plugin_of, values
 
@@ -122,7 +122,7 @@ async def test_a_shard_is_closed_when_what_is_under_way_has_ended(
     await asyncio.gather(*closing)
     # But it is not waited for without end.
     go.clear()
-    monkeypatch.setattr("daskevo.cluster.host.ENDING_S", 0.01)
+    monkeypatch.setattr("daskevo.provider.host.ENDING_S", 0.01)
     late = asyncio.create_task(host.with_shard(5, slow))
     await asyncio.sleep(0)
     await host.close_shards([5])

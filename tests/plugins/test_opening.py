@@ -12,8 +12,7 @@ import pytest
 from distributed import Client, Scheduler
 
 import daskevo
-from daskevo.cluster import settings
-from daskevo.cluster.transport import withdraw
+from daskevo.deploy import settings
 from daskevo.errors import (
     ClusterError,
     DurabilityMismatch,
@@ -28,6 +27,7 @@ from daskevo.errors import (
     VersionMismatch,
 )
 from daskevo.store.root import Root
+from daskevo.wire.transport import withdraw
 from tests.cluster.helpers import chain, coordinator_of, evo_cluster, make, open_here, plugin_of
 
 GRAPH = chain(8, 6)
@@ -58,7 +58,7 @@ def test_a_worker_that_goes_while_the_plugin_is_sent_does_not_fail_the_opening(m
 async def test_a_worker_that_went_before_it_was_checked_is_not_waited_for(
     c: Any, s: Any, a: Any, b: Any, t: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("daskevo.cluster.deploying._PAUSES_S", (0.01, 0.1))
+    monkeypatch.setattr("daskevo.deploy.deployment._PAUSES_S", (0.01, 0.1))
     real, asked = s.handlers["identity"], []
 
     async def identity(**keywords: Any) -> Any:
@@ -75,7 +75,7 @@ async def test_a_worker_that_went_before_it_was_checked_is_not_waited_for(
 
 @evo_cluster()
 async def test_a_worker_that_stays_silent_is_named(c: Any, s: Any, a: Any, t: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("daskevo.cluster.deploying._PAUSES_S", (0.01,))
+    monkeypatch.setattr("daskevo.deploy.deployment._PAUSES_S", (0.01,))
     monkeypatch.setattr("daskevo_plugins.provider.serve", lambda *arguments: None)
     with pytest.raises(ClusterError, match="did not answer while the repository was opened"):
         await open_here(c, None, timeout_s=14)
@@ -161,7 +161,7 @@ async def test_without_a_provider(c: Any, s: Any, a: Any, b: Any) -> None:
 async def test_another_version_on_the_cluster(c: Any, s: Any, a: Any, t: Any, monkeypatch: Any) -> None:
     real = settings.versions()
     monkeypatch.setattr("daskevo.repository.opening.versions", lambda: {**real, "daskevo": "99.0"})
-    monkeypatch.setattr("daskevo.cluster.deploying.versions", lambda: {**real, "daskevo": "99.0"})
+    monkeypatch.setattr("daskevo.deploy.deployment.versions", lambda: {**real, "daskevo": "99.0"})
     with pytest.raises(VersionMismatch, match=r"99\.0") as caught:
         await open_here(c, None)
     assert caught.value.found == {name: real[name] for name in settings.COMPARED}
@@ -197,7 +197,7 @@ def test_trainers_whose_graphs_may_be_others(package: str, monkeypatch: Any) -> 
             assert caught.value.found[package] == there().get(package, "none")
         # A client that builds no model has no say in it.
         monkeypatch.setattr("daskevo.repository.opening.versions", lambda: {n: real[n] for n in settings.COMPARED})
-        monkeypatch.setattr("daskevo.cluster.deploying.versions", lambda: {n: real[n] for n in settings.COMPARED})
+        monkeypatch.setattr("daskevo.deploy.deployment.versions", lambda: {n: real[n] for n in settings.COMPARED})
         await make(await open_here(c, None), GRAPH, "first")
 
     run()

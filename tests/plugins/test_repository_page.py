@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from daskevo.cluster.tally import BOUNDS_S, Count
 from daskevo.errors import CorruptRecord
+from daskevo.provider.call_counts import BOUNDS_S, Count
 from daskevo_plugins import metrics
 from daskevo_plugins.dashboard.board import LEAST_S, MOST_S, WATCHED_S, Board
 from daskevo_plugins.dashboard.lineage_page import lineage_now

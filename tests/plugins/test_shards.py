@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from distributed import Worker
 
-from daskevo.cluster.transport import NoAnswer
 from daskevo.errors import ModelLost, RepositoryTaken, ShardUnavailable
 from daskevo.store.lease import Holder, Lease, take_lease
 from daskevo.store.root import Root
+from daskevo.wire.transport import NoAnswer
 from tests.cluster.helpers import (
     at_rest,
     chain,

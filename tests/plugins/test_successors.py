@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from distributed import Client, Worker
 
-from daskevo.cluster.settings import versions
+from daskevo.deploy.settings import versions
 from daskevo.store.lease import current_lease
 from daskevo.store.root import Root
 from daskevo_plugins import coordinator as module

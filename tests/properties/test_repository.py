@@ -18,10 +18,10 @@ from distributed import Worker
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from daskevo.cluster.reserving import give_back
+from daskevo.client.reservations import give_back
 from daskevo.errors import DaskevoError, ModelRetired
-from daskevo.ownership.references import References
-from daskevo.ownership.shard import Shard
+from daskevo.protocol.references import References
+from daskevo.protocol.shard import Shard
 from tests.cluster.helpers import (
     at_rest,
     chain,

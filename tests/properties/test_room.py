@@ -14,7 +14,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from daskevo.cluster.room import ABANDONED_AFTER_S, FORGOTTEN_AFTER_S, Room
+from daskevo.provider.transfer_memory import ABANDONED_AFTER_S, FORGOTTEN_AFTER_S, Room
 
 LIMIT = 100
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import daskevo
-from daskevo.cluster.transport import operation
 from daskevo.errors import InvalidInput, InvalidName, ModelExists, UnknownModel
 from daskevo.graph import ArchitectureGraph
 from daskevo.repository import Repository
+from daskevo.wire.transport import operation
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ import pytest
 from distributed import Client
 
 import daskevo
-from daskevo.cluster.transport import PoolTransport
 from daskevo.repository import Repository, inheritance
+from daskevo.wire.transport import PoolTransport
 
 LIMIT_S = 60.0
 HOWS = {"alarm": TimeoutError("over time"), "exit": SystemExit(3), "Ctrl-C": KeyboardInterrupt()}

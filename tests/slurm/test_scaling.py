@@ -13,10 +13,10 @@ from distributed import Event
 from distributed.security import Security
 
 import daskevo
-from daskevo.cluster.batch.node_job import NodeJob
-from daskevo.cluster.batch.waiting import wait_for_workers
-from daskevo.cluster.demand import TrainerDemand
-from daskevo.cluster.roles import EVALUATION, PROVIDER
+from daskevo.deploy.batch.first_workers import wait_for_workers
+from daskevo.deploy.batch.node_job import NodeJob
+from daskevo.deploy.roles import EVALUATION, PROVIDER
+from daskevo.deploy.scaling_signal import TrainerDemand
 from tests.cluster.helpers import chain
 from tests.cluster.test_processes import put_plain
 from tests.slurm.running import Slurm, wait_for

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daskevo.cluster.pressure import Pressure
 from daskevo.errors import CorruptRecord
+from daskevo.provider.memory_pressure import Pressure
 from daskevo.store.segment import Segment
 from daskevo.store.segment_names import segment_name
 from daskevo.store.segment_tier import SegmentTier, TensorKey

@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 
 import daskevo
-from daskevo.cluster.connection import ClientConnection, connect
-from daskevo.cluster.offline import OfflineConnection
-from daskevo.cluster.transport import NoAnswer
+from daskevo.client.connection import ClientConnection, connect
 from daskevo.errors import InvalidInput, ShardFenced
+from daskevo.offline.root import OfflineConnection
 from daskevo.store.journal import Journal
 from daskevo.store.root import Root
 from daskevo.store.segment_names import segment_name
@@ -26,6 +25,7 @@ from daskevo.store.shard_folder import Opening, ShardFolder
 from daskevo.store.tiers import DurableTensors, SpillingTensors, Tensors
 from daskevo.testing import check_connection, check_shard_store, check_tensors, check_transport
 from daskevo.testing.transports import SPARE_S
+from daskevo.wire.transport import NoAnswer
 from tests.cluster.helpers import evo_cluster, open_here, plugin_of
 
 GOLDEN = Path(__file__).parents[1] / "corpus" / "golden" / "v1" / "root"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import daskevo
-from daskevo.cluster.listing import workers_of
+from daskevo.deploy.worker_list import workers_of
 from daskevo.runs import RunView
 from daskevo.search import AgedEvolution
 from daskevo_workflows import nas, upkeep

@@ -12,8 +12,8 @@ import dask
 import pytest
 
 import daskevo
-from daskevo.cluster.listing import workers_of
-from daskevo.cluster.roles import ENDS
+from daskevo.deploy.roles import ENDS
+from daskevo.deploy.worker_list import workers_of
 from daskevo.errors import InvalidInput
 from daskevo.runs import RunView
 from daskevo.search import AgedEvolution, Grid

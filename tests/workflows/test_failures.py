@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from daskevo.cluster.listing import workers_of
+from daskevo.deploy.worker_list import workers_of
 from daskevo.errors import InvalidProblem, RunError, RunFailed
 from daskevo.runs import RunView
 from daskevo.search import Random

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import daskevo
-from daskevo.cluster.listing import workers_of
+from daskevo.deploy.worker_list import workers_of
 from daskevo.errors import NoTrainer, RunFailed
 from daskevo.runs import RunView
 from daskevo.search import Random

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from daskevo.cluster.listing import workers_of
+from daskevo.deploy.worker_list import workers_of
 from daskevo.search import Random
 from daskevo_workflows import nas
 from daskevo_workflows.about import about_run

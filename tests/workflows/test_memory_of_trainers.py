@@ -10,7 +10,7 @@ import pytest
 from distributed import Nanny
 
 import daskevo
-from daskevo.cluster.listing import workers_of
+from daskevo.deploy.worker_list import workers_of
 from daskevo.errors import TrialFailed
 from daskevo.tuning import Constant, MultiStep
 from daskevo_workflows import tune

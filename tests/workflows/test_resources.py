@@ -12,7 +12,7 @@ import dask
 import pytest
 from click.testing import CliRunner
 
-from daskevo.cluster.configured import claims, read_resources
+from daskevo.deploy.configured import claims, read_resources
 from daskevo.errors import InvalidInput, NoTrainer
 from daskevo.search import Random
 from daskevo_workflows import nas, tune, upkeep

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import daskevo
-from daskevo.cluster.listing import workers_of
+from daskevo.deploy.worker_list import workers_of
 from daskevo.errors import InvalidInput, InvalidProblem, RunError, RunMismatch
 from daskevo.search import AsynchronousHalving, Grid, SuccessiveHalving
 from daskevo.tuning import Constant, MultiStep, Trajectory, grid

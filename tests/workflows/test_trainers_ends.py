@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from daskevo.cluster.roles import ENDS, EVALUATION
+from daskevo.deploy.roles import ENDS, EVALUATION
 from daskevo_workflows.trainers import Trainers
 
 

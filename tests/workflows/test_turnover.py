@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from daskevo.cluster.listing import workers_of
+from daskevo.deploy.worker_list import workers_of
 from daskevo.search import AgedEvolution
 from daskevo_workflows import in_flight, nas
 from daskevo_workflows.progress import Progress

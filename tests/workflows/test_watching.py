@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from daskevo.cluster.listing import workers_of
+from daskevo.deploy.worker_list import workers_of
 from daskevo.search import AgedEvolution
 from daskevo_workflows import nas
 from daskevo_workflows.showing import where_shown

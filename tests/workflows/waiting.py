@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any
 
-from daskevo.cluster.listing import workers_of
+from daskevo.deploy.worker_list import workers_of
 
 
 def wait_for_workers(client: Any, names: set[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ import platform
 import socket
 from typing import TYPE_CHECKING
 
-from daskevo.cluster.listing import workers_of
+from daskevo.deploy.worker_list import workers_of
 from daskevo.types import JSON
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from daskevo.cluster.configured import seconds
+from daskevo.deploy.configured import seconds
 from daskevo_workflows.deadline import RECENT, WALLTIME, At, Deadline, expected_s, moment_of
 
 GRACE = "daskevo.batch.grace"

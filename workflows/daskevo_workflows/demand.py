@@ -7,7 +7,7 @@ import math
 import time
 from typing import Any
 
-from daskevo.cluster.demand import TrainerDemand
+from daskevo.deploy.scaling_signal import TrainerDemand
 from daskevo_workflows.scheduler_gone import NO_ANSWER
 
 logger = logging.getLogger(__name__)

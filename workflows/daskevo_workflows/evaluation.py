@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from daskevo.catalogue import Match
 from daskevo.errors import InvalidProblem, ModelExists
+from daskevo.index import Match
 from daskevo.search import BEST_MATCH, Report, Request
 from daskevo.types import Objective, Tick
 from daskevo_workflows.assignment import Assignment

@@ -124,7 +124,7 @@ class LoadNotes:
         addresses:
             Of the trainers.
         """
-        from daskevo.cluster.batch.interfaces import ipv4_interfaces
+        from daskevo.deploy.batch.interfaces import ipv4_interfaces
 
         now = time.monotonic()
         if not addresses or (self._looked is not None and now - self._looked < LOOK_S and not at_once):

@@ -119,7 +119,7 @@ def refine(
     ------
     NoTrainer
         If the cluster has none, and doesn't start any by itself
-        (:meth:`daskevo.cluster.local.LocalEvoCluster.adapt`).
+        (:meth:`daskevo.deploy.local.LocalEvoCluster.adapt`).
     """
     if not found:
         return []

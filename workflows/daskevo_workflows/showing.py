@@ -12,9 +12,9 @@ import time
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
-from daskevo.cluster.transport import value_of
 from daskevo.errors import NotDeployed
 from daskevo.types import JSON
+from daskevo.wire.transport import value_of
 from daskevo_plugins.dashboard.plugin import HANDLERS, DashboardPlugin
 from daskevo_workflows.words import plain
 

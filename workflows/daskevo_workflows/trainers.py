@@ -15,9 +15,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from daskevo.cluster.configured import claims
-from daskevo.cluster.listing import workers_of
-from daskevo.cluster.roles import ENDS, EVALUATION, PROVIDER, start_line
+from daskevo.deploy.configured import claims
+from daskevo.deploy.roles import ENDS, EVALUATION, PROVIDER, start_line
+from daskevo.deploy.worker_list import workers_of
 from daskevo_workflows.deadline import may_take
 from daskevo_workflows.scheduler_gone import NO_ANSWER, scheduler_gone
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from daskevo.cluster.standings import standings
 from daskevo.errors import ClusterError, DaskevoError
+from daskevo.offline.model_states import standings
 from daskevo.types import ModelId
 from daskevo_workflows.roots import recorded_root
 

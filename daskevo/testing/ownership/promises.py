@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from daskevo.ownership import messages as ask
-from daskevo.ownership import replies as say
-from daskevo.ownership.audit import differences
-from daskevo.ownership.references import mask_of, numbers_in
-from daskevo.ownership.snapshot import FileView
+from daskevo.protocol import messages as ask
+from daskevo.protocol import replies as say
+from daskevo.protocol.audit import differences
+from daskevo.protocol.references import mask_of, numbers_in
+from daskevo.protocol.snapshot import FileView
 from daskevo.types import Attempt, ModelId, Tick
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from daskevo.ownership.state import Model
+    from daskevo.protocol.state import Model
     from daskevo.testing.ownership.servers import Server
     from daskevo.testing.ownership.under_way import Actor
     from daskevo.testing.ownership.world import World

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from daskevo.ownership.replies import Reply
-from daskevo.ownership.snapshot import FileView, ShardSnapshot
+from daskevo.protocol.replies import Reply
+from daskevo.protocol.snapshot import FileView, ShardSnapshot
 from daskevo.testing.ownership.actors import Do
 from daskevo.testing.ownership.servers import Server
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from daskevo.ownership.messages import Message
-from daskevo.ownership.records import Generation, Record
-from daskevo.ownership.references import Segment, mask_of
-from daskevo.ownership.replies import Reply
-from daskevo.ownership.shard import Decision, Shard
-from daskevo.ownership.state import Effects
+from daskevo.protocol.messages import Message
+from daskevo.protocol.records import Generation, Record
+from daskevo.protocol.references import Segment, mask_of
+from daskevo.protocol.replies import Reply
+from daskevo.protocol.shard import Decision, Shard
+from daskevo.protocol.state import Effects
 
 
 @dataclass

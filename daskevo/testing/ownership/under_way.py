@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from daskevo.ownership.coordinator import Coordinator
-from daskevo.ownership.holders import Holder
+from daskevo.protocol.coordinator import Coordinator
+from daskevo.protocol.holders import Holder
 from daskevo.testing.ownership.actors import Call, Run
 from daskevo.testing.ownership.servers import Server
 

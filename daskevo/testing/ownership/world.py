@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from daskevo.ownership.coordinator import Coordinator
-from daskevo.ownership.hashing import shard_of
-from daskevo.ownership.holders import ClientHolder, Holder
-from daskevo.ownership.messages import Message
-from daskevo.ownership.references import Segment, mask_of, numbers_in
-from daskevo.ownership.replies import Reply
+from daskevo.protocol.coordinator import Coordinator
+from daskevo.protocol.hashing import shard_of
+from daskevo.protocol.holders import ClientHolder, Holder
+from daskevo.protocol.messages import Message
+from daskevo.protocol.references import Segment, mask_of, numbers_in
+from daskevo.protocol.replies import Reply
 from daskevo.testing.ownership import actors
 from daskevo.testing.ownership.actors import Ask, Behaviour, Do, Note, Script, Send
 from daskevo.testing.ownership.happenings import by_bad_luck, by_itself

@@ -7,9 +7,9 @@ from typing import Any
 
 from distributed import SchedulerPlugin
 
-from daskevo.cluster.dask_private import pages, plots
-from daskevo.cluster.transport import answer
 from daskevo.types import JSON
+from daskevo.wire.dask_private import pages, plots
+from daskevo.wire.transport import answer
 from daskevo_plugins.dashboard.board import Board
 from daskevo_plugins.dashboard.looking import Looker
 from daskevo_plugins.dashboard.pages import PAGES, application

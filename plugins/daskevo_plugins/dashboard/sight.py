@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from daskevo.cluster.tally import BOUNDS_S
 from daskevo.errors import CorruptRecord
+from daskevo.provider.call_counts import BOUNDS_S
 from daskevo_plugins.dashboard.checking import Budget, count, just, number, one_of, or_none, seconds, some
 
 MOST_PROVIDERS = 1_000
@@ -33,7 +33,7 @@ COUNTS = ("queries", "puts", "reservations", "reads")
 
 
 class CountRow(NamedTuple):
-    """Calls of one kind so far (see :class:`daskevo.cluster.tally.Count`)."""
+    """Calls of one kind so far (see :class:`daskevo.provider.call_counts.Count`)."""
 
     calls: int
     items: int
@@ -63,7 +63,7 @@ class ScopeRow(NamedTuple):
 
 
 class ModelRow(NamedTuple):
-    """A model that lives, or has been retired and has heirs (see :func:`daskevo.cluster.shown.row_of`)."""
+    """A model that lives, or has been retired and has heirs (see :func:`daskevo.provider.stats.row_of`)."""
 
     model_id: str
     scope: str

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from daskevo.cluster.tally import BOUNDS_S
+from daskevo.provider.call_counts import BOUNDS_S
 from daskevo_plugins.dashboard.sight import COUNTS, CountRow, ProviderSight, Sight
 
 EVERY_S = 2.0

@@ -15,7 +15,7 @@ from deephyper.evaluator import Evaluator, HPOJob, Job, JobStatus, RunningJob
 from deephyper.evaluator.storage import MemoryStorage, Storage
 from distributed import CancelledError, Client, KilledWorker, default_client
 
-from daskevo.cluster.roles import EVALUATION
+from daskevo.deploy.roles import EVALUATION
 from daskevo.errors import InvalidInput, NoTrainer, SchedulerUnreachable
 from daskevo_plugins.deephyper.outcomes import checked, failure, failure_of
 from daskevo_plugins.deephyper.storage import DaskStorage

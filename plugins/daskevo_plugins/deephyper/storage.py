@@ -13,8 +13,8 @@ from deephyper.evaluator.storage import Storage
 from distributed import Client, default_client, get_worker
 from distributed.protocol import to_serialize
 
-from daskevo.cluster.dask_private import sync
 from daskevo.errors import ClusterError, InvalidInput, SchedulerUnreachable
+from daskevo.wire.dask_private import sync
 from daskevo_plugins.deephyper.keeper import OPERATION, StorageKeeper
 
 TIMEOUT_S = 60.0

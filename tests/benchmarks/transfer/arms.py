@@ -12,7 +12,7 @@ from typing import Any
 
 from dask.system import CPU_COUNT
 
-from daskevo.cluster.environment import trainer_environment
+from daskevo.deploy.worker_environment import trainer_environment
 from daskevo.runs import RunView
 from daskevo.space import Candidate
 from daskevo_workflows.problems import load_problem

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from daskevo.cluster.environment import trainer_environment
+from daskevo.deploy.worker_environment import trainer_environment
 from daskevo.tuning import GridSpace, sequence_from_json
 from daskevo_workflows.problems import load_problem
 from tests.benchmarks.tuning import problem as clothes

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from daskevo.catalogue import PrefixIndex
 from daskevo.graph import ArchitectureGraph, Edge, LayerRecord, Vertex
+from daskevo.index import PrefixIndex
 from daskevo.types import ModelId, TensorSpec, Tick
 from daskevo_workflows.bench.prefix import algorithm1, redis_rival, sqlite_rival
 from daskevo_workflows.bench.prefix.catalogues import Kind, make

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import daskevo
-from daskevo.ownership.hashing import shard_of
+from daskevo.protocol.hashing import shard_of
 from daskevo.store.root import Root
 from daskevo.types import ModelId
 from daskevo_workflows.chaos import ledger

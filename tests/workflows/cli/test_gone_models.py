@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from daskevo.errors import InvalidInput, ModelRetired, RunMismatch
-from daskevo.ownership.hashing import shard_of
+from daskevo.protocol.hashing import shard_of
 from daskevo.runs import RunRecord
 from daskevo.search import Report, Request
 from daskevo.space import Candidate

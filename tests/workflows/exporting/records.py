@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from daskevo.graph import ArchitectureGraph
-from daskevo.ownership.lineage import contributors
-from daskevo.ownership.model_record import ModelRecord
-from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
+from daskevo.protocol.lineage import contributors
+from daskevo.protocol.model_record import ModelRecord
+from daskevo.protocol.owner_map import OwnerEntry, OwnerMap
 from daskevo.types import ModelId, Tick
 from daskevo_workflows.exporting.facts import Known
 

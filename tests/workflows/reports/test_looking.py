@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 import daskevo
 from daskevo.errors import InvalidInput, RootUnusable, RunFolderUnusable
-from daskevo.ownership.scopes import check_scope
+from daskevo.protocol.scopes import check_scope
 from daskevo.runs import RunRecord, RunView, Unit
 from daskevo.store.root import Root
 from daskevo_workflows import nas

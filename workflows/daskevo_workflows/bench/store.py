@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from distributed import Client
 
 import daskevo
-from daskevo.cluster.matching import Question, best_matches
+from daskevo.client.best_match import Question, best_matches
 from daskevo.types import JSON
 from daskevo_workflows.bench.machine import machine_line
 from daskevo_workflows.bench.meeting import Meeting

@@ -20,12 +20,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from daskevo.cluster.inheriting import Reservation, reserve_best
-from daskevo.cluster.preparing import prepare
-from daskevo.cluster.putting import make_record, put
-from daskevo.cluster.reading import read_model
-from daskevo.cluster.reserving import give_back
-from daskevo.cluster.sending import folder_of_home
+from daskevo.client.inherit import Reservation, reserve_best
+from daskevo.client.model_reader import read_model
+from daskevo.client.put import make_record, put
+from daskevo.client.put_payload import prepare
+from daskevo.client.put_sender import folder_of_home
+from daskevo.client.reservations import give_back
 from daskevo.graph import ArchitectureGraph, Edge, LayerRecord, Vertex
 from daskevo.repository import Repository
 from daskevo.types import ModelId, TensorSpec

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from daskevo.cluster.role_options import provider_options, trainer_options
+from daskevo.deploy.role_options import provider_options, trainer_options
 from daskevo_workflows.chaos import ledger, problem
 from daskevo_workflows.chaos.hosts import HUB, Hosts
 from daskevo_workflows.chaos.parts import Parts

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from daskevo.catalogue import PrefixIndex
 from daskevo.errors import DaskevoError
+from daskevo.index import PrefixIndex
 from daskevo_workflows.chaos import ledger, problem
 from daskevo_workflows.chaos.cluster import SEARCH, Places, start_cluster, start_search, workers
 from daskevo_workflows.chaos.disk import Disk

@@ -83,7 +83,7 @@ def add(
     Nothing in FILE is run: a model with lambdas, or layers that load files, is refused. The repository must not be
     open elsewhere, or name the scheduler of the job that has it open.
     """
-    from daskevo.ownership.scopes import check_scope
+    from daskevo.protocol.scopes import check_scope
     from daskevo.types import Objective, check_label, check_name
     from daskevo_workflows.importing import load_model_file
     from daskevo_workflows.problems import load_problem

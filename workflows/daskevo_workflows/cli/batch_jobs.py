@@ -108,7 +108,7 @@ def a_batch_cluster(batch: Batch) -> Iterator[Client]:
         As :func:`daskevo.batch_cluster` and its waiting do.
     """
     import daskevo
-    from daskevo.cluster.batch.waiting import wait_for_workers
+    from daskevo.deploy.batch.first_workers import wait_for_workers
 
     with contextlib.ExitStack() as stack:
         with put_off():

@@ -85,7 +85,7 @@ def prefix(quick: bool, say: Say, models: int | None, catalogue: Literal["random
 
     The JSON describes the first catalogue of the table.
     """
-    from daskevo.catalogue import PrefixIndex
+    from daskevo.index import PrefixIndex
 
     PrefixIndex().warm()  # says what to install where there is no numba, which the benchmark's own modules import too
     from daskevo_workflows.bench.prefix import CATALOGUES, SIZES, measure

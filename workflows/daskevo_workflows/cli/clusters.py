@@ -58,7 +58,7 @@ def a_cluster(
         import dask
         from dask.system import CPU_COUNT
 
-        from daskevo.cluster.local import local_cluster
+        from daskevo.deploy.local import local_cluster
 
         with contextlib.ExitStack() as stack:
             with put_off():

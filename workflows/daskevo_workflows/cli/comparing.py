@@ -14,7 +14,7 @@ from daskevo_workflows.cli.looking import AS_JSON, MODEL, ROOT, facts_of, named,
 from daskevo_workflows.cli.typed import command
 
 if TYPE_CHECKING:
-    from daskevo.ownership.model_record import ModelRecord
+    from daskevo.protocol.model_record import ModelRecord
     from daskevo.repository import Repository
     from daskevo_workflows.comparing.difference import Difference, LayerPair
     from daskevo_workflows.comparing.family import Family, Member

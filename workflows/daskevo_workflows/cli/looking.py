@@ -15,7 +15,7 @@ from daskevo_workflows.cli.places import repository_root
 from daskevo_workflows.cli.typed import command
 
 if TYPE_CHECKING:
-    from daskevo.ownership.model_record import ModelRecord
+    from daskevo.protocol.model_record import ModelRecord
     from daskevo.repository import ModelSummary, Repository
 
 ROOT = click.argument("root", type=FOLDER)
@@ -35,7 +35,7 @@ def opened(root: Path) -> Repository:
 
 def is_damaged(repository: Repository) -> bool:
     """Tell whether what is said of a repository may lack models: opening it has said so on stderr."""
-    from daskevo.cluster.offline import OfflineConnection
+    from daskevo.offline.root import OfflineConnection
 
     return isinstance(repository.connection, OfflineConnection) and bool(repository.connection.damage)
 

@@ -81,10 +81,10 @@ def _run(scheduler: str | None, scheduler_file: Path | None, asked: dict[str, An
     from dask.utils import parse_timedelta
     from distributed.security import Security
 
-    from daskevo.cluster.batch.interfaces import ipv4_interfaces, say_missing
-    from daskevo.cluster.batch.node import run_node
-    from daskevo.cluster.batch.plan import plan_node
-    from daskevo.cluster.environment import find_gpus
+    from daskevo.deploy.batch.interfaces import ipv4_interfaces, say_missing
+    from daskevo.deploy.batch.node import run_node
+    from daskevo.deploy.batch.node_plan import plan_node
+    from daskevo.deploy.worker_environment import find_gpus
     from daskevo.errors import InvalidInput
 
     network = asked["interface"]
@@ -152,8 +152,8 @@ def _address(path: Path, timeout: str | None) -> str:
     """Return the address in a scheduler's file, which may come a while later."""
     from dask.utils import parse_timedelta
 
-    from daskevo.cluster.dask_private import json_load_robust
     from daskevo.errors import SchedulerUnreachable
+    from daskevo.wire.dask_private import json_load_robust
 
     wait_s = 60.0 if timeout is None else float(parse_timedelta(timeout))
     try:

@@ -9,7 +9,7 @@ def _bytes(context: click.Context, option: click.Parameter, value: str | None) -
     """Return the bytes of a text such as ``500GB``."""
     if value is None or context.resilient_parsing:
         return None
-    from daskevo.cluster.settings import quota_bytes
+    from daskevo.deploy.settings import quota_bytes
     from daskevo.errors import InvalidInput
 
     try:

@@ -51,9 +51,9 @@ def retire(root: Path, model_ids: tuple[str, ...], force: bool, scheduler: str |
 
     Exit code 0: all are retired; 1: some were given a label meanwhile and are still there; 2: nothing was done.
     """
-    from daskevo.cluster.putting import KEPT
+    from daskevo.client.put import KEPT
     from daskevo.errors import InvalidInput
-    from daskevo.ownership.scopes import holds_snapshots
+    from daskevo.protocol.scopes import holds_snapshots
     from daskevo.types import check_name
     from daskevo_workflows.words import say_count
 

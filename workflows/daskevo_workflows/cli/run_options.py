@@ -18,7 +18,7 @@ def _claim(context: click.Context, option: click.Parameter, typed: tuple[str, ..
         return
     import dask
 
-    from daskevo.cluster.configured import RESOURCES, read_resources
+    from daskevo.deploy.configured import RESOURCES, read_resources
     from daskevo.errors import InvalidInput
 
     try:

@@ -11,7 +11,7 @@ import logging
 import signal
 from typing import Any
 
-from daskevo.cluster.dask_private import HEARTBEAT
+from daskevo.wire.dask_private import HEARTBEAT
 from daskevo_workflows.batch_limits import this_job
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from daskevo.graph import ArchitectureGraph
-from daskevo.ownership.model_record import ModelRecord
+from daskevo.protocol.model_record import ModelRecord
 from daskevo.types import ModelId
 from daskevo_workflows.exporting.facts import kind_of
 

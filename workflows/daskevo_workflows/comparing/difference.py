@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from daskevo.graph import ArchitectureGraph, Vertex, longest_common_prefix
-from daskevo.ownership.model_record import ModelRecord
+from daskevo.protocol.model_record import ModelRecord
 from daskevo.repository.boundary import facts_of
 from daskevo.types import JSON, ModelId
 from daskevo_workflows.comparing.aligning import Trait, in_order, matched

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from daskevo.ownership.model_record import ModelRecord
+from daskevo.protocol.model_record import ModelRecord
 from daskevo.types import ModelId, Objective
 from daskevo_workflows.words import plain, say_quality, say_share
 

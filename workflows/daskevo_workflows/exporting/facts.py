@@ -11,8 +11,8 @@ from typing import Any
 
 from daskevo.errors import CorruptRecord
 from daskevo.graph import ArchitectureGraph
-from daskevo.ownership.lineage import Contribution
-from daskevo.ownership.model_record import ModelRecord
+from daskevo.protocol.lineage import Contribution
+from daskevo.protocol.model_record import ModelRecord
 from daskevo.repository.boundary import facts_of as facts_of_vertex
 from daskevo.search import TransferReport
 from daskevo.types import JSON, Objective

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 
-from daskevo.catalogue import PrefixIndex
 from daskevo.graph import ArchitectureGraph, longest_common_prefix
-from daskevo.ownership import replies as say
-from daskevo.ownership.coordinator import Coordinator
-from daskevo.ownership.hashing import shard_of
-from daskevo.ownership.holders import TaskHolder
-from daskevo.ownership.messages import Drop, FinishRetirement, Hold, Message, Put, Refer, Release
-from daskevo.ownership.model_record import ModelRecord
-from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
-from daskevo.ownership.shard import Shard
-from daskevo.ownership.state import Retirement
+from daskevo.index import PrefixIndex
+from daskevo.protocol import replies as say
+from daskevo.protocol.coordinator import Coordinator
+from daskevo.protocol.hashing import shard_of
+from daskevo.protocol.holders import TaskHolder
+from daskevo.protocol.messages import Drop, FinishRetirement, Hold, Message, Put, Refer, Release
+from daskevo.protocol.model_record import ModelRecord
+from daskevo.protocol.owner_map import OwnerEntry, OwnerMap
+from daskevo.protocol.shard import Shard
+from daskevo.protocol.state import Retirement
 from daskevo.runs import LabelChange
 from daskevo.search import Request
 from daskevo.types import Attempt, ModelId

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from daskevo.catalogue import PrefixIndex
 from daskevo.graph import ArchitectureGraph, longest_common_prefix
-from daskevo.ownership.coordinator import Coordinator
-from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
+from daskevo.index import PrefixIndex
+from daskevo.protocol.coordinator import Coordinator
+from daskevo.protocol.owner_map import OwnerEntry, OwnerMap
 from daskevo.runs import LabelChange
 from daskevo.search import Request
 from daskevo.types import ModelId

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import daskevo
-from daskevo.cluster.listing import workers_of
+from daskevo.deploy.worker_list import workers_of
 from daskevo.errors import InvalidInput
 from daskevo.runs import RunRecord
 from daskevo.search import AgedEvolution, Report, Request

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from daskevo.graph import ArchitectureGraph, Prefix
-from daskevo.ownership.owner_map import OwnerEntry
+from daskevo.protocol.owner_map import OwnerEntry
 from daskevo.runs import LabelChange
 from daskevo.search import Request
 from daskevo.types import Attempt, ModelId

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol
 
-from daskevo.ownership import messages as ask
-from daskevo.ownership.holders import Holder
+from daskevo.protocol import messages as ask
+from daskevo.protocol.holders import Holder
 from daskevo.types import Attempt, ModelId, Tick
 
 

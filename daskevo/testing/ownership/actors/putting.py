@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from daskevo.ownership import messages as ask
-from daskevo.ownership import replies as say
-from daskevo.ownership.holders import Holder
-from daskevo.ownership.model_record import ModelRecord
-from daskevo.ownership.owner_map import OwnerEntry, OwnerMap
+from daskevo.protocol import messages as ask
+from daskevo.protocol import replies as say
+from daskevo.protocol.holders import Holder
+from daskevo.protocol.model_record import ModelRecord
+from daskevo.protocol.owner_map import OwnerEntry, OwnerMap
 from daskevo.testing.ownership.actors.language import (
     Ask,
     Call,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from daskevo.ownership import messages as ask
-from daskevo.ownership import replies as say
-from daskevo.ownership.audit import claims_of, drops_all, question_to_home, remedies
-from daskevo.ownership.references import Claim, Segment
-from daskevo.ownership.state import Retirement
+from daskevo.protocol import messages as ask
+from daskevo.protocol import replies as say
+from daskevo.protocol.audit import claims_of, drops_all, question_to_home, remedies
+from daskevo.protocol.references import Claim, Segment
+from daskevo.protocol.state import Retirement
 from daskevo.testing.ownership.actors.language import Ask, Do, Run, Send, Stage, script, send_to
 
 

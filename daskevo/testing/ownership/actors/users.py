@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from daskevo.ownership import messages as ask
-from daskevo.ownership import replies as say
-from daskevo.ownership.holders import Holder
+from daskevo.protocol import messages as ask
+from daskevo.protocol import replies as say
+from daskevo.protocol.holders import Holder
 from daskevo.testing.ownership.actors.language import (
     Ask,
     Note,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from daskevo.ownership.coordinator import Coordinator
-from daskevo.ownership.holders import Holder
+from daskevo.protocol.coordinator import Coordinator
+from daskevo.protocol.holders import Holder
 from daskevo.testing.ownership.actors import Ask, Do
 from daskevo.testing.ownership.exhaustive.canonical import Values, form_of
 

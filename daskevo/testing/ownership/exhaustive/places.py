@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from daskevo.ownership.records import Generation, Record
-from daskevo.ownership.references import References, Segment
-from daskevo.ownership.shard import Shard
-from daskevo.ownership.state import Model, Retirement, ShardState
+from daskevo.protocol.records import Generation, Record
+from daskevo.protocol.references import References, Segment
+from daskevo.protocol.shard import Shard
+from daskevo.protocol.state import Model, Retirement, ShardState
 from daskevo.testing.ownership.actors import Send
 from daskevo.testing.ownership.exhaustive.canonical import Values, form_of
 from daskevo.testing.ownership.promises import BrokenPromise

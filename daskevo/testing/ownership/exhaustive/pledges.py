@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from daskevo.ownership.references import mask_of, numbers_in
+from daskevo.protocol.references import mask_of, numbers_in
 from daskevo.testing.ownership.actors import Note
 from daskevo.testing.ownership.exhaustive.canonical import form_of
 from daskevo.testing.ownership.promises import Promises

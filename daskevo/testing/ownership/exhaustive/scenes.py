@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from daskevo.ownership.holders import ClientHolder, Holder
+from daskevo.protocol.holders import ClientHolder, Holder
 from daskevo.testing.ownership.actors import Script
 from daskevo.testing.ownership.exhaustive.draft import Draft
 from daskevo.testing.ownership.exhaustive.faults import Choice

@@ -13,10 +13,10 @@ same:
 
 from __future__ import annotations
 
-from daskevo.ownership.coordinator import Coordinator
-from daskevo.ownership.hashing import shard_of
-from daskevo.ownership.holders import ClientHolder, Holder
-from daskevo.ownership.state import Retirement
+from daskevo.protocol.coordinator import Coordinator
+from daskevo.protocol.hashing import shard_of
+from daskevo.protocol.holders import ClientHolder, Holder
+from daskevo.protocol.state import Retirement
 from daskevo.testing.ownership import actors
 from daskevo.testing.ownership.actors import Ask, Behaviour, Do, Script, Send
 from daskevo.testing.ownership.exhaustive.canonical import Values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daskevo.ownership.references import numbers_in
+from daskevo.protocol.references import numbers_in
 from daskevo.testing.ownership.actors import Ask, Do, Send
 from daskevo.testing.ownership.exhaustive.faults import Choice
 from daskevo.testing.ownership.exhaustive.state import State

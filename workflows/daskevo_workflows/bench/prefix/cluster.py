@@ -144,8 +144,8 @@ def fill(key: str, models: int) -> int:
     """On a provider: put those of the models into its index whose home it is; return how many."""
     from distributed import get_worker
 
-    from daskevo.cluster.connection import provider_plugin
-    from daskevo.ownership.hashing import shard_of
+    from daskevo.client.connection import provider_plugin
+    from daskevo.protocol.hashing import shard_of
 
     plugin = provider_plugin(get_worker(), key)
     mine, shards = set(plugin.host.shards), plugin.settings.shards
@@ -160,7 +160,7 @@ def fill(key: str, models: int) -> int:
 
 def ask(repository: Any, models: int, clients: int, batch: int, queries: int, seconds: float) -> tuple[float, float]:
     """On a trainer: ask from several threads at a time; return questions per second, median seconds of a query."""
-    from daskevo.cluster.matching import Question
+    from daskevo.client.best_match import Question
 
     connection = repository.connection
     best = partial(connection.session.asker.best, timeout_s=repository.timeout_s)

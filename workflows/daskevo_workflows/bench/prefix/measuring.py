@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from daskevo.catalogue import Entry, PrefixIndex, Query
 from daskevo.errors import DaskevoError
+from daskevo.index import Entry, PrefixIndex, Query
 from daskevo.types import JSON, ModelId, Tick
 from daskevo_workflows.bench.machine import machine_line
 from daskevo_workflows.bench.outcome import Outcome

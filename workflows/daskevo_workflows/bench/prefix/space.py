@@ -20,8 +20,8 @@ from itertools import accumulate
 from struct import pack
 from typing import NamedTuple
 
-from daskevo.catalogue import pack_edges
 from daskevo.graph.identity import SCHEME
+from daskevo.index import pack_edges
 
 CELLS = 6
 WIDTHS = (16, 32, 48, 64, 80, 96)

@@ -1,0 +1,275 @@
+"""Where a process stands: a client beside the cluster, or a task on one of its workers. Who asks, and how to wait.
+
+A `Repository` handle is the same object in both places; what differs is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from distributed import Client, Worker, default_client, get_worker
+
+from daskevo.client.session import Caller, Session
+from daskevo.deploy.plugin_classes import plugin_class
+from daskevo.deploy.roles import has_role
+from daskevo.deploy.settings import Settings
+from daskevo.errors import InvalidInput, NotDeployed
+from daskevo.protocol.holders import ClientHolder, TaskHolder
+from daskevo.wire.dask_private import send_recv, sync, thread_state
+from daskevo.wire.transport import PoolTransport
+
+T = TypeVar("T")
+
+REPOSITORIES = "daskevo_repositories"
+"""Operation of the scheduler: the settings of all repositories that are open."""
+_SENT_WITHIN_S = 10.0
+_PAUSE_S = 0.02
+
+
+class Connection(Protocol):
+    """A way to the repository's coordinator and providers."""
+
+    session: Session
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether calls return awaitables (an asynchronous Dask client in its event loop)."""
+        ...
+
+    def caller(self) -> Caller:
+        """Return who asks: the holder of attempts that are begun here and now."""
+        ...
+
+    def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> Any:
+        """Run a coroutine function on the event loop: its result, or an awaitable if `asynchronous`."""
+        ...
+
+    def post(self, function: Callable[..., object], *arguments: Any) -> None:
+        """Have a function called on the event loop, before whatever is run there later; don't wait for it."""
+        ...
+
+
+class ClientConnection:
+    """From a Dask client.
+
+    Parameters
+    ----------
+    client:
+        The client; its attempts end with it.
+    key:
+        The repository's key.
+    timeout_s:
+        Longest that a step waits for a shard.
+    """
+
+    def __init__(self, client: Client, key: str, timeout_s: float) -> None:
+        self.client = client
+        self.session = Session(PoolTransport(client.rpc, client.scheduler.address, key), timeout_s)
+
+    @property
+    def asynchronous(self) -> bool:
+        return bool(self.client.asynchronous)
+
+    def caller(self) -> Caller:
+        return Caller(ClientHolder(self.client.id))
+
+    def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> Any:
+        if self.asynchronous:
+            return function(*arguments)
+        return waited_for(self.client.loop, function, *arguments)
+
+    def post(self, function: Callable[..., object], *arguments: Any) -> None:
+        if self.asynchronous:
+            # This is the event loop: what is awaited next would begin before a callback does.
+            function(*arguments)
+        else:
+            self.client.loop.add_callback(function, *arguments)
+
+
+class WorkerConnection:
+    """From a task.
+
+    Parameters
+    ----------
+    worker:
+        The Dask worker that runs it.
+    plugin:
+        The repository's provider plugin on that worker.
+    timeout_s:
+        Longest that a step waits for a shard.
+    """
+
+    asynchronous = False
+
+    def __init__(self, worker: Worker, plugin: Any, timeout_s: float) -> None:
+        self.worker = worker
+        self.session: Session = plugin.session.within(timeout_s)
+
+    def caller(self) -> Caller:
+        return task_caller(self.worker)
+
+    def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> Any:
+        return waited_for(self.worker.loop, function, *arguments)
+
+    def post(self, function: Callable[..., object], *arguments: Any) -> None:
+        self.worker.loop.add_callback(function, *arguments)
+
+
+def waited_for(loop: Any, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
+    """Run a coroutine function on an event loop of another thread, and return its result.
+
+    Whatever ends the waiting (an exception that a signal raises here, not Ctrl-C alone as with Dask's own) cancels the
+    work: nobody would give back what it goes on to take.
+    """
+    work = _Work(function, arguments)
+    try:
+        return sync(loop, work.run)  # type: ignore[no-any-return]
+    except BaseException:
+        work.left = True
+        loop.add_callback(work.cancel)
+        raise
+
+
+class _Work:
+    """Something that runs on an event loop while another thread waits for it."""
+
+    def __init__(self, function: Callable[..., Coroutine[Any, Any, Any]], arguments: tuple[Any, ...]) -> None:
+        self._function, self._arguments = function, arguments
+        self._task: asyncio.Task[Any] | None = None
+        self.left = False
+
+    async def run(self) -> Any:
+        self._task = asyncio.current_task()
+        if self.left:
+            raise asyncio.CancelledError
+        return await self._function(*self._arguments)
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
+def task_caller(worker: Worker) -> Caller:
+    """Return the run of a task that this thread carries out.
+
+    The run id is read once per run: a cancelled thread that goes on would see its successor's later.
+
+    Raises
+    ------
+    InvalidInput
+        Outside the thread of a task.
+    """
+    key = worker.active_threads.get(threading.get_ident())
+    if key is None:
+        raise InvalidInput(
+            "models can be inherited and put in a task's own thread only, so that they end with the task: call the "
+            "repository there and hand results to other threads"
+        )
+    started = (key, thread_state.start_time)
+    known = getattr(thread_state, "daskevo_caller", None)
+    if known is None or known[0] != started:
+        holder = TaskHolder(str(key), worker.state.tasks[key].run_id, worker.address)
+        known = thread_state.daskevo_caller = (started, Caller(holder, key))
+    return known[1]
+
+
+def is_in_task() -> bool:
+    """Whether this thread runs a task."""
+    return worker_here() is not None
+
+
+def worker_here() -> Worker | None:
+    """Return the worker whose task this thread runs, or None."""
+    if not hasattr(thread_state, "start_time"):
+        return None
+    try:
+        return get_worker()
+    except ValueError:
+        return None
+
+
+def _plugins(worker: Worker) -> dict[str, Any]:
+    """Return the plugins of repositories on a worker by key."""
+    prefix = "daskevo-provider-"
+    return {
+        name.removeprefix(prefix): plugin
+        for name, plugin in list(worker.plugins.items())
+        if name.startswith(prefix) and hasattr(plugin, "session")
+    }
+
+
+async def _fetched(worker: Worker, key: str | None) -> dict[str, Any]:
+    """Return them after those that are open on the cluster, or that of `key`, have been fetched."""
+    for value in await _repositories(worker):
+        settings = Settings(**value)
+        if key not in (None, settings.key):
+            continue
+        plugin = plugin_class("provider")(settings)
+        if has_role(worker.state.total_resources):
+            # The coordinator is sending it.
+            deadline = time.monotonic() + _SENT_WITHIN_S
+            while settings.key not in _plugins(worker) and time.monotonic() < deadline:
+                await asyncio.sleep(_PAUSE_S)
+        elif plugin.name not in worker.plugins:
+            await worker.plugin_add(plugin=plugin, name=plugin.name)
+            transport = PoolTransport(worker.rpc, worker.scheduler.address, settings.key)
+            await transport.coordinator("equipped", timeout_s=_SENT_WITHIN_S, address=worker.address)
+    return _plugins(worker)
+
+
+async def _repositories(worker: Worker) -> list[dict[str, Any]]:
+    comm = await worker.rpc.connect(worker.scheduler.address)
+    try:
+        return await send_recv(comm, op=REPOSITORIES) or []
+    finally:
+        worker.rpc.reuse(worker.scheduler.address, comm)
+
+
+def connect(key: str, timeout_s: float, client: Client | None = None) -> Connection:
+    """Return the connection of this thread: of the task that it runs, else of `client` or the default client.
+
+    Raises
+    ------
+    NotDeployed
+        If the worker doesn't know the repository, or there is no client.
+    """
+    worker = worker_here()
+    if worker is not None:
+        return WorkerConnection(worker, provider_plugin(worker, key), timeout_s)
+    try:
+        client = default_client(client)
+    except ValueError as error:
+        raise NotDeployed(
+            "this process has no Dask client: connect one to the cluster that has the repository open, or call "
+            "daskevo.open with client=None to look at a root without a cluster"
+        ) from error
+    return ClientConnection(client, key, timeout_s)
+
+
+def provider_plugin(worker: Worker, key: str | None) -> Any:
+    """Return a repository's plugin on the worker of this task: that of `key`, or the only one.
+
+    A worker without a role has none until a task of it needs one, which is fetched here.
+
+    Raises
+    ------
+    NotDeployed
+        If there is none, or several and none was named.
+    """
+    found = _plugins(worker)
+    if key not in found and (key is not None or not found):
+        found = sync(worker.loop, _fetched, worker, key)
+    if key is not None and key in found:
+        return found[key]
+    if key is None and len(found) == 1:
+        return next(iter(found.values()))
+    raise NotDeployed(
+        f"worker {worker.name!r} knows {len(found)} repositories"
+        + ("" if key is None else ", not this one")
+        + ": call daskevo.open on the client first, and hand its repository to the task",
+        worker=str(worker.name),
+    )

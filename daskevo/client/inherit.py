@@ -1,0 +1,320 @@
+"""Inherit: match while the attempt begins, then reserve with the read in one message; gone, and the next best is tried.
+
+Each try of an ancestor is an attempt of its own: under the same one, a late drop of the first try would take the second
+try's reservation (protocol.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Literal, NamedTuple
+
+from daskevo.client.best_match import Question, best_matches
+from daskevo.client.reservations import give_back, refer_all
+from daskevo.client.session import Caller, Session
+from daskevo.client.tensor_reader import Array, Gone, wanted_of
+from daskevo.errors import (
+    ClusterError,
+    CorruptRecord,
+    DaskevoError,
+    ModelExists,
+    ModelRetired,
+    RepositoryError,
+    ShardUnavailable,
+)
+from daskevo.graph import ArchitectureGraph, Prefix, longest_common_prefix
+from daskevo.index import Match
+from daskevo.protocol.messages import Message, Open, Status
+from daskevo.protocol.model_record import ModelRecord
+from daskevo.protocol.owner_map import OwnerEntry
+from daskevo.protocol.replies import Reply, Standing
+from daskevo.types import Attempt, ModelId
+
+_INLINE_CHARACTERS = 100_000
+"""Longest text of an ancestor's graph that is read in the event loop (some milliseconds): a thread costs more then."""
+
+SILENT_OWNERS = 3
+"""After so many ancestors whose owners gave no answer nothing is inherited: all others may need the same provider."""
+
+
+class _Unheard(Gone):
+    """An owner of what was to be inherited gave no answer."""
+
+
+@dataclass
+class Reservation:
+    """What one attempt to make a model has: its ancestor, and the inherited tensors, reserved at their owners.
+
+    Parameters
+    ----------
+    entries:
+        Tensor number of the child -> the ancestor's entry for it.
+    arrays:
+        Tensor number of the child -> its value, read-only.
+    tried:
+        Ancestors that were the best match but could not be inherited from -> why.
+    too_few:
+        The last of them shares fewer layers than were asked for.
+    silent:
+        What did not answer the query: provider or shard -> why.
+    seconds:
+        Where the time went: ``match_s``, ``reserve_s``.
+    """
+
+    model_id: ModelId
+    attempt: Attempt
+    ancestor: ModelRecord | None = None
+    ancestor_graph: ArchitectureGraph | None = None
+    prefix: Prefix = field(default_factory=lambda: Prefix(()))
+    entries: dict[int, OwnerEntry] = field(default_factory=dict)
+    arrays: dict[int, Array] = field(default_factory=dict)
+    tried: dict[ModelId, str] = field(default_factory=dict)
+    too_few: bool = False
+    silent: Mapping[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def owners(self) -> dict[ModelId, frozenset[int]]:
+        """Owner -> its numbers that are reserved."""
+        return {owner: frozenset(entries) for owner, entries in self.by_owner.items()}
+
+    @property
+    def by_owner(self) -> dict[ModelId, dict[int, OwnerEntry]]:
+        """Owner -> number in its own enumeration -> the entry that was inherited."""
+        owners: dict[ModelId, dict[int, OwnerEntry]] = {}
+        for entry in self.entries.values():
+            owners.setdefault(entry.owner, {})[entry.number] = entry
+        return owners
+
+
+async def reserve_best(
+    session: Session,
+    caller: Caller,
+    model_id: ModelId,
+    graph: ArchitectureGraph,
+    scope: str,
+    *,
+    weigh: str = "vertex",
+    match: Match | None = None,
+    ancestor: ModelId | Literal[False] | None = None,
+    check_id: bool = False,
+    minimum_layers: int = 0,
+) -> Reservation:
+    """Reserve and read the longest prefix of the best ancestor.
+
+    Parameters
+    ----------
+    match:
+        Answer of an earlier query: tried first, then the next best.
+    ancestor:
+        The only model to inherit from; False: none, the model gets an attempt and nothing else.
+    check_id:
+        Ask home first, so that a task that is run again after its put trains nothing.
+    minimum_layers:
+        Layers with weights that must be shared; of an ancestor that shares fewer nothing is inherited.
+
+    Returns
+    -------
+    A reservation without ancestor if no model of the scope shares a tensor-bearing prefix.
+
+    Raises
+    ------
+    ModelExists
+        If `check_id` and the id is taken; its `record` is that model's.
+    UnknownModel, ModelRetired, ModelLost
+        If `ancestor` was named and can't be inherited from.
+    AttemptOver
+        If the holder has ended.
+    """
+    search = _Search(session, model_id, graph, scope, weigh, match, ancestor, check_id)
+    seconds = {"match_s": 0.0, "reserve_s": 0.0}
+    while True:
+        started = perf_counter()
+        # Nothing is reserved before both are there: what is looked at needs no attempt.
+        looking = asyncio.ensure_future(search.next())
+        try:
+            attempt = await session.begin(caller, model_id)
+        except BaseException:
+            looking.cancel()
+            await asyncio.wait([looking])
+            raise
+        try:
+            found = await looking
+            seconds["match_s"] += perf_counter() - started
+            reservation = Reservation(model_id, attempt, tried=search.tried, silent=found.silent, seconds=seconds)
+            if found.record is None:
+                return reservation
+            started = perf_counter()
+            patient = ancestor is not None
+            await _reserve(session, reservation, graph, found.record, patient=patient, minimum_layers=minimum_layers)
+            seconds["reserve_s"] += perf_counter() - started
+        except Gone as gone:
+            search.tried[found.record.model_id] = gone.reason  # type: ignore[union-attr]
+            search.unheard += isinstance(gone, _Unheard)
+            if ancestor:
+                raise ModelRetired(
+                    f"{ancestor!r} can't be inherited from: {gone.reason}", model_id=ancestor, reason=gone.reason
+                ) from None
+        except ModelExists:
+            session.outbox.add(attempt)
+            raise
+        except BaseException:
+            looking.cancel()
+            # Also cancelled in the middle of a refer: only the coordinator can still tell what was reserved.
+            await asyncio.shield(session.end(attempt, settled=False))
+            raise
+        else:
+            return reservation
+
+
+class _Found(NamedTuple):
+    """The ancestor to try, if there is one, and what did not answer."""
+
+    record: ModelRecord | None
+    silent: Mapping[str, str] = {}
+
+
+class _Search:
+    """Looks for the ancestor to try next: changes nothing, needs no attempt."""
+
+    def __init__(
+        self,
+        session: Session,
+        model_id: ModelId,
+        graph: ArchitectureGraph,
+        scope: str,
+        weigh: str,
+        match: Match | None,
+        ancestor: ModelId | Literal[False] | None,
+        check_id: bool,
+    ) -> None:
+        self._session = session
+        self._model_id = model_id
+        self._graph = graph
+        self._scope = scope
+        self._weigh = weigh
+        self._match = match
+        self._ancestor = ancestor
+        self._check_id = check_id
+        self.tried: dict[ModelId, str] = {}
+        self.unheard = 0
+        """How many of them because an owner gave no answer."""
+
+    async def next(self) -> _Found:
+        if self.unheard >= SILENT_OWNERS:
+            return _Found(None)
+        check, self._check_id = self._check_id, False
+        match, self._match = self._match, None
+        if self._ancestor is not None or match is not None:
+            named = match.model_id if match is not None else self._ancestor or None
+            standing, opened = await self._ask(check, named)
+            if check:
+                _refuse_taken(self._model_id, standing)
+                check = False
+            if named is None:
+                return _Found(None)
+            try:
+                return _Found(await self._session.opened(named, _answered(opened)))
+            except (ShardUnavailable, RepositoryError) as error:
+                if match is None:
+                    raise
+                self.tried[named] = str(error)
+        return await self._best(check)
+
+    async def _ask(
+        self, check: bool, named: ModelId | None
+    ) -> tuple[Reply | DaskevoError | None, Reply | DaskevoError | None]:
+        messages: list[Message] = []
+        if check:
+            messages.append(Status(self._model_id))
+        if named is not None:
+            messages.append(Open(named))
+        # A match that gives no answer is left for the next best; an ancestor that was named is waited for.
+        patient = [isinstance(message, Status) or bool(self._ancestor) for message in messages]
+        replies = await self._session.send_together(messages, patient)
+        return (replies[0] if check else None), (replies[-1] if named is not None else None)
+
+    async def _best(self, check: bool) -> _Found:
+        session = self._session
+        question = Question.of(self._graph, self._weigh, self.tried)
+        answer = await best_matches(
+            session.directory,
+            self._scope,
+            [question],
+            timeout_s=session.timeout_s / 2,
+            records=True,
+            status=self._model_id if check else None,
+        )
+        if check:
+            # Its home may have been silent, or on the way to another provider.
+            _refuse_taken(self._model_id, answer.standing or await session.standing(self._model_id))
+        (match,) = answer.matches
+        if match is None or match.model_id in answer.records:
+            return _Found(None if match is None else answer.records[match.model_id], answer.silent)
+        # Indexed there, but not served yet or any more: its shard is on the way from one provider to another.
+        self._match = match
+        return await self.next()
+
+
+def _answered(reply: Reply | DaskevoError | None) -> Reply:
+    if isinstance(reply, Reply):
+        return reply
+    raise reply or CorruptRecord("a message was not answered")
+
+
+def _refuse_taken(model_id: ModelId, reply: Reply | DaskevoError | None) -> None:
+    standing = _answered(reply)
+    if not isinstance(standing, Standing):
+        raise CorruptRecord(f"the status of {model_id!r} was answered with {standing}", model_id=model_id)
+    if standing.state in ("published", "retiring", "retired"):
+        raise ModelExists(
+            f"{model_id!r} is {standing.state} already: ids are never used again. If this task was run twice, its "
+            "result is this error's `record`; otherwise choose another id",
+            model_id=model_id,
+            state=standing.state,
+            record=standing.record,
+        )
+
+
+async def _reserve(
+    session: Session,
+    reservation: Reservation,
+    graph: ArchitectureGraph,
+    record: ModelRecord,
+    *,
+    patient: bool,
+    minimum_layers: int,
+) -> None:
+    """Refer to all wanted tensors at their owners, in parallel, and read them; all or nothing."""
+    if len(record.graph or "") > _INLINE_CHARACTERS:
+        other, prefix = await asyncio.to_thread(_prefix, graph, record)
+    else:
+        other, prefix = _prefix(graph, record)
+    pairs = prefix.tensors(graph, other)
+    entries = {mine: record.owner_map.entries[theirs] for mine, theirs in pairs}
+    shared = len({graph.tensors[number].layer for number in entries})
+    if shared < minimum_layers:
+        words = f"layers with weights that it shares: {shared}, at least {minimum_layers} were asked for"
+        reservation.tried[record.model_id], reservation.too_few = words, True
+        return
+    owners = wanted_of(graph, entries.items())
+    read: dict[tuple[ModelId, int], Array] = {}
+    results = await refer_all(session, reservation.model_id, reservation.attempt, owners, patient=patient)
+    trouble = [result for result in results if isinstance(result, Exception)]
+    if trouble:
+        await give_back(session, reservation.model_id, reservation.attempt, owners)
+        unheard = [error for error in trouble if isinstance(error, ClusterError)]
+        raise _Unheard(str(unheard[0])) if unheard else Gone(str(trouble[0]))
+    for owner, arrays in zip(owners, results, strict=True):
+        read.update(((owner, number), array) for number, array in arrays.items())  # type: ignore[union-attr]
+    reservation.ancestor, reservation.ancestor_graph, reservation.prefix = record, other, prefix
+    reservation.entries = entries
+    reservation.arrays = {mine: read[entry.owner, entry.number] for mine, entry in entries.items()}
+
+
+def _prefix(graph: ArchitectureGraph, record: ModelRecord) -> tuple[ArchitectureGraph, Prefix]:
+    other = record.architecture
+    return other, longest_common_prefix(graph, other)

@@ -1,0 +1,127 @@
+"""How a put reaches home: by the name of the file that was written, by reference, or in messages of about 48 MB."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from daskevo.client.put_payload import Payload
+from daskevo.client.quota_folder import LimitedFolder
+from daskevo.client.session import Session
+from daskevo.errors import ClusterError
+from daskevo.protocol.messages import Put
+from daskevo.protocol.replies import Reply, reply_from_wire
+from daskevo.store.pack import raw
+from daskevo.store.shard_segments import ShardSegments
+from daskevo.types import ModelId
+from daskevo.wire.tensor_framing import Part, cut, few_at_once, frames, specs_to_wire
+from daskevo.wire.transport import Frames, NoAnswer
+
+_TRIES = 3
+_UNCOUNTED_BYTES = 1 << 20
+"""A put of one message, no larger than this, needs no room made for it: asking would take as long as sending."""
+_ASK_AGAIN_S = 1.0
+"""How long a provider may wait for room before it says that there is none yet: a writer that has gone is noticed."""
+
+
+async def folder_of_home(session: Session, model_id: ModelId) -> ShardSegments | None:
+    """Return the folder that a model's segment may be written to here, if its home's provider is a neighbour."""
+    shard = await session.directory.shard_of(model_id)
+    neighbour = await session.directory.neighbour(shard)
+    if neighbour is None:
+        return None
+    if neighbour.quota_bytes is None:
+        return neighbour.root.shard(shard)
+    room = await session.directory.call(shard, "room", timeout_s=session.timeout_s)
+    return LimitedFolder(neighbour.root, shard, room, neighbour.quota_bytes)
+
+
+async def send_put(session: Session, message: Put, payload: Payload, timeout_s: float) -> Reply:
+    """Send a put home with its tensors, and return the answer.
+
+    Parameters
+    ----------
+    timeout_s:
+        How long home may be silent; a transfer as a whole takes as long as its messages come through.
+
+    Raises
+    ------
+    ShardUnavailable
+        If home gave no answer in time.
+    ClusterError
+        If it never got the tensors whole.
+    """
+    shard = await session.directory.shard_of(message.record.model_id)
+    in_file = payload.folder is not None or not payload.tensors
+    reason = ""
+    for _ in range(_TRIES):
+        answer = await session.directory.call(
+            shard,
+            "put",
+            timeout_s=timeout_s,
+            message=message.to_wire(),
+            bring=None if in_file else lambda address: _bring(session, address, shard, payload, timeout_s),
+        )
+        if "unseen" not in answer:
+            return reply_from_wire(answer["reply"])
+        # The file isn't there for the provider, or another provider has the shard by now: send it all.
+        reason, in_file = answer["unseen"], False
+    raise ClusterError(f"home of {message.record.model_id!r} did not get its tensors: {reason}")
+
+
+async def _bring(session: Session, address: str, shard: int, payload: Payload, timeout_s: float) -> Mapping[str, Any]:
+    """Send all but the last message of a put's tensors; return what the put itself carries.
+
+    Raises
+    ------
+    NoAnswer
+        If one of them had none, or the provider doesn't serve the shard: the next try begins anew.
+    ProviderFull
+        If the provider has no room for so much, or those that have it don't go on.
+    """
+    if session.transport.is_here(address):
+        return {"arrays": {number: _read_only(array) for number, array in payload.tensors.items()}}
+    # Not the smallest first: what is left for the put itself is one message at most.
+    sizes = {number: array.nbytes for number, array in payload.tensors.items()}
+    *first, last = cut(sizes)
+
+    async def ask(operation: str, **more: Any) -> Any:
+        answer = await session.transport.provider(
+            address,
+            operation,
+            timeout_s=timeout_s,
+            shard=shard,
+            model=payload.model_id,
+            attempt=list(payload.attempt),
+            **more,
+        )
+        if answer is None:
+            raise NoAnswer(address, operation, f"shard {shard} isn't served there any more")
+        return answer
+
+    nbytes = sum(sizes.values())
+    if first or nbytes > _UNCOUNTED_BYTES:
+        # Bytes that wait there would take the room from those that have it.
+        while not (await ask("make_room", nbytes=nbytes, patience_s=min(_ASK_AGAIN_S, timeout_s / 2)))["granted"]:
+            pass
+    specs = specs_to_wire(payload.own)
+
+    async def carried(parts: Sequence[Part]) -> dict[str, Any]:
+        found = await asyncio.to_thread(
+            frames, parts, lambda part: raw(payload.tensors[part.number])[part.start : part.stop]
+        )
+        return {"parts": [list(part) for part in parts], "frames": Frames(found)}
+
+    async def send(parts: Sequence[Part]) -> None:
+        if not await ask("land", specs=specs, **await carried(parts)):
+            raise NoAnswer(address, "land", "its room was given to others")
+
+    await few_at_once(first, send)
+    return await carried(last)
+
+
+def _read_only(array: Any) -> Any:
+    found = array[...]
+    found.flags.writeable = False
+    return found

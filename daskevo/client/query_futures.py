@@ -1,0 +1,101 @@
+"""Best matches as a graph of Dask futures: one query per provider, pinned by the worker's name, and one reduction.
+
+Seen and cancelled on the dashboard, for whole batches of candidates. The same reduction as the direct way, the same
+answer.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from distributed import Client, Future, Reschedule, get_worker
+
+from daskevo.client.best_match import Question, best_of, match_to_wire
+from daskevo.client.connection import provider_plugin
+from daskevo.client.directory import CALL_TIMEOUT_S
+from daskevo.client.session import Session
+from daskevo.deploy.roles import PROVIDER, start_line
+from daskevo.errors import NoProvider, NotDeployed, ShardUnavailable
+from daskevo.graph import ArchitectureGraph
+from daskevo.index import Match
+from daskevo.wire.dask_private import WORKER_ANY_RUNNING
+
+TASK_PREFIX = "daskevo-"
+"""Of the keys of queries: the coordinator lets them follow a provider that is started again."""
+QUERY_PRIORITY = 100
+"""Queries go before evaluations that wait on the same worker."""
+_PATIENCE_S = 10.0
+_JOIN_S = 60.0
+_PAUSE_S = 0.02
+
+
+async def query_futures(
+    client: Client, key: str, session: Session, scope: str, graphs: Sequence[ArchitectureGraph], weigh: str = "vertex"
+) -> Future:
+    """Submit one query per provider and their reduction.
+
+    Returns
+    -------
+    A future of a tuple with the best `Match` of each graph, or None.
+
+    Raises
+    ------
+    NoProvider
+        If nobody serves shards at the moment.
+    """
+    names = await session.transport.coordinator("worker_names", timeout_s=CALL_TIMEOUT_S)
+    serving = await session.directory.providers()
+    if not serving:
+        await session.directory.refresh()
+        serving = await session.directory.providers()
+    providers = [worker for name, worker in names if name in serving]
+    if not providers:
+        raise NoProvider(
+            "no provider serves shards at the moment, so nobody can be asked. If none comes back by itself, "
+            + start_line(client.scheduler.address, PROVIDER),
+            workers=[],
+        )
+    questions = [Question.of(graph, weigh).to_wire() for graph in graphs]
+    batch = uuid.uuid4().hex[:12]
+    # Pinned by name: a name outlives a restart by the nanny, an address does not.
+    options = {"pure": False, "priority": QUERY_PRIORITY, "allow_other_workers": False}
+    found = [
+        client.submit(
+            query_provider, key, scope, questions, key=f"{TASK_PREFIX}query-{batch}-{name}", workers=[name], **options
+        )
+        for name in providers
+    ]
+    return client.submit(reduce_matches, found, key=f"{TASK_PREFIX}best-{batch}", workers=providers, **options)
+
+
+def query_provider(key: str, scope: str, questions: list[Any]) -> list[Any]:
+    """Answer a batch of queries from the models of the provider on which this task runs."""
+    worker = get_worker()
+    plugin = provider_plugin(worker, key)
+    if not plugin.is_provider:
+        raise NotDeployed(
+            f"worker {worker.name!r} holds no shards of the repository: it has no resource 'provider'",
+            worker=str(worker.name),
+        )
+    joined, settled = time.monotonic() + _JOIN_S, time.monotonic() + _PATIENCE_S
+    # A provider that was just started again is about to join, and to get its shards.
+    while (host := plugin.host) is None or (not host.is_settled and time.monotonic() < settled):
+        if worker.status not in WORKER_ANY_RUNNING:
+            # It is about to go: whoever is started in its place answers.
+            raise Reschedule
+        if host is None and time.monotonic() > joined:
+            raise ShardUnavailable(
+                f"provider {worker.name!r} has not joined the repository within {_JOIN_S:.0f} s: its log says why; "
+                "best_match goes on without it",
+                worker=str(worker.name),
+            )
+        time.sleep(_PAUSE_S)
+    return [match_to_wire(match) for match in host.models.best_many(scope, questions)]
+
+
+def reduce_matches(answers: list[list[Any]]) -> tuple[Match | None, ...]:
+    """Return the best match of each query over all providers."""
+    return best_of(answers)

@@ -1,0 +1,89 @@
+"""Reserving tensors at their owners: refer and read in one message per provider; giving back.
+
+All or nothing is decided by who asks: what one owner refuses does not undo what another has reserved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from daskevo.client.directory import Call
+from daskevo.client.local_peers import Neighbour
+from daskevo.client.session import Session
+from daskevo.client.tensor_reader import Array, Gone, Source, Wanted, arrived
+from daskevo.errors import DaskevoError
+from daskevo.protocol.messages import Drop, Refer
+from daskevo.protocol.replies import Refused, Reserved, reply_from_wire
+from daskevo.types import Attempt, ModelId
+
+
+async def refer_all(
+    session: Session,
+    model_id: ModelId | None,
+    attempt: Attempt,
+    owners: Mapping[ModelId, Mapping[int, Wanted]],
+    *,
+    patient: bool = True,
+) -> list[dict[int, Array] | Gone | DaskevoError]:
+    """Reserve tensors at all their owners, in parallel, and read them.
+
+    Parameters
+    ----------
+    model_id:
+        For which model; None under a reader's attempt.
+    owners:
+        Owner -> number in its enumeration -> what the tensor must be.
+    patient:
+        Whether an owner whose provider was silent lately is waited for longer than a moment.
+
+    Returns
+    -------
+    For each owner, in order: number -> value, read-only; or why not: `Gone` if a tensor is not there or is another
+    than wanted, ShardUnavailable if its shard gave no answer in time.
+    """
+    calls, neighbours = [], []
+    for owner, wanted in owners.items():
+        message = Refer(owner, model_id, attempt, frozenset(wanted))
+        shard = await session.directory.shard_of(owner)
+        neighbours.append(await session.directory.neighbour(shard))
+        near = {"near": True} if neighbours[-1] is not None else {}
+        calls.append(Call(shard, "refer", {"message": message.to_wire(), **near}, patient))
+    answers = await session.directory.together(calls, timeout_s=session.timeout_s)
+    results = await asyncio.gather(
+        *(
+            _referred(session, answer, call.shard, owner, wanted, neighbour)
+            for answer, call, neighbour, (owner, wanted) in zip(answers, calls, neighbours, owners.items(), strict=True)
+        ),
+        return_exceptions=True,
+    )
+    for result in results:
+        if isinstance(result, BaseException) and not isinstance(result, (Gone, DaskevoError)):
+            raise result
+    return results  # type: ignore[return-value]
+
+
+async def _referred(
+    session: Session,
+    answer: Any,
+    shard: int,
+    owner: ModelId,
+    wanted: Mapping[int, Wanted],
+    neighbour: Neighbour | None,
+) -> dict[int, Array]:
+    if isinstance(answer, DaskevoError):
+        raise answer
+    reply = reply_from_wire(answer["reply"])
+    if isinstance(reply, Refused):
+        raise Gone(f"tensors of {owner!r} are {reply.reason}")
+    if not isinstance(reply, Reserved):
+        raise await session.missing(owner, "unknown")
+    source = Source(shard, owner, reply.attempt)
+    return await arrived(session.directory, answer, source, wanted, neighbour=neighbour, timeout_s=session.timeout_s)
+
+
+async def give_back(session: Session, model_id: ModelId, attempt: Attempt, owners: Iterable[ModelId]) -> None:
+    """Give back an attempt that was never staged: drops at every owner asked, then end."""
+    heard = await session.give_back([Drop(owner, model_id, attempt) for owner in owners])
+    await session.end(attempt, settled=heard)

@@ -1,0 +1,216 @@
+"""Put snapshots: what an earlier one has already, bit for bit, is reserved there; only the rest is stored.
+
+Nothing of the earlier one is read: its record has the digests. Whatever can't be reserved any more is stored again, so
+that an earlier snapshot that goes meanwhile never fails a put.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from daskevo.client.inherit import Reservation
+from daskevo.client.put import make_record, put
+from daskevo.client.put_payload import prepare, prepared, withdrawn_on_error
+from daskevo.client.put_sender import folder_of_home
+from daskevo.client.renewal import renew
+from daskevo.client.reservations import give_back
+from daskevo.client.session import Caller, Session
+from daskevo.errors import (
+    ClusterError,
+    CorruptRecord,
+    DaskevoError,
+    ModelExists,
+    ModelLost,
+    ModelRetired,
+    ShardDamaged,
+)
+from daskevo.graph import ArchitectureGraph
+from daskevo.graph.attached import attach
+from daskevo.protocol.messages import Message, Open, Status
+from daskevo.protocol.model_record import ModelRecord
+from daskevo.protocol.owner_map import OwnerEntry
+from daskevo.protocol.records import BEGINNING
+from daskevo.protocol.replies import Reply, Standing
+from daskevo.store.digests import digests
+from daskevo.store.pack import portable
+from daskevo.types import JSON, ModelId, Objective, TensorSpec
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Deposit:
+    """A snapshot that is to be put.
+
+    Parameters
+    ----------
+    name:
+        Its id.
+    is_new:
+        Whether the name was drawn: then nobody has it.
+    graph:
+        Of the model, or None.
+    weights:
+        The model's tensors, in the order of its graph.
+    attached:
+        Further tensors by name, in the order in which they are attached. Nobody writes to either until the put is
+        answered.
+    base:
+        The earlier snapshot.
+    """
+
+    name: ModelId
+    is_new: bool
+    scope: str
+    objective: Objective | None
+    graph: ArchitectureGraph | None
+    weights: tuple[Array, ...]
+    attached: Mapping[str, Array]
+    base: ModelId | None
+    labels: tuple[str, ...]
+    metrics: Mapping[str, JSON]
+    step: int
+    extra: JSON
+
+
+async def deposit(session: Session, caller: Caller, made: Deposit) -> ModelRecord:
+    """Put a snapshot; return the record of what is stored under its name.
+
+    If the very same is stored there already, by an earlier run of this task, that is it.
+
+    Raises
+    ------
+    UnknownModel
+        If there never was a base of that name.
+    ModelExists
+        If the name is taken by something else, or was retired.
+    AttemptOver
+        If the caller has ended.
+    QuotaReached, PutFailed, PutUnknown, ShardDamaged
+        As for every put.
+    """
+    taken, base = await _look(session, made)
+    comparing = asyncio.to_thread(_compare, made, base, taken)
+    compared, created, folder = await asyncio.gather(comparing, session.tick(), folder_of_home(session, made.name))
+    if taken is not None:
+        return _the_same(compared, taken)
+    wanted = Reservation(made.name, BEGINNING, ancestor=base, entries=compared.entries)
+    reservation = await renew(session, caller, wanted)
+    try:
+        payload = await prepared(prepare, reservation, compared.tensors, made.step, folder, compared.hashed)
+        async with withdrawn_on_error(payload):
+            record = make_record(
+                reservation,
+                payload,
+                compared.graph,
+                created,
+                scope=made.scope,
+                objective=made.objective,
+                metrics=made.metrics,
+                step=made.step,
+                parent=None,
+                extra=made.extra,
+            )
+            # A training goes on from its base whether or not a tensor is still the same.
+            record = replace(record, ancestor=made.base)
+    except DaskevoError:
+        await asyncio.shield(give_back(session, made.name, reservation.attempt, reservation.owners))
+        raise
+    except BaseException:
+        await asyncio.shield(session.end(reservation.attempt, settled=False))
+        raise
+    stored = await put(session, reservation, record, payload, made.labels)
+    if stored.by_other:
+        return _the_same(await asyncio.to_thread(_compare, made, None, stored.record), stored.record)
+    return stored.record
+
+
+class _Compared(NamedTuple):
+    """A snapshot's graph and its text, its tensors by number, portable, their digests if they were needed, and the
+    base's entries for those that it has too."""
+
+    graph: ArchitectureGraph
+    text: str
+    tensors: Mapping[int, Array]
+    hashed: Mapping[int, str]
+    entries: dict[int, OwnerEntry]
+
+
+def _compare(made: Deposit, base: ModelRecord | None, taken: ModelRecord | None) -> _Compared:
+    """Blocks for as long as reading all tensors takes, if there is something to compare them with."""
+    graph = attach(made.graph, {name: TensorSpec.of(array) for name, array in made.attached.items()})
+    tensors = {number: portable(array) for number, array in enumerate((*made.weights, *made.attached.values()))}
+    hashed = {} if base is None and taken is None else digests(tensors)
+    return _Compared(graph, graph.text, tensors, hashed, {} if base is None else shared(graph, hashed, base))
+
+
+async def _look(session: Session, made: Deposit) -> tuple[ModelRecord | None, ModelRecord | None]:
+    """Return what is stored under the name already, and the base if something can be reserved there."""
+    messages: list[Message] = [] if made.is_new else [Status(made.name)]
+    if made.base is not None:
+        messages.append(Open(made.base))
+    # A base that gives no answer costs bytes, and is not waited for as its home is.
+    patient = [isinstance(message, Status) for message in messages]
+    replies = await session.send_together(messages, patient) if messages else []
+    taken = None if made.is_new else _taken(made.name, replies[0])
+    base = None if made.base is None else await _opened(session, made.base, replies[-1])
+    return taken, base
+
+
+def _taken(name: ModelId, reply: Reply | DaskevoError) -> ModelRecord | None:
+    if isinstance(reply, DaskevoError):
+        raise reply
+    if not isinstance(reply, Standing):
+        raise CorruptRecord(f"the status of {name!r} was answered with {reply}", model_id=name)
+    if reply.state in ("retiring", "retired"):
+        raise ModelExists(
+            f"{name!r} is {reply.state} already: names are never used again, choose another",
+            model_id=name,
+            state=reply.state,
+            record=reply.record,
+        )
+    return reply.record if reply.state == "published" else None
+
+
+async def _opened(session: Session, base: ModelId, reply: Reply | DaskevoError) -> ModelRecord | None:
+    try:
+        if isinstance(reply, DaskevoError):
+            raise reply
+        return await session.opened(base, reply)
+    except (ModelRetired, ModelLost, ShardDamaged, ClusterError):
+        return None
+
+
+def shared(graph: ArchitectureGraph, hashed: Mapping[int, str], base: ModelRecord) -> dict[int, OwnerEntry]:
+    """Return which tensors an earlier snapshot has too, with its entries for them.
+
+    Parameters
+    ----------
+    graph:
+        The new snapshot's.
+    hashed:
+        The digests of all its tensors.
+    """
+    keys = base.architecture.tensors
+    there: dict[tuple[str, TensorSpec], OwnerEntry] = {}
+    for key, entry in zip(keys, base.owner_map.entries, strict=True):
+        there.setdefault((entry.digest, key.spec), entry)
+    found = {number: there.get((hashed[number], key.spec)) for number, key in enumerate(graph.tensors)}
+    return {number: entry for number, entry in found.items() if entry is not None}
+
+
+def _the_same(compared: _Compared, record: ModelRecord) -> ModelRecord:
+    there = [entry.digest for entry in record.owner_map.entries]
+    if record.graph == compared.text and there == [compared.hashed[number] for number in compared.tensors]:
+        return record
+    raise ModelExists(
+        f"{record.model_id!r} is stored already, with another content: names are never used again, choose another",
+        model_id=record.model_id,
+        state="published",
+        record=record,
+    )

@@ -1,0 +1,214 @@
+"""Tensors that come from an owner's shard: by reference, from its file, or in messages, held against what is wanted.
+
+A shard answers by the owner's id and tensor number. Whether these are still the tensors that were inherited (and not,
+after a loss, those of another model of that id) only the digest tells, which travels with the reader: the provider's
+word on it is compared first, then the bytes, wherever they came from another process or from a file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from daskevo.client.directory import Directory
+from daskevo.client.local_peers import Neighbour, Neighbours
+from daskevo.errors import CorruptRecord, RootUnusable
+from daskevo.graph import ArchitectureGraph
+from daskevo.protocol.owner_map import OwnerEntry
+from daskevo.store.digests import FEW_BYTES
+from daskevo.store.mounts import may_be_mapped
+from daskevo.store.pack import Entry
+from daskevo.store.root import Root
+from daskevo.store.segment import Replaced, Segment
+from daskevo.types import Attempt, ModelId, TensorSpec
+from daskevo.wire.tensor_framing import Landing, Part, cut, few_at_once
+
+Array = np.ndarray[Any, Any]
+
+
+class Gone(Exception):
+    """Tensors of an owner are not there any more; caught by who asked: the next match is tried, or an error named."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Wanted(NamedTuple):
+    """What a tensor must be."""
+
+    spec: TensorSpec
+    digest: str
+
+
+def wanted_of(graph: ArchitectureGraph, entries: Iterable[tuple[int, OwnerEntry]]) -> dict[ModelId, dict[int, Wanted]]:
+    """Group a reader's tensors by owner.
+
+    Parameters
+    ----------
+    graph:
+        The reader's.
+    entries:
+        Tensor number of the reader, and its entry.
+
+    Returns
+    -------
+    Owner -> number in the owner's own enumeration -> what it must be.
+    """
+    owners: dict[ModelId, dict[int, Wanted]] = {}
+    for mine, entry in entries:
+        owners.setdefault(entry.owner, {})[entry.number] = Wanted(graph.tensors[mine].spec, entry.digest)
+    return owners
+
+
+class Source(NamedTuple):
+    """Where a reader's tensors come from: the shard, and the attempt that stored them there."""
+
+    shard: int
+    owner: ModelId
+    attempt: Attempt
+
+
+def _check_answer(answer: Mapping[str, Any], owner: ModelId, wanted: Mapping[int, Wanted]) -> None:
+    """Hold what a provider says that it has against what is wanted.
+
+    Raises
+    ------
+    Gone
+        If a tensor is another than the reader's map names.
+    """
+    for (number, want), found in zip(sorted(wanted.items()), answer["digests"], strict=True):
+        if found != want.digest:
+            raise Gone(
+                f"tensor {number} of {owner!r} is another than the one that was inherited (found {found}, expected "
+                f"{want.digest})"
+            )
+
+
+def by_reference(answer: Mapping[str, Any], owner: ModelId, wanted: Mapping[int, Wanted]) -> dict[int, Array]:
+    """Return the provider's own read-only arrays: it is this very process; raises Gone as `arrived` does."""
+    _check_answer(answer, owner, wanted)
+    arrays: dict[int, Array] = answer["arrays"]
+    for number, want in wanted.items():
+        if TensorSpec.of(arrays[number]) != want.spec:
+            raise Gone(f"tensor {number} of {owner!r} is {TensorSpec.of(arrays[number])}, {want.spec} was inherited")
+    return arrays
+
+
+async def arrived(
+    directory: Directory,
+    answer: Mapping[str, Any],
+    source: Source,
+    wanted: Mapping[int, Wanted],
+    *,
+    neighbour: Neighbour | None,
+    timeout_s: float,
+) -> dict[int, Array]:
+    """Return the tensors that a provider's answer to `refer` brings, or says where to find, by number in the owner.
+
+    Parameters
+    ----------
+    directory:
+        For the messages that bring what the answer doesn't.
+    answer:
+        With ``digests``, and ``arrays``, ``file``, or ``parts`` and ``frames``.
+    neighbour:
+        The provider on this host that was asked for a file.
+
+    Raises
+    ------
+    Gone
+        If one of them is another than the reader's map names.
+    CorruptRecord
+        If bytes aren't those of their digest.
+    ShardUnavailable
+        If a message had no answer in time.
+    """
+    if "arrays" in answer:
+        return by_reference(answer, source.owner, wanted)
+    _check_answer(answer, source.owner, wanted)
+    if "file" in answer and neighbour is not None:
+        found = await _from_file(directory.neighbours, neighbour, answer["file"], source, wanted)
+        if found is not None:
+            return found
+    landing = await asyncio.to_thread(Landing, {number: want.spec for number, want in wanted.items()})
+    here = [Part(*part) for part in answer.get("parts", ())]
+    if here:
+        await asyncio.to_thread(landing.land, here, answer["frames"])
+    there = {number: wanted[number].spec.nbytes for number in sorted(wanted.keys() - {part.number for part in here})}
+
+    async def fetch(parts: Sequence[Part]) -> None:
+        brought = await directory.call(
+            source.shard,
+            "read",
+            timeout_s=timeout_s,
+            model=source.owner,
+            attempt=list(source.attempt),
+            parts=[list(part) for part in parts],
+        )
+        await asyncio.to_thread(landing.land, parts, brought["frames"])
+
+    await few_at_once(cut(there), fetch)
+    return await asyncio.to_thread(landing.tensors, {number: want.digest for number, want in wanted.items()})
+
+
+async def _from_file(
+    neighbours: Neighbours, neighbour: Neighbour, file: Mapping[str, Any], source: Source, wanted: Mapping[int, Wanted]
+) -> dict[int, Array] | None:
+    """Read from the owner's segment file what the provider says is there; None if this process can't.
+
+    What was reserved stays where it is, and segments never change: the provider takes no part in it.
+    """
+    try:
+        found = await asyncio.to_thread(_read_file, neighbour.root, file, source, wanted)
+    except RootUnusable as error:
+        found, reason = None, error.message
+    else:
+        reason = f"the file of {source.owner!r} is another here"
+    if found is None:
+        neighbours.distrust(neighbour.address, reason)
+    return found
+
+
+def _read_file(
+    root: Root, file: Mapping[str, Any], source: Source, wanted: Mapping[int, Wanted]
+) -> dict[int, Array] | None:
+    """Read tensors from the file that a provider named, comparing each with its digest; None if it isn't that file.
+
+    Large ones are mapped where that is safe: they are then the page cache's own memory, which no process can write to.
+    """
+    folder = root.shard(source.shard)
+    path = folder.segment_path(source.owner, source.attempt)
+    places = zip(sorted(wanted), file["offsets"], strict=True)
+    entries = {number: Entry(number, wanted[number].spec, offset, wanted[number].digest) for number, offset in places}
+    identity = tuple(file["identity"])
+    segment = Segment(path, None, entries, file["payload"], file["payload_bytes"], file["file_bytes"], identity)
+    mapped = segment.tensor_bytes >= FEW_BYTES and may_be_mapped(root.path)
+    while segment.is_there():
+        with contextlib.suppress(Replaced):
+            return segment.read(wanted, mapped=mapped)
+    # The owner has written it anew, without tensors that nobody uses: what was reserved is there.
+    while True:
+        try:
+            segment = folder.open_segment(source.owner, source.attempt)
+            here = {n: Wanted(entry.spec, entry.digest) for n, entry in segment.entries.items() if n in wanted}
+            return segment.read(wanted, mapped=mapped) if here == wanted else None
+        except Replaced:
+            continue
+        except CorruptRecord:
+            return None
+
+
+def file_answer(segment: Segment, numbers: Iterable[int]) -> dict[str, Any]:
+    """Return where tensors lie in a segment, for a reader on this host."""
+    return {
+        "identity": list(segment.identity),
+        "payload": segment.payload,
+        "payload_bytes": segment.payload_bytes,
+        "file_bytes": segment.file_bytes,
+        "offsets": [segment.entries[number].offset for number in numbers],
+    }

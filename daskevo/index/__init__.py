@@ -1,0 +1,8 @@
+"""The catalogue: which of a provider's models shares the longest prefix with a graph."""
+
+from __future__ import annotations
+
+from daskevo.index.prefix_index import PrefixIndex
+from daskevo.index.query import Entry, Match, Query, pack_edges
+
+__all__ = ["Entry", "Match", "PrefixIndex", "Query", "pack_edges"]

@@ -1,0 +1,50 @@
+"""Where single models stand, by their shards' journals alone: without a cluster, and without reading all shards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from daskevo.errors import CorruptRecord
+from daskevo.protocol.hashing import shard_of
+from daskevo.protocol.messages import Status
+from daskevo.protocol.records import Generation, records_from_json
+from daskevo.protocol.replies import Standing, StandingState
+from daskevo.protocol.shard import Shard
+from daskevo.store.root import Root
+from daskevo.store.shard_state import read_shard
+from daskevo.types import ModelId
+
+
+def standings(root: str | os.PathLike[str], models: Iterable[ModelId]) -> dict[ModelId, StandingState]:
+    """Return where models stand; those of a damaged shard are left out.
+
+    Parameters
+    ----------
+    root:
+        Of the repository; it may be open in a job meanwhile.
+    models:
+        Some few: the shard of each is read.
+
+    Raises
+    ------
+    RootUnusable, CorruptRecord
+        If the root can't be read.
+    """
+    opened = Root.open(root)
+    homes: dict[int, list[ModelId]] = {}
+    for model_id in models:
+        homes.setdefault(shard_of(model_id, opened.shards), []).append(model_id)
+    found: dict[ModelId, StandingState] = {}
+    for number, names in homes.items():
+        try:
+            records = records_from_json(read_shard(opened.path, number))
+            generation = max((record.generation for record in records if isinstance(record, Generation)), default=0)
+            shard = Shard(number, generation, records)
+        except CorruptRecord:
+            continue
+        for name in names:
+            reply = shard.decide(Status(name)).reply
+            if isinstance(reply, Standing):
+                found[name] = reply.state
+    return found

@@ -1,0 +1,394 @@
+"""A provider's shards, whatever process they live in: opened, asked, given up when fenced or wanted elsewhere.
+
+No distributed here but the transport that it is given: the same host lives in a Dask worker and, without a cluster, in
+a repair of a root. What it answers to others is in `handlers`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any
+
+from daskevo.client.session import Session
+from daskevo.deploy.settings import MemoryBudget
+from daskevo.errors import (
+    ClusterError,
+    CorruptRecord,
+    RepositoryError,
+    RootUnusable,
+    ShardFenced,
+)
+from daskevo.protocol.state import Effects, Retirement
+from daskevo.provider.active_messages import UnderWay
+from daskevo.provider.call_counts import Tally
+from daskevo.provider.maintenance import audit_opened, keep_order
+from daskevo.provider.outgoing_messages import Outgoing
+from daskevo.provider.published_models import PublishedModels, Summary, published, summary_of
+from daskevo.provider.quota import Quota
+from daskevo.provider.retire import retire
+from daskevo.provider.served_shard import ServedShard, open_shard
+from daskevo.provider.shard_openings import SHORT_TURNS, Opening, Openings
+from daskevo.provider.tensor_server import UNLIMITED_BUDGET, Landings
+from daskevo.store.losses import Loss
+from daskevo.store.root import Root
+from daskevo.store.shard_state import damaged
+from daskevo.store.tiers import Tensors
+from daskevo.types import ModelId, Tick
+
+logger = logging.getLogger(__name__)
+
+ENDING_S = 5.0
+"""Longest that a shard that goes to another provider waits for messages under way; those find it closed then."""
+CLOSING_S = 5.0
+"""Longest wait for background work that was cancelled."""
+
+
+class ShardHost:
+    """The shards of one provider.
+
+    Parameters
+    ----------
+    name:
+        Of the worker, as the coordinator's table has it.
+    root:
+        The repository's folder; None for one in memory.
+    tensors:
+        Where tensors are kept.
+    session:
+        For messages to other shards and the coordinator.
+    budget:
+        What tensors and messages may take of this process' memory.
+    quota_bytes:
+        What all tensors of the repository may take; None: no quota.
+    shards_in_all:
+        How many the repository has: a quota is shared out over them.
+    alone:
+        Whether this process is a provider and nothing else.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        root: Root | None,
+        tensors: Tensors,
+        session: Session,
+        budget: MemoryBudget = UNLIMITED_BUDGET,
+        *,
+        quota_bytes: int | None = None,
+        shards_in_all: int = 1,
+        alone: bool = False,
+    ) -> None:
+        self.name = name
+        self.root = root
+        self.tensors = tensors
+        self.session = session
+        self.landings = Landings(tensors, budget)
+        self.outgoing = Outgoing(budget.leaving)
+        self.quota = Quota(quota_bytes, shards_in_all, lambda: len(self.shards), lambda: tensors.stored_bytes)
+        self.models = PublishedModels()
+        self.tally = Tally()
+        self.shards: dict[int, ServedShard] = {}
+        self._under_way = UnderWay()
+        self._closing: dict[int, asyncio.Future[None]] = {}
+        self._forgetting = asyncio.Lock()
+        """Of threads that compute, each more makes the event loop wait longer for its turn."""
+        self.lost_in_memory: dict[int, list[Loss]] = {}
+        """What a repair has found to be gone, of a repository without a root."""
+        self.openings = Openings(self._open, alone=alone)
+        self._failing: dict[int, str] = {}
+        self.background: set[asyncio.Task[None]] = set()
+        self.retirements: set[asyncio.Task[None]] = set()
+        self._retiring: set[tuple[ServedShard, ModelId]] = set()
+        self._closed = False
+        self._auditing = asyncio.Lock()
+        """Shards that were just opened are audited one after the other."""
+
+    # -- opening and closing -------------------------------------------------------------------------------------------
+
+    async def open_shards(
+        self, shards: Sequence[int], generation: int, floors: Sequence[Any], patience_s: float = math.inf
+    ) -> dict[str, Any]:
+        """Open shards, several at a time, in threads; what is being opened already goes on.
+
+        Parameters
+        ----------
+        patience_s:
+            How long the coordinator waits for the next answer. What nobody asks for any more is given up: it has been
+            given to another provider, whose epoch counts.
+
+        Returns
+        -------
+        ``{"opened": [[shard, epoch], ...], "failed": [[shard, kind of error, message], ...], "under_way": [[shard,
+        number of the opening, records and models done], ...]}``; nothing is under way without a limit to the patience.
+        """
+        found = await self.openings.ask(
+            shards, generation, {number: Tick.parse(tick) for number, tick in floors}, patience_s
+        )
+        failed = []
+        for number, error in found["failed"]:
+            if isinstance(error, CorruptRecord) and self.root is not None:
+                error = damaged(self.root.shard(number).path, error)
+            failed.append([number, type(error).__name__, error.message])
+        self._say_failed([number for number, _ in found["opened"]], failed)
+        return {**found, "failed": failed}
+
+    def _say_failed(self, opened: Sequence[int], failed: Sequence[Sequence[Any]]) -> None:
+        """Log what can't be opened, once for each kind of trouble: it is tried again and again."""
+        new: dict[str, list[tuple[int, str]]] = {}
+        for number, kind, message in failed:
+            if self._failing.get(number) != kind:
+                new.setdefault(kind, []).append((number, message))
+            self._failing[number] = kind
+        for troubles in new.values() if not self._closed else ():
+            numbers = sorted(number for number, _ in troubles)
+            logger.warning("daskevo: %s can't open shards %s: %s", self.name, numbers, min(troubles)[1])
+        back = sorted(number for number in opened if self._failing.pop(number, None) is not None)
+        if back:
+            logger.warning("daskevo: %s has opened shards %s after all", self.name, back)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there are shards, and none are being opened."""
+        return bool(self.shards) and not self.openings
+
+    async def close_shards(self, shards: Sequence[int], generation: float = math.inf) -> None:
+        """Stop serving shards that go to another provider: messages under way end first, new ones find nobody.
+
+        Parameters
+        ----------
+        generation:
+            Of the coordinator that says so. One that is past has no say in shards that were opened for a later one.
+        """
+        for number in shards:
+            if number in self.shards and self.shards[number].shard.heeds(generation):
+                self._leave(self.shards[number])
+                await asyncio.sleep(0)  # listing the models of all in one go would take as long as there are models
+        # Also those that an earlier message, whose sender waits no longer, began to close.
+        await asyncio.gather(*(asyncio.shield(self._closing[number]) for number in shards if number in self._closing))
+
+    def _leave(self, served: ServedShard) -> None:
+        """Serve a shard no more, and match its models no more; it is let go when the messages under way have ended."""
+        del self.shards[served.number]
+        models = list(published(served.shard))
+        self._closing[served.number] = asyncio.ensure_future(self._close_shard(served, models))
+
+    async def _close_shard(self, served: ServedShard, models: Sequence[ModelId]) -> None:
+        try:
+            with SHORT_TURNS:
+                # In a thread, as all that takes as long as there are models, and of one shard at a time.
+                async with self._forgetting:
+                    await asyncio.to_thread(self._forget, models)
+                await self._under_way.ended(served, ENDING_S)
+                await served.end()
+        finally:
+            self._closing.pop(served.number, None)
+
+    def pulse(self) -> dict[str, Any]:
+        """Give a sign of life: the shards that are served here."""
+        return {"shards": sorted(self.shards)}
+
+    async def _open(self, opening: Opening) -> ServedShard:
+        number, generation = opening.shard, opening.generation
+        known = self.shards.get(number)
+        if known is not None and known.shard.state.generation == generation:
+            return known  # the message was sent again
+        if known is not None and not known.shard.heeds(generation):
+            raise ShardFenced(
+                f"shard {number} was opened for a coordinator of generation {known.shard.state.generation}: "
+                f"that of generation {generation} is past",
+                shard=number,
+            )
+        if known is not None:
+            self._leave(known)
+        if number in self._closing:
+            await asyncio.shield(self._closing[number])
+        self._refuse_closed(number)
+        opening.refuse_late()  # whoever opens a shard takes it from its owner
+        folder = None if self.root is None else self.root.shard(number)
+
+        def read() -> tuple[ServedShard, dict[ModelId, Summary]]:
+            shard = open_shard(folder, number, generation, opening.floor, opening.step, opening.turn)
+            found = ServedShard(
+                shard,
+                folder,
+                self.tensors,
+                self._on_effects,
+                landings=self.landings,
+                outgoing=self.outgoing,
+                quota=self.quota,
+            )
+            try:
+                found.adopt(opening.step, opening.turn)
+                with opening.turn:
+                    summaries = {}
+                    for model_id, record in published(shard).items():
+                        summaries[model_id] = summary_of(record)
+                        opening.step()
+            except BaseException:
+                found.close_unserved()
+                raise
+            return found, summaries
+
+        served, summaries = await asyncio.get_running_loop().run_in_executor(self.openings.threads, read)
+        try:
+            # In a thread, since a shard may bring ten thousand models; nobody changes them before the shard is served.
+            await asyncio.to_thread(self.models.index_shard, served.shard, summaries)
+            self._refuse_closed(number)
+            opening.refuse_late()
+        except BaseException:
+            await asyncio.to_thread(self._forget, list(summaries))
+            await served.end()
+            raise
+        self.take(served, summaries)
+        self._spawn(self._after_opening(served))
+        return served
+
+    def _refuse_closed(self, number: int) -> None:
+        if self._closed:
+            raise ShardFenced(f"{self.name} is closing", shard=number)
+
+    def take(self, served: ServedShard, summaries: Mapping[ModelId, Summary]) -> None:
+        """Serve a shard whose models are in the index from now on."""
+        self.models.count(summaries)
+        self.shards[served.number] = served
+
+    async def _after_opening(self, served: ServedShard) -> None:
+        await self._carried_out(served, served.shard.opening)
+        self.take_up_retirements(served)
+        async with self._auditing:
+            await audit_opened(self, [served.number])
+
+    async def _carried_out(self, served: ServedShard, effects: Effects) -> None:
+        try:
+            await served.carry_out(effects)
+        except ShardFenced as error:
+            self.fenced(served, error)
+
+    def _forget(self, models: Iterable[ModelId]) -> None:
+        """Match models no more."""
+        for model_id in models:
+            self.models.remove(model_id)
+
+    def fenced(self, served: ServedShard, error: ShardFenced) -> None:
+        """Stop serving a shard that has another owner, and tell the coordinator."""
+        if not self._is_served(served):
+            return
+        logger.warning("daskevo: %s stops serving shard %d: %s", self.name, served.number, error)
+        epoch = served.epoch
+        self._leave(served)
+        self._spawn(self._tell_fenced(served.number, epoch, error))
+
+    async def _tell_fenced(self, number: int, epoch: int, error: ShardFenced) -> None:
+        await self.session.transport.coordinator(
+            "fenced", timeout_s=10.0, shard=number, provider=self.name, epoch=epoch, reason=error.message
+        )
+
+    async def close(self) -> None:
+        """Stop serving; the journals stay as they are for the next owner."""
+        self._closed = True
+        for task in list(self.background):
+            task.cancel()
+        if self.background:
+            await asyncio.wait(list(self.background), timeout=CLOSING_S)
+        await self.openings.end(CLOSING_S)
+        if self._closing:
+            await asyncio.wait(list(self._closing.values()), timeout=CLOSING_S)
+        for served in list(self.shards.values()):
+            del self.shards[served.number]
+            self._forget(list(published(served.shard)))
+            served.close()
+
+    # -- background ----------------------------------------------------------------------------------------------------
+
+    def _spawn(self, work: Coroutine[Any, Any, None], group: set[asyncio.Task[None]] | None = None) -> None:
+        if self._closed:
+            work.close()
+            return
+        task = asyncio.get_running_loop().create_task(work)
+        self.background.add(task)
+        task.add_done_callback(self._done)
+        if group is not None:
+            group.add(task)
+            task.add_done_callback(group.discard)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self.background.discard(task)
+        if task.cancelled() or task.exception() is None:
+            return
+        error = task.exception()
+        if isinstance(error, (ClusterError, RepositoryError)):
+            logger.info("daskevo: %s leaves work to the next audit: %s", self.name, error)
+        else:
+            logger.error("daskevo: background work of %s failed", self.name, exc_info=error)
+
+    async def at_rest(self, timeout_s: float) -> None:
+        """Wait until nothing goes on beside the messages; of a host that was not started."""
+        async with asyncio.timeout(timeout_s):
+            while self.background:
+                await asyncio.wait(list(self.background))
+
+    def start(self) -> None:
+        """Begin what goes on beside all else: loading the compiled index, audits every ten minutes, tidy folders."""
+        self._spawn(asyncio.to_thread(self.models.index.warm))
+        self._spawn(keep_order(self))
+
+    def _on_effects(self, served: ServedShard, effects: Effects) -> None:
+        if not self._is_served(served):
+            return  # its next owner carries out what is left, and matches its models
+        for model_id in effects.unpublished:
+            self.models.remove(model_id)
+        if effects.published is not None:
+            model = served.shard.state.models[effects.published]
+            if model.state == "published":
+                self.models.add(model.record)
+        self._begin_retirements(served, effects.retire)
+
+    def take_up_retirements(self, served: ServedShard) -> None:
+        """Go on with retirements that are not under way: who began them has gone, or has failed."""
+        self._begin_retirements(served, served.shard.retiring())
+
+    def _begin_retirements(self, served: ServedShard, retirements: Iterable[Retirement]) -> None:
+        for retirement in retirements:
+            if (served, retirement.model) not in self._retiring:
+                self._retiring.add((served, retirement.model))
+                self._spawn(self._retire(served, retirement), self.retirements)
+
+    async def _retire(self, served: ServedShard, retirement: Retirement) -> None:
+        try:
+            await retire(served, retirement, self.session, self._is_served)
+        except ShardFenced as error:
+            self.fenced(served, error)
+        finally:
+            self._retiring.discard((served, retirement.model))
+
+    def _is_served(self, served: ServedShard) -> bool:
+        return self.shards.get(served.number) is served
+
+    async def with_shard(self, shard: int, work: Callable[[ServedShard], Coroutine[Any, Any, Any]]) -> Any:
+        """Run work on a shard; None if it is not mine: nothing was done.
+
+        Raises
+        ------
+        ShardFenced
+            If it turned out not to be mine any more: the last records may count or not.
+        """
+        served = self.shards.get(shard)
+        if served is None:
+            return None
+        served.asked += 1
+        try:
+            with self._under_way.one(served):
+                return await work(served)
+        except RootUnusable as error:
+            error.facts.setdefault("shard", shard)
+            raise
+        except ShardFenced as error:
+            self.fenced(served, error)
+            raise
+
+    def in_order(self) -> list[ServedShard]:
+        """Return my shards by number."""
+        return [served for _, served in sorted(self.shards.items())]

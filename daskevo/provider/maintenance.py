@@ -1,0 +1,76 @@
+"""What a provider does for its shards beside all messages: audits every ten minutes, tidy folders every half minute."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from daskevo.errors import ClusterError, RepositoryError, ShardFenced
+from daskevo.provider.compaction import tidy_shard
+from daskevo.provider.served_shard import ServedShard
+from daskevo.provider.shard_audit import audit_shard
+
+if TYPE_CHECKING:
+    from daskevo.provider.host import ShardHost
+
+logger = logging.getLogger(__name__)
+
+AUDIT_EVERY_S = 600.0
+TIDY_EVERY_S = 30.0
+
+
+async def keep_order(host: ShardHost) -> None:
+    """Audit and tidy for ever."""
+    loop = asyncio.get_running_loop()
+    while True:
+        next_audit = loop.time() + AUDIT_EVERY_S
+        while loop.time() < next_audit:
+            await asyncio.sleep(TIDY_EVERY_S)
+            await tidy(host)
+        try:
+            await audit(host)
+        except (ClusterError, RepositoryError) as error:
+            logger.info("daskevo: audit of %s was cut short: %s", host.name, error)
+
+
+async def audit(host: ShardHost, give_up_lost: bool = False) -> int:
+    """Audit a provider's shards now; return how many drops and files that took; `give_up_lost` as in `remedies`."""
+    done = sum([await _audit(host, served, give_up_lost) for served in host.in_order()])
+    await tidy(host)
+    return done
+
+
+async def audit_opened(host: ShardHost, numbers: Sequence[int]) -> None:
+    """Audit shards that were just opened, if they still are."""
+    for number in numbers:
+        if number in host.shards:
+            await _audit(host, host.shards[number])
+
+
+async def _audit(host: ShardHost, served: ServedShard, give_up_lost: bool = False) -> int:
+    host.take_up_retirements(served)
+    try:
+        return await audit_shard(served, host.session, give_up_lost=give_up_lost)
+    except ShardFenced as error:
+        host.fenced(served, error)
+    except RepositoryError as error:
+        # The other shards are audited all the same.
+        logger.warning("daskevo: the audit of shard %d by %s was cut short: %s", served.number, host.name, error)
+    return 0
+
+
+async def tidy(host: ShardHost) -> int:
+    """Renew long journals and rewrite half-dead segment files; return how many files that took."""
+    return sum([await _tidy(host, served) for served in host.in_order()])
+
+
+async def _tidy(host: ShardHost, served: ServedShard) -> int:
+    try:
+        return await tidy_shard(served)
+    except ShardFenced as error:
+        host.fenced(served, error)
+    except RepositoryError as error:
+        logger.info("daskevo: %s leaves the folder of shard %d as it is: %s", host.name, served.number, error)
+    return 0

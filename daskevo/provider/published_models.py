@@ -1,0 +1,89 @@
+"""The published models of a provider: their graphs in the prefix index, which answers queries, and their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from daskevo.client.best_match import Question
+from daskevo.index import Entry, Match, PrefixIndex
+from daskevo.protocol.model_record import ModelRecord
+from daskevo.protocol.scopes import holds_snapshots
+from daskevo.protocol.shard import Shard
+from daskevo.types import ModelId, Objective, VertexId
+
+QUESTIONS_AT_ONCE = 256
+"""Of one batch: what is published or retired meanwhile waits for them, some milliseconds."""
+
+
+class Summary(NamedTuple):
+    """What the prefix index and the statistics know of a model: vertex ids, bytes of all its tensors."""
+
+    ids: tuple[VertexId, ...]
+    nbytes: int
+
+
+def summary_of(record: ModelRecord) -> Summary:
+    """Read a published model's architecture; of a snapshot, which is never matched, the bytes alone."""
+    graph = record.architecture
+    return Summary(() if holds_snapshots(record.scope) else graph.ids, graph.nbytes)
+
+
+def published(shard: Shard) -> Mapping[ModelId, ModelRecord]:
+    """Return the records of a shard's published models."""
+    return {model_id: model.record for model_id, model in shard.state.models.items() if model.state == "published"}
+
+
+class PublishedModels:
+    """What can be matched at one provider."""
+
+    def __init__(self) -> None:
+        self.index = PrefixIndex()
+        self.nbytes: dict[ModelId, int] = {}
+        """Model -> bytes of all its tensors, inherited ones included."""
+
+    def index_shard(self, shard: Shard, summaries: Mapping[ModelId, Summary]) -> None:
+        """Bring the models of a shard that is being opened into the index; from any thread."""
+        records = published(shard)
+        self.index.insert_many(
+            [_entry(records[model_id], summary) for model_id, summary in summaries.items() if summary.ids]
+        )
+
+    def count(self, summaries: Mapping[ModelId, Summary]) -> None:
+        """Count the bytes of models that are in the index."""
+        self.nbytes |= {model_id: summary.nbytes for model_id, summary in summaries.items()}
+
+    def add(self, record: ModelRecord) -> None:
+        """Take in a model that was just published."""
+        summary = summary_of(record)
+        if summary.ids:
+            self.index.insert_many([_entry(record, summary)])
+        self.nbytes[record.model_id] = summary.nbytes
+
+    def remove(self, model_id: ModelId) -> None:
+        """Match a model no more, and count it no more."""
+        self.index.remove(model_id)
+        self.nbytes.pop(model_id, None)
+
+    def leave_out(self, model_id: ModelId) -> None:
+        """Match a model no more, though it is still here, and counted."""
+        self.index.remove(model_id)
+
+    def take_back(self, record: ModelRecord) -> None:
+        """Match a model again that was left out."""
+        self.index.insert_many([_entry(record, summary_of(record))])
+
+    def best_many(self, scope: str, questions: Sequence[Any]) -> list[Match | None]:
+        """Answer queries as they came by wire; from any thread."""
+        found: list[Match | None] = []
+        for start in range(0, len(questions), QUESTIONS_AT_ONCE):
+            some = [Question.from_wire(value) for value in questions[start : start + QUESTIONS_AT_ONCE]]
+            found += self.index.best_many(scope, some)
+        return found
+
+
+def _entry(record: ModelRecord, summary: Summary) -> Entry:
+    rank = None
+    if record.objective is not None and record.quality is not None:
+        rank = Objective.parse(record.objective).rank(record.quality)
+    return Entry(record.scope, record.model_id, summary.ids, rank, record.created)

@@ -1,0 +1,128 @@
+"""How home takes in a put's tensors: by reference, from messages, or in the file that the writer has written.
+
+They are held against the put's record before anything names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from daskevo.errors import CorruptRecord, InvalidInput
+from daskevo.protocol.limits import MAX_RECORD_BYTES
+from daskevo.protocol.model_record import ModelRecord
+from daskevo.protocol.records import Staged
+from daskevo.provider.published_models import summary_of
+from daskevo.store.files import dump_json
+from daskevo.store.tiers import DurableTensors
+from daskevo.types import TensorSpec
+from daskevo.wire.tensor_framing import Landing, nbytes_of
+
+if TYPE_CHECKING:
+    from daskevo.provider.served_shard import ServedShard
+
+Array = np.ndarray[Any, Any]
+
+
+class Unseen(Exception):
+    """The tensors of a put aren't where its writer says: it sends them once more, in messages."""
+
+
+class Brought(NamedTuple):
+    """A put's tensors: by reference, as the last of several messages, or (nothing here) in a file that was written."""
+
+    arrays: Mapping[int, Array] | None = None
+    parts: Sequence[Sequence[int]] = ()
+    frames: Sequence[Any] | None = None
+
+
+def take_in(served: ServedShard, record: ModelRecord, brought: Brought) -> int | None:
+    """Make a put's tensors safe, however they were brought; return the size of their file.
+
+    Blocks on the disk.
+
+    Raises
+    ------
+    Unseen
+        If the tensors aren't there: nothing was changed.
+    CorruptRecord
+        If they are not those that the record names.
+    InvalidInput
+        If the record is larger than a journal takes; in memory it is held to the same.
+    """
+    # Read here and kept, so that the event loop need not when it is published; and refused here if it can't be.
+    summary_of(record)
+    _check_size(record)
+    if not record.own:
+        return None
+    model_id, attempt, named = record.model_id, record.attempt, named_in(record)
+    digests = {number: digest for number, (_, digest) in named.items()}
+    if brought.arrays is not None:
+        # Of this process: hashed by who hands them over, and read-only.
+        arrays = brought.arrays
+        _check_named(record, {number: (TensorSpec.of(array), digests[number]) for number, array in arrays.items()})
+    elif brought.frames is not None:
+        landing = served.landings.of(served.number, model_id, attempt)
+        if landing is None:
+            # Before memory is made for what the record says: it has come, in this one message, or never will.
+            if sum(map(nbytes_of, brought.frames)) < record.own_bytes:
+                raise Unseen(f"not all tensors of {model_id!r} have arrived")
+            landing = Landing({number: spec for number, (spec, _) in named.items()})
+        _check_named(record, {number: (spec, digests.get(number, "")) for number, spec in landing.specs.items()})
+        landing.land(brought.parts, brought.frames)
+        if not landing.is_complete:
+            raise Unseen(f"not all tensors of {model_id!r} have arrived")
+        arrays = landing.tensors(digests)
+    else:
+        return _adopt(served, record)
+    served.tensors.put(model_id, attempt, arrays, known=digests)
+    return None if served.folder is None else served.folder.segment_path(model_id, attempt).stat().st_size
+
+
+def _adopt(served: ServedShard, record: ModelRecord) -> int:
+    """Take in the segment file that the writer has written, if its header says the same as the record.
+
+    Its bytes are compared with the digests by whoever reads them: the writer has hashed what it wrote.
+    """
+    if served.folder is None or not isinstance(served.tensors, DurableTensors):
+        raise Unseen("this repository has no root")
+    try:
+        segment = served.folder.open_segment(record.model_id, record.attempt)
+    except CorruptRecord as error:
+        raise Unseen(error.message) from error
+    _check_named(record, {number: (entry.spec, entry.digest) for number, entry in segment.entries.items()})
+    served.tensors.segments.take(record.model_id, record.attempt, segment, record.own)
+    return segment.file_bytes
+
+
+def _check_size(record: ModelRecord) -> None:
+    nbytes = len(dump_json(Staged(record, None).to_json())) + _FILE_BYTES
+    if nbytes > MAX_RECORD_BYTES:
+        raise InvalidInput(
+            f"the record of {record.model_id!r} has {nbytes} bytes as JSON, and {MAX_RECORD_BYTES} is the limit: "
+            "attach less as `extra`, metrics or in layers' configurations; larger things belong in files",
+            model_id=record.model_id,
+            needed_bytes=nbytes,
+            limit_bytes=MAX_RECORD_BYTES,
+        )
+
+
+_FILE_BYTES = 20
+"""Digits of the size of its file, which is not known yet."""
+
+
+def named_in(record: ModelRecord) -> dict[int, tuple[TensorSpec, str]]:
+    """Return what a record says of the tensors that its model stored itself: by number, what it is and its digest."""
+    return {number: (spec, record.owner_map.entries[number].digest) for number, spec in record.own.items()}
+
+
+def _check_named(record: ModelRecord, brought: Mapping[int, tuple[TensorSpec, str]]) -> None:
+    named = named_in(record)
+    if brought != named:
+        wrong = sorted(number for number in brought.keys() | named.keys() if brought.get(number) != named.get(number))
+        raise CorruptRecord(
+            f"the put of {record.model_id!r} brings other tensors than its record names, numbers {wrong[:5]}",
+            model_id=record.model_id,
+        )

@@ -1,0 +1,154 @@
+"""What a provider finds when it looks at every byte of its shards: tensors that are gone, files that nobody needs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from daskevo.errors import CorruptRecord, RootUnusable
+from daskevo.protocol.codec import numbers_of, runs
+from daskevo.protocol.references import numbers_in
+from daskevo.provider.served_shard import ServedShard
+from daskevo.store.losses import Loss, merged, read_losses, write_losses
+from daskevo.store.recount import Found, recount_root, recount_shard, remove_leftover
+from daskevo.types import Attempt, ModelId
+from daskevo.wire.to_the_end import to_the_end
+
+if TYPE_CHECKING:
+    from daskevo.provider.host import ShardHost
+
+
+async def check_segments(host: ShardHost, mend: bool = False) -> list[list[Any]]:
+    """Read every live tensor, as readers get it and from where it lies, and compare it with its record.
+
+    Parameters
+    ----------
+    mend:
+        Have readers served from the disk where that is whole, and what is in memory is not.
+
+    Returns
+    -------
+    ``[owner, runs of the numbers that are gone, what is wrong, whether it was mended]``; no numbers if nothing is gone:
+    the disk gives no answer, or memory is wrong and the disk is not.
+    """
+    wrong: list[list[Any]] = []
+    for served in host.in_order():
+        for model_id, attempt in list(served.shard.state.references.alive):
+            found = await served.damage(model_id, attempt, mend=mend)
+            if host.shards.get(served.number) is not served:
+                break  # it went elsewhere, and is asked for there
+            # Nor is what was freed while the rest was mended.
+            alive = numbers_in(served.shard.state.references.alive.get((model_id, attempt), 0))
+            gone = {number: words for number, words in found.gone.items() if number in alive}
+            if gone:
+                wrong.append([model_id, runs(gone), gone[min(gone)], False])
+            if alive and (found.unread or found.served_wrong):
+                wrong.append([model_id, [], found.unread or found.served_wrong, mend and not found.unread])
+    return wrong
+
+
+async def losses(host: ShardHost) -> list[Any]:
+    """Return the marks of all my shards: what a repair has found to be gone; a text for marks that can't be read."""
+    found: list[Any] = []
+    for served in host.in_order():
+        try:
+            found += [loss.to_json() for loss in await _losses(host, served)]
+        except CorruptRecord as error:
+            found.append(error.message)
+    return found
+
+
+async def _losses(host: ShardHost, served: ServedShard) -> list[Loss]:
+    files = served.files
+    if files is None:
+        return host.lost_in_memory.get(served.number, [])
+    return await asyncio.to_thread(read_losses, files.path)
+
+
+async def mark_lost(host: ShardHost, shard: int, lost: Sequence[Any]) -> bool | None:
+    """Mark what is gone of a shard's tensors, in place of what was marked before: ``[owner, runs, what was found]``."""
+    found = [(ModelId(owner), numbers_of(numbers), str(words)) for owner, numbers, words in lost]
+
+    async def work(served: ServedShard) -> bool:
+        async with served.marking:
+            try:
+                known = await _losses(host, served)
+            except CorruptRecord:
+                known = []  # it is about to be replaced
+            marks = merged(known, found)
+            folder = served.folder
+            if folder is None:
+                host.lost_in_memory[shard] = marks
+                return True
+
+            def write() -> None:
+                folder.check()
+                write_losses(folder.path, marks, sync=host.root is not None and host.root.durability == "synced")
+
+            await asyncio.to_thread(write)
+            return True
+
+    # To the end whoever waits: the next must not read the file before this one has written it.
+    return await host.with_shard(shard, lambda served: to_the_end(work(served)))  # type: ignore[no-any-return]
+
+
+async def lost_of(host: ShardHost, shard: int, model: str) -> list[Any] | None:
+    """Return the marks on the tensors of one owner."""
+
+    async def work(served: ServedShard) -> list[Any]:
+        return [loss.to_json() for loss in await _losses(host, served) if loss.owner == model]
+
+    return await host.with_shard(shard, work)  # type: ignore[no-any-return]
+
+
+async def recount(host: ShardHost, older_s: float, remove: bool = False) -> dict[str, Any]:
+    """Look through the root's files and those of my shards.
+
+    Parameters
+    ----------
+    older_s:
+        Temporary files that nobody has touched for so long are leftovers.
+    remove:
+        Whether leftovers go.
+
+    Returns
+    -------
+    ``root`` (the same from every provider; None for a repository in memory) and ``shards``, each
+    ``[file bytes, [[leftover, bytes], ...], [foreign, ...]]`` with paths under the root.
+    """
+    root = host.root
+    if root is None:
+        return {"root": None, "shards": []}
+    owned = [(served, _published(served)) for served in host.in_order() if served.files is not None]
+
+    def look() -> dict[str, Any]:
+        whole = recount_root(root.path, root.shards, older_s)
+        shards = [recount_shard(served.files.path, published, older_s) for served, published in owned]  # type: ignore[union-attr]
+        if remove:
+            for found in (whole, *shards):
+                with contextlib.suppress(RootUnusable):  # what is still there, the next recount names
+                    remove_leftover(found)
+        return {"root": _wire(root.path, whole), "shards": [_wire(root.path, found) for found in shards]}
+
+    return await asyncio.to_thread(look)
+
+
+def _published(served: ServedShard) -> frozenset[tuple[ModelId, Attempt]]:
+    return frozenset((model_id, model.record.attempt) for model_id, model in served.shard.state.models.items())
+
+
+def _wire(root: Any, found: Found) -> list[Any]:
+    leftover = [[str(path.relative_to(root)), nbytes] for path, nbytes in found.leftover.items()]
+    return [found.file_bytes, leftover, [str(path.relative_to(root)) for path in found.foreign]]
+
+
+RECOUNTING: Mapping[str, Callable[..., Any]] = {
+    "check_segments": check_segments,
+    "losses": losses,
+    "mark_lost": mark_lost,
+    "lost_of": lost_of,
+    "recount": recount,
+}
+"""Name of the operation -> function of the host and its arguments."""

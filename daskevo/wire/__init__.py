@@ -1,0 +1,1 @@
+"""What travels between processes: calls to coordinator and providers, tensors in messages, what a message may hold."""
