@@ -47,7 +47,7 @@ def _python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
         "daskevo_plugins",
         "daskevo_workflows",
         "daskevo.repository, daskevo.search, daskevo.space, daskevo.tuning, daskevo.deploy.local, daskevo.testing",
-        "daskevo_plugins.coordinator, daskevo_plugins.provider",
+        "daskevo_plugins.coordinator.plugin, daskevo_plugins.provider",
         "daskevo_workflows.nas, daskevo_workflows.tune, daskevo_workflows.problems, daskevo_workflows.cli",
     ],
 )

@@ -45,14 +45,13 @@ ROOMS = {
 # Package of somebody else -> where it may be imported.
 KERAS = {
     "daskevo.models",
-    "daskevo_plugins.deephyper.following",
+    "daskevo_plugins.deephyper.keras_callback",
     *(
         f"daskevo_workflows.{name}"
         for name in (
             "problems",
-            "training",
             "fitting",
-            "refining",
+            "execution.refine",
             "evaluation",
             "bench",
             "chaos.problem",

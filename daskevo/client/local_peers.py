@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from daskevo.errors import DaskevoError
 from daskevo.store.root import Root
-from daskevo.store.sight import Sight, sight_of
+from daskevo.store.shared_folder import Sight, sight_of
 from daskevo.wire.transport import NoAnswer
 
 logger = logging.getLogger(__name__)

@@ -12,12 +12,12 @@ from daskevo.models.flat import FlatModel
 from daskevo.models.flatten import flatten
 from daskevo.models.freezing import Freezing, check_policy, freeze, unfreeze
 from daskevo.models.freshness import check_fresh, is_fresh
-from daskevo.models.leaving_no_trace import leaving_no_trace, settings_given_back
-from daskevo.models.loaded import Loaded, loaded_weights
+from daskevo.models.global_state import leaving_no_trace, settings_given_back
+from daskevo.models.loaded_weights import Loaded, loaded_weights
 from daskevo.models.model_graphs import graph_of, model_of
 from daskevo.models.mutated import Mutated
 from daskevo.models.rebuild import Rebuilt, check_rebuild, rebuild, rebuild_flat
-from daskevo.models.seeding import seeded
+from daskevo.models.seeds import seeded
 from daskevo.models.shape_only import shape_only
 from daskevo.models.storable import check_storable
 from daskevo.models.tensors import read_tensors, write_tensors

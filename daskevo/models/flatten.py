@@ -18,7 +18,7 @@ from daskevo.models.calls import Call, read_call
 from daskevo.models.configs import record_config
 from daskevo.models.flat import FlatModel, spec_of, weights_of
 from daskevo.models.keras_private import Tensor, functional_of, origin, runs_its_graph, structures
-from daskevo.models.nesting import adapt, inner_arguments
+from daskevo.models.nested_calls import adapt, inner_arguments
 from daskevo.models.rejections import cannot_flatten, describe
 from daskevo.models.signature import is_commutative, layer_signature, signature
 from daskevo.models.values import encode

@@ -13,12 +13,12 @@ import keras
 from daskevo.errors import CandidateRejected, CannotRebuild, InvalidInput
 from daskevo.graph import ArchitectureGraph, LayerRecord
 from daskevo.models.calls import call_again
+from daskevo.models.config_vetting import vet
 from daskevo.models.flatten import flatten
 from daskevo.models.keras_private import Tensor, fresh_names
 from daskevo.models.rebuild import compare, make_layer
 from daskevo.models.shape_only import shape_only
 from daskevo.models.values import decode
-from daskevo.models.vetting import vet
 from daskevo.space import Layer, ModelGraph, Node
 from daskevo.space.nodes import place_of, source_of
 from daskevo.types import JSON

@@ -15,6 +15,7 @@ import numpy as np
 from daskevo.errors import CannotFlatten, CannotRebuild, CorruptRecord
 from daskevo.graph import ArchitectureGraph, Vertex
 from daskevo.models.calls import call_again
+from daskevo.models.config_vetting import vet
 from daskevo.models.configs import revive_floats
 from daskevo.models.flat import FlatModel, spec_of, weights_of
 from daskevo.models.flatten import flatten
@@ -23,7 +24,6 @@ from daskevo.models.keras_private import Tensor, can_do_without_values, give_val
 from daskevo.models.tensors import check_tensors, finalize, write_tensors
 from daskevo.models.values import decode
 from daskevo.models.versions import readable, same_but_for_versions
-from daskevo.models.vetting import vet
 from daskevo.types import JSON, TensorSpec
 
 

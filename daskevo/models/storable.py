@@ -20,7 +20,7 @@ from daskevo.models.flat import FlatModel
 from daskevo.models.keras_private import has_value, is_registered, public_name, with_sublayers
 from daskevo.models.rebuild import check_rebuild
 from daskevo.models.rejections import cannot_flatten, describe
-from daskevo.models.seeding import apart
+from daskevo.models.seeds import apart
 from daskevo.types import JSON
 
 _known: set[str] = set()

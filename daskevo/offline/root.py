@@ -40,7 +40,7 @@ from daskevo.provider.unreadable_models import leave_out
 from daskevo.store.cut_off import read_whole, say_damage
 from daskevo.store.lease import Holder, current_lease, take_lease
 from daskevo.store.losses import Loss, read_losses
-from daskevo.store.repairing import only_repair
+from daskevo.store.repair_lock import only_repair
 from daskevo.store.root import Root
 from daskevo.store.shard_state import damaged
 from daskevo.store.tiers import DurableTensors

@@ -11,8 +11,8 @@ from daskevo.errors import CorruptRecord, RootUnusable
 from daskevo.protocol.codec import numbers_of, runs
 from daskevo.protocol.references import numbers_in
 from daskevo.provider.served_shard import ServedShard
+from daskevo.store.disk_inventory import Found, recount_root, recount_shard, remove_leftover
 from daskevo.store.losses import Loss, merged, read_losses, write_losses
-from daskevo.store.recount import Found, recount_root, recount_shard, remove_leftover
 from daskevo.types import Attempt, ModelId
 from daskevo.wire.to_the_end import to_the_end
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from daskevo.repository.early import EarlyReservation
+from daskevo.repository.early_reservation import EarlyReservation
 from daskevo.repository.handle import Repository
 from daskevo.repository.inheritance import Inheritance
-from daskevo.repository.opening import get_repository, open_repository
+from daskevo.repository.open import get_repository, open_repository
 from daskevo.repository.report import InheritanceReport
 from daskevo.repository.results import Matches, ModelSummary, SnapshotSummary
 from daskevo.repository.snapshot import Snapshot, StoredSnapshot

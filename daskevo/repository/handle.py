@@ -19,12 +19,12 @@ from daskevo.graph import ArchitectureGraph
 from daskevo.index import Match
 from daskevo.offline.root import OfflineConnection
 from daskevo.protocol.model_record import ModelRecord
-from daskevo.repository.adding import Adding
-from daskevo.repository.early import EarlyReservation, Wish
+from daskevo.repository.early_reservation import EarlyReservation, Wish
+from daskevo.repository.foreign_models import Adding
 from daskevo.repository.inheritance import Inheritance
 from daskevo.repository.labels import Labels
 from daskevo.repository.provenance import Provenance
-from daskevo.repository.rebuilding import not_rebuilt, read_records
+from daskevo.repository.rebuild_check import not_rebuilt, read_records
 from daskevo.repository.results import Matches, ModelSummary
 from daskevo.repository.snapshots import Snapshots
 from daskevo.repository.stored_models import StoredModels

@@ -28,7 +28,7 @@ from daskevo.wire.to_the_end import begin, to_the_end
 
 if TYPE_CHECKING:
     from daskevo.models import FlatModel, Freezing, Loaded
-    from daskevo.repository.early import EarlyReservation, Wish
+    from daskevo.repository.early_reservation import EarlyReservation, Wish
     from daskevo.repository.handle import Repository
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from daskevo.client.inherit import Reservation
 from daskevo.graph import ArchitectureGraph
-from daskevo.repository.boundary import Difference, boundary_of
+from daskevo.repository.prefix_boundary import Difference, boundary_of
 from daskevo.types import ModelId
 
 Reason = Difference | Literal["not asked", "no match", "too few layers", "gone", "no answer", "own weights"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from daskevo.runs.book import Book, LabelChange
 from daskevo.runs.chosen import Chosen
 from daskevo.runs.folder import RunInfo
-from daskevo.runs.keeping import Keeping
+from daskevo.runs.kept_trainings import Keeping
 from daskevo.runs.planner import Sharing, Unit, evaluation_key, identity, plan, share
 from daskevo.runs.record import RunRecord
 from daskevo.runs.view import Event, RunView, Session, UnitRow

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from daskevo.errors import RunFolderUnusable, RunMismatch
-from daskevo.runs.missing import RESTORE
+from daskevo.runs.not_a_run import RESTORE
 from daskevo.store.files import replace_file
 from daskevo.types import JSON, check_path
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from daskevo.errors import CorruptRecord, RunFolderUnusable
-from daskevo.runs.anew import begins_anew, empty
+from daskevo.runs.begun_anew import begins_anew, empty
 from daskevo.runs.book import LabelChange
 from daskevo.runs.folder import (
     RunInfo,
@@ -24,10 +24,10 @@ from daskevo.runs.folder import (
     read_info,
     write_info,
 )
-from daskevo.runs.locking import locked
 from daskevo.runs.mismatch import check_identity
-from daskevo.runs.missing import SALVAGE, copy_of, other_version, without_description
+from daskevo.runs.not_a_run import SALVAGE, copy_of, other_version, without_description
 from daskevo.runs.planner import Unit
+from daskevo.runs.run_lock import locked
 from daskevo.runs.schema import FILE, TABLES, VERSION
 from daskevo.runs.view import RunView, checked
 from daskevo.search import Report, Request

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from daskevo.search.asynchronous_halving import AsynchronousHalving
-from daskevo.search.deduplicating import Deduplicate
+from daskevo.search.deduplicate import Deduplicate
 from daskevo.search.evolution import AgedEvolution, NonAgedEvolution
-from daskevo.search.filtering import Filter
+from daskevo.search.filter import Filter
 from daskevo.search.grid import Grid
 from daskevo.search.halving import Hyperband, SuccessiveHalving
 from daskevo.search.median_stopping import MedianStopping
@@ -15,10 +15,10 @@ from daskevo.search.population_based import PopulationBasedTraining
 from daskevo.search.protocol import Strategy
 from daskevo.search.random_search import Random
 from daskevo.search.reinforce import Reinforce
-from daskevo.search.repeating import Repeat
+from daskevo.search.repeat import Repeat
 from daskevo.search.replay import Replay
 from daskevo.search.requests import BEST_MATCH, Failure, FailureKind, Report, Request, Stop, View, model_id, usable
-from daskevo.search.retrying import Retry
+from daskevo.search.retry import Retry
 from daskevo.search.transfer_report import TransferReport
 
 __all__ = [

@@ -9,7 +9,7 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from daskevo.search.continuing import Continuing, check_count, continued, rungs
+from daskevo.search.continuation import Continuing, check_count, continued, rungs
 from daskevo.search.drawing import Seen
 from daskevo.search.requests import Request, Stop, View
 from daskevo.space import Candidate, ModelSpace
@@ -73,7 +73,7 @@ class AsynchronousHalving(Continuing):
     Each time something may be asked, the best candidate of the highest rung that is among the first of `eta` there, and
     has not gone on, goes on; if there is none, a new candidate begins. So some go on that would not have with all of
     their rung known. Whoever failed counts in its rung as the worst. Each rung is an evaluation of the run's budget.
-    See ``daskevo.search.continuing`` for what a run needs.
+    See ``daskevo.search.continuation`` for what a run needs.
 
     Raises
     ------

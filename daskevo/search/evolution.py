@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from daskevo.errors import InvalidInput
-from daskevo.search.evolving import Evolving
 from daskevo.search.offspring import Offspring
+from daskevo.search.parent_population import Evolving
 from daskevo.search.requests import Report, Request, usable
 from daskevo.space import Candidate
 from daskevo.types import JSON, ModelId

@@ -10,7 +10,7 @@ import numpy as np
 
 from daskevo.errors import InvalidInput
 from daskevo.search.drawing import Seen, generator, one_by_one
-from daskevo.search.keeping import KeepsLatest
+from daskevo.search.recent_models import KeepsLatest
 from daskevo.search.requests import Request, Stop, View
 from daskevo.space import Candidate, ModelSpace
 from daskevo.types import JSON, Objective

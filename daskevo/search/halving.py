@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from daskevo.search.bracket import Bracket, Plan, Result
-from daskevo.search.continuing import Continuing, check_count, continued, rungs
+from daskevo.search.continuation import Continuing, check_count, continued, rungs
 from daskevo.search.drawing import Seen
 from daskevo.search.requests import Request, Stop, View
 from daskevo.space import ModelSpace
@@ -123,7 +123,7 @@ class SuccessiveHalving(Brackets):
     Notes
     -----
     A rung waits for all its candidates: trainers may be idle meanwhile. Whoever failed is the worst; of equal ones the
-    one asked first goes on. Each rung is an evaluation of the run's budget. See ``daskevo.search.continuing`` for
+    one asked first goes on. Each rung is an evaluation of the run's budget. See ``daskevo.search.continuation`` for
     what a run needs.
 
     With ``n = (most / first)`` candidates a round trains ``n * first * (1 + k * (eta - 1) / eta)`` steps, k rungs

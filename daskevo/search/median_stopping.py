@@ -11,7 +11,7 @@ from itertools import accumulate
 from statistics import median
 
 from daskevo.errors import InvalidInput
-from daskevo.search.continuing import Continuing, check_count, continued
+from daskevo.search.continuation import Continuing, check_count, continued
 from daskevo.search.drawing import Seen
 from daskevo.search.requests import Request, Stop, View
 from daskevo.space import Candidate, ModelSpace
@@ -45,7 +45,7 @@ class MedianStopping(Continuing):
     A candidate ends at a step where its best quality so far is worse than the median, over those that went all the
     way, of the mean of their qualities until that step (Vizier's rule: equal is not worse). One whose next part is
     under way when others raise the median is given up (`stop`). Who goes on comes before new candidates. Each part is
-    an evaluation of the run's budget. See ``daskevo.search.continuing`` for what a run needs.
+    an evaluation of the run's budget. See ``daskevo.search.continuation`` for what a run needs.
 
     Raises
     ------

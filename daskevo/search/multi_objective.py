@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskevo.search.evolving import Evolving
 from daskevo.search.offspring import Offspring
+from daskevo.search.parent_population import Evolving
 from daskevo.search.pareto import crowding, fronts, ranks_of
 from daskevo.search.requests import Report, Request, usable
 from daskevo.space import Candidate, ModelSpace

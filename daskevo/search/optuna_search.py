@@ -16,8 +16,8 @@ import numpy as np
 
 from daskevo.errors import CandidateRejected, InvalidInput
 from daskevo.search.drawing import Seen, is_spent, one_by_one, unseen
-from daskevo.search.keeping import KeepsLatest
 from daskevo.search.pareto import ranks_of
+from daskevo.search.recent_models import KeepsLatest
 from daskevo.search.requests import Report, Request, Stop, View, usable
 from daskevo.space import Candidate, Choice, ModelSpace
 from daskevo.types import JSON, Objective

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from daskevo.errors import InvalidInput
-from daskevo.search.continuing import Continuing, check_count
+from daskevo.search.continuation import Continuing, check_count
 from daskevo.search.drawing import Seen, generator
-from daskevo.search.perturbing import perturbed
+from daskevo.search.perturbation import perturbed
 from daskevo.search.requests import Request, Stop, View
 from daskevo.space import Candidate, ModelSpace, Space
 from daskevo.types import JSON, ModelId, Objective
@@ -76,7 +76,7 @@ class PopulationBasedTraining(Continuing):
     Nobody waits: a member is compared with the others as they were last reported, and goes on at once. A clone is a
     request that `continues` the better one's model, which is its `parent` too, with a candidate near that one's;
     nobody clones an equal. A member that failed clones one of the best; before anybody has finished, another candidate
-    begins in its place. Each part is an evaluation of the run's budget. See ``daskevo.search.continuing`` for what
+    begins in its place. Each part is an evaluation of the run's budget. See ``daskevo.search.continuation`` for what
     a run needs.
 
     Raises

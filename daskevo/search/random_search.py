@@ -9,7 +9,7 @@ import numpy as np
 
 from daskevo.errors import InvalidInput
 from daskevo.search.drawing import Seen, generator, one_by_one, unseen
-from daskevo.search.keeping import KeepsLatest
+from daskevo.search.recent_models import KeepsLatest
 from daskevo.search.requests import Request, Stop, View
 from daskevo.space import ModelSpace
 from daskevo.space.model_space import Over

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from daskevo.errors import InvalidInput
 from daskevo.search.drawing import Seen, one_by_one, unseen
-from daskevo.search.keeping import KeepsLatest
+from daskevo.search.recent_models import KeepsLatest
 from daskevo.search.requests import Report, Request, Stop, View, usable
 from daskevo.space import Candidate, Choice, ModelSpace
 from daskevo.types import JSON, Objective

@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from daskevo.tuning.plan import SearchPlan, State
+from daskevo.tuning.running_stages import UnderWay
 from daskevo.tuning.trajectory import Trajectory
-from daskevo.tuning.under_way import UnderWay
 from daskevo.types import JSON
 
 Progress = Literal["done", "running", "waiting", "failed"]

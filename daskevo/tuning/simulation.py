@@ -16,7 +16,7 @@ from daskevo.errors import InvalidInput
 from daskevo.tuning.configuration import Configuration
 from daskevo.tuning.instructions import Answer, Halt, Instruction, Refuse, Run, Save
 from daskevo.tuning.policies import Policy
-from daskevo.tuning.scheduling import Scheduler
+from daskevo.tuning.stage_scheduler import Scheduler
 from daskevo.tuning.trajectory import Trajectory
 
 

@@ -29,7 +29,7 @@ import daskevo
 from daskevo.search import AgedEvolution
 from daskevo_workflows import nas
 from daskevo_workflows.bench.sleeping import Sleeping
-from daskevo_workflows.showing import where_shown
+from daskevo_workflows.dashboard.dashboard_client import where_shown
 
 TRAINERS = 4
 VIEWERS = (None, 0, 10)

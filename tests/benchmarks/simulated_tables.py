@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from daskevo_workflows.bench.tables import Table, figure
-from daskevo_workflows.words import say_bytes
+from daskevo_workflows.formatting import say_bytes
 
 Row = Mapping[str, Any]
 

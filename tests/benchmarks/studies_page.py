@@ -22,8 +22,8 @@ from distributed import Client, Scheduler
 
 from daskevo.tuning import Configuration, Constant, SearchPlan, Trajectory, concatenate
 from daskevo.tuning.progress_tree import Asked, progress_tree
-from daskevo_workflows.showing import ask
-from daskevo_workflows.studies.picture import Picture
+from daskevo_workflows.dashboard.dashboard_client import ask
+from daskevo_workflows.studies.study_view import Picture
 
 SIZES = (20, 100, 1000)
 """Trials."""

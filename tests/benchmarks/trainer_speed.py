@@ -45,10 +45,10 @@ def evaluate(problem_name: str, seed: int) -> Measured:
     """Build, compile, train and score one candidate; return seconds by phase, and what the process used."""
     import numpy as np
 
+    from daskevo_workflows.evaluation.quiet_import import import_keras
+    from daskevo_workflows.evaluation.training import Stopwatch, train
     from daskevo_workflows.problems.building import build_candidate, space_of
     from daskevo_workflows.problems.reference import data_of, refer
-    from daskevo_workflows.quiet import import_keras
-    from daskevo_workflows.training import Stopwatch, train
 
     import_keras()
     from daskevo.models import seeded

@@ -167,7 +167,7 @@ def test_without_dask_cuda_it_is_said_what_to_install(monkeypatch: pytest.Monkey
 
 def test_dask_cuda_is_not_imported_unless_it_is_asked_for() -> None:
     code = (
-        "import sys, daskevo, daskevo.repository, daskevo_plugins.coordinator, daskevo_plugins.provider\n"
+        "import sys, daskevo, daskevo.repository, daskevo_plugins.coordinator.plugin, daskevo_plugins.provider\n"
         "import daskevo_workflows.nas, daskevo_workflows.cli, daskevo.deploy.local, daskevo.deploy.batch.node_plan\n"
         "from daskevo.deploy.role_options import trainer_options\n"
         "trainer_options(1, '0')\n"

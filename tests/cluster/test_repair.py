@@ -22,7 +22,7 @@ from daskevo.protocol.messages import Drop
 from daskevo.protocol.replies import Ok
 from daskevo.provider import scrub
 from daskevo.store.losses import Loss, merged, read_losses, write_losses
-from daskevo.store.repairing import only_repair
+from daskevo.store.repair_lock import only_repair
 from daskevo.store.root import Root
 from daskevo.types import ModelId
 from tests.cluster.helpers import at_rest, chain, coordinator_of, evict_all, evo_cluster, make, open_here, plugin_of

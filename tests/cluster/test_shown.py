@@ -9,11 +9,11 @@ import pytest
 from tornado.httpclient import AsyncHTTPClient
 
 from daskevo.provider.call_counts import Tally
-from daskevo_plugins.dashboard import looking
+from daskevo_plugins.dashboard import poll
 from daskevo_plugins.dashboard.board import Board
-from daskevo_plugins.dashboard.looking import Looker, _read
 from daskevo_plugins.dashboard.plugin import DashboardPlugin
-from daskevo_plugins.dashboard.sights import EVERY_S
+from daskevo_plugins.dashboard.poll import Looker, _read
+from daskevo_plugins.dashboard.repository_views import EVERY_S
 from tests.cluster.helpers import at_rest, chain, coordinator_of, evo_cluster, make, open_here, plugin_of, reserve
 
 
@@ -62,7 +62,7 @@ SHOWN = {"dashboard": True, "dashboard_address": ":0"}
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages wait for the first look, and that for its answers, as long as it takes."""
     for limit in ("FIRST_S", "ANSWER_S"):
-        monkeypatch.setattr(looking, limit, 60.0)
+        monkeypatch.setattr(poll, limit, 60.0)
 
 
 @pytest.mark.usefixtures("patient")

@@ -22,8 +22,8 @@ from daskevo.provider.served_shard import open_shard
 from daskevo.store.root import Root
 from daskevo.store.shard_state import read_shard
 from daskevo.types import ModelId, TensorSpec, Tick
-from daskevo_plugins.coordinator import CoordinatorPlugin
-from daskevo_plugins.settling import Settler
+from daskevo_plugins.coordinator.attempt_settler import Settler
+from daskevo_plugins.coordinator.plugin import CoordinatorPlugin
 from tests.cluster.helpers import at_rest, chain, evict_all, evo_cluster, make, open_here, plugin_of, reserve
 
 GRAPH, WIDER = chain(8, 6), chain(8, 6, 3)

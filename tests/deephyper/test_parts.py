@@ -19,7 +19,7 @@ from deephyper.stopper import ConstantStopper
 from daskevo.errors import ClusterError, InvalidInput, SchedulerUnreachable
 from daskevo_plugins.deephyper import DaskEvaluator, DaskStorage, follow
 from daskevo_plugins.deephyper.evaluator import Evaluation, _slots, evaluate
-from daskevo_plugins.deephyper.keeper import KEPT_S, StorageKeeper
+from daskevo_plugins.deephyper.scheduler_storage import KEPT_S, StorageKeeper
 
 
 def running(parameters: Any = None, stopper: Any = None) -> RunningJob:
@@ -187,10 +187,10 @@ def test_training_ends_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) ->
     job = running()
     is_now(job, JobStatus.CANCELLING)
     callback = following(job)
-    monkeypatch.setattr("daskevo_plugins.deephyper.following.LOOK_S", 1e6)
+    monkeypatch.setattr("daskevo_plugins.deephyper.keras_callback.LOOK_S", 1e6)
     callback.on_train_batch_end(0)  # it is too early to look
     assert callback.stopped is None
-    monkeypatch.setattr("daskevo_plugins.deephyper.following.LOOK_S", 0.0)
+    monkeypatch.setattr("daskevo_plugins.deephyper.keras_callback.LOOK_S", 0.0)
     callback.on_train_batch_end(1)
     assert (callback.stopped, callback.model.stop_training) == ("time", True)
     at_the_end = following(job)

@@ -18,7 +18,7 @@ class Without(PathFinder):
 
 sys.meta_path = [finder for finder in sys.meta_path if finder is not PathFinder] + [Without]
 import daskevo_plugins.deephyper
-from daskevo_plugins.deephyper.keeper import StorageKeeper
+from daskevo_plugins.deephyper.scheduler_storage import StorageKeeper
 from daskevo.errors import InvalidInput
 try:
     from daskevo_plugins.deephyper import DaskEvaluator

@@ -16,7 +16,7 @@ from keras import layers
 from daskevo.errors import CannotFlatten
 from daskevo.models import check_storable, flatten, rebuild, storable
 from daskevo.models.rejections import REASONS
-from daskevo.models.seeding import seeded
+from daskevo.models.seeds import seeded
 from tests.models.zoo import Subclassed
 
 MODELS: list[tuple[str, Callable[[], keras.Model]]] = []

@@ -7,7 +7,7 @@ import random
 import keras
 import numpy as np
 
-from daskevo.models.seeding import _seed_module, seeded
+from daskevo.models.seeds import _seed_module, seeded
 
 
 def weights(disturb: bool) -> list[np.ndarray]:

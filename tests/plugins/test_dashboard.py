@@ -22,7 +22,7 @@ from daskevo_plugins.dashboard.news import LONGEST, MOST_MARKS, CardNews, StudyN
 from daskevo_plugins.dashboard.news_pages import studies_now
 from daskevo_plugins.dashboard.pages import PAGES, frame
 from daskevo_plugins.dashboard.plugin import DashboardPlugin
-from daskevo_workflows.showing import ask, beside
+from daskevo_workflows.dashboard.dashboard_client import ask, beside
 from tests.workflows.reports.test_page import ATTACK, Page, drawings
 
 

@@ -11,7 +11,7 @@ from distributed import Client, Event, wait
 from daskevo.client.session import Caller, Session
 from daskevo.errors import AttemptOver, PutFailed
 from daskevo.protocol.holders import ClientHolder, TaskHolder
-from daskevo_plugins.coordinator import CoordinatorPlugin
+from daskevo_plugins.coordinator.plugin import CoordinatorPlugin
 from tests.cluster.helpers import (
     at_rest,
     chain,
@@ -251,7 +251,7 @@ async def test_ends_that_no_hook_has_told_are_found_by_an_audit(
 async def test_ends_that_no_hook_has_told_are_found_now_and_then(
     c: Any, s: Any, provider: Any, trainer: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("daskevo_plugins.coordinator._COMPARE_EVERY_S", 0.05)
+    monkeypatch.setattr("daskevo_plugins.coordinator.plugin._COMPARE_EVERY_S", 0.05)
     monkeypatch.setattr(CoordinatorPlugin, "transition", lambda *arguments, **options: None)
     repository = await open_here(c, None)
     await make(repository, GRAPH, "first", seed=1)

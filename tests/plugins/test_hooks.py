@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from distributed import Event, wait
 
-from daskevo_plugins.coordinator import CoordinatorPlugin
+from daskevo_plugins.coordinator.plugin import CoordinatorPlugin
 from tests.cluster.helpers import at_rest, chain, coordinator_of, evo_cluster, hold_in_task, make, open_here
 
 GRAPH, WIDER = chain(8, 6, 3), chain(8, 6, 5)

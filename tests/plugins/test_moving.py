@@ -75,7 +75,7 @@ async def test_shards_that_a_provider_could_not_hand_over_in_time_are_opened_whe
     went = core.provider_left
     monkeypatch.setattr(core, "provider_left", lambda name: left.append((name, core.serves(name))) or went(name))
     monkeypatch.setattr("daskevo_plugins.provider.HAND_OVER_S", 0.0)
-    monkeypatch.setattr("daskevo_plugins.following._SEE_OFF_S", 0.1)
+    monkeypatch.setattr("daskevo_plugins.coordinator.provider_registry._SEE_OFF_S", 0.1)
     monkeypatch.setattr(coordinator_of(s)._follower.core, "hand_over", lambda *arguments: [])
     await b.close()
     await until(lambda: shards(a) == 8)

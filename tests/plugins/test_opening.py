@@ -160,7 +160,7 @@ async def test_without_a_provider(c: Any, s: Any, a: Any, b: Any) -> None:
 @evo_cluster()
 async def test_another_version_on_the_cluster(c: Any, s: Any, a: Any, t: Any, monkeypatch: Any) -> None:
     real = settings.versions()
-    monkeypatch.setattr("daskevo.repository.opening.versions", lambda: {**real, "daskevo": "99.0"})
+    monkeypatch.setattr("daskevo.repository.open.versions", lambda: {**real, "daskevo": "99.0"})
     monkeypatch.setattr("daskevo.deploy.deployment.versions", lambda: {**real, "daskevo": "99.0"})
     with pytest.raises(VersionMismatch, match=r"99\.0") as caught:
         await open_here(c, None)
@@ -196,7 +196,7 @@ def test_trainers_whose_graphs_may_be_others(package: str, monkeypatch: Any) -> 
             assert t.address in caught.value.where
             assert caught.value.found[package] == there().get(package, "none")
         # A client that builds no model has no say in it.
-        monkeypatch.setattr("daskevo.repository.opening.versions", lambda: {n: real[n] for n in settings.COMPARED})
+        monkeypatch.setattr("daskevo.repository.open.versions", lambda: {n: real[n] for n in settings.COMPARED})
         monkeypatch.setattr("daskevo.deploy.deployment.versions", lambda: {n: real[n] for n in settings.COMPARED})
         await make(await open_here(c, None), GRAPH, "first")
 

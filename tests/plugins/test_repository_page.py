@@ -14,11 +14,11 @@ from daskevo_plugins import metrics
 from daskevo_plugins.dashboard.board import LEAST_S, MOST_S, WATCHED_S, Board
 from daskevo_plugins.dashboard.lineage_page import lineage_now
 from daskevo_plugins.dashboard.lineage_tree import lineage_tree
-from daskevo_plugins.dashboard.looking import _read
 from daskevo_plugins.dashboard.pages import frame
+from daskevo_plugins.dashboard.poll import _read
 from daskevo_plugins.dashboard.repository_page import repository_now
-from daskevo_plugins.dashboard.sight import COUNTS, FIGURES, ModelRow, Sight
-from daskevo_plugins.dashboard.sights import EVERY_S, SHARE
+from daskevo_plugins.dashboard.repository_view import COUNTS, FIGURES, ModelRow, Sight
+from daskevo_plugins.dashboard.repository_views import EVERY_S, SHARE
 from tests.plugins import test_dashboard as studies
 from tests.plugins import test_search_page as searches
 from tests.plugins.test_dashboard import check_harmless

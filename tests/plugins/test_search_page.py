@@ -11,7 +11,7 @@ import pytest
 
 from daskevo.errors import CorruptRecord, LaterVersion
 from daskevo_plugins.dashboard.board import Board
-from daskevo_plugins.dashboard.checking import LONGEST
+from daskevo_plugins.dashboard.message_checks import LONGEST
 from daskevo_plugins.dashboard.news_pages import search_now
 from daskevo_plugins.dashboard.pages import frame
 from daskevo_plugins.dashboard.search_news import (

@@ -80,7 +80,7 @@ async def test_a_lease_that_cannot_be_given_back_does_not_keep_the_scheduler(
 ) -> None:
     await open_here(c, tmp_path / "root")
     coordinator, answered = coordinator_of(s), threading.Event()
-    monkeypatch.setattr("daskevo_plugins.coordinator._CLOSING_S", 0.05)
+    monkeypatch.setattr("daskevo_plugins.coordinator.plugin._CLOSING_S", 0.05)
     monkeypatch.setattr(Lease, "release", lambda lease: answered.wait())
     try:
         await asyncio.wait_for(coordinator.before_close(), 60)
@@ -267,7 +267,7 @@ async def test_a_shard_that_takes_long_is_opened_in_the_end(
         return await real(**{**arguments, "patience_s": 60})
 
     monkeypatch.setattr(assigner._transport, "provider", provider)
-    monkeypatch.setattr("daskevo_plugins.assigning._FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("daskevo_plugins.coordinator.shard_assignment._FIRST_PAUSE_S", 0.01)
     await plugin_of(a).host.close_shards([3])
     coordinator_of(s)._core.not_served(3, str(a.name))
     await assigner.assign()

@@ -12,9 +12,8 @@ from distributed import Client, Worker
 from daskevo.deploy.settings import versions
 from daskevo.store.lease import current_lease
 from daskevo.store.root import Root
-from daskevo_plugins import coordinator as module
-from daskevo_plugins import equipping
-from daskevo_plugins.coordinator import CoordinatorPlugin
+from daskevo_plugins.coordinator.plugin import CoordinatorPlugin, worker_setup
+from daskevo_plugins.coordinator.plugin import plugin as module
 from daskevo_plugins.provider import ProviderPlugin
 from tests.cluster.helpers import chain, coordinator_of, evo_cluster, make, open_here, plugin_of
 
@@ -163,8 +162,8 @@ async def test_workers_that_give_no_answer_do_not_keep_the_lease(
         return await broadcast(**options)
 
     monkeypatch.setattr(s, "broadcast", never)
-    monkeypatch.setattr(equipping, "_SENDING_S", 0.05)
-    monkeypatch.setattr(equipping, "_END_S", 0.05)
+    monkeypatch.setattr(worker_setup, "_SENDING_S", 0.05)
+    monkeypatch.setattr(worker_setup, "_END_S", 0.05)
     async with Worker(s.address, host="127.0.0.1", nthreads=1, resources={"evaluation": 1}):
         await sending.wait()
         await repository.close()

@@ -12,7 +12,7 @@ from keras import layers
 
 from daskevo.graph import ArchitectureGraph, longest_common_prefix
 from daskevo.models import flatten
-from daskevo.repository.boundary import boundary_of
+from daskevo.repository.prefix_boundary import boundary_of
 from daskevo.testing.graphs import related_graphs
 
 

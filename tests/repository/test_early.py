@@ -117,7 +117,7 @@ def test_what_is_left_in_the_middle_is_given_back(
                 done.set()
 
         monkeypatch.setitem(worker.handlers, key, slow)
-    monkeypatch.setattr("daskevo.repository.early._PATIENCE_S", 0.01)
+    monkeypatch.setattr("daskevo.repository.early_reservation._PATIENCE_S", 0.01)
     with repository.reserve(graph_of(2)):
         assert asked.wait(120)
     monkeypatch.undo()

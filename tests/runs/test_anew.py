@@ -9,7 +9,7 @@ import pytest
 
 from daskevo.errors import RunMismatch
 from daskevo.runs import RunRecord, RunView
-from daskevo.runs.anew import empty, is_mended
+from daskevo.runs.begun_anew import empty, is_mended
 from daskevo.search import Failure, Report, Request
 from daskevo.space import Candidate
 from daskevo.types import ModelId

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from daskevo.errors import RunFolderUnusable
-from daskevo.runs import RunRecord, locking
-from daskevo.runs.locking import locked, locked_early
+from daskevo.runs import RunRecord, run_lock
+from daskevo.runs.run_lock import locked, locked_early
 from tests.runs.identity import IDENTITY
 
 OTHER = """
 import sys
 from pathlib import Path
 from daskevo.errors import RunFolderUnusable
-from daskevo_workflows.cli.places import run_folder
+from daskevo_workflows.cli.paths import run_folder
 try:
     with run_folder(Path(sys.argv[1])):
         print("free")
@@ -53,7 +53,7 @@ def test_nothing_is_left_where_nobody_began(tmp_path: Path) -> None:
     with locked_early(tmp_path), pytest.raises(RunFolderUnusable), locked_early(tmp_path):
         pass
     assert not list(tmp_path.iterdir())
-    assert not locking._early
+    assert not run_lock._early
     (tmp_path / "run.lock").touch()
     with locked_early(tmp_path):
         pass
@@ -62,7 +62,7 @@ def test_nothing_is_left_where_nobody_began(tmp_path: Path) -> None:
 
 def test_a_file_that_was_taken_away_meanwhile_locks_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[Path] = []
-    is_at = locking._is_at
+    is_at = run_lock._is_at
 
     def taken_away(file: object, path: Path) -> bool:
         if not taken:
@@ -70,7 +70,7 @@ def test_a_file_that_was_taken_away_meanwhile_locks_nobody_out(tmp_path: Path, m
             taken.append(path)
         return is_at(file, path)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(locking, "_is_at", taken_away)
+    monkeypatch.setattr(run_lock, "_is_at", taken_away)
     with locked(tmp_path):
         assert (tmp_path / "run.lock").exists()
         monkeypatch.undo()

@@ -20,7 +20,7 @@ import pytest
 from daskevo.errors import CorruptRecord, RunFolderUnusable, RunMismatch
 from daskevo.runs import LabelChange, RunRecord, RunView, plan
 from daskevo.runs.folder import prepare_folder
-from daskevo.runs.locking import locked_early
+from daskevo.runs.run_lock import locked_early
 from daskevo.runs.schema import TABLES, VERSION
 from daskevo.search import Failure, Report, Request
 from daskevo.space import Candidate

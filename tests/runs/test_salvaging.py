@@ -11,7 +11,7 @@ import pytest
 
 from daskevo.errors import RunFolderUnusable
 from daskevo.runs import RunRecord, RunView
-from daskevo.runs.salvaging import salvage
+from daskevo.runs.salvage import salvage
 from daskevo.search import Request
 from tests.runs.test_record import IDENTITY, requests
 

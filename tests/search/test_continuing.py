@@ -30,7 +30,7 @@ from daskevo.search import (
     View,
     model_id,
 )
-from daskevo.search.continuing import Continuing, continues, rungs
+from daskevo.search.continuation import Continuing, continues, rungs
 from daskevo.space import Candidate
 from daskevo.testing.strategies import CONDITIONAL, MAX, SPACE, TINY, check_strategy
 from daskevo.types import VertexId

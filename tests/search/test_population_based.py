@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from daskevo.search import PopulationBasedTraining, Request
-from daskevo.search.perturbing import perturbed
+from daskevo.search.perturbation import perturbed
 from daskevo.space import Candidate, Choice, Space
 from daskevo.testing.strategies import CONDITIONAL, SPACE
 from tests.search.snapshots import Trained, growing, value

@@ -31,7 +31,7 @@ from daskevo.search import (
     View,
     usable,
 )
-from daskevo.search.wrapping import Wrapper
+from daskevo.search.wrapper import Wrapper
 from daskevo.space import Builder, Choice, Choose, Space
 from daskevo.testing.strategies import TINY, Run, check_strategy
 from daskevo.types import ModelId

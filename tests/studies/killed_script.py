@@ -17,7 +17,7 @@ from typing import Any
 from daskevo.search import Grid
 from daskevo.tuning import Run, Trajectory
 from daskevo_workflows.stage_training.origin import versions
-from daskevo_workflows.studies.stored import described
+from daskevo_workflows.studies.stored_snapshots import described
 from tests.studies.pretending import pretended
 from tests.studies.threads import ThreadCrew
 

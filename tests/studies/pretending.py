@@ -10,9 +10,9 @@ from daskevo.errors import InvalidInput
 from daskevo.tuning import Configuration, Constant, GridSpace, MultiStep, grid
 from daskevo.types import Objective
 from daskevo_workflows.studies.controller import Controller
-from daskevo_workflows.studies.ledger import Ledger
-from daskevo_workflows.studies.stored import learn
+from daskevo_workflows.studies.stored_snapshots import learn
 from daskevo_workflows.studies.study import Study
+from daskevo_workflows.studies.study_record import Ledger
 from tests.studies.threads import ThreadCrew
 
 OBJECTIVE = Objective.parse("min loss")

@@ -14,7 +14,7 @@ from daskevo.errors import InvalidInput
 from daskevo.search import AsynchronousHalving, PopulationBasedTraining, Strategy, SuccessiveHalving
 from daskevo.space import Choice, Space
 from daskevo.tuning import Constant, GridSpace, Trajectory, architectures, grid
-from daskevo_workflows.studies.lines import Lines
+from daskevo_workflows.studies.trial_lines import Lines
 from tests.studies.pretending import pretended
 from tests.studies.threads import ThreadCrew, figures
 

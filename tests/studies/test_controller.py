@@ -17,7 +17,7 @@ from daskevo.errors import InvalidInput, RunError, TrialFailed
 from daskevo.tuning import Configuration, Constant, Trajectory, concatenate, count_steps
 from daskevo_workflows.studies import work
 from daskevo_workflows.studies.controller import Controller, Wish
-from daskevo_workflows.studies.waiting import until_stored
+from daskevo_workflows.studies.stored_barrier import until_stored
 from tests.studies.threads import Fault, ThreadCrew, figures
 
 TIMEOUT_S = 60

@@ -11,10 +11,10 @@ import pytest
 from daskevo.errors import InvalidInput
 from daskevo.search import Grid
 from daskevo.tuning import Trajectory
-from daskevo_workflows.deadline import Deadline
-from daskevo_workflows.studies import leading
-from daskevo_workflows.studies.copying import time_to_copy
-from daskevo_workflows.studies.orders import Orders
+from daskevo_workflows.execution.deadline import Deadline
+from daskevo_workflows.studies import strategy_driver
+from daskevo_workflows.studies.closing_copies import time_to_copy
+from daskevo_workflows.studies.stage_commands import Orders
 from tests.studies.pretending import pretended
 from tests.studies.test_keeping import Crew, Store, open_study
 from tests.studies.threads import ThreadCrew
@@ -51,7 +51,7 @@ class Stops:
 
 
 def test_what_is_trained_is_stored_and_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leading, "grace_s", lambda: 120.0)
+    monkeypatch.setattr(strategy_driver, "grace_s", lambda: 120.0)
     store, stops = Store(), Stops()
     study, crew = open_study(store, tmp_path, before_step=stops)
     copied: list[str] = []

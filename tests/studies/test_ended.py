@@ -12,11 +12,11 @@ import pytest
 from daskevo.search import AsynchronousHalving, Grid, MedianStopping, PopulationBasedTraining, Random, Strategy
 from daskevo.tuning import Trajectory
 from daskevo_workflows.cli.tune import _say_found
-from daskevo_workflows.reports.study_reading import read_study
+from daskevo_workflows.reports.study_reader import read_study
 from daskevo_workflows.stage_training.origin import versions
 from daskevo_workflows.studies.ended import ended
 from daskevo_workflows.studies.result import StudyResult
-from daskevo_workflows.studies.stored import described
+from daskevo_workflows.studies.stored_snapshots import described
 from tests.studies.pretending import pretended, small_grid
 from tests.studies.threads import Fault, ThreadCrew
 

@@ -15,11 +15,11 @@ from daskevo.errors import ModelRetired
 from daskevo.runs import RunView
 from daskevo.search import AsynchronousHalving, Grid, Random
 from daskevo.tuning import Run, Trajectory
-from daskevo_workflows.reports.study_reading import read_study
+from daskevo_workflows.reports.study_reader import read_study
 from daskevo_workflows.stage_training.origin import versions
-from daskevo_workflows.studies import keeping, making_room
-from daskevo_workflows.studies.stored import described
-from daskevo_workflows.studies.waiting import until_stored
+from daskevo_workflows.studies import quota_eviction, snapshot_retention
+from daskevo_workflows.studies.stored_barrier import until_stored
+from daskevo_workflows.studies.stored_snapshots import described
 from tests.studies.pretending import pretended, small_grid
 from tests.studies.threads import ThreadCrew
 
@@ -86,7 +86,7 @@ class Crew(ThreadCrew):
 
 @pytest.fixture
 def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "KEEP_S", 0.0)
+    monkeypatch.setattr(snapshot_retention, "KEEP_S", 0.0)
 
 
 def label_of(study: Any) -> str:
@@ -181,7 +181,7 @@ def test_room_is_made_by_what_nobody_needs(tmp_path: Path, prompt: None) -> None
         assert len(store.rows) == len(before) - 2
         names = {name for node in controller.plan.nodes for name in node.snapshots.values()}
         assert not names & gone
-        for tries in range(making_room.ROUNDS):
+        for tries in range(quota_eviction.ROUNDS):
             controller.call(lambda: keeper.make_room("again", 3, 1_000))
             wait_for(lambda tries=tries: len(crew.rooms) == 3 + tries)
         assert not any(made for _, made in crew.rooms[1:])

@@ -14,7 +14,7 @@ import pytest
 
 from daskevo.runs import RunView
 from daskevo.tuning import Configuration, Trajectory
-from daskevo_workflows.studies.lines import Lines
+from daskevo_workflows.studies.trial_lines import Lines
 from tests.studies.killed_script import read_store
 from tests.studies.pretending import small_grid
 from tests.studies.threads import figures

@@ -18,10 +18,10 @@ from daskevo.search import Grid, PopulationBasedTraining
 from daskevo.tuning import Trajectory
 from daskevo_workflows.cli import main
 from daskevo_workflows.cli.report import report
+from daskevo_workflows.formatting import say_qualities
 from daskevo_workflows.reports import write_report
 from daskevo_workflows.reports.study_page import render_study
-from daskevo_workflows.reports.study_reading import read_study
-from daskevo_workflows.words import say_qualities
+from daskevo_workflows.reports.study_reader import read_study
 from tests.studies.pretending import constants, pretended, small_grid
 from tests.studies.threads import Fault, ThreadCrew
 from tests.workflows.reports.test_page import ATTACK, Page, drawings

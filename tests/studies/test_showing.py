@@ -16,11 +16,11 @@ import pytest
 from daskevo.search import Grid
 from daskevo.tuning import Trajectory
 from daskevo_plugins.dashboard.plugin import HANDLERS, DashboardPlugin
-from daskevo_workflows import showing
-from daskevo_workflows.reports.study_reading import read_study
-from daskevo_workflows.showing import page_link, where_shown
+from daskevo_workflows.dashboard import dashboard_client
+from daskevo_workflows.dashboard.dashboard_client import page_link, where_shown
+from daskevo_workflows.dashboard.study import Showing
+from daskevo_workflows.reports.study_reader import read_study
 from daskevo_workflows.studies.controller import Controller
-from daskevo_workflows.studies.showing import Showing
 from tests.plugins.test_dashboard import news_of
 from tests.studies.pretending import pretended, small_grid
 from tests.studies.threads import Fault, ThreadCrew
@@ -94,9 +94,9 @@ def crew_of(client: Any, **options: Any) -> ShownCrew:
 
 
 def test_a_study_is_shown_while_it_runs_and_after(loop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(showing, "UNWATCHED_S", 0.02)
-    monkeypatch.setattr(showing, "SHARE", 1.0)
-    monkeypatch.setattr(showing, "LAST_WORD_S", 60.0)
+    monkeypatch.setattr(dashboard_client, "UNWATCHED_S", 0.02)
+    monkeypatch.setattr(dashboard_client, "SHARE", 1.0)
+    monkeypatch.setattr(dashboard_client, "LAST_WORD_S", 60.0)
     came, go_on = threading.Event(), threading.Event()
     bad = small_grid().configuration(list(small_grid().enumerate())[-1])
 
@@ -142,10 +142,10 @@ def test_a_study_is_shown_while_it_runs_and_after(loop: Any, tmp_path: Path, mon
 def test_no_study_waits_for_or_fails_from_what_goes_wrong(
     fault: str, loop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(showing, "UNWATCHED_S", 0.0)
-    monkeypatch.setattr(showing, "AGAIN_S", 0.0)
-    monkeypatch.setattr(showing, "SHARE", 1e9)
-    monkeypatch.setattr(showing, "LAST_WORD_S", 0.1)
+    monkeypatch.setattr(dashboard_client, "UNWATCHED_S", 0.0)
+    monkeypatch.setattr(dashboard_client, "AGAIN_S", 0.0)
+    monkeypatch.setattr(dashboard_client, "SHARE", 1e9)
+    monkeypatch.setattr(dashboard_client, "LAST_WORD_S", 0.1)
     client = Client(loop, None if fault == "no dashboard" else WEB)
 
     async def register(plugin: Any) -> None:
@@ -162,7 +162,7 @@ def test_no_study_waits_for_or_fails_from_what_goes_wrong(
     elif fault == "closed":
         client.scheduler = SimpleNamespace(address="here", **{HANDLERS["studies"]: closed})
     elif fault == "picture":
-        monkeypatch.setattr("daskevo_workflows.studies.ledger.picture_of", lambda *args, **more: 1 / 0)
+        monkeypatch.setattr("daskevo_workflows.studies.study_record.picture_of", lambda *args, **more: 1 / 0)
     with pretended(crew_of(client), tmp_path) as study:
         result = study.run(Grid())
         for _ in range(200):
@@ -170,13 +170,13 @@ def test_no_study_waits_for_or_fails_from_what_goes_wrong(
             time.sleep(0.001)
     assert len(result.reports) == 12
     assert all(report.status == "finished" for report in result.reports)
-    assert len(client.asked) <= 2 * showing.MOST_FAILURES
+    assert len(client.asked) <= 2 * dashboard_client.MOST_FAILURES
 
 
 def test_another_scheduler_at_the_old_address_is_told_all(loop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(showing, "LAST_WORD_S", 60.0)
+    monkeypatch.setattr(dashboard_client, "LAST_WORD_S", 60.0)
     client = Client(loop)
-    sender = showing.Sender(client, "studies")
+    sender = dashboard_client.Sender(client, "studies")
     picture: Any = SimpleNamespace(news=lambda name: news_of("s1", client=name))
 
     def send() -> Any:

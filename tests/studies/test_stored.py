@@ -16,9 +16,9 @@ from daskevo.types import Objective
 from daskevo_workflows.problems import refer
 from daskevo_workflows.stage_training import begin
 from daskevo_workflows.stage_training.origin import versions
-from daskevo_workflows.studies import holding
+from daskevo_workflows.studies import held_training
 from daskevo_workflows.studies.assignment import Setting, StageAssignment
-from daskevo_workflows.studies.stored import described, learn
+from daskevo_workflows.studies.stored_snapshots import described, learn
 
 LOOPED = Path(__file__).parents[1] / "workflows" / "looped.py"
 ALONG = Trajectory("m", Configuration({"learning_rate": Constant(0.1)}, unit="epoch"))
@@ -46,9 +46,9 @@ def test_what_other_versions_made_is_passed_over_and_counted() -> None:
 
 @pytest.fixture
 def empty() -> Iterator[None]:
-    holding.drop()
+    held_training.drop()
     yield
-    holding.drop()
+    held_training.drop()
 
 
 def test_a_trainer_goes_on_from_no_snapshot_of_other_versions(empty: None) -> None:
@@ -62,7 +62,7 @@ def test_a_trainer_goes_on_from_no_snapshot_of_other_versions(empty: None) -> No
     of_others = dataclasses.replace(kept, extra={**kept.extra, "versions": OTHER})
     for _ in range(2):
         with pytest.raises(SnapshotGone, match=r"other versions \(numpy 1\.0, here"):
-            holding.take(assignment, of_others)
-        found, _ = holding.take(assignment, kept)
+            held_training.take(assignment, of_others)
+        found, _ = held_training.take(assignment, kept)
         assert found.step == 4
         found.advance(5, lambda step: True)

@@ -14,10 +14,10 @@ import pytest
 from daskevo.errors import DaskevoError, PutFailed, PutUnknown, QuotaReached
 from daskevo.repository import Snapshot
 from daskevo.types import ModelId, Objective
-from daskevo_workflows.studies import storing
+from daskevo_workflows.studies import snapshot_writer
 from daskevo_workflows.studies.assignment import Setting
-from daskevo_workflows.studies.room import Room
-from daskevo_workflows.studies.storing import Storing
+from daskevo_workflows.studies.room_request import Room
+from daskevo_workflows.studies.snapshot_writer import Storing
 
 FULL = QuotaReached("no room", needed_bytes=100, free_bytes=30, errno=None)
 DISK = PutFailed("no room", errno=errno.ENOSPC)
@@ -108,7 +108,7 @@ def test_what_is_needed_is_gone_without_if_there_is_no_room(monkeypatch: pytest.
     assert ("unsaved", 4, "mark", "no room") in work.told
     assert work.told[-1] == ("stored", 8, "snap-3", "mark")
     # Nobody answers.
-    monkeypatch.setattr(storing, "ROOM_S", 0.01)
+    monkeypatch.setattr(snapshot_writer, "ROOM_S", 0.01)
     work = Work(FULL)
     work.put(4, "mark")
     work.storing.finish()

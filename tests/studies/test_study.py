@@ -24,7 +24,7 @@ from daskevo.search import (
 )
 from daskevo.tuning import Constant, Run, Trajectory, count_steps, grid
 from daskevo_workflows.studies.controller import Controller
-from daskevo_workflows.studies.leading import StudyProgress
+from daskevo_workflows.studies.strategy_driver import StudyProgress
 from daskevo_workflows.studies.study import Study
 from tests.studies.pretending import constants, pretended, small_grid
 from tests.studies.threads import Fault, ThreadCrew, figures

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from daskevo.tuning import Halt, Run, Save, Trajectory
-from daskevo.tuning.scheduling import Failure
+from daskevo.tuning.stage_scheduler import Failure
 from daskevo_workflows.studies.controller import Controller
-from daskevo_workflows.studies.orders import Orders
+from daskevo_workflows.studies.stage_commands import Orders
 from daskevo_workflows.studies.work import carry_out
 
 

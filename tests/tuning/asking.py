@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from daskevo.search import Report, Request, Stop, Strategy, View
 from daskevo.tuning import GridSpace, Trial
 from daskevo.types import Objective
-from daskevo_workflows.studies.lines import Lines
+from daskevo_workflows.studies.trial_lines import Lines
 
 
 class Asking:

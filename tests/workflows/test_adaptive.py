@@ -13,8 +13,9 @@ import daskevo
 from daskevo.deploy.worker_list import workers_of
 from daskevo.runs import RunView
 from daskevo.search import AgedEvolution
-from daskevo_workflows import nas, upkeep
-from daskevo_workflows.progress import Progress
+from daskevo_workflows import nas
+from daskevo_workflows.execution import trainer_upkeep
+from daskevo_workflows.execution.progress import Progress
 
 pytestmark = [pytest.mark.processes, pytest.mark.long]
 
@@ -53,7 +54,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def test_as_many_trainers_as_a_search_can_use_and_none_when_it_is_over(
     cluster: Any, client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(upkeep, "NO_TRAINER_S", 0.5)
+    monkeypatch.setattr(trainer_upkeep, "NO_TRAINER_S", 0.5)
     marks = tmp_path / "marks"
     marks.mkdir()
     problem = tiny(**TOGETHER, MEET=2, MARKS=str(marks))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from daskevo_workflows.alarm import Overdue, alarm
+from daskevo_workflows.execution.alarm import Overdue, alarm
 
 pytestmark = pytest.mark.usefixtures("alarm_clock")
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskevo.types import VertexId
-from daskevo_workflows.assignment import in_control_arm
-from daskevo_workflows.trajectory import seed_of, trajectory
+from daskevo_workflows.evaluation.assignment import in_control_arm
+from daskevo_workflows.evaluation.training_seed import seed_of, trajectory
 
 
 def test_a_training_is_named_by_the_runs_seed_its_architecture_and_its_ancestor() -> None:

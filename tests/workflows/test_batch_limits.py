@@ -9,8 +9,8 @@ from datetime import datetime
 
 import pytest
 
-from daskevo_workflows import batch_limits
-from daskevo_workflows.batch_limits import BatchJob, Limit, limit_of, say_limit, this_job
+from daskevo_workflows.execution import batch_limits
+from daskevo_workflows.execution.batch_limits import BatchJob, Limit, limit_of, say_limit, this_job
 
 SLURM, PBS = BatchJob("Slurm", "12"), BatchJob("PBS", "7.head")
 

@@ -11,7 +11,7 @@ import pytest
 
 from daskevo.errors import CandidateRejected, InvalidInput, InvalidProblem
 from daskevo.types import Objective
-from daskevo_workflows.failures import failure_of, say_error, user_code
+from daskevo_workflows.evaluation.failures import failure_of, say_error, user_code
 from daskevo_workflows.problems import load_problem
 from daskevo_workflows.problems.building import build_candidate, check_builds, graph_and_key, graph_of, space_of
 

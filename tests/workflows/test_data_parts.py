@@ -11,10 +11,10 @@ import pytest
 import scipy.sparse
 
 from daskevo.errors import InvalidProblem
-from daskevo_workflows.evaluation import _data
+from daskevo_workflows.evaluation.evaluate import _data
+from daskevo_workflows.evaluation.training import Stopwatch, train
 from daskevo_workflows.problems import Data, check_problem, refer
 from daskevo_workflows.problems.building import build_candidate, space_of
-from daskevo_workflows.training import Stopwatch, train
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 3)).astype("float32")

@@ -19,8 +19,8 @@ from daskevo.runs import RunView
 from daskevo.search import AgedEvolution, Grid
 from daskevo.tuning import Constant, grid
 from daskevo_workflows import nas, tune
-from daskevo_workflows.closing import Closing
-from daskevo_workflows.progress import Progress
+from daskevo_workflows.execution.progress import Progress
+from daskevo_workflows.execution.run_deadline import Closing
 from tests.workflows.gate import Gate
 
 pytestmark = pytest.mark.processes

@@ -15,12 +15,12 @@ from daskevo.runs import Book
 from daskevo.search import Failure, Report, Request
 from daskevo.space import Candidate
 from daskevo.types import ModelId, Objective
-from daskevo_workflows.evaluation import _quality
-from daskevo_workflows.failures import Failed
+from daskevo_workflows.evaluation.evaluate import _quality
+from daskevo_workflows.evaluation.failures import Failed
+from daskevo_workflows.evaluation.training import Stopwatch, finite, fresh, train
+from daskevo_workflows.execution.progress import Progress
+from daskevo_workflows.execution.trainers import Trainers, kill_process
 from daskevo_workflows.problems import refer
-from daskevo_workflows.progress import Progress
-from daskevo_workflows.trainers import Trainers, kill_process
-from daskevo_workflows.training import Stopwatch, finite, fresh, train
 
 
 def test_metrics_become_json_numbers() -> None:

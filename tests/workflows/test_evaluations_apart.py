@@ -10,7 +10,7 @@ import pytest
 import daskevo
 from daskevo.search import Random
 from daskevo_workflows import nas
-from daskevo_workflows.transfer import Transfer
+from daskevo_workflows.evaluation.transfer import Transfer
 
 pytestmark = pytest.mark.processes
 

@@ -16,7 +16,7 @@ from daskevo.errors import InvalidProblem, RunError, RunFailed
 from daskevo.runs import RunView
 from daskevo.search import Random
 from daskevo_workflows import nas
-from daskevo_workflows.progress import Progress
+from daskevo_workflows.execution.progress import Progress
 from tests.workflows.test_search import WIDE, labels, search
 
 pytestmark = pytest.mark.processes
@@ -188,7 +188,7 @@ def test_a_provider_that_dies_between_a_query_and_its_answer(
     client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:
     """The query of a batch is pinned to a process that is gone: evaluations go on without its answer, nothing fails."""
-    from daskevo_workflows import in_flight
+    from daskevo_workflows.execution import running_tasks
 
     def kill(progress: Progress) -> None:
         if progress.finished == 4 and not killed:
@@ -199,12 +199,12 @@ def test_a_provider_that_dies_between_a_query_and_its_answer(
             os.kill(pid, signal.SIGKILL)
 
     killed: list[int] = []
-    before = in_flight.MATCH_S
-    in_flight.MATCH_S = 3.0
+    before = running_tasks.MATCH_S
+    running_tasks.MATCH_S = 3.0
     try:
         result = search(tiny(**WIDE), repository, tmp_path, 10, on_progress=kill)
     finally:
-        in_flight.MATCH_S = before
+        running_tasks.MATCH_S = before
     assert killed
     assert result.summary()["evaluations"] == 10
     assert result.summary()["failures"] == 0

@@ -17,11 +17,11 @@ from daskevo.runs import RunRecord, RunView
 from daskevo.search import Report, Request
 from daskevo.space import Candidate
 from daskevo_workflows.cli import main
-from daskevo_workflows.cli.lines import FORECAST_KEYS
-from daskevo_workflows.cli.watching import say_all_at_random
-from daskevo_workflows.forecasting import Measured, Sample, forecast
-from daskevo_workflows.machine_load import Load, LoadNotes, is_one_here, load_of
-from daskevo_workflows.measuring import measure
+from daskevo_workflows.cli.json_lines import FORECAST_KEYS
+from daskevo_workflows.cli.run_messages import say_all_at_random
+from daskevo_workflows.execution.machine_load import Load, LoadNotes, is_one_here, load_of
+from daskevo_workflows.results.forecast import Measured, Sample, forecast
+from daskevo_workflows.results.forecast_measures import measure
 from tests.runs.identity import IDENTITY
 
 

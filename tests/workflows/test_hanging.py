@@ -17,10 +17,11 @@ from daskevo.deploy.worker_list import workers_of
 from daskevo.errors import NoTrainer, RunFailed
 from daskevo.runs import RunView
 from daskevo.search import Random
-from daskevo_workflows import in_flight, nas
-from daskevo_workflows.progress import Progress
-from daskevo_workflows.trainers import SILENT_S, Trainer, Trainers
-from daskevo_workflows.upkeep import NO_TRAINER_S, Upkeep
+from daskevo_workflows import nas
+from daskevo_workflows.execution import running_tasks
+from daskevo_workflows.execution.progress import Progress
+from daskevo_workflows.execution.trainer_upkeep import NO_TRAINER_S, Upkeep
+from daskevo_workflows.execution.trainers import SILENT_S, Trainer, Trainers
 from tests.workflows.waiting import wait_for_workers
 
 pytestmark = pytest.mark.processes
@@ -60,7 +61,7 @@ def test_deaf_in_c_or_in_a_put(client: Any, repository: Any, tiny: Callable[...,
 def test_before_it_is_ready(
     client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(in_flight, "SETUP_S", 2.0)
+    monkeypatch.setattr(running_tasks, "SETUP_S", 2.0)
     problem = tiny(FIRST=(4,), ACTIVATION=("relu",), SECOND=(3,), DATA="hang")
     with pytest.raises(RunFailed):
         nas.search(problem, Random(), repository=repository, evaluations=1, run=tmp_path / "run", evaluation_limit_s=1)

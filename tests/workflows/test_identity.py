@@ -16,9 +16,9 @@ from daskevo.runs import RunView
 from daskevo.search import Grid
 from daskevo.space import Choice, Space
 from daskevo_workflows import nas
+from daskevo_workflows.execution.trainers import DELIVERED, kill_process
 from daskevo_workflows.problems import Data, refer
 from daskevo_workflows.problems.delivery import Delivery
-from daskevo_workflows.trainers import DELIVERED, kill_process
 from tests.workflows.waiting import wait_for_workers
 
 NAMES = {"provider-0", "trainer-0", "trainer-1"}

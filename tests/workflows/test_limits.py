@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from daskevo.errors import InvalidInput
-from daskevo_workflows.limits import FIRST_S, LEAST_S, EvaluationLimit, build_limit_s, check_limit
+from daskevo_workflows.execution.time_limits import FIRST_S, LEAST_S, EvaluationLimit, build_limit_s, check_limit
 
 
 def limit(asked: Any, *seconds: float) -> float | None:

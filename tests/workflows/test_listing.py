@@ -9,7 +9,7 @@ import pytest
 from daskevo.deploy.worker_list import workers_of
 from daskevo.search import Random
 from daskevo_workflows import nas
-from daskevo_workflows.about import about_run
+from daskevo_workflows.execution.run_facts import about_run
 
 pytestmark = pytest.mark.processes
 

@@ -14,10 +14,10 @@ from daskevo.errors import RunMismatch
 from daskevo.runs.mismatch import check_identity
 from daskevo.search import Random
 from daskevo.types import Objective
-from daskevo_workflows.identity import identity_of
+from daskevo_workflows.evaluation.transfer import Transfer
+from daskevo_workflows.execution.refine import _ending
+from daskevo_workflows.execution.run_identity import identity_of
 from daskevo_workflows.problems import refer
-from daskevo_workflows.refining import _ending
-from daskevo_workflows.transfer import Transfer
 
 
 def identity(callbacks: Any = (), freeze: Any = "prefix") -> dict[str, Any]:

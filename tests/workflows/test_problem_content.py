@@ -18,12 +18,12 @@ from daskevo.errors import RunMismatch
 from daskevo.runs.mismatch import check_identity
 from daskevo.types import Objective
 from daskevo_workflows import tune
-from daskevo_workflows.identity import data_key, problem_identity
+from daskevo_workflows.execution.run_identity import data_key, problem_identity
 from daskevo_workflows.problems import ProblemReference, refer, reference
-from daskevo_workflows.problems.beside import sources_of
 from daskevo_workflows.problems.content import keep_sources
 from daskevo_workflows.problems.delivery import Parcel
 from daskevo_workflows.problems.reference import data_of
+from daskevo_workflows.problems.user_modules import sources_of
 from tests.workflows.test_problem_references import GOOD, write
 
 USES = GOOD.replace("(1, 2)),", "(1, helper_of_mine.units())),").replace(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from daskevo_workflows.quiet import _without
+from daskevo_workflows.evaluation.quiet_import import _without
 
 
 def test_only_harmless_lines_are_held_back(capfd: pytest.CaptureFixture[str]) -> None:

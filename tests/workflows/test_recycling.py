@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from daskevo.errors import NoTrainer
-from daskevo_workflows import upkeep
-from daskevo_workflows.in_flight import Flights
-from daskevo_workflows.limits import EvaluationLimit
-from daskevo_workflows.trainers import Trainer, Trainers
+from daskevo_workflows.execution import trainer_upkeep
+from daskevo_workflows.execution.running_tasks import Flights
+from daskevo_workflows.execution.time_limits import EvaluationLimit
+from daskevo_workflows.execution.trainers import Trainer, Trainers
 
 
 class Topics:
@@ -70,7 +70,7 @@ def test_a_trainer_that_is_a_provider_is_kept_and_that_is_said_once(provider: bo
 
 def due(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> tuple[Topics, Flights, Events, list[str]]:
     """A trainer that is due for its restart, and what is done about it."""
-    monkeypatch.setattr(upkeep, "ASKED_EVERY_S", 0.0)
+    monkeypatch.setattr(trainer_upkeep, "ASKED_EVERY_S", 0.0)
     client, events, restarted = Topics(), Events(), list[str]()
     flights = Flights(client, None, events, EvaluationLimit(None, lambda count: []), 3)  # type: ignore[arg-type]
     flights.trainers.restart = lambda name: bool(restarted.append(name)) or True  # type: ignore[method-assign,func-returns-value]
@@ -106,11 +106,11 @@ def test_paused_trainers_that_nobody_restarts_are_none(monkeypatch: pytest.Monke
     flights.upkeep.recycle("t")
     flights.upkeep.check_any(0.0)
     with pytest.raises(NoTrainer, match="Dask has paused t, which is not restarted, because"):
-        flights.upkeep.check_any(upkeep.NO_TRAINER_S + 1.0)
+        flights.upkeep.check_any(trainer_upkeep.NO_TRAINER_S + 1.0)
     assert restarted == []
     # What it is busy with may free memory.
     flights.trainers.take("t", "ours")
-    flights.upkeep.check_any(2 * upkeep.NO_TRAINER_S + 2.0)
+    flights.upkeep.check_any(2 * trainer_upkeep.NO_TRAINER_S + 2.0)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

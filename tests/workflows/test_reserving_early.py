@@ -12,8 +12,8 @@ import pytest
 
 from daskevo.search import Report, Request
 from daskevo.types import ModelId, Objective
-from daskevo_workflows.assignment import Assignment
-from daskevo_workflows.evaluation import evaluate
+from daskevo_workflows.evaluation.assignment import Assignment
+from daskevo_workflows.evaluation.evaluate import evaluate
 from daskevo_workflows.problems import refer
 
 pytestmark = pytest.mark.processes

@@ -15,9 +15,10 @@ from click.testing import CliRunner
 from daskevo.deploy.configured import claims, read_resources
 from daskevo.errors import InvalidInput, NoTrainer
 from daskevo.search import Random
-from daskevo_workflows import nas, tune, upkeep
+from daskevo_workflows import nas, tune
 from daskevo_workflows.cli.run_options import run_options
-from daskevo_workflows.trainers import Trainers
+from daskevo_workflows.execution import trainer_upkeep
+from daskevo_workflows.execution.trainers import Trainers
 
 CLAIMED = {"evaluation": 1, "GPU": 1.0}
 
@@ -33,7 +34,7 @@ def test_what_is_no_resource_is_refused(value: Any) -> None:
 def test_a_trainer_has_as_many_slots_as_it_has_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
     offered = {"a": {"evaluation": 2, "GPU": 1}, "b": {"evaluation": 1}, "c": {"evaluation": 2, "GPU": 5.0}, "d": {}}
     workers = {f"tcp://{name}": {"name": name, "resources": found} for name, found in offered.items()}
-    monkeypatch.setattr("daskevo_workflows.trainers.workers_of", lambda client: workers)
+    monkeypatch.setattr("daskevo_workflows.execution.trainers.workers_of", lambda client: workers)
     client = SimpleNamespace(scheduler=SimpleNamespace(address="tcp://s:1"))
 
     def slots() -> dict[str, int]:
@@ -108,7 +109,7 @@ def test_a_study_claims_it(repository: Any, tuned: Callable[..., Path], tmp_path
 def test_nobody_who_has_it_is_said(
     client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "NO_TRAINER_S", 0.5)
+    monkeypatch.setattr(trainer_upkeep, "NO_TRAINER_S", 0.5)
     with (
         dask.config.set({"daskevo.resources": "FPGA=2"}),
         pytest.raises(NoTrainer, match=r"'evaluation' and 'FPGA' .*--resources 'evaluation=1 FPGA=2'"),

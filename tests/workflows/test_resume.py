@@ -23,10 +23,10 @@ from daskevo.runs import RunRecord, RunView
 from daskevo.search import AgedEvolution
 from daskevo_workflows import nas
 from daskevo_workflows.chaos.ledger import digests
-from daskevo_workflows.executor import Executor
-from daskevo_workflows.flight import Landed, failed
-from daskevo_workflows.in_flight import Flights
-from daskevo_workflows.progress import Progress
+from daskevo_workflows.execution.executor import Executor
+from daskevo_workflows.execution.progress import Progress
+from daskevo_workflows.execution.running_task import Landed, failed
+from daskevo_workflows.execution.running_tasks import Flights
 from tests.workflows.gate import Gate
 
 pytestmark = pytest.mark.processes

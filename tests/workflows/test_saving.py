@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from daskevo_workflows.saving import in_place_of, save_model
+from daskevo_workflows.results.atomic_files import in_place_of, save_model
 
 
 def test_names_that_are_too_long_are_told_before_anything_is_moved(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_names_that_are_too_long_are_told_before_anything_is_moved(tmp_path: Pat
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from daskevo_workflows.saving import save_model
+from daskevo_workflows.results.atomic_files import save_model
 
 class Model:
     # Writes in place, piece by piece, as Keras does.

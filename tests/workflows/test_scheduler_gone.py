@@ -14,7 +14,7 @@ from daskevo.errors import SchedulerUnreachable
 from daskevo.runs import RunView
 from daskevo.search import AgedEvolution
 from daskevo_workflows import nas
-from daskevo_workflows.progress import Progress
+from daskevo_workflows.execution.progress import Progress
 
 pytestmark = pytest.mark.processes
 

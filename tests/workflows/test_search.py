@@ -17,8 +17,8 @@ from daskevo.runs import RunView
 from daskevo.search import AgedEvolution, Hyperband, Random, Replay, Request, Retry, Stop, View
 from daskevo_workflows import nas
 from daskevo_workflows.chaos.ledger import digests
+from daskevo_workflows.execution.progress import Progress
 from daskevo_workflows.problems import refer
-from daskevo_workflows.progress import Progress
 from tests.workflows.waiting import wait_for_workers
 
 pytestmark = pytest.mark.processes

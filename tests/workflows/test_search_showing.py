@@ -10,10 +10,10 @@ import pytest
 
 from daskevo.runs import Session
 from daskevo_plugins.dashboard.search_news import MOST_POINTS, MOST_STEPS, SearchNews, UnitRow
-from daskevo_workflows import search_showing
-from daskevo_workflows.flight import Flight
-from daskevo_workflows.search_accounts import SearchAccounts
-from daskevo_workflows.search_showing import SearchShowing, facts_of, unit_rows
+from daskevo_workflows.dashboard import search
+from daskevo_workflows.dashboard.search import SearchShowing, facts_of, unit_rows
+from daskevo_workflows.dashboard.search_totals import SearchAccounts
+from daskevo_workflows.execution.running_task import Flight
 from tests.runs.test_book import book, failure, finished
 
 
@@ -142,7 +142,7 @@ def test_nothing_that_goes_wrong_there_ends_a_search(fault: str, monkeypatch: py
     client = SimpleNamespace(id="c", loop=None)
     showing = SearchShowing(client, executor_of([]))
     if fault == "picture":
-        monkeypatch.setattr(search_showing.Progress, "of", lambda *args: 1 / 0)
+        monkeypatch.setattr(search.Progress, "of", lambda *args: 1 / 0)
     showing.look()
     showing.look()
     showing.close("finished", "")

@@ -15,7 +15,7 @@ from daskevo.errors import ModelRetired, UnknownModel
 from daskevo.runs import RunView
 from daskevo.search import AgedEvolution
 from daskevo_workflows import nas
-from daskevo_workflows.progress import Progress
+from daskevo_workflows.execution.progress import Progress
 
 pytestmark = pytest.mark.processes
 

@@ -12,10 +12,10 @@ from daskevo.errors import RunMismatch
 from daskevo.runs.mismatch import check_identity
 from daskevo.search import Random
 from daskevo.types import Objective
-from daskevo_workflows.identity import identity_of
+from daskevo_workflows.evaluation.transfer import Transfer
+from daskevo_workflows.execution.run_identity import identity_of
 from daskevo_workflows.problems import refer
 from daskevo_workflows.problems.source_parts import MOST, REST, source_parts
-from daskevo_workflows.transfer import Transfer
 
 TINY = (Path(__file__).parent / "tiny.py").read_text()
 

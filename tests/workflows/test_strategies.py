@@ -23,7 +23,7 @@ from daskevo.search import (
     View,
 )
 from daskevo_workflows import nas
-from daskevo_workflows.size_limits import check_size_limits
+from daskevo_workflows.execution.size_limits import check_size_limits
 
 
 def test_repeats_are_evaluations_of_their_own(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from daskevo.tuning import Constant, MultiStep, Trajectory, grid
 from daskevo_workflows import nas, tune
 from daskevo_workflows.problems import refer
 from daskevo_workflows.problems import reference as references
-from daskevo_workflows.studies import holding
+from daskevo_workflows.studies import held_training
 
 pytestmark = pytest.mark.processes
 
@@ -123,7 +123,7 @@ def test_what_is_stored_is_not_trained_again_and_what_is_gone_is(
                     loops.release(stored.name, label)
         # Nor do trainers have it in memory any more.
         workers = workers_of(client).items()
-        client.run(holding.drop, workers=[a for a, worker in workers if "evaluation" in worker["resources"]])
+        client.run(held_training.drop, workers=[a for a, worker in workers if "evaluation" in worker["resources"]])
         study.evaluate(point, 6)
         # From step 3, where it parted from the others.
         assert study.figures().trained_steps == 2 + 3

@@ -18,7 +18,7 @@ from daskevo.search import Request
 from daskevo.tuning import Trajectory
 from daskevo_workflows import tune
 from daskevo_workflows.problems import refer
-from daskevo_workflows.studies.lines import Lines
+from daskevo_workflows.studies.trial_lines import Lines
 from tests.workflows.gate import Gate
 
 pytestmark = [pytest.mark.processes, pytest.mark.long]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from daskevo.deploy.roles import ENDS, EVALUATION
-from daskevo_workflows.trainers import Trainers
+from daskevo_workflows.execution.trainers import Trainers
 
 
 class Clock:

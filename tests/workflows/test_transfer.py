@@ -11,8 +11,8 @@ import pytest
 from daskevo.errors import InvalidInput
 from daskevo.search import AgedEvolution
 from daskevo_workflows import nas
+from daskevo_workflows.evaluation.transfer import recorded_transfer
 from daskevo_workflows.nas import Transfer
-from daskevo_workflows.transfer import recorded_transfer
 
 WIDE = {"FIRST": (4, 8, 12, 16, 20), "SECOND": (3, 6, 9, 12)}
 

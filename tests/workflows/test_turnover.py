@@ -11,8 +11,9 @@ import pytest
 
 from daskevo.deploy.worker_list import workers_of
 from daskevo.search import AgedEvolution
-from daskevo_workflows import in_flight, nas
-from daskevo_workflows.progress import Progress
+from daskevo_workflows import nas
+from daskevo_workflows.execution import running_tasks
+from daskevo_workflows.execution.progress import Progress
 
 pytestmark = [pytest.mark.processes, pytest.mark.long]
 
@@ -34,7 +35,7 @@ def test_a_search_outlives_its_providers(
 ) -> None:
     import daskevo
 
-    monkeypatch.setattr(in_flight, "MATCH_S", 3.0)  # how long a query is waited for whose provider left with it
+    monkeypatch.setattr(running_tasks, "MATCH_S", 3.0)  # how long a query is waited for whose provider left with it
 
     with (
         daskevo.local_cluster(trainers=1, providers=2, dashboard_address=None) as cluster,

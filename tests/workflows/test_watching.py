@@ -15,7 +15,7 @@ import pytest
 from daskevo.deploy.worker_list import workers_of
 from daskevo.search import AgedEvolution
 from daskevo_workflows import nas
-from daskevo_workflows.showing import where_shown
+from daskevo_workflows.dashboard.dashboard_client import where_shown
 from tests.browser import CHROMIUM, START_S, browser
 from tests.workflows.gate import Gate
 from tests.workflows.test_reserving_early import graph_of

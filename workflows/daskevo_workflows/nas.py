@@ -21,31 +21,31 @@ from daskevo.search import (
     Reinforce,
     Strategy,
 )
-from daskevo.search.continuing import continues
+from daskevo.search.continuation import continues
 from daskevo.types import Objective
-from daskevo_workflows.about import about_run
-from daskevo_workflows.deadline import At, moment_of
-from daskevo_workflows.event_kinds import SESSION
-from daskevo_workflows.executor import Executor
-from daskevo_workflows.found import Found
-from daskevo_workflows.frames import frames
-from daskevo_workflows.identity import identity_of, mind_problem
-from daskevo_workflows.leading_client import check_can_lead
-from daskevo_workflows.limits import Limit, check_limit
-from daskevo_workflows.loadable import check_loadable
-from daskevo_workflows.looking import look
-from daskevo_workflows.offered import check_objectives
-from daskevo_workflows.passed import Callbacks
+from daskevo_workflows.evaluation.offered_metrics import check_objectives
+from daskevo_workflows.evaluation.transfer import FREEZE, Transfer
+from daskevo_workflows.execution.deadline import At, moment_of
+from daskevo_workflows.execution.event_kinds import SESSION
+from daskevo_workflows.execution.executor import Executor
+from daskevo_workflows.execution.passed_functions import Callbacks
+from daskevo_workflows.execution.progress import Progress
+from daskevo_workflows.execution.refine import refine
+from daskevo_workflows.execution.run_facts import about_run
+from daskevo_workflows.execution.run_identity import identity_of, mind_problem
+from daskevo_workflows.execution.scheduler_lost import told_if_scheduler_gone
+from daskevo_workflows.execution.search_settings import Settings
+from daskevo_workflows.execution.size_limits import SizeLimits, check_size_limits
+from daskevo_workflows.execution.synchronous_client import check_can_lead
+from daskevo_workflows.execution.time_limits import Limit, check_limit
 from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.problems.building import check_builds, space_to_search
-from daskevo_workflows.progress import Progress
-from daskevo_workflows.refining import refine
 from daskevo_workflows.reports import write_figures as figures
-from daskevo_workflows.result import Result
-from daskevo_workflows.scheduler_gone import told_if_scheduler_gone
-from daskevo_workflows.settings import Settings
-from daskevo_workflows.size_limits import SizeLimits, check_size_limits
-from daskevo_workflows.transfer import FREEZE, Transfer
+from daskevo_workflows.results.best_model import Found
+from daskevo_workflows.results.frames import frames
+from daskevo_workflows.results.loadable import check_loadable
+from daskevo_workflows.results.look import look
+from daskevo_workflows.results.result import Result
 
 if TYPE_CHECKING:
     from daskevo.repository import Repository
@@ -107,7 +107,7 @@ def search(
         ``["max val_accuracy", "min parameters"]``, make a search for the front that no candidate dominates
         (`Result.front`): the first is the quality that is stored with models, and all must be finite. Besides what
         `score` returns there are `parameters`, `flops`, `depth`, `seconds` and `own_bytes`
-        (``daskevo_workflows.offered``).
+        (``daskevo_workflows.evaluation.offered_metrics``).
     evaluations:
         Finished evaluations in total: a resumed run goes on to this number. Failures and duplicates are counted
         apart; after ``max(20, evaluations)`` failures, or when the space has no more, the run ends and says why.
@@ -117,8 +117,8 @@ def search(
         With one trainer, the same seed gives the same candidates and scores. With several, what is asked depends on
         which evaluation ends first; the record holds the order.
     transfer:
-        How candidates inherit (:class:`daskevo_workflows.transfer.Transfer`); False: nothing is inherited (the
-        baseline); True: the usual policy.
+        How candidates inherit (:class:`daskevo_workflows.evaluation.transfer.Transfer`); False: nothing is inherited
+        (the baseline); True: the usual policy.
     freeze:
         Of the usual policy, instead of ``steps:300``: ``prefix`` (the paper's way), ``none`` (inherit, fine-tune
         everything), a share, ``steps:K``, or a function of a layer.

@@ -13,23 +13,23 @@ from daskevo.space import ModelSpace
 from daskevo.tuning import Configuration, ConfigurationSpace, Constant, architectures
 from daskevo.tuning.architectures import ARCHITECTURE
 from daskevo.types import Objective
-from daskevo_workflows.about import about_run
-from daskevo_workflows.failures import say_error
-from daskevo_workflows.identity import DataKey, data_key, mind_problem, problem_identity
-from daskevo_workflows.leading_client import check_can_lead
+from daskevo_workflows.evaluation.failures import say_error
+from daskevo_workflows.execution.run_facts import about_run
+from daskevo_workflows.execution.run_identity import DataKey, data_key, mind_problem, problem_identity
+from daskevo_workflows.execution.scheduler_lost import told_if_scheduler_gone
+from daskevo_workflows.execution.synchronous_client import check_can_lead
 from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.problems.building import check_builds, space_of
 from daskevo_workflows.problems.reference import data_of
-from daskevo_workflows.scheduler_gone import told_if_scheduler_gone
 from daskevo_workflows.stage_training import check, data_digest
-from daskevo_workflows.stage_training.beginning import own_loop
+from daskevo_workflows.stage_training.begin import own_loop
 from daskevo_workflows.studies.assignment import Setting
 from daskevo_workflows.studies.controller import Controller
 from daskevo_workflows.studies.crew import DaskCrew
-from daskevo_workflows.studies.ledger import KEEP_BEST, Ledger
 from daskevo_workflows.studies.result import Found, StudyResult
-from daskevo_workflows.studies.stored import learn
+from daskevo_workflows.studies.stored_snapshots import learn
 from daskevo_workflows.studies.study import Study
+from daskevo_workflows.studies.study_record import KEEP_BEST, Ledger
 
 if TYPE_CHECKING:
     from daskevo.repository import Repository

@@ -7,11 +7,11 @@ import uuid
 from collections.abc import Callable
 
 from daskevo.types import JSON
+from daskevo_plugins.dashboard.latest_news import Shelf
 from daskevo_plugins.dashboard.news import StudyNews
+from daskevo_plugins.dashboard.repository_views import Sights
 from daskevo_plugins.dashboard.search_news import SearchNews
 from daskevo_plugins.dashboard.search_part import search_part
-from daskevo_plugins.dashboard.shelf import Shelf
-from daskevo_plugins.dashboard.sights import Sights
 from daskevo_plugins.dashboard.study_part import study_part
 
 MOST_STUDIES = 20

@@ -9,8 +9,8 @@ from daskevo_plugins.dashboard.board import Board
 from daskevo_plugins.dashboard.lineage_tree import LineageTree, TreeRow, lineage_tree
 from daskevo_plugins.dashboard.markup import Html, age, cards, empty, html, link, table
 from daskevo_plugins.dashboard.repository_page import NOTHING, choose, trouble_of
-from daskevo_plugins.dashboard.sight import ModelRow, Sight
-from daskevo_plugins.words import say_bytes, say_count, say_qualities, say_share
+from daskevo_plugins.dashboard.repository_view import ModelRow, Sight
+from daskevo_plugins.formatting import say_bytes, say_count, say_qualities, say_share
 
 LEVEL, ROW = 16, 26
 """Width of a level of the tree, and height of a row."""

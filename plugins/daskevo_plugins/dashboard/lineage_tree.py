@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from daskevo_plugins.dashboard.sight import ModelRow
+from daskevo_plugins.dashboard.repository_view import ModelRow
 
 MOST_ROWS = 120
 

@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from daskevo.tuning.tree_svg import said_plainly
+from daskevo_plugins.dashboard.latest_news import Shown
 from daskevo_plugins.dashboard.news import Standing
-from daskevo_plugins.dashboard.shelf import Shown
 
 STANDINGS: dict[Standing, str] = {
     "running": "running",

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from daskevo.errors import CorruptRecord
 from daskevo.tuning.tree_layout import TreeLayout
 from daskevo.types import JSON
-from daskevo_plugins.dashboard.checking import LONGEST, Budget, fields_of, just, one_of, some
+from daskevo_plugins.dashboard.message_checks import LONGEST, Budget, fields_of, just, one_of, some
 
 __all__ = ["LONGEST", "MOST_MARKS", "MOST_ROWS", "CardNews", "Standing", "StudyNews", "TrainerNews", "can_be_sent"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from daskevo_plugins.dashboard.board import Board
+from daskevo_plugins.dashboard.latest_news import Shelf, Shown
 from daskevo_plugins.dashboard.markup import age, choice_of, empty, html, name_of, standing
-from daskevo_plugins.dashboard.shelf import Shelf, Shown
 
 _NO_STUDY = (
     "No study has been seen on this cluster yet. One that is begun with <code>daskevo tune PROBLEM</code> or "

@@ -11,8 +11,8 @@ from daskevo.types import JSON
 from daskevo.wire.dask_private import pages, plots
 from daskevo.wire.transport import answer
 from daskevo_plugins.dashboard.board import Board
-from daskevo_plugins.dashboard.looking import Looker
 from daskevo_plugins.dashboard.pages import PAGES, application
+from daskevo_plugins.dashboard.poll import Looker
 
 logger = logging.getLogger(__name__)
 

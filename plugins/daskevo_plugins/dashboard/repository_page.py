@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from daskevo_plugins.dashboard.board import Board
 from daskevo_plugins.dashboard.charts import Chart, stacked_bar, ticks
 from daskevo_plugins.dashboard.markup import age, cards, empty, html, link, table
-from daskevo_plugins.dashboard.sight import Sight
-from daskevo_plugins.dashboard.sights import EVERY_S, HISTORY, Rate, Seen
-from daskevo_plugins.words import say_bytes, say_count, say_seconds, say_share, say_short, say_times
+from daskevo_plugins.dashboard.repository_view import Sight
+from daskevo_plugins.dashboard.repository_views import EVERY_S, HISTORY, Rate, Seen
+from daskevo_plugins.formatting import say_bytes, say_count, say_seconds, say_share, say_short, say_times
 
 MOST_SHARDS = 16
 """Rows of the table of shards: those that are asked most."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 from daskevo.types import JSON
-from daskevo_plugins.dashboard.checking import (
+from daskevo_plugins.dashboard.message_checks import (
     Budget,
     count,
     fields_of,

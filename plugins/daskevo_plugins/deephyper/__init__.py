@@ -14,11 +14,11 @@ from daskevo.errors import InvalidInput
 if TYPE_CHECKING:
     from daskevo_plugins.deephyper.evaluator import DaskEvaluator
     from daskevo_plugins.deephyper.evolution import AgedEvolution
-    from daskevo_plugins.deephyper.following import follow
-    from daskevo_plugins.deephyper.living import CBO, RandomSearch, RegularizedEvolution
+    from daskevo_plugins.deephyper.keras_callback import follow
+    from daskevo_plugins.deephyper.living_models import CBO, RandomSearch, RegularizedEvolution
     from daskevo_plugins.deephyper.spaces import options_of, space_of, to_hp_problem
     from daskevo_plugins.deephyper.storage import DaskStorage
-    from daskevo_plugins.deephyper.transferring import TransferRunFunction, transfer_run_function
+    from daskevo_plugins.deephyper.transfer_run import TransferRunFunction, transfer_run_function
 
 __all__ = [
     "CBO",

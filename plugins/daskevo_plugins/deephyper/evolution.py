@@ -15,7 +15,7 @@ from deephyper.hpo import Search
 
 from daskevo.errors import InvalidInput
 from daskevo_plugins.deephyper.configurations import Configurations
-from daskevo_plugins.deephyper.living import LivingPopulation, OnLeave
+from daskevo_plugins.deephyper.living_models import LivingPopulation, OnLeave
 
 logger = logging.getLogger(__name__)
 

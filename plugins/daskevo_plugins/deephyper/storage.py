@@ -15,7 +15,7 @@ from distributed.protocol import to_serialize
 
 from daskevo.errors import ClusterError, InvalidInput, SchedulerUnreachable
 from daskevo.wire.dask_private import sync
-from daskevo_plugins.deephyper.keeper import OPERATION, StorageKeeper
+from daskevo_plugins.deephyper.scheduler_storage import OPERATION, StorageKeeper
 
 TIMEOUT_S = 60.0
 

@@ -17,7 +17,7 @@ from daskevo.runs import RunView
 from daskevo.space import Candidate
 from daskevo_workflows.problems import load_problem
 from daskevo_workflows.problems.building import build_candidate
-from daskevo_workflows.reports.reading import read_run
+from daskevo_workflows.reports.run_reader import read_run
 from daskevo_workflows.reports.series import RunSeries
 from tests.benchmarks.transfer import deephyper_arms
 

@@ -2,8 +2,9 @@
 
 What is equal to the other arms: the space (`to_hp_problem`), the problem's `build`, `compile` and `score`, its data,
 its epochs and batch size, the number of trainers and their threads, and the fitting, `fast_fit` by
-:func:`daskevo_workflows.training.train`, which trainers of `daskevo nas` call. What is DeepHyper's: which candidates
-are evaluated, in which order, by which process; equal ones are trained again, where our runs share the result.
+:func:`daskevo_workflows.evaluation.training.train`, which trainers of `daskevo nas` call. What is DeepHyper's: which
+candidates are evaluated, in which order, by which process; equal ones are trained again, where our runs share the
+result.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from typing import Any
 
 from daskevo.space import Candidate
 from daskevo.types import Objective
+from daskevo_workflows.evaluation.quiet_import import import_keras
+from daskevo_workflows.evaluation.training import Stopwatch, train
 from daskevo_workflows.problems import refer
 from daskevo_workflows.problems.building import build_candidate
 from daskevo_workflows.problems.reference import ProblemReference, data_of
-from daskevo_workflows.quiet import import_keras
 from daskevo_workflows.reports.series import Evaluation, RunSeries
-from daskevo_workflows.training import Stopwatch, train
 
 POPULATION, SAMPLE = 12, 4
 """Of every evolution, ours too. DeepHyper's own 100, and our 50, would make of 60 evaluations a random search."""
@@ -94,7 +95,7 @@ def _stand() -> None:
 
 
 def evaluate(job: Any, reference: ProblemReference, seed: int) -> dict[str, Any]:
-    """Evaluate one configuration in a process of DeepHyper's, as `daskevo_workflows.evaluation` does without transfer.
+    """Evaluate one configuration in a process of DeepHyper's, as a trainer does without transfer.
 
     The reference keeps the problem and its data for as long as the process lives.
     """

@@ -19,7 +19,7 @@ from daskevo.tuning import GridSpace, Scheduler, Trajectory
 from daskevo_workflows import tune
 from daskevo_workflows.studies.controller import STARTING, Controller
 from daskevo_workflows.studies.crew import DaskCrew
-from daskevo_workflows.studies.ledger import OVER, STAGE, WORK
+from daskevo_workflows.studies.study_record import OVER, STAGE, WORK
 from tests.benchmarks.tuning.arms import since_start_s
 from tests.benchmarks.tuning.problem import LONGER
 

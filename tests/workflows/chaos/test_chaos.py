@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from daskevo_workflows.chaos import ledger
-from daskevo_workflows.cli.lines import CHAOS_KEYS
+from daskevo_workflows.cli.json_lines import CHAOS_KEYS
 from tests.rights import in_ci
 
 RUN = [sys.executable, "-c", "from daskevo_workflows.cli import main; main()", "chaos"]

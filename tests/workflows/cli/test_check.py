@@ -14,9 +14,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from daskevo_workflows.cli import main, patience
-from daskevo_workflows.cli.lending import lent_streams
-from daskevo_workflows.cli.lines import CHECK_KEYS
+from daskevo_workflows.cli import hang_notice, main
+from daskevo_workflows.cli.json_lines import CHECK_KEYS
+from daskevo_workflows.cli.stdio_guard import lent_streams
 from daskevo_workflows.problems import refer
 from tests.workflows import tiny
 
@@ -109,9 +109,9 @@ def test_a_build_that_does_not_end_is_said(tmp_path: Path, monkeypatch: pytest.M
             if "in build" in words:
                 noted.touch()
 
-        return patience.watched(say_and_note)
+        return hang_notice.watched(say_and_note)
 
-    monkeypatch.setattr(patience, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(hang_notice, "PATIENCE_S", 0.2)
     monkeypatch.setattr(sys.modules["daskevo_workflows.cli.check"], "watched", watched)
     source = f"{GOOD}\ndef build(choices):\n    while not Path({str(noted)!r}).exists():\n        time.sleep(0.01)\n"
     (tmp_path / "mine.py").write_text(source + "    raise KeyboardInterrupt\n")

@@ -21,11 +21,11 @@ from daskevo.search import AgedEvolution, Random, Report, TransferReport
 from daskevo.store.root import Root
 from daskevo_workflows.cli import main
 from daskevo_workflows.cli.group import Commands
-from daskevo_workflows.cli.places import default_run_folder, repository_root, root_for_run
-from daskevo_workflows.cli.typed import same_command
-from daskevo_workflows.cli.watching import say_all_at_random, say_first_is_slow, say_unanswered
+from daskevo_workflows.cli.invocation import same_command
+from daskevo_workflows.cli.paths import default_run_folder, repository_root, root_for_run
+from daskevo_workflows.cli.run_messages import say_all_at_random, say_first_is_slow, say_unanswered
+from daskevo_workflows.evaluation.transfer import Transfer
 from daskevo_workflows.problems.reference import BUILT_IN
-from daskevo_workflows.transfer import Transfer
 
 ERRORS = [
     kind

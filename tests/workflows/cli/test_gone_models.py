@@ -20,7 +20,7 @@ from daskevo.types import ModelId
 from daskevo_workflows import nas
 from daskevo_workflows.cli import main
 from daskevo_workflows.cli.nas import _say_result
-from daskevo_workflows.cli.places import root_for_run
+from daskevo_workflows.cli.paths import root_for_run
 from tests.runs.identity import IDENTITY
 
 GOLDEN = Path(__file__).parents[2] / "corpus" / "golden" / "v1" / "root"
@@ -88,7 +88,7 @@ def test_its_weights_are_gone_and_the_next_best_is_found(run: Path) -> None:
 
 def test_where_none_lives_the_list_is_empty(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "daskevo_workflows.result.look_up", lambda folder, models, root: dict.fromkeys(models, "retired")
+        "daskevo_workflows.results.result.look_up", lambda folder, models, root: dict.fromkeys(models, "retired")
     )
     assert nas.look(run).best(2, living=True) == []
 

@@ -18,9 +18,9 @@ from daskevo.store.root import Root
 from daskevo.types import ModelId, Objective
 from daskevo_workflows import tune as tuning
 from daskevo_workflows.cli import main
-from daskevo_workflows.identity import identity_of
+from daskevo_workflows.evaluation.transfer import Transfer
+from daskevo_workflows.execution.run_identity import identity_of
 from daskevo_workflows.problems import refer
-from daskevo_workflows.transfer import Transfer
 
 FILES = ("run.json", "run.sqlite", "repository/repository.json")
 

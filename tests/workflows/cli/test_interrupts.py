@@ -26,7 +26,7 @@ from daskevo_workflows.cli import interrupts as interrupts_module
 from daskevo_workflows.cli import main
 from daskevo_workflows.cli.group import Commands
 from daskevo_workflows.cli.interrupts import AGAIN_S, TOGETHER_S, heard, put_off
-from daskevo_workflows.cli.undisturbed import is_news
+from daskevo_workflows.cli.worker_signals import is_news
 
 
 def _press(*_: object) -> None:
@@ -335,11 +335,11 @@ def test_an_interrupt_is_put_off_and_not_lost() -> None:
 
 STARTED = """
 import time
-from daskevo_workflows import quiet
+from daskevo_workflows.evaluation import quiet_import
 from daskevo_workflows.cli import interrupts, main
 
 # However long it takes until it is pressed, the run has not begun; however far apart, the presses are one.
-quiet.import_keras = lambda: time.sleep(600)
+quiet_import.import_keras = lambda: time.sleep(600)
 interrupts.TOGETHER_S = 600.0
 if __name__ == "__main__":
     main(prog_name="daskevo")

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from daskevo_workflows.cli.lines import CHAOS_KEYS, NAS_KEYS, TUNE_KEYS, VERIFY_KEYS, json_line
+from daskevo_workflows.cli.json_lines import CHAOS_KEYS, NAS_KEYS, TUNE_KEYS, VERIFY_KEYS, json_line
 
 
 def test_the_promised_keys() -> None:

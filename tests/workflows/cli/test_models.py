@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 import daskevo
 from daskevo_workflows.cli import main
-from daskevo_workflows.cli.lines import VERIFY_KEYS
-from daskevo_workflows.cli.listing import _short
+from daskevo_workflows.cli.json_lines import VERIFY_KEYS
+from daskevo_workflows.cli.models_list import _short
 
 pytestmark = pytest.mark.processes
 
@@ -224,7 +224,7 @@ def test_a_list_of_nothing_says_where_to_look(monkeypatch: pytest.MonkeyPatch) -
         models=lambda scope, snapshots=False: [summary] if snapshots and scope != "nowhere" else [],
         connection=SimpleNamespace(damage={}),
     )
-    monkeypatch.setattr(sys.modules["daskevo_workflows.cli.listing"], "opened", lambda root: look)
+    monkeypatch.setattr(sys.modules["daskevo_workflows.cli.models_list"], "opened", lambda root: look)
     found = run("models", "ls", "there")
     assert (found.exit_code, found.stdout) == (0, "")
     assert found.stderr == (

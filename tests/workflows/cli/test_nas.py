@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from daskevo.runs import RunView
-from daskevo_workflows.cli.lines import NAS_KEYS
+from daskevo_workflows.cli.json_lines import NAS_KEYS
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 

@@ -10,11 +10,11 @@ import pytest
 
 from daskevo.errors import InvalidInput
 from daskevo_workflows.cli.nas import nas
-from daskevo_workflows.cli.resuming import FLAGS
+from daskevo_workflows.cli.resume import FLAGS
 from daskevo_workflows.cli.size_options import LIMITED, changed_limits
 from daskevo_workflows.cli.transfer_options import TRANSFER_OPTIONS, typed_transfer
-from daskevo_workflows.offered import OF_GRAPHS
-from daskevo_workflows.transfer import Transfer
+from daskevo_workflows.evaluation.offered_metrics import OF_GRAPHS
+from daskevo_workflows.evaluation.transfer import Transfer
 
 
 def typed(*words: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from daskevo_workflows.cli.progress import PLAIN_EVERY_S, ProgressLine, say_progress
-from daskevo_workflows.progress import Progress
+from daskevo_workflows.execution.progress import Progress
 
 HALF = Progress(
     finished=5,

@@ -9,7 +9,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from daskevo_workflows.cli import main
-from daskevo_workflows.cli.lines import VERIFY_KEYS
+from daskevo_workflows.cli.json_lines import VERIFY_KEYS
 
 GOLDEN = Path(__file__).parents[2] / "corpus" / "golden" / "v1" / "root"
 

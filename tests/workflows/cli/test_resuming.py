@@ -19,13 +19,13 @@ from daskevo.space import Candidate
 from daskevo.store.root import Root
 from daskevo.types import ModelId, Objective
 from daskevo_workflows.cli import main
-from daskevo_workflows.cli.lines import NAS_KEYS
+from daskevo_workflows.cli.json_lines import NAS_KEYS
 from daskevo_workflows.cli.nas import FRONT_SHOWN, STRATEGY_WORDS
-from daskevo_workflows.cli.resuming import settle, why_ended
-from daskevo_workflows.identity import identity_of
+from daskevo_workflows.cli.resume import settle, why_ended
+from daskevo_workflows.evaluation.transfer import Transfer
+from daskevo_workflows.execution.run_identity import identity_of
 from daskevo_workflows.nas import STRATEGIES
 from daskevo_workflows.problems import refer
-from daskevo_workflows.transfer import Transfer
 
 TYPED: dict[str, Any] = {
     "strategy": "evolution",

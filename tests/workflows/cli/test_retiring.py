@@ -86,7 +86,7 @@ def test_a_repository_in_use_is_changed_through_its_scheduler(root: Path, monkey
                 yield theirs
 
         with monkeypatch.context() as patch:
-            patch.setattr("daskevo_workflows.cli.changing.a_cluster", held_meanwhile)
+            patch.setattr("daskevo_workflows.cli.changed_repository.a_cluster", held_meanwhile)
             late = retire(root, "third", "--scheduler", cluster.scheduler_address)
         assert (late.exit_code, late.stdout) == (1, "retired 0 models\n")
         assert "'third' is held by user:late, given meanwhile" in late.stderr

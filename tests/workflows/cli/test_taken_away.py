@@ -10,7 +10,7 @@ from daskevo.errors import DaskevoError, InvalidInput, InvalidProblem
 from daskevo.runs import RunRecord
 from daskevo.search import Report, Request
 from daskevo.space import Candidate
-from daskevo_workflows.cli.places import run_folder
+from daskevo_workflows.cli.paths import run_folder
 
 IDENTITY = {"problem": {"name": "digits"}, "objective": "max val_acuracy", "seed": 0}
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from daskevo.runs import RunView
 from daskevo_workflows.cli import main
-from daskevo_workflows.cli.lines import TUNE_KEYS
+from daskevo_workflows.cli.json_lines import TUNE_KEYS
 from daskevo_workflows.cli.tune import STRATEGY_WORDS
 from daskevo_workflows.studies.strategies import WORDS, strategy_of
 from daskevo_workflows.tune import space_to_tune

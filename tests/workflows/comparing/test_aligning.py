@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from daskevo.graph import ArchitectureGraph
 from daskevo.testing.graphs import GraphBuilder, architecture_graphs, related_graphs, renamed
-from daskevo_workflows.comparing import aligning
-from daskevo_workflows.comparing.aligning import Trait, in_order, matched
+from daskevo_workflows.comparing import alignment
+from daskevo_workflows.comparing.alignment import Trait, in_order, matched
 from daskevo_workflows.comparing.difference import LayerPair, difference
 from tests.cluster.helpers import chain
 from tests.workflows.exporting.records import record
@@ -53,7 +53,7 @@ def test_as_many_as_can_be_are_equal_and_then_of_one_kind(first: list[Trait], se
 
 
 def test_of_very_long_sequences_blocks_are_matched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aligning, "MOST_CELLS", 3)
+    monkeypatch.setattr(alignment, "MOST_CELLS", 3)
     one, other, more = (Trait(kind, kind) for kind in "abc")
     assert matched([one, other, one], [more, one, other]) == [(0, 1), (1, 2)]
     assert matched([one, other], [Trait("a", "x"), Trait("b", "y")]) == [(0, 0), (1, 1)]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from daskevo.types import ModelId
-from daskevo_workflows.comparing.blaming import blame
+from daskevo_workflows.comparing.blame import blame
 from daskevo_workflows.comparing.difference import difference
 from daskevo_workflows.comparing.family import Member, best_of, dot_of, family_of, quoted, tree_of
 from tests.cluster.helpers import chain

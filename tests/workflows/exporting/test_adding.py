@@ -19,7 +19,7 @@ from daskevo.search import Random
 from daskevo_workflows import nas
 from daskevo_workflows.cli import main
 from daskevo_workflows.exporting import export_model
-from daskevo_workflows.importing import load_model_file
+from daskevo_workflows.exporting.foreign_models import load_model_file
 
 pytestmark = [
     pytest.mark.processes,

@@ -13,8 +13,8 @@ from daskevo.errors import CannotRebuild, CorruptRecord, InvalidInput
 from daskevo.models import flatten, read_tensors, rebuild_flat
 from daskevo_workflows.exporting import FORMATS, load_safetensors
 from daskevo_workflows.exporting.formats import companions, format_of, how_to_load
+from daskevo_workflows.exporting.model_files import write_model
 from daskevo_workflows.exporting.safetensors_files import read_header, tensor_names
-from daskevo_workflows.exporting.writing import write_model
 from tests.models.zoo import ZOO, batch
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras, under numpy 2

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from daskevo_workflows.evaluation.training import Stopwatch, train
 from daskevo_workflows.problems import load_problem
-from daskevo_workflows.training import Stopwatch, train
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "trackers.md"
 

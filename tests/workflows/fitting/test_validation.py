@@ -11,10 +11,10 @@ import pytest
 
 from daskevo.errors import InvalidProblem
 from daskevo.tuning import Configuration, Constant, Trajectory
+from daskevo_workflows.evaluation.training import Stopped, Stopwatch, train
 from daskevo_workflows.fitting import validation_options, watched_in_vain
 from daskevo_workflows.problems import Data, check_problem, refer
 from daskevo_workflows.stage_training import begin
-from daskevo_workflows.training import Stopped, Stopwatch, train
 
 
 class Line:

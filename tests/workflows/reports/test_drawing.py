@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.figures.chart import from_zero
 
 DATA = ("blue", "orange", "green", "vermilion", "purple", "sky")

@@ -26,13 +26,13 @@ from daskevo.runs import RunRecord, RunView, Unit
 from daskevo.store.root import Root
 from daskevo_workflows import nas
 from daskevo_workflows.cli import main
-from daskevo_workflows.cli.lines import NAS_KEYS
+from daskevo_workflows.cli.json_lines import NAS_KEYS
 from daskevo_workflows.cli.nas import _say_result
 from daskevo_workflows.cli.status import lives
-from daskevo_workflows.frames import rows_of, rows_of_runs, write_csv
 from daskevo_workflows.reports.arms import arm_names, arms_of, labelled
-from daskevo_workflows.reports.reading import read_run
+from daskevo_workflows.reports.run_reader import read_run
 from daskevo_workflows.reports.tables import cards, transfer_summary
+from daskevo_workflows.results.frames import rows_of, rows_of_runs, write_csv
 from tests.workflows.reports.test_reading import finished, identity, request, written
 
 GOLDEN = Path(__file__).parents[2] / "corpus" / "golden" / "v1"

@@ -13,8 +13,9 @@ from matplotlib.ticker import FixedLocator
 
 from daskevo.errors import InvalidInput, RunFolderUnusable
 from daskevo.types import Objective
-from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.arms import arms_of
+from daskevo_workflows.reports.figure_files import saved, settle, write_all
 from daskevo_workflows.reports.figures import PAPER
 from daskevo_workflows.reports.figures.candidates import candidates
 from daskevo_workflows.reports.figures.chart import COLUMN
@@ -22,7 +23,6 @@ from daskevo_workflows.reports.figures.gantt import tasks
 from daskevo_workflows.reports.figures.space import space
 from daskevo_workflows.reports.figures.targets import time_to_target
 from daskevo_workflows.reports.series import RunSeries
-from daskevo_workflows.reports.writing import saved, settle, write_all
 
 NAMES = ("quality", "time-to-target", "runtime", "tasks", "storage")
 

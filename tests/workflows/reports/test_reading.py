@@ -16,7 +16,7 @@ from daskevo.space import Candidate, Choice, Space
 from daskevo.types import ModelId
 from daskevo_workflows.reports import write_report
 from daskevo_workflows.reports.arms import labelled
-from daskevo_workflows.reports.reading import RunningTime, read_run, state_of
+from daskevo_workflows.reports.run_reader import RunningTime, read_run, state_of
 
 SPACE = Space("tiny", (Choice("width", (16, 32)), Choice("activation", ("relu", None))))
 

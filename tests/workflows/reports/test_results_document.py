@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from daskevo_workflows import nas
 from daskevo_workflows.cli import main
-from daskevo_workflows.frames import KINDS, rows_of
+from daskevo_workflows.results.frames import KINDS, rows_of
 from tests.workflows.reports.test_looking import several_units
 from tests.workflows.reports.test_reading import written
 

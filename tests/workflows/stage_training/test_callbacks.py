@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from daskevo.errors import InvalidInput
-from daskevo_workflows.failures import Failed
+from daskevo_workflows.evaluation.failures import Failed
 from daskevo_workflows.stage_training import begin, check_exact
 from daskevo_workflows.stage_training.callbacks import check_callbacks
 from tests.workflows.stage_training.problems import always, data, problem, trajectory

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from daskevo.errors import InvalidProblem
+from daskevo_workflows.evaluation.training import Stopwatch, train
 from daskevo_workflows.problems import load_problem
-from daskevo_workflows.training import Stopwatch, train
 from tests.workflows.stage_training.problems import build, data
 
 TUNED = """

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from daskevo_workflows.bench.rivals import Arrays, Rival, sync
-from daskevo_workflows.quiet import import_keras
+from daskevo_workflows.evaluation.quiet_import import import_keras
 
 
 @lru_cache(maxsize=1)

@@ -46,10 +46,10 @@ def evaluate_in_turn(
     list[dict]
         Seconds waited for query, open (graph, freezing), read, put, retire, and of the whole evaluation.
     """
-    from daskevo_workflows.quiet import import_keras
+    from daskevo_workflows.evaluation.quiet_import import import_keras
 
     import_keras()
-    from daskevo_workflows.training import Stopwatch, train
+    from daskevo_workflows.evaluation.training import Stopwatch, train
 
     problem, data = reference.load(), data_of(reference)
     living, found = [], []

@@ -66,12 +66,12 @@ class _Plain:
 
 def measure_steps(problem: Problem, candidates: int) -> Steps:
     """Evaluate drawn candidates both ways; one more before, whose times are not counted."""
-    from daskevo_workflows.quiet import import_keras
+    from daskevo_workflows.evaluation.quiet_import import import_keras
 
     import_keras()
     from daskevo.models import seeded
+    from daskevo_workflows.evaluation.training import Stopwatch, train
     from daskevo_workflows.problems.building import build_candidate, space_of
-    from daskevo_workflows.training import Stopwatch, train
 
     data, space, rng = problem.data(), space_of(problem), np.random.default_rng(0)
     metric = problem.objective.split()[1]

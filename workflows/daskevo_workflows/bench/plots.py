@@ -47,7 +47,7 @@ def save_plot(draw: Callable[[Figure], None], path: Path, *, width: float = 8.0,
         As :func:`check_plot`.
     """
     check_plot(path)
-    from daskevo_workflows.reports.drawing import PAPER, settings
+    from daskevo_workflows.reports.svg import PAPER, settings
 
     with settings():
         import matplotlib

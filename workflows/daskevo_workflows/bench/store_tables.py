@@ -64,7 +64,7 @@ def tables(rows: Sequence[Row], lags: Sequence[float], loop: Shape) -> list[Tabl
 
 def draw(into: Figure, rows: Sequence[Row]) -> None:
     """Draw the bandwidth by share that changed, and of reads, for the first model on each place."""
-    from daskevo_workflows.reports.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION, logarithmic
+    from daskevo_workflows.reports.svg import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION, logarithmic
 
     colours = dict(zip(ORDER, (BLUE, ORANGE, FAINT, GREEN, VERMILION, PURPLE, SKY), strict=True))
     shape = rows[0].shape

@@ -163,7 +163,7 @@ def _rest(address: str, places: Places, parts: Parts) -> list[str]:
 
 def _recount(places: Places) -> Recount:
     import daskevo
-    from daskevo_workflows.result import Result
+    from daskevo_workflows.results.result import Result
 
     result = Result(places.run, daskevo.open(places.root, problem.name), ("", ""))
     kept = {*result.population(), *(found.model_id for found in result.best(5))}

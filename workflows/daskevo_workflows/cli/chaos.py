@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from daskevo_workflows.cli.interrupts import INTERRUPTED, heard
-from daskevo_workflows.cli.lines import CHAOS_KEYS, print_json_line
+from daskevo_workflows.cli.json_lines import CHAOS_KEYS, print_json_line
 
 UNCLEAN = 1
 """Exit code when something was lost, left over, or not done."""
@@ -83,7 +83,7 @@ def chaos(minutes: float, seed: int, evaluations: int | None, folder: Path | Non
     from daskevo.extras import TRAINING, need
     from daskevo_workflows.chaos.apart import apart
     from daskevo_workflows.chaos.trial import OUTCOME, Trial, words_of
-    from daskevo_workflows.words import plain
+    from daskevo_workflows.formatting import plain
 
     need("a search under faults", *TRAINING)
     prefix, why = apart()
@@ -134,7 +134,7 @@ def _end(process: subprocess.Popen[bytes], is_apart: bool) -> None:
 
 
 def _say(outcome: dict[str, Any], place: Path, *, err: bool) -> None:
-    from daskevo_workflows.words import plain, say_bytes, say_count, say_seconds
+    from daskevo_workflows.formatting import plain, say_bytes, say_count, say_seconds
 
     lines = [
         f"{say_count(outcome['evaluations'], 'evaluation')} under {say_count(outcome['kills'], 'kill')} and "

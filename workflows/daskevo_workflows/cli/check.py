@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from daskevo_workflows.cli.completion import PROBLEM
-from daskevo_workflows.cli.lending import lent_streams
-from daskevo_workflows.cli.lines import CHECK_KEYS, print_json_line
-from daskevo_workflows.cli.patience import watched
+from daskevo_workflows.cli.hang_notice import watched
+from daskevo_workflows.cli.invocation import command
+from daskevo_workflows.cli.json_lines import CHECK_KEYS, print_json_line
 from daskevo_workflows.cli.run_options import COUNT
-from daskevo_workflows.cli.typed import command
+from daskevo_workflows.cli.stdio_guard import lent_streams
 
 if TYPE_CHECKING:
     from daskevo_workflows.problems import Problem
@@ -49,10 +49,10 @@ def check(problem: str, candidates: int, batches: int, seed: int, as_json: bool)
     """
     from daskevo.errors import InvalidInput, UnknownProblem
     from daskevo.extras import TRAINING, need
+    from daskevo_workflows.formatting import plain, say_count
     from daskevo_workflows.problems import load_problem
     from daskevo_workflows.problems.contract import look_at
     from daskevo_workflows.problems.packages import need_data_of
-    from daskevo_workflows.words import plain, say_count
 
     need("a check", *TRAINING)
     need_data_of(problem)
@@ -103,8 +103,8 @@ def _check_is_of_a_search(loaded: Problem, typed: str) -> None:
     """
     from daskevo.errors import UnknownProblem
     from daskevo.tuning import ConfigurationSpace
+    from daskevo_workflows.formatting import plain
     from daskevo_workflows.problems.building import space_of
-    from daskevo_workflows.words import plain
 
     if callable(getattr(loaded, "training_loop", None)) or isinstance(space_of(loaded), ConfigurationSpace):
         raise UnknownProblem(

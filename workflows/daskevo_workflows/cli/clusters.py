@@ -15,7 +15,7 @@ from daskevo_workflows.cli.interrupts import put_off
 if TYPE_CHECKING:
     from distributed import Client
 
-UNDISTURBED = "daskevo_workflows.cli.undisturbed"
+UNDISTURBED = "daskevo_workflows.cli.worker_signals"
 """Preload of the workers of a local cluster."""
 
 SECONDS_TO_KNOCK = 3.0

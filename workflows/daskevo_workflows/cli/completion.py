@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from daskevo_workflows.cli.places import RUN
-from daskevo_workflows.roots import DESCRIPTION
+from daskevo_workflows.cli.paths import RUN
+from daskevo_workflows.results.run_root import DESCRIPTION
 
 PROBLEMS = ("attn", "covertype", "digits", "fashion-mnist", "flights", "nas-bench-201", "nasnet")
 """Those of :data:`daskevo_workflows.problems.reference.BUILT_IN`, which is not imported for a completion."""

@@ -12,7 +12,7 @@ from daskevo_workflows.cli.completion import FOLDER
 
 FORMATS = ("svg", "png", "pdf")
 KINDS = ("evaluations", "units", "models", "events")
-"""Those of :mod:`daskevo_workflows.reports` and :mod:`daskevo_workflows.frames`, not imported for a `--help`."""
+"""Those of :mod:`daskevo_workflows.reports` and `results.frames`, which are not imported for a `--help`."""
 
 RUNS = click.argument("runs", type=FOLDER, nargs=-1, required=True, metavar="RUN...")
 
@@ -77,8 +77,8 @@ def frame(runs: tuple[Path, ...], of: str, output: Path | None) -> None:
 
     docs/results.md has the columns. `pandas.read_csv` reads it; result.frame() of Python is the same.
     """
-    from daskevo_workflows.frames import rows_of_runs, write_csv
-    from daskevo_workflows.saving import write_file
+    from daskevo_workflows.results.atomic_files import write_file
+    from daskevo_workflows.results.frames import rows_of_runs, write_csv
 
     rows = rows_of_runs(runs, of)
     if output is None:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from daskevo_workflows.cli.completion import PROBLEM
-from daskevo_workflows.cli.lines import FORECAST_KEYS, print_json_line
+from daskevo_workflows.cli.invocation import command, keep_whole
+from daskevo_workflows.cli.json_lines import FORECAST_KEYS, print_json_line
 from daskevo_workflows.cli.nas import nas
-from daskevo_workflows.cli.places import RUN, problem_word
+from daskevo_workflows.cli.paths import RUN, problem_word
 from daskevo_workflows.cli.run_options import COUNT
-from daskevo_workflows.cli.typed import command, keep_whole
 from daskevo_workflows.cli.walltime import WalltimeType
 
 if TYPE_CHECKING:
-    from daskevo_workflows.forecasting import Forecast, Range
-    from daskevo_workflows.machine_load import Load
+    from daskevo_workflows.execution.machine_load import Load
+    from daskevo_workflows.results.forecast import Forecast, Range
 
 
 @click.command(short_help="Hours, jobs and bytes of a search before it is queued.")
@@ -64,9 +64,9 @@ def forecast(
     From a run that there is:
         daskevo forecast runs/flights --evaluations 2000 --trainers 16
     """
-    from daskevo_workflows.closing import grace_s
-    from daskevo_workflows.forecasting import forecast as foretell
-    from daskevo_workflows.measuring import measure as read
+    from daskevo_workflows.execution.run_deadline import grace_s
+    from daskevo_workflows.results.forecast import forecast as foretell
+    from daskevo_workflows.results.forecast_measures import measure as read
 
     folder, again = Path(problem), ""
     if not (folder / RUN).exists():
@@ -95,7 +95,7 @@ def _run_some(problem: str, folder: Path, evaluations: int) -> None:
 
 
 def _say(found: Forecast, folder: Path, *, err: bool) -> None:
-    from daskevo_workflows.words import say_bytes, say_count, say_seconds
+    from daskevo_workflows.formatting import say_bytes, say_count, say_seconds
 
     seconds = found.seconds
     click.echo(
@@ -117,7 +117,7 @@ def _say(found: Forecast, folder: Path, *, err: bool) -> None:
 
 
 def _warning(load: Load) -> str:
-    from daskevo_workflows.words import say_count
+    from daskevo_workflows.formatting import say_count
 
     return (
         f"Warning: the machine had more to do than it has cores while this was measured, a load average of "

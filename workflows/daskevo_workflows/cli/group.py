@@ -19,7 +19,7 @@ import click
 
 from daskevo.errors import DaskevoError
 from daskevo_workflows.cli.interrupts import INTERRUPTED, heard
-from daskevo_workflows.cli.typed import keep_typed, program
+from daskevo_workflows.cli.invocation import keep_typed, program
 
 UNFORESEEN = 70
 """Exit code after an error that nobody meant: EX_SOFTWARE of sysexits.h."""

@@ -18,7 +18,7 @@ from multiprocessing import resource_tracker
 from types import FrameType
 from typing import Literal
 
-from daskevo_workflows.stack import is_in
+from daskevo_workflows.execution.stack import is_in
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from daskevo_workflows.cli.adding import add
-from daskevo_workflows.cli.comparing import blame, diff, lineage
-from daskevo_workflows.cli.exporting import export
-from daskevo_workflows.cli.listing import ls, show
-from daskevo_workflows.cli.retiring import retire
+from daskevo_workflows.cli.models_add import add
+from daskevo_workflows.cli.models_export import export
+from daskevo_workflows.cli.models_lineage import blame, diff, lineage
+from daskevo_workflows.cli.models_list import ls, show
+from daskevo_workflows.cli.models_retire import retire
 
 
 @click.group()

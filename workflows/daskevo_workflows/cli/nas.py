@@ -13,26 +13,26 @@ import click
 from click.core import ParameterSource
 
 from daskevo_workflows.cli.batch_jobs import batch_of, batch_options
-from daskevo_workflows.cli.carrying import carry_on
 from daskevo_workflows.cli.clusters import a_cluster
 from daskevo_workflows.cli.completion import PROBLEM
-from daskevo_workflows.cli.found_words import say_inherited, say_models, say_stored
 from daskevo_workflows.cli.interrupts import Interrupts
-from daskevo_workflows.cli.lines import NAS_KEYS, print_json_line
-from daskevo_workflows.cli.places import default_run_folder, root_for_run, run_folder
+from daskevo_workflows.cli.invocation import command, same_command
+from daskevo_workflows.cli.json_lines import NAS_KEYS, print_json_line
+from daskevo_workflows.cli.paths import default_run_folder, root_for_run, run_folder
 from daskevo_workflows.cli.quota_option import quota_option
-from daskevo_workflows.cli.resuming import settle, why_ended
+from daskevo_workflows.cli.resume import settle, why_ended
+from daskevo_workflows.cli.run_frame import carry_on
+from daskevo_workflows.cli.run_messages import say_all_at_random, say_first_is_slow, say_unanswered, say_where
 from daskevo_workflows.cli.run_options import run_options
+from daskevo_workflows.cli.search_summary import say_inherited, say_models, say_stored
 from daskevo_workflows.cli.size_options import size_options
 from daskevo_workflows.cli.transfer_options import transfer_options, typed_transfer
-from daskevo_workflows.cli.typed import command, same_command
 from daskevo_workflows.cli.walltime import Walltime, end_out_of_time, walltime_option
-from daskevo_workflows.cli.watching import say_all_at_random, say_first_is_slow, say_unanswered, say_where
-from daskevo_workflows.deadline import WALLTIME
+from daskevo_workflows.execution.deadline import WALLTIME
 
 if TYPE_CHECKING:
-    from daskevo_workflows.progress import Progress
-    from daskevo_workflows.result import Result
+    from daskevo_workflows.execution.progress import Progress
+    from daskevo_workflows.results.result import Result
 
 KEPT = "Every finished evaluation is kept"
 """What is said of a run that was stopped."""
@@ -160,13 +160,13 @@ def _search(
     from daskevo.runs.folder import read_info
     from daskevo.types import Objective
     from daskevo_workflows.cli.progress import ProgressLine
+    from daskevo_workflows.evaluation.offered_metrics import check_objectives
+    from daskevo_workflows.evaluation.quiet_import import import_keras
     from daskevo_workflows.nas import search
-    from daskevo_workflows.offered import check_objectives
     from daskevo_workflows.problems import refer
     from daskevo_workflows.problems.building import space_to_search
     from daskevo_workflows.problems.packages import need_data_of
-    from daskevo_workflows.quiet import import_keras
-    from daskevo_workflows.result import Result
+    from daskevo_workflows.results.result import Result
 
     # What can be refused, or needs no work, is told without a cluster: starting one takes longer than all of it.
     need("a search", *TRAINING)
@@ -261,10 +261,10 @@ def _say_result(result: Result, *, err: bool, since: float | None = None, save: 
         Whether there is the time to write anything.
     """
     from daskevo.errors import DaskevoError
-    from daskevo_workflows.quiet import import_keras
+    from daskevo_workflows.evaluation.quiet_import import import_keras
+    from daskevo_workflows.formatting import plain, say_count, say_seconds, say_share
     from daskevo_workflows.reports.frozen_words import say_rule
-    from daskevo_workflows.saving import save_model
-    from daskevo_workflows.words import plain, say_count, say_seconds, say_share
+    from daskevo_workflows.results.atomic_files import save_model
 
     summary = result.summary()
     apart = f", {say_count(summary['failures'], 'failure')}" if summary["failures"] else ""

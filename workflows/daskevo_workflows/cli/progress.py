@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
-from daskevo_workflows.words import plain, say_bytes, say_quality, say_seconds, say_share, say_times
+from daskevo_workflows.formatting import plain, say_bytes, say_quality, say_seconds, say_share, say_times
 
 if TYPE_CHECKING:
-    from daskevo_workflows.progress import Progress
-    from daskevo_workflows.studies.leading import StudyProgress
+    from daskevo_workflows.execution.progress import Progress
+    from daskevo_workflows.studies.strategy_driver import StudyProgress
 
 PLAIN_EVERY_S = 15.0
 """Seconds between lines where there is no terminal: a log of a thousand evaluations stays readable."""

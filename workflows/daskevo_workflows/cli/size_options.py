@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from daskevo_workflows.size_limits import SizeLimits
+    from daskevo_workflows.execution.size_limits import SizeLimits
 
 LIMITED = {
     "parameters": "parameters",
     "flops": "operations per prediction",
     "depth": "layers with weights on the longest path",
 }
-"""Those of :data:`daskevo_workflows.offered.OF_GRAPHS`, which is not imported for a `--help`, and what they count."""
+"""Those of :data:`daskevo_workflows.evaluation.offered_metrics.OF_GRAPHS`, and what they count.
+
+It is not imported here: a `--help` takes no time."""
 
 FLAGS: Mapping[str, str] = {f"policy.limits.{name}": f"--min-{name}/--max-{name}" for name in LIMITED}
 """Part of a run's identity -> the options that set it."""
@@ -53,7 +55,7 @@ def changed_limits(limits: SizeLimits, options: Mapping[str, Any]) -> SizeLimits
     InvalidInput
         If no model can be within them.
     """
-    from daskevo_workflows.size_limits import check_size_limits
+    from daskevo_workflows.execution.size_limits import check_size_limits
 
     found = check_size_limits(limits)
     for name in LIMITED:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from daskevo_workflows.cli.completion import FOLDER
-from daskevo_workflows.cli.found_words import say_models, say_stored
-from daskevo_workflows.cli.lines import NAS_KEYS, TUNE_KEYS, print_json_line
+from daskevo_workflows.cli.json_lines import NAS_KEYS, TUNE_KEYS, print_json_line
+from daskevo_workflows.cli.search_summary import say_models, say_stored
 
 if TYPE_CHECKING:
     from daskevo.runs import Session
-    from daskevo_workflows.result import Result
+    from daskevo_workflows.results.result import Result
 
 SHOWN = 3
 """Best models that are printed."""
@@ -39,7 +39,7 @@ def status(run: Path, as_json: bool) -> None:
 
     No cluster is needed, and nothing is changed. The models: `daskevo models ls RUN`; figures: `daskevo report RUN`.
     """
-    from daskevo_workflows.reports.study_reading import is_study
+    from daskevo_workflows.reports.study_reader import is_study
 
     if is_study(run):
         _study(run, as_json)
@@ -48,7 +48,7 @@ def status(run: Path, as_json: bool) -> None:
 
 
 def _search(run: Path, as_json: bool) -> None:
-    from daskevo_workflows.looking import look
+    from daskevo_workflows.results.look import look
 
     result = look(run)
     if as_json:
@@ -58,9 +58,9 @@ def _search(run: Path, as_json: bool) -> None:
 
 
 def _search_lines(result: Result) -> list[tuple[str, str]]:
+    from daskevo_workflows.formatting import plain, say_seconds
     from daskevo_workflows.reports.frozen_words import say_frozen
-    from daskevo_workflows.roots import borrowed_from
-    from daskevo_workflows.words import plain, say_seconds
+    from daskevo_workflows.results.run_root import borrowed_from
 
     series, summary, about = result.series, result.summary(), result.info.about
     apart = [f"{summary['failures']} failed", f"{summary['rejected']} rejected", f"{summary['duplicates']} repeated"]
@@ -93,7 +93,7 @@ def _search_lines(result: Result) -> list[tuple[str, str]]:
 def _root(folder: Path, recorded: str) -> str:
     """Return where the run's repository is: of a copied folder the one inside, as its models are looked up."""
     from daskevo.errors import DaskevoError
-    from daskevo_workflows.roots import recorded_root
+    from daskevo_workflows.results.run_root import recorded_root
 
     try:
         return str((recorded_root(folder) or Path(recorded)).absolute())
@@ -103,9 +103,9 @@ def _root(folder: Path, recorded: str) -> str:
 
 def _study(run: Path, as_json: bool) -> None:
     from daskevo.runs import RunView
-    from daskevo_workflows.reports.study_reading import read_study
+    from daskevo_workflows.formatting import plain, say_qualities, say_saved, say_seconds
+    from daskevo_workflows.reports.study_reader import read_study
     from daskevo_workflows.studies.accounts import summary
-    from daskevo_workflows.words import plain, say_qualities, say_saved, say_seconds
 
     study = read_study(run)
     if as_json:
@@ -153,7 +153,7 @@ def _parts(configuration: Any) -> dict[str, Any]:
 
 def _state(state: str, sessions: Sequence[Session]) -> str:
     """Say of a session without an end when it was last heard of, and on its own host whether its process lives."""
-    from daskevo_workflows.words import plain, say_seconds
+    from daskevo_workflows.formatting import plain, say_seconds
 
     if not sessions or sessions[-1].ended is not None:
         return "ended" if state == "closed" else f"ended: {plain(state)}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from daskevo_workflows.transfer import Transfer
+    from daskevo_workflows.evaluation.transfer import Transfer
 
 
 def _freeze(value: Any) -> Any:
@@ -22,7 +22,7 @@ def _freeze(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class TransferOption:
-    """An option that sets a field of :class:`daskevo_workflows.transfer.Transfer`.
+    """An option that sets a field of :class:`daskevo_workflows.evaluation.transfer.Transfer`.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def typed_transfer(options: Mapping[str, Any]) -> Transfer:
     """Return the policy of transfer that the options say, with their defaults."""
-    from daskevo_workflows.transfer import Transfer
+    from daskevo_workflows.evaluation.transfer import Transfer
 
     return changed_transfer(Transfer(), options, options.keys())
 

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from daskevo_workflows.cli.batch_jobs import batch_of, batch_options
-from daskevo_workflows.cli.carrying import carry_on
 from daskevo_workflows.cli.clusters import a_cluster
 from daskevo_workflows.cli.completion import TUNED
 from daskevo_workflows.cli.interrupts import Interrupts
-from daskevo_workflows.cli.lines import TUNE_KEYS, print_json_line
-from daskevo_workflows.cli.places import problem_word, root_for_run, run_folder
+from daskevo_workflows.cli.invocation import same_command
+from daskevo_workflows.cli.json_lines import TUNE_KEYS, print_json_line
+from daskevo_workflows.cli.paths import problem_word, root_for_run, run_folder
 from daskevo_workflows.cli.quota_option import quota_option
+from daskevo_workflows.cli.run_frame import carry_on
+from daskevo_workflows.cli.run_messages import say_first_is_slow, say_where
 from daskevo_workflows.cli.run_options import COUNT, run_options
-from daskevo_workflows.cli.typed import same_command
 from daskevo_workflows.cli.walltime import Walltime, end_out_of_time, walltime_option
-from daskevo_workflows.cli.watching import say_first_is_slow, say_where
-from daskevo_workflows.deadline import WALLTIME
+from daskevo_workflows.execution.deadline import WALLTIME
 
 if TYPE_CHECKING:
     from daskevo.types import Objective
     from daskevo_workflows.problems import ProblemReference
-    from daskevo_workflows.studies.leading import StudyProgress
     from daskevo_workflows.studies.result import Found, StudyResult
+    from daskevo_workflows.studies.strategy_driver import StudyProgress
 
 KEPT = "Every answer and every snapshot is kept"
 
@@ -141,8 +141,8 @@ def _study(
     from daskevo_workflows.cli.progress import ProgressLine, say_study
     from daskevo_workflows.problems import refer
     from daskevo_workflows.problems.packages import need_data_of
-    from daskevo_workflows.studies.leading import AT_ONCE
     from daskevo_workflows.studies.strategies import strategy_of
+    from daskevo_workflows.studies.strategy_driver import AT_ONCE
 
     # What can be refused is told without a cluster.
     need("a study", *TRAINING)
@@ -217,8 +217,8 @@ def _ended(
     from daskevo.runs.mismatch import check_identity
     from daskevo_workflows import tune as tuning
     from daskevo_workflows.studies.ended import ended
-    from daskevo_workflows.studies.leading import AT_ONCE
     from daskevo_workflows.studies.strategies import strategy_of
+    from daskevo_workflows.studies.strategy_driver import AT_ONCE
 
     info = read_info(folder)
     if info is None:
@@ -244,7 +244,7 @@ def _ended(
 
 def _say_nothing_left(result: StudyResult, as_json: bool) -> str:
     """Say of a study that has ended what it found; nothing is trained, and nothing written but a report that lacks."""
-    from daskevo_workflows.words import say_count
+    from daskevo_workflows.formatting import say_count
 
     count = sum(report.status == "finished" for report in result.reports)
     click.echo(f"Nothing left to do: {say_count(count, 'evaluation')} finished.", err=as_json)
@@ -263,8 +263,8 @@ def _say_nothing_left(result: StudyResult, as_json: bool) -> str:
 def _say_result(result: StudyResult, *, err: bool, save: bool) -> None:
     """Say what was found, and keep the best model as a `.keras` file, if there is the time (`save`)."""
     from daskevo.errors import DaskevoError
-    from daskevo_workflows.quiet import import_keras
-    from daskevo_workflows.saving import save_model
+    from daskevo_workflows.evaluation.quiet_import import import_keras
+    from daskevo_workflows.results.atomic_files import save_model
 
     _say_found(result, err=err)
     if not result.figures.trials:
@@ -284,7 +284,7 @@ def _say_result(result: StudyResult, *, err: bool, save: bool) -> None:
 
 def _say_found(result: StudyResult, *, err: bool) -> None:
     """Say the figures, why it ended, and the best trials."""
-    from daskevo_workflows.words import plain, say_count, say_qualities, say_saved, say_seconds
+    from daskevo_workflows.formatting import plain, say_count, say_qualities, say_saved, say_seconds
 
     figures, metric = result.figures, result.study.objective.metric
     click.echo(
@@ -314,7 +314,7 @@ def _say_report(result: StudyResult, *, err: bool) -> None:
 
 
 def _say_choices(found: Found) -> str:
-    from daskevo_workflows.words import plain
+    from daskevo_workflows.formatting import plain
 
     hyperparameters = {**found.configuration.sequences, **found.configuration.constants}
     return plain(", ".join(f"{name}={value!r}" for name, value in hyperparameters.items()))

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from daskevo_workflows.cli.completion import FOLDER
-from daskevo_workflows.cli.lines import VERIFY_KEYS, print_json_line
-from daskevo_workflows.cli.places import repository_root
-from daskevo_workflows.cli.typed import command
+from daskevo_workflows.cli.invocation import command
+from daskevo_workflows.cli.json_lines import VERIFY_KEYS, print_json_line
+from daskevo_workflows.cli.paths import repository_root
 
 DIFFERENT = 1
 """Exit code when the repository could be read and is not as promised."""
@@ -44,7 +44,7 @@ def verify(root: Path, repair: bool, rebuild: bool, problem: str | None, as_json
     Exit code 0: clean, but for models that are marked lost; 1: differences were found; 2: it can't be read.
     """
     import daskevo
-    from daskevo_workflows.words import plain, say_bytes, say_count
+    from daskevo_workflows.formatting import plain, say_bytes, say_count
 
     if problem is not None:
         from daskevo_workflows.problems import load_problem

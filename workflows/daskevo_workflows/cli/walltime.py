@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from daskevo_workflows.cli.exit_codes import STOPPED_FOR_TIME
-from daskevo_workflows.cli.going_on import how_to_go_on, kept
 from daskevo_workflows.cli.interrupts import INTERRUPTED, Interrupts
+from daskevo_workflows.cli.resume_hint import how_to_go_on, kept
 
 TOO_SHORT = 2
 """Exit code of a command whose whole time was too short for anything: the same command would do no better."""
@@ -64,7 +64,7 @@ class Walltime:
     """
 
     def __init__(self, asked: str | float, interrupts: Interrupts) -> None:
-        from daskevo_workflows.batch_limits import this_job
+        from daskevo_workflows.execution.batch_limits import this_job
 
         self._interrupts = interrupts
         self._job = this_job()
@@ -74,7 +74,7 @@ class Walltime:
 
     def gently(self) -> AbstractContextManager[None]:
         """Have a first SIGTERM of a batch system leave the work the seconds that it leaves; elsewhere it ends it."""
-        from daskevo_workflows.closing import grace_s
+        from daskevo_workflows.execution.run_deadline import grace_s
 
         return self._interrupts.gently(None if self._job is None else grace_s())
 
@@ -85,7 +85,7 @@ class Walltime:
 
     def say(self) -> None:
         """Say on stderr what was found."""
-        from daskevo_workflows.batch_limits import limit_of, say_limit
+        from daskevo_workflows.execution.batch_limits import limit_of, say_limit
 
         if self._job is None or not self._asks:
             return
@@ -98,7 +98,7 @@ class Walltime:
         if (told := self._interrupts.ends) is not None:
             return told
         if self._asks and self._job is not None and time.monotonic() - self._asked_at > ASK_EVERY_S:
-            from daskevo_workflows.batch_limits import limit_of
+            from daskevo_workflows.execution.batch_limits import limit_of
 
             self._asked_at = time.monotonic()
             self._at = limit_of(self._job).at or self._at
@@ -107,7 +107,7 @@ class Walltime:
 
 def end_stopped(interrupts: Interrupts, folder: Path, what: str) -> None:
     """End a command that was interrupted: by the batch system's word, whose next job goes on, or by somebody's."""
-    from daskevo_workflows.batch_limits import this_job
+    from daskevo_workflows.execution.batch_limits import this_job
 
     click.echo(how_to_go_on(folder, what), err=True)
     sys.exit(STOPPED_FOR_TIME if interrupts.number == signal.SIGTERM and this_job() is not None else INTERRUPTED)

@@ -9,9 +9,9 @@ from typing import Literal
 
 from daskevo.graph import ArchitectureGraph, Vertex, longest_common_prefix
 from daskevo.protocol.model_record import ModelRecord
-from daskevo.repository.boundary import facts_of
+from daskevo.repository.prefix_boundary import facts_of
 from daskevo.types import JSON, ModelId
-from daskevo_workflows.comparing.aligning import Trait, in_order, matched
+from daskevo_workflows.comparing.alignment import Trait, in_order, matched
 from daskevo_workflows.exporting.facts import kind_of
 
 Relation = Literal["same", "shared", "equal", "trained apart", "other settings", "only in A", "only in B"]

@@ -15,15 +15,15 @@ from daskevo.errors import InvalidInput
 from daskevo.graph.attached import detach, is_snapshot
 from daskevo.store.files import FULL, free_bytes
 from daskevo.types import JSON
+from daskevo_workflows.evaluation.quiet_import import import_keras
 from daskevo_workflows.exporting.card import Card
 from daskevo_workflows.exporting.data_facts import data_facts
 from daskevo_workflows.exporting.facts import Known, facts_of, kind_of, said_time
 from daskevo_workflows.exporting.formats import companions, format_of, how_to_load
+from daskevo_workflows.exporting.model_files import write_model
 from daskevo_workflows.exporting.origins import Origins
 from daskevo_workflows.exporting.safetensors_files import check_installed
-from daskevo_workflows.exporting.writing import write_model
-from daskevo_workflows.quiet import import_keras
-from daskevo_workflows.saving import in_place_of
+from daskevo_workflows.results.atomic_files import in_place_of
 
 if TYPE_CHECKING:
     from daskevo.repository import Repository

@@ -13,7 +13,7 @@ from daskevo.errors import CorruptRecord
 from daskevo.graph import ArchitectureGraph
 from daskevo.protocol.lineage import Contribution
 from daskevo.protocol.model_record import ModelRecord
-from daskevo.repository.boundary import facts_of as facts_of_vertex
+from daskevo.repository.prefix_boundary import facts_of as facts_of_vertex
 from daskevo.search import TransferReport
 from daskevo.types import JSON, Objective
 from daskevo_workflows.exporting.origins import Origin, Origins

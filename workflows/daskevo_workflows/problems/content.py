@@ -17,8 +17,8 @@ from typing import Any
 
 from daskevo.code_identity import made_of
 from daskevo.types import JSON
-from daskevo_workflows.problems.beside import Source, importing, sources_with_imports
-from daskevo_workflows.quiet import quietly
+from daskevo_workflows.evaluation.quiet_import import quietly
+from daskevo_workflows.problems.user_modules import Source, importing, sources_with_imports
 
 VERSION = "problem_version"
 """Attribute of a problem that stands for all that it consists of, if it has one."""

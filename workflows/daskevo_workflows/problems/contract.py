@@ -11,13 +11,13 @@ import numpy as np
 from daskevo.errors import CannotFlatten, CannotRebuild, DaskevoError, InvalidInput, InvalidProblem
 from daskevo.space import Candidate
 from daskevo.types import Objective
-from daskevo_workflows.failures import shown, user_code
+from daskevo_workflows.evaluation.failures import shown, user_code
+from daskevo_workflows.evaluation.quiet_import import import_keras
+from daskevo_workflows.formatting import plain, say_count, say_quality
 from daskevo_workflows.problems.building import build_candidate, space_of
 from daskevo_workflows.problems.data_parts import check_data, described, first, is_usual
 from daskevo_workflows.problems.protocol import Data, Problem
 from daskevo_workflows.problems.reference import load_problem
-from daskevo_workflows.quiet import import_keras
-from daskevo_workflows.words import plain, say_count, say_quality
 
 if TYPE_CHECKING:
     from daskevo.models import FlatModel
@@ -156,7 +156,7 @@ def _built(problem: Problem, candidate: Candidate) -> Any:
 
 def _check_training(problem: Problem, model: Any, flat: FlatModel, few: Data, data: Data) -> tuple[int, str, float]:
     """Train a model a little; return its steps, the objective's metric and its value."""
-    from daskevo_workflows.training import Stopwatch, lost_its_way, train
+    from daskevo_workflows.evaluation.training import Stopwatch, lost_its_way, train
 
     # As a search does: some layers are frozen before compile() is called.
     frozen = next((layer for layer in model.layers if layer.weights), None)
@@ -183,7 +183,7 @@ def _check_put(problem: Problem, flat: FlatModel, metrics: dict[str, Any]) -> No
     """See that a search could store a trained model and its metrics, as its put does."""
     from daskevo.models import check_finite, read_tensors
     from daskevo.repository.attachments import plain_metrics
-    from daskevo_workflows.training import finite
+    from daskevo_workflows.evaluation.training import finite
 
     try:
         check_finite(flat.graph, dict(enumerate(read_tensors(flat))))

@@ -14,10 +14,10 @@ from typing import Any
 
 from distributed.protocol.pickle import dumps, loads
 
-from daskevo_workflows.problems.beside import Source, forget_changed, import_all, importing
+from daskevo_workflows.execution.trainers import DELIVERED
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.problems.reference import ProblemReference
-from daskevo_workflows.trainers import DELIVERED
+from daskevo_workflows.problems.user_modules import Source, forget_changed, import_all, importing
 
 _GONE = ("cancelled", "error", "lost")
 _numbers = itertools.count()

@@ -67,7 +67,7 @@ from typing import Any, Protocol, runtime_checkable
 from daskevo.errors import DaskevoError, InvalidInput, InvalidProblem
 from daskevo.space import ModelSpace, Space
 from daskevo.types import Objective
-from daskevo_workflows.failures import user_code
+from daskevo_workflows.evaluation.failures import user_code
 
 
 @dataclass(frozen=True)

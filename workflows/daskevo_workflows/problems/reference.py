@@ -30,12 +30,12 @@ from typing import Any
 from daskevo.code_identity import digest_of
 from daskevo.errors import DaskevoError, InvalidName, InvalidProblem, UnknownProblem
 from daskevo.types import JSON, check_json, check_name
-from daskevo_workflows.failures import user_code
+from daskevo_workflows.evaluation.failures import user_code
+from daskevo_workflows.evaluation.quiet_import import quietly
 from daskevo_workflows.problems import syntax
-from daskevo_workflows.problems.beside import forget_changed, import_all, importing
 from daskevo_workflows.problems.content import VERSION, Content, content_of, version_of
 from daskevo_workflows.problems.protocol import Problem, check_parts
-from daskevo_workflows.quiet import quietly
+from daskevo_workflows.problems.user_modules import forget_changed, import_all, importing
 
 BUILT_IN: Mapping[str, tuple[str, str]] = {
     "attn": ("daskevo_workflows.problems.attn", "Attn"),

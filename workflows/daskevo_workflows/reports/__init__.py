@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from daskevo.errors import InvalidInput
 from daskevo.types import ModelId
-from daskevo_workflows.saving import write_file
+from daskevo_workflows.results.atomic_files import write_file
 
 if TYPE_CHECKING:
     from daskevo_workflows.reports.series import RunSeries
@@ -47,9 +47,9 @@ def write_report(run: str | Path, *others: str | Path, output: str | Path | None
     except ImportError as error:
         raise _without(error, "a report needs") from error
     from daskevo_workflows.reports.arms import labelled
-    from daskevo_workflows.reports.once import each_once
-    from daskevo_workflows.reports.reading import read_run
-    from daskevo_workflows.reports.study_reading import is_study, read_study
+    from daskevo_workflows.reports.run_reader import read_run
+    from daskevo_workflows.reports.study_reader import is_study, read_study
+    from daskevo_workflows.reports.unique_runs import each_once
 
     folders = each_once([Path(folder) for folder in (run, *others)])
     if output is None:
@@ -68,7 +68,7 @@ def write_report(run: str | Path, *others: str | Path, output: str | Path | None
 
 def _with_retired(run: RunSeries, folder: Path) -> RunSeries:
     from daskevo_workflows.reports.tables import shown_models
-    from daskevo_workflows.whereabouts import GONE, look_up
+    from daskevo_workflows.results.model_status import GONE, look_up
 
     states = look_up(folder, map(ModelId, shown_models(run)))
     return replace(run, retired=frozenset(name for name, state in states.items() if state in GONE))
@@ -107,13 +107,13 @@ def write_figures(
         or matplotlib is not installed.
     """
     try:
-        from daskevo_workflows.reports.writing import write_all
+        from daskevo_workflows.reports.figure_files import write_all
     except ImportError as error:
         raise _without(error, "figures need") from error
     from daskevo_workflows.reports.arms import arms_of
-    from daskevo_workflows.reports.once import each_once
-    from daskevo_workflows.reports.reading import read_run
-    from daskevo_workflows.reports.study_reading import is_study
+    from daskevo_workflows.reports.run_reader import read_run
+    from daskevo_workflows.reports.study_reader import is_study
+    from daskevo_workflows.reports.unique_runs import each_once
 
     folders = each_once([Path(run) for run in runs])
     if (study := next((one for one in folders if is_study(one)), None)) is not None:

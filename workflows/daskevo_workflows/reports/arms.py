@@ -10,9 +10,9 @@ from heapq import merge
 from typing import NamedTuple
 
 from daskevo.errors import InvalidInput
-from daskevo_workflows.reports.naming import numbered, policy_names, run_names
+from daskevo_workflows.formatting import plain
+from daskevo_workflows.reports.run_names import numbered, policy_names, run_names
 from daskevo_workflows.reports.series import RunSeries, first_reaching, median, quantile
-from daskevo_workflows.words import plain
 
 MOST_ARMS = 6
 """So many colours with lines and marks can be told apart in one figure."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from daskevo_workflows.formatting import plain, say_bytes, say_qualities, say_quality, say_seconds, say_share
 from daskevo_workflows.reports.arms import Arm, Spread, spread
 from daskevo_workflows.reports.series import (
     RunSeries,
@@ -15,7 +16,6 @@ from daskevo_workflows.reports.series import (
     mean,
 )
 from daskevo_workflows.reports.tables import Table, ratio
-from daskevo_workflows.words import plain, say_bytes, say_qualities, say_quality, say_seconds, say_share
 
 Figure = Callable[[RunSeries], float | None]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from daskevo.types import JSON
-from daskevo_workflows.reports.reading import say_json
+from daskevo_workflows.formatting import plain
+from daskevo_workflows.reports.run_reader import say_json
 from daskevo_workflows.reports.series import RunSeries
-from daskevo_workflows.words import plain
 
 MOST_SAID = 2
 """Differences that a name holds, at most."""

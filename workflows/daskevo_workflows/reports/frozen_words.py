@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from daskevo.types import JSON
+from daskevo_workflows.formatting import say_share
 from daskevo_workflows.reports.series import RunSeries
-from daskevo_workflows.words import say_share
 
 
 def say_frozen(run: RunSeries) -> str:

@@ -8,11 +8,11 @@ from daskevo.tuning import StepSequence
 from daskevo.tuning.tree_layout import TreeLayout, tree_layout
 from daskevo.tuning.tree_svg import describe, say_row, tree_svg
 from daskevo_plugins.dashboard.colours import style_variables
+from daskevo_workflows.formatting import plain, say_count, say_quality, say_seconds, say_times
 from daskevo_workflows.reports.page import fill
 from daskevo_workflows.reports.sparkline import sparkline
-from daskevo_workflows.reports.study_reading import BestTrial, StudySeries
+from daskevo_workflows.reports.study_reader import BestTrial, StudySeries
 from daskevo_workflows.reports.tables import HAPPENINGS_SHOWN, REASONS_SHOWN, Card, Table
-from daskevo_workflows.words import plain, say_count, say_quality, say_seconds, say_times
 
 
 def render_study(study: StudySeries, *, version: str) -> str:

@@ -6,6 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from daskevo_workflows.formatting import (
+    plain,
+    say_bytes,
+    say_count,
+    say_qualities,
+    say_quality,
+    say_seconds,
+    say_share,
+    say_times,
+)
 from daskevo_workflows.reports.arms import Arm
 from daskevo_workflows.reports.frozen_words import say_rule
 from daskevo_workflows.reports.series import (
@@ -16,16 +26,6 @@ from daskevo_workflows.reports.series import (
     late,
     mean,
     median,
-)
-from daskevo_workflows.words import (
-    plain,
-    say_bytes,
-    say_count,
-    say_qualities,
-    say_quality,
-    say_seconds,
-    say_share,
-    say_times,
 )
 
 BEST_SHOWN = 10

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from daskevo.errors import DaskevoError
 from daskevo.search import AgedEvolution, Random
+from daskevo_workflows.evaluation.transfer import FREEZE
 from daskevo_workflows.simulate import fitting
 from daskevo_workflows.simulate.costs import Costs
 from daskevo_workflows.simulate.graphs import layered, layered_space, of_problem
 from daskevo_workflows.simulate.queries import queries
 from daskevo_workflows.simulate.searching import search
-from daskevo_workflows.transfer import FREEZE
 
 STRATEGIES = {"evolution": AgedEvolution, "random": Random}
 

@@ -1,8 +1,8 @@
 """A search without a cluster: real strategy, book and planner, the executor's order of doing things, simulated time.
 
-The search's process does one thing after another, as :class:`daskevo_workflows.executor.Executor` does: it gives a
-trainer that has become free what is ready, fetches the report, records it, changes labels, has the next candidates
-ready. What that takes is why many trainers wait for it.
+The search's process does one thing after another, as :class:`daskevo_workflows.execution.executor.Executor` does: it
+gives a trainer that has become free what is ready, fetches the report, records it, changes labels, has the next
+candidates ready. What that takes is why many trainers wait for it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from daskevo.runs import Book, LabelChange, identity, plan, share
 from daskevo.search import Report, Request, Stop, Strategy, View
 from daskevo.space import ModelSpace
 from daskevo.types import Objective
+from daskevo_workflows.evaluation.transfer import FREEZE
 from daskevo_workflows.simulate.clock import Clock
 from daskevo_workflows.simulate.cluster import TRAINERS_PER_PROVIDER, Cluster, Layout
 from daskevo_workflows.simulate.costs import Costs
@@ -28,7 +29,6 @@ from daskevo_workflows.simulate.files import Files
 from daskevo_workflows.simulate.graphs import Graphs, frozen_layers, landscape, settings_of
 from daskevo_workflows.simulate.outcome import Outcome, Sample, Span
 from daskevo_workflows.simulate.storing import Inherited, Repository, Steps
-from daskevo_workflows.transfer import FREEZE
 
 LABEL = "simulated"
 OBJECTIVE = Objective("max", "quality")
@@ -74,7 +74,7 @@ def search(
     shards:
         Of the repository.
     freeze:
-        ``"steps:K"``, ``"prefix"``, ``"none"`` or a share, as :class:`daskevo_workflows.transfer.Transfer` has it.
+        ``"steps:K"``, ``"prefix"``, ``"none"`` or a share, as `Transfer` has it.
     transfer, retire:
         Whether candidates inherit; whether models that leave the population are let go.
     keep:

@@ -13,11 +13,11 @@ from daskevo.graph.depth import depth
 from daskevo.search import Random, Strategy
 from daskevo_workflows.bench.machine import machine_line
 from daskevo_workflows.bench.tables import ABSENT, Table
+from daskevo_workflows.evaluation.quiet_import import import_keras
+from daskevo_workflows.formatting import say_count
 from daskevo_workflows.nas import STRATEGIES
 from daskevo_workflows.problems.building import space_of
-from daskevo_workflows.quiet import import_keras
 from daskevo_workflows.spaces.published import PUBLISHED, SMALL, look
-from daskevo_workflows.words import say_count
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     **{word: {"population": 4, "sample": 2} for word in ("evolution", "non-aged-evolution")},

@@ -10,8 +10,8 @@ from daskevo.graph import ArchitectureGraph
 from daskevo.search import Report, Request, Strategy
 from daskevo.space import Choose, InsertingMutator, ModelSpace, OperatorMutator, layer, named, of_kind
 from daskevo.types import Objective
-from daskevo_workflows.dry import DryRun, run_dry
-from daskevo_workflows.offered import of_graph
+from daskevo_workflows.evaluation.offered_metrics import of_graph
+from daskevo_workflows.execution.dry_run import DryRun, run_dry
 from daskevo_workflows.problems.attn import Attn
 from daskevo_workflows.problems.building import graph_and_key, space_of
 from daskevo_workflows.spaces.covertype import Covertype

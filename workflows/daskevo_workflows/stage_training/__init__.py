@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daskevo_workflows.stage_training.beginning import begin, check, data_digest, resume
+from daskevo_workflows.stage_training.begin import begin, check, data_digest, resume
 from daskevo_workflows.stage_training.determinism import deterministic
 from daskevo_workflows.stage_training.exactness import check_exact
 from daskevo_workflows.stage_training.protocol import Training, TrainingLoop

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from daskevo.errors import InvalidInput
-from daskevo_workflows.failures import Failed
+from daskevo_workflows.evaluation.failures import Failed
 from daskevo_workflows.fitting import wants_validation
 
 Array = np.ndarray[Any, Any]

@@ -8,7 +8,7 @@ from typing import Any
 from daskevo.errors import InvalidProblem
 from daskevo.repository import Snapshot
 from daskevo.tuning import Trajectory
-from daskevo_workflows.stage_training.beginning import begin, resume
+from daskevo_workflows.stage_training.begin import begin, resume
 
 
 def check_exact(

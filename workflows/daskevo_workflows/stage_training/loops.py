@@ -10,9 +10,9 @@ import numpy as np
 from daskevo.errors import InvalidProblem
 from daskevo.repository import Snapshot
 from daskevo.tuning import Trajectory
+from daskevo_workflows.evaluation.training import Stopwatch
 from daskevo_workflows.stage_training.origin import Origin, check_header, check_same, check_until
 from daskevo_workflows.stage_training.protocol import TrainingLoop
-from daskevo_workflows.training import Stopwatch
 
 PREFIX = "loop/"
 

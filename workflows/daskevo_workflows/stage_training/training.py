@@ -10,15 +10,15 @@ from daskevo.errors import InvalidInput, InvalidProblem
 from daskevo.models.keras_private import drawing_from
 from daskevo.repository import Snapshot
 from daskevo.tuning import Trajectory
+from daskevo_workflows.evaluation.training import Stopwatch
 from daskevo_workflows.fitting.validation import PREFIX
-from daskevo_workflows.stage_training.augmenting import augmented
+from daskevo_workflows.stage_training.augmentation import augmented
 from daskevo_workflows.stage_training.compiled import compiled
 from daskevo_workflows.stage_training.data import Rows, feed_of, order_of
 from daskevo_workflows.stage_training.origin import Origin, check_header, check_same, check_until
 from daskevo_workflows.stage_training.schedule import Schedule
 from daskevo_workflows.stage_training.state import State
-from daskevo_workflows.stage_training.stepping import Steps
-from daskevo_workflows.training import Stopwatch
+from daskevo_workflows.stage_training.steps import Steps
 
 
 class KerasTraining:

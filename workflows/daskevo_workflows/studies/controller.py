@@ -29,9 +29,9 @@ from daskevo.tuning import (
     Trajectory,
     Waiter,
 )
-from daskevo.tuning.scheduling import Failure
-from daskevo_workflows.studies.orders import Reply
-from daskevo_workflows.studies.parts import Crew, Keeper, Watcher
+from daskevo.tuning.stage_scheduler import Failure
+from daskevo_workflows.studies.participants import Crew, Keeper, Watcher
+from daskevo_workflows.studies.stage_commands import Reply
 
 logger = logging.getLogger(__name__)
 

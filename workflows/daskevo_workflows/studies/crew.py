@@ -16,17 +16,17 @@ from typing import Any
 
 from daskevo.errors import ClusterError
 from daskevo.tuning import Halt, Run, Save
-from daskevo_workflows.demand import Demand
+from daskevo_workflows.dashboard.study import Showing
+from daskevo_workflows.execution.scaling_demand import Demand
+from daskevo_workflows.execution.scheduler_lost import FETCH_S, NO_ANSWER, told_if_scheduler_gone, why_cut_off
+from daskevo_workflows.execution.trainer_upkeep import Upkeep
+from daskevo_workflows.execution.trainers import SILENT_S, Trainer, Trainers
+from daskevo_workflows.formatting import say_count
 from daskevo_workflows.problems.delivery import Delivery
-from daskevo_workflows.scheduler_gone import FETCH_S, NO_ANSWER, told_if_scheduler_gone, why_cut_off
 from daskevo_workflows.studies.assignment import Setting, StageAssignment
+from daskevo_workflows.studies.command_mailbox import answer_room, copy_now, deliver
 from daskevo_workflows.studies.controller import TICK_S, Controller
-from daskevo_workflows.studies.mailbox import answer_room, copy_now, deliver
-from daskevo_workflows.studies.showing import Showing
 from daskevo_workflows.studies.task import train_stages
-from daskevo_workflows.trainers import SILENT_S, Trainer, Trainers
-from daskevo_workflows.upkeep import Upkeep
-from daskevo_workflows.words import say_count
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class DaskCrew:
     step_limit_s:
         Longest that a work may take for one step, one scoring or one snapshot; None: no limit.
     recycle_after:
-        See :class:`daskevo_workflows.upkeep.Upkeep`.
+        See :class:`daskevo_workflows.execution.trainer_upkeep.Upkeep`.
     """
 
     def __init__(self, client: Any, step_limit_s: float | None = 1800.0, recycle_after: int | None = 50) -> None:

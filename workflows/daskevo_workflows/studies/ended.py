@@ -10,13 +10,13 @@ from daskevo.search import Report, Request, Stop, Strategy, View
 from daskevo.space import ModelSpace
 from daskevo.tuning import ConfigurationSpace, SearchPlan, Trajectory
 from daskevo.types import Objective
-from daskevo_workflows.event_kinds import SESSION
-from daskevo_workflows.reports.study_reading import read_study
-from daskevo_workflows.studies.leading import AT_ONCE, nothing_left, why_budget_is_over
-from daskevo_workflows.studies.ledger import STRATEGY
-from daskevo_workflows.studies.lines import Line, Lines
+from daskevo_workflows.execution.event_kinds import SESSION
+from daskevo_workflows.reports.study_reader import read_study
 from daskevo_workflows.studies.result import StudyResult
-from daskevo_workflows.studies.stored import learn
+from daskevo_workflows.studies.stored_snapshots import learn
+from daskevo_workflows.studies.strategy_driver import AT_ONCE, nothing_left, why_budget_is_over
+from daskevo_workflows.studies.study_record import STRATEGY
+from daskevo_workflows.studies.trial_lines import Line, Lines
 
 
 def ended(

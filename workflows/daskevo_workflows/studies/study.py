@@ -15,16 +15,16 @@ from daskevo.errors import InvalidInput
 from daskevo.search import Report, Request, Strategy, model_id
 from daskevo.space import Candidate
 from daskevo.tuning import Configuration, ConfigurationSpace, StepSequence, Trajectory
-from daskevo_workflows.deadline import WALLTIME, At, moment_of
+from daskevo_workflows.execution.deadline import WALLTIME, At, moment_of
 from daskevo_workflows.studies.accounts import Figures
 from daskevo_workflows.studies.controller import Controller, Wish
 from daskevo_workflows.studies.forecast import Forecast, forecast
-from daskevo_workflows.studies.keeping import Keeper
-from daskevo_workflows.studies.leading import AT_ONCE, Leading
-from daskevo_workflows.studies.ledger import Ledger
-from daskevo_workflows.studies.lines import Line
 from daskevo_workflows.studies.result import Found, StudyResult
-from daskevo_workflows.studies.waiting import STORED_S, until_stored
+from daskevo_workflows.studies.snapshot_retention import Keeper
+from daskevo_workflows.studies.stored_barrier import STORED_S, until_stored
+from daskevo_workflows.studies.strategy_driver import AT_ONCE, Leading
+from daskevo_workflows.studies.study_record import Ledger
+from daskevo_workflows.studies.trial_lines import Line
 
 Point = Candidate | Mapping[str, Any] | Found
 """A candidate of the space; its options by name, sequences or constants; or what was found, to go on with it."""
@@ -200,7 +200,7 @@ class Study:
             Dask's configuration), and the time of a step, what is being trained is stored as it is; then this ends as
             "walltime", and the same call goes on from there.
         on_progress:
-            Called about once a second with :class:`daskevo_workflows.studies.leading.StudyProgress`.
+            Called about once a second with :class:`daskevo_workflows.studies.strategy_driver.StudyProgress`.
 
         Raises
         ------

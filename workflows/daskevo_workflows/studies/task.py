@@ -10,20 +10,20 @@ from dataclasses import replace
 from typing import Any
 
 from daskevo.errors import CorruptRecord, DaskevoError, InvalidProblem, SnapshotGone
-from daskevo.tuning.scheduling import Failure
-from daskevo_workflows.failures import Failed, failure_of, shown
+from daskevo.tuning.stage_scheduler import Failure
+from daskevo_workflows.evaluation.failures import Failed, failure_of, shown
+from daskevo_workflows.evaluation.trainer_task import Sayer, cancelled
+from daskevo_workflows.evaluation.training import finite
 from daskevo_workflows.problems.delivery import Parcel
 from daskevo_workflows.problems.reference import adopt
-from daskevo_workflows.studies import holding
+from daskevo_workflows.studies import held_training
 from daskevo_workflows.studies.assignment import StageAssignment
-from daskevo_workflows.studies.mailbox import close_box, open_box
-from daskevo_workflows.studies.orders import Orders
-from daskevo_workflows.studies.room import Room
-from daskevo_workflows.studies.stored import described
-from daskevo_workflows.studies.storing import Storing
+from daskevo_workflows.studies.command_mailbox import close_box, open_box
+from daskevo_workflows.studies.room_request import Room
+from daskevo_workflows.studies.snapshot_writer import Storing
+from daskevo_workflows.studies.stage_commands import Orders
+from daskevo_workflows.studies.stored_snapshots import described
 from daskevo_workflows.studies.work import carry_out
-from daskevo_workflows.trainer_task import Sayer, cancelled
-from daskevo_workflows.training import finite
 
 OUT_OF_MEMORY = ("ResourceExhaustedError", "OutOfMemoryError", "MemoryError")
 """Names of the errors that TensorFlow, PyTorch and Python raise then."""
@@ -53,15 +53,15 @@ def train_stages(assignment: StageAssignment, parcel: Parcel | None = None) -> d
     try:
         telling.say("begun")
         source = None
-        if run.snapshot is not None and not holding.holds(assignment):
+        if run.snapshot is not None and not held_training.holds(assignment):
             source = setting.repository.read_snapshot(run.snapshot)
-        training, before = holding.take(assignment, source)
+        training, before = held_training.take(assignment, source)
         carry_out(training, orders, telling, before)
         telling.finish()
     except (SnapshotGone, CorruptRecord) as error:
         return telling.ending("gone", error.message)
     except BaseException as error:  # noqa: BLE001 - user code may raise anything, SystemExit too, and the study goes on
-        holding.drop()
+        held_training.drop()
         failure = failure_of(error)
         end = _kind(error, failure.kind)
         return telling.ending(end, f"{failure.message}{_memory()}" if end == "out of memory" else failure.message)

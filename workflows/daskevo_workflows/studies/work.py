@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from daskevo_workflows.studies.orders import Orders
+from daskevo_workflows.studies.stage_commands import Orders
 
 TOLD_EVERY_S = 1.0
 """How often it is said how far training has come."""

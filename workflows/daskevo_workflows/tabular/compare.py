@@ -151,7 +151,7 @@ def shown(found: Mapping[str, Regrets], seeds: int) -> str:
 
 def draw(figure: Any, found: Mapping[str, Regrets]) -> None:
     """Draw the means over evaluations, and the share of seeds that found the best, into a figure of matplotlib."""
-    from daskevo_workflows.reports.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION, logarithmic
+    from daskevo_workflows.reports.svg import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION, logarithmic
 
     inks = dict(zip(STRATEGIES, (INK, FAINT, BLUE, SKY, GREEN, PURPLE, VERMILION, ORANGE), strict=True))
     left, right = figure.subplots(1, 2)

@@ -10,7 +10,7 @@ from daskevo.errors import InvalidInput
 from daskevo.search import Report, Request, Strategy
 from daskevo.space import Candidate
 from daskevo.types import Objective, VertexId
-from daskevo_workflows.dry import run_dry
+from daskevo_workflows.execution.dry_run import run_dry
 from daskevo_workflows.tabular.table import Table
 
 

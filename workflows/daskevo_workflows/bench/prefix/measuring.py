@@ -258,7 +258,7 @@ def _rows(rows: Rows) -> list[list[str]]:
 
 
 def _draw(found: Sequence[Measured], drawing: Figure) -> None:
-    from daskevo_workflows.reports.drawing import BLUE, FAINT, GREEN, ORANGE, PURPLE, VERMILION, logarithmic
+    from daskevo_workflows.reports.svg import BLUE, FAINT, GREEN, ORANGE, PURPLE, VERMILION, logarithmic
 
     bars: dict[str, tuple[Sequence[float | None], str]] = {
         "daskevo's index": ([one.mean_us for one in found], BLUE),

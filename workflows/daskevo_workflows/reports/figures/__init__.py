@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.arms import Arm
 from daskevo_workflows.reports.figures.candidates import candidates
 from daskevo_workflows.reports.figures.chart import PAGE, Drawing, Sheet, Sketch, drawing_of

@@ -7,7 +7,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.formatting import plain, say_count, say_quality, time_unit
+from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.arms import Arm, Moment, curve_of, over_time, say_range
 from daskevo_workflows.reports.figures.chart import (
     PAGE,
@@ -21,7 +22,6 @@ from daskevo_workflows.reports.figures.chart import (
     wrapped,
 )
 from daskevo_workflows.reports.series import mean, median, moving_mean, running_best
-from daskevo_workflows.words import plain, say_count, say_quality, time_unit
 
 
 def candidates(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:

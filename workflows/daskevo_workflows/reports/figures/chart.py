@@ -12,9 +12,9 @@ import matplotlib
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
-from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.formatting import plain
+from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.series import RunSeries
-from daskevo_workflows.words import plain
 
 WIDTH_IN = 9.0
 """Width of every figure, in inches: fills the page, readable on paper."""

@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from daskevo.types import Objective
-from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.formatting import plain, say_count, say_quality
+from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.figures.chart import (
     RUN_COLOURS,
     WIDTH_IN,
@@ -21,7 +22,6 @@ from daskevo_workflows.reports.figures.chart import (
     suffix_of,
 )
 from daskevo_workflows.reports.series import RunSeries
-from daskevo_workflows.words import plain, say_count, say_quality
 
 PANELS = 3
 """Further objectives that are drawn, each against the first; the table has all."""

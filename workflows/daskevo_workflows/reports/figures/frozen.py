@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from matplotlib.ticker import PercentFormatter
 
-from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.formatting import say_share, time_unit
+from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.figures.chart import (
     RUN_COLOURS,
     WINDOW,
@@ -25,7 +26,6 @@ from daskevo_workflows.reports.series import (
     mean,
     moving_mean,
 )
-from daskevo_workflows.words import say_share, time_unit
 
 
 def frozen_share(runs: Sequence[RunSeries]) -> Drawing | None:

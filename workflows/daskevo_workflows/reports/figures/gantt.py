@@ -9,7 +9,8 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.formatting import plain, say_count, say_share, time_unit
+from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.figures.chart import (
     PAGE,
     Drawing,
@@ -24,7 +25,6 @@ from daskevo_workflows.reports.series import (
     Evaluation,
     RunSeries,
 )
-from daskevo_workflows.words import plain, say_count, say_share, time_unit
 
 KINDS: tuple[tuple[str, Callable[[Evaluation], bool], str, str | None], ...] = (
     ("prefix inherited", lambda e: e.transferred, d.BLUE, None),

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.formatting import plain, say_count, say_seconds
+from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.figures.chart import (
     WIDTH_IN,
     Drawing,
@@ -20,7 +21,6 @@ from daskevo_workflows.reports.series import (
     mean,
     phase_means,
 )
-from daskevo_workflows.words import plain, say_count, say_seconds
 
 PREPARE = "prepare"
 PREPARED_S = 0.1

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from matplotlib.ticker import MaxNLocator
 
-from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.formatting import plain, say_count, say_quality, time_unit
+from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.arms import Arm, Moment, over_time, say_range
 from daskevo_workflows.reports.figures.candidates import say_arm
 from daskevo_workflows.reports.figures.chart import (
@@ -28,7 +29,6 @@ from daskevo_workflows.reports.series import (
     moving_mean,
     running_best,
 )
-from daskevo_workflows.words import plain, say_count, say_quality, time_unit
 
 
 def quality_over_time(runs: Sequence[RunSeries]) -> Drawing | None:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.formatting import say_seconds, say_share, time_unit
+from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.arms import Arm, Spread, say_range, spread
 from daskevo_workflows.reports.figures.chart import (
     HATCHES,
@@ -18,7 +19,6 @@ from daskevo_workflows.reports.figures.chart import (
     say_above,
 )
 from daskevo_workflows.reports.series import RunSeries
-from daskevo_workflows.words import say_seconds, say_share, time_unit
 
 
 def runtimes(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:

@@ -8,11 +8,11 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.formatting import byte_unit, say_bytes, say_times
+from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.arms import Arm, Spread, say_range, spread
 from daskevo_workflows.reports.figures.chart import PAGE, Sheet, Sketch, legend_bar, legend_below, say_above, wrapped
 from daskevo_workflows.reports.series import RunSeries, cumulative_bytes
-from daskevo_workflows.words import byte_unit, say_bytes, say_times
 
 KINDS: tuple[tuple[str, bool, Callable[[RunSeries], float | None]], ...] = (
     ("nothing retired", False, lambda run: _last(run, 2)),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.formatting import byte_unit, say_bytes, say_count, time_unit
+from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.figures.chart import (
     Drawing,
     finish,
@@ -16,7 +17,6 @@ from daskevo_workflows.reports.figures.chart import (
     title_panel,
 )
 from daskevo_workflows.reports.series import RunSeries, cumulative_bytes
-from daskevo_workflows.words import byte_unit, say_bytes, say_count, time_unit
 
 LOGARITHMIC_FROM = 12
 """Ratio of the highest curve's end to the lowest one's from which a linear axis would press the low ones together."""

@@ -8,7 +8,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from daskevo_workflows.reports import drawing as d
+from daskevo_workflows.formatting import plain, say_qualities, say_seconds, time_unit
+from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.arms import Arm, Spread, say_range, targets_of, times_to
 from daskevo_workflows.reports.figures.chart import (
     HATCHES,
@@ -19,7 +20,6 @@ from daskevo_workflows.reports.figures.chart import (
     legend_below,
     say_above,
 )
-from daskevo_workflows.words import plain, say_qualities, say_seconds, time_unit
 
 NOT_IN_MOST = "not in more than half of the runs"
 """What a star says where an arm has several runs: their median is that they don't get there."""

@@ -1,0 +1,76 @@
+"""Why a folder can't be read as a run: what it is instead, and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from daskevo.errors import RunFolderUnusable, RunMismatch
+from daskevo.runs.run_lock import holder
+from daskevo.runs.schema import FILE, VERSION
+
+RESTORE = "restore it from a copy, or use another folder for a new run"
+"""What to do about a run's record that is missing, cut or damaged."""
+
+SALVAGE = "restore it from a copy, save what can be read of it with daskevo salvage RUN TO, or use another folder"
+"""What to do about one that is there, and cut or damaged."""
+
+DESCRIPTION = "run.json"
+REPOSITORY = "repository.json"
+"""The file that makes a folder the root of a repository."""
+SHOWN = 5
+"""Runs that are named where a folder of several was given, at most."""
+
+
+def no_run(folder: Path) -> RunFolderUnusable:
+    """Return the error that says what a folder without a run is, and which one to name."""
+    return RunFolderUnusable(_say(folder), path=str(folder))
+
+
+def without_description(folder: Path) -> RunFolderUnusable:
+    """Return the error of a record whose description has been lost."""
+    return RunFolderUnusable(
+        f"{folder / DESCRIPTION} is missing: {folder / FILE} is the record of a run; {RESTORE}", path=str(folder)
+    )
+
+
+def other_version(path: Path, version: int) -> RunFolderUnusable:
+    """Return the error of a record that is of a version which this daskevo neither reads nor writes."""
+    if version == 0:
+        return RunFolderUnusable(f"{path} is empty, or not what daskevo wrote: {RESTORE}", path=str(path))
+    later = "a later daskevo wrote it" if version > VERSION else "no daskevo that is known here wrote it"
+    return RunFolderUnusable(
+        f"{path} is of version {version}, this daskevo reads and writes {VERSION}: {later}; use the daskevo that wrote "
+        "it, or another folder for a new run",
+        path=str(path),
+    )
+
+
+def copy_of(folder: Path, home: Path) -> RunMismatch:
+    """Return the error of a copied run that would go on in the repository of the one that it was copied from."""
+    return RunMismatch(
+        f"{folder} is a copy of the run in {home}, which has the repository: what is done by the copy's name would be "
+        f"done to the models of {home}. Name that folder, or copy it as a whole, with its repository ({REPOSITORY} and "
+        "all)",
+        path=str(folder),
+        parts=["repository"],
+    )
+
+
+def _say(folder: Path) -> str:
+    if not folder.exists():
+        return f"there is no folder {folder}: name the folder of a run, as --run or run= did when it was begun"
+    if not folder.is_dir():
+        return f"{folder} is a file: name the folder of a run"
+    if (folder / FILE).exists():
+        return without_description(folder).message
+    start = f"{folder} holds no run: it"
+    if (folder / REPOSITORY).exists():
+        return f"{start} is a repository. Its models: daskevo models ls {folder}. A run has a folder of its own"
+    below = [entry for entry in sorted(folder.iterdir()) if (entry / DESCRIPTION).exists()]
+    if below:
+        shown = ", ".join(map(str, below[:SHOWN])) + (", …" if len(below) > SHOWN else "")
+        return f"{start} has {len(below)} below it; name one: {shown}"
+    if (process := holder(folder)) is not None:
+        return f"{start} has nothing recorded yet: {process} is beginning one there; ask again in a while"
+    found = f"has no {DESCRIPTION}" if any(folder.iterdir()) else "is empty"
+    return f"{start} {found}. Name the folder of a run, as --run or run= did when it was begun"

@@ -1,0 +1,142 @@
+"""What can still be read of a run's damaged record, as a run in a folder of its own.
+
+SQLite gives up at the first page that is cut off or damaged; all rows on other pages are there. They are read one by
+one, by their numbers, past what can't be read. Nothing of the damaged run is changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from daskevo.errors import DaskevoError, RunFolderUnusable
+from daskevo.runs.folder import prepare_folder, read_info, write_info
+from daskevo.runs.not_a_run import no_run
+from daskevo.runs.schema import FILE, TABLES, TYPES, VERSION
+from daskevo.search import Report, Request
+
+GAP = 2_000
+"""Rows in a row that can't be read, after which a table whose last row isn't known counts as read."""
+
+_ORDER = ("requests", "reports", "units", "events", "state", "labels", "sessions")
+
+
+def salvage(folder: str | Path, to: str | Path) -> dict[str, int]:
+    """Save what can be read of a run's record.
+
+    Parameters
+    ----------
+    folder:
+        Of the run. Its `run.json` must be whole: it is small, and says what the run is.
+    to:
+        A folder that holds nothing yet; it becomes a run that can be looked at, reported and compared. It has no
+        repository: models stay where they are.
+
+    Returns
+    -------
+    dict
+        Rows that were saved, by table.
+
+    Raises
+    ------
+    RunFolderUnusable
+        If `folder` holds no run, `to` holds something, or nothing of the record can be read.
+    """
+    source, target = Path(folder), Path(to)
+    info = read_info(source)
+    if info is None or not (source / FILE).exists():
+        raise no_run(source)
+    prepare_folder(target)
+    if any(target.iterdir()):
+        raise RunFolderUnusable(f"{target} holds something: name a folder that is empty, or new", path=str(target))
+    with tempfile.TemporaryDirectory(prefix="daskevo-salvage-") as scratch:
+        saved = _saved(source, target, Path(scratch) / FILE)
+    if not saved["requests"]:
+        (target / FILE).unlink()
+        raise RunFolderUnusable(f"nothing of {source / FILE} can be read: restore it from a copy", path=str(source))
+    write_info(target, info)
+    return saved
+
+
+def _saved(source: Path, target: Path, copy: Path) -> dict[str, int]:
+    shutil.copyfile(source / FILE, copy)
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copyfile(source / f"{FILE}-journal", copy.with_name(f"{FILE}-journal"))
+    _lengthen(copy)
+    saved = dict.fromkeys(_ORDER, 0)
+    with (
+        contextlib.closing(sqlite3.connect(copy)) as damaged,
+        contextlib.closing(sqlite3.connect(target / FILE, isolation_level=None)) as whole,
+    ):
+        # Of text that isn't: then the row is left out, not the table.
+        damaged.text_factory = lambda found: found.decode("utf-8", "replace")
+        whole.executescript(TABLES)
+        whole.execute(f"PRAGMA user_version = {VERSION}")
+        whole.execute("BEGIN")
+        for table in _ORDER:
+            columns = [row[1] for row in whole.execute(f"PRAGMA table_info({table})")]
+            names, places = ", ".join(columns), ", ".join("?" * (len(columns) + 1))
+            for row in _rows(damaged, table, names):
+                if _is_whole(table, columns, row[1:], whole):
+                    made = whole.execute(f"INSERT OR IGNORE INTO {table} (rowid, {names}) VALUES ({places})", row)
+                    saved[table] += made.rowcount
+        whole.execute("COMMIT")
+    return saved
+
+
+def _lengthen(path: Path) -> None:
+    """Give a file that was cut the length that its header says: SQLite refuses a shorter one altogether."""
+    with path.open("r+b") as file:
+        head = file.read(32)
+        if len(head) == 32:
+            size = int.from_bytes(head[16:18], "big")
+            wanted = (65536 if size == 1 else size) * int.from_bytes(head[28:32], "big")
+            file.seek(0, 2)
+            # At most what it may plausibly have been: a damaged header may say anything.
+            if file.tell() < wanted <= 64 * max(file.tell(), 1 << 20):
+                file.truncate(wanted)
+
+
+def _rows(damaged: sqlite3.Connection, table: str, names: str) -> Iterator[tuple[object, ...]]:
+    """Yield the rows of a table with their numbers: from the front, from the end, then one by one in between."""
+    select = f"SELECT rowid, {names} FROM {table} NOT INDEXED"
+    last, first_after = 0, None
+    with contextlib.suppress(sqlite3.DatabaseError):
+        for row in damaged.execute(f"{select} ORDER BY rowid"):
+            last = row[0]
+            yield row
+        return
+    with contextlib.suppress(sqlite3.DatabaseError):
+        for row in damaged.execute(f"{select} WHERE rowid > ? ORDER BY rowid DESC", (last,)):
+            first_after = row[0]
+            yield row
+    number, missed = last + 1, 0
+    while number < first_after if first_after is not None else missed < GAP:
+        row = None
+        with contextlib.suppress(sqlite3.DatabaseError):
+            row = damaged.execute(f"{select} WHERE rowid = ?", (number,)).fetchone()
+        missed = missed + 1 if row is None else 0
+        if row is not None:
+            yield row
+        number += 1
+
+
+def _is_whole(table: str, columns: list[str], row: tuple[object, ...], whole: sqlite3.Connection) -> bool:
+    """Tell whether a row is one that daskevo wrote, and what it speaks of was saved, too."""
+    values = dict(zip(columns, row, strict=True))
+    if not all(isinstance(value, TYPES[name]) for name, value in values.items() if name in TYPES):
+        return False
+    try:
+        for name, read in (("request", Request.from_json), ("report", Report.from_json), ("facts", dict)):
+            if name in values:
+                read(json.loads(str(values[name])))
+    except (ValueError, KeyError, TypeError, DaskevoError):
+        return False
+    if table != "reports":
+        return True
+    return whole.execute("SELECT 1 FROM requests WHERE number = ?", (values["number"],)).fetchone() is not None

@@ -1,0 +1,129 @@
+"""What strategies have in common that train candidates little by little: who is worth it goes on from where it is.
+
+Each part of a training is a request of its own, with a later `until_step` than the one before, which it `continues`; so
+each is an evaluation of the run's budget. A run needs an executor that continues from snapshots: a study of
+`daskevo_workflows.tune`, of hyper-parameters or of architectures. `daskevo_workflows.nas` trains every request from its
+first step, and refuses these strategies.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import partial
+
+from daskevo.errors import InvalidInput
+from daskevo.search.departures import Leaving
+from daskevo.search.drawing import Seen, generator, unseen
+from daskevo.search.protocol import Strategy
+from daskevo.search.requests import Report, Request, Stop, View, usable
+from daskevo.space import Candidate, ModelSpace
+from daskevo.types import ModelId, Objective
+
+
+class Continuing(Leaving, ABC):
+    """The part of a strategy that begins trainings, continues them, and keeps the models that may be continued.
+
+    Notes
+    -----
+    A request that failed, was rejected or is a duplicate ends its candidate, and counts as the worst of its rung: no
+    rung waits for it. A duplicate is the same for ever, an architecture that another candidate has too; trials that
+    only begin alike are to be reported as finished, each of them.
+    """
+
+    def start(self, space: ModelSpace, objectives: Sequence[Objective], seed: int) -> None:
+        self._space = space
+        self._objective = objectives[0]
+        self._seed = seed
+        self._kept: dict[ModelId, None] = {}
+        self._going: list[ModelId] = []
+        self._left: list[ModelId] = []
+
+    def tell(self, request: Request, report: Report) -> None:
+        rank = None
+        if report.status == "finished" and usable(report.quality):
+            assert report.quality is not None
+            rank = self._objective.rank(float(report.quality))
+        self._take(request, report.model_id, rank)
+        # What fails pushes nobody out: models that are no longer needed stay until another one comes.
+        if rank is not None:
+            for name in self._going:
+                if name in self._kept:
+                    del self._kept[name]
+                    self._left.append(name)
+            self._going.clear()
+
+    @abstractmethod
+    def _take(self, request: Request, name: ModelId, rank: float | None) -> None:
+        """Take in what came of a request: its model, and a figure that is larger for better ones; None if it ended."""
+
+    def _keep(self, name: ModelId) -> None:
+        self._kept[name] = None
+
+    def _let_go(self, name: ModelId | None) -> None:
+        if name is not None:
+            self._going.append(name)
+
+    def _begin(self, view: View, offset: int, seen: Seen, until_step: int) -> Request | Stop:
+        """Return a request for a candidate that nobody has asked for."""
+        rng = generator(self._seed, view.next_number + offset)
+        candidate = unseen(self._space, partial(self._space.sample, rng), seen, rng)
+        if isinstance(candidate, Stop):
+            return candidate
+        seen.add(candidate)
+        return view.request(offset, candidate, until_step=until_step)
+
+    @staticmethod
+    def _go_on(view: View, offset: int, candidate: Candidate, name: ModelId, until_step: int) -> Request:
+        """Return a request that continues a candidate's own model."""
+        return view.request(offset, candidate, ancestor=None, continues=name, until_step=until_step)
+
+    def population(self) -> Sequence[ModelId]:
+        return list(self._kept)
+
+
+def continues(strategy: Strategy) -> bool:
+    """Tell whether a strategy, or one within it, is of those that continue trainings."""
+    within: object = strategy
+    while within is not None and not isinstance(within, Continuing):
+        within = getattr(within, "strategy", None)
+    return within is not None
+
+
+def continued(view: View) -> set[ModelId]:
+    """Return the models whose continuation is under way."""
+    return {request.continues for request in view.pending if request.continues is not None}
+
+
+def rungs(first: int, most: int, eta: int) -> tuple[int, ...]:
+    """Return the steps at which candidates are compared: `first`, times `eta` each, until `most`.
+
+    Raises
+    ------
+    InvalidInput
+        If `most` isn't among them.
+
+    Examples
+    --------
+    >>> rungs(1, 81, 3)
+    (1, 3, 9, 27, 81)
+    """
+    if any(type(value) is not int for value in (first, most, eta)) or not (1 <= first <= most and eta >= 2):
+        raise InvalidInput(
+            f"first={first!r}, most={most!r}, eta={eta!r}: use whole numbers, 1 <= first <= most, eta >= 2"
+        )
+    steps = [first]
+    while steps[-1] * eta <= most:
+        steps.append(steps[-1] * eta)
+    if steps[-1] != most:
+        raise InvalidInput(
+            f"rungs from step {first} on, each {eta} times as far, are at {steps[-1]} and {steps[-1] * eta} and not at "
+            f"most={most}: use one of these, or another first"
+        )
+    return tuple(steps)
+
+
+def check_count(value: int | None, what: str) -> None:
+    """See that a limit is a whole number from 1, or None; raises InvalidInput."""
+    if value is not None and (type(value) is not int or value < 1):
+        raise InvalidInput(f"{what}={value!r:.40}: use a whole number from 1, or None for no limit")

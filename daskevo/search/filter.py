@@ -1,0 +1,89 @@
+"""Only candidates that pass a test of the user's are asked for, before anything is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from daskevo.errors import DaskevoError, InvalidInput
+from daskevo.search.protocol import Strategy
+from daskevo.search.requests import Stop
+from daskevo.search.wrapper import Redrawing
+from daskevo.space import Candidate, ModelSpace
+from daskevo.space.builder import source_digest
+from daskevo.types import JSON, Objective
+
+REMEMBERED = 100_000
+"""Candidates whose test is remembered."""
+
+
+class Filter(Redrawing):
+    """Ask only for candidates whose options pass a test.
+
+    What depends on the model (parameters, depth, FLOPs) is what `limits` of :func:`daskevo_workflows.nas.search` is
+    for.
+
+    Parameters
+    ----------
+    strategy:
+        The strategy within.
+    test:
+        Takes choice name -> option, and returns whether the candidate may be asked for; the same answer each time.
+    what:
+        What the test demands, in words, for messages and the record: ``at most 4 layers``.
+    draws:
+        So many candidates in a row that fail, for one request, and the search ends.
+
+    Attributes
+    ----------
+    rejected:
+        How many different candidates have failed the test in this run.
+    """
+
+    word = "filter"
+
+    def __init__(
+        self, strategy: Strategy, test: Callable[[dict[str, JSON]], bool], what: str, draws: int = 200
+    ) -> None:
+        super().__init__(strategy, draws)
+        if not callable(test):
+            raise InvalidInput(f"the test of a filter is a function of a candidate's choices, not {test!r:.80}")
+        if not (isinstance(what, str) and what):
+            raise InvalidInput("say in `what` what the filter demands, such as 'at most 4 layers'")
+        self.test = test
+        self.what = what
+        self.rejected = 0
+
+    @property
+    def own_settings(self) -> dict[str, JSON]:
+        return {**super().own_settings, "what": self.what, "test": source_digest(self.test)}
+
+    def start(self, space: ModelSpace, objectives: Sequence[Objective], seed: int) -> None:
+        super().start(space, objectives, seed)
+        self.rejected = 0
+        self._known: dict[Candidate, bool] = {}
+
+    def wants(self, candidate: Candidate) -> bool:
+        known = self._known.get(candidate)
+        if known is None:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            known = self._known[candidate] = self._passes(candidate)
+            self.rejected += not known
+        return known
+
+    def _passes(self, candidate: Candidate) -> bool:
+        values = self._space.values(candidate)
+        try:
+            return bool(self.test(values))
+        except DaskevoError:
+            raise
+        except Exception as error:
+            raise InvalidInput(
+                f"the test of filter {self.what!r} raised {type(error).__name__}: {error} "
+                f"for the choices {values!r:.300}"
+            ) from error
+
+    def exhausted(self, found: str) -> Stop:
+        return Stop(
+            "exhausted", f"{found}: none was new and passed the filter {self.what!r}, which rejected {self.rejected}"
+        )

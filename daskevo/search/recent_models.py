@@ -1,0 +1,44 @@
+"""What strategies without a population of their own share: the latest finished models stay to be inherited from."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from daskevo.errors import InvalidInput
+from daskevo.search.departures import Leaving
+from daskevo.search.requests import Report, Request, usable
+from daskevo.space import ModelSpace
+from daskevo.types import ModelId, Objective
+
+
+class KeepsLatest(Leaving):
+    """The part of a strategy that keeps models.
+
+    Parameters
+    ----------
+    keep:
+        How many of the latest finished models stay in the repository; None keeps all (then the repository grows with
+        the run).
+    """
+
+    def __init__(self, keep: int | None = 50) -> None:
+        if keep is not None and keep < 1:
+            raise InvalidInput(f"keep={keep} models: use 1 or more, or None for all")
+        self.keep = keep
+
+    def start(self, space: ModelSpace, objectives: Sequence[Objective], seed: int) -> None:
+        self._space = space
+        self._seed = seed
+        self._kept: deque[ModelId] = deque()
+        self._left: list[ModelId] = []
+
+    def tell(self, request: Request, report: Report) -> None:
+        if report.status != "finished" or not usable(report.quality):
+            return
+        self._kept.append(report.model_id)
+        if self.keep is not None and len(self._kept) > self.keep:
+            self._left.append(self._kept.popleft())
+
+    def population(self) -> Sequence[ModelId]:
+        return list(self._kept)

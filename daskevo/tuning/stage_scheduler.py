@@ -1,0 +1,279 @@
+"""Who trains what next: events in, instructions out; no clock, no I/O.
+
+Whatever happens is taken in as an event; then :meth:`Scheduler.decide` makes a stage tree of what is known, ends work
+that nobody waits for any more, and gives free trainers paths of stages (paper 002, section 4.3). A simulator and a
+cluster use the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from daskevo.errors import InvalidInput
+from daskevo.tuning.cost import Costs
+from daskevo.tuning.instructions import Answer, Halt, Instruction, Refuse, Run, Save
+from daskevo.tuning.placement import Placing, Trainer
+from daskevo.tuning.plan import SearchPlan, State, Waiter
+from daskevo.tuning.policies import POLICIES, Policy, best_path
+from daskevo.tuning.running_stages import Mark, UnderWay, Work
+from daskevo.tuning.stages import Stage, StageTree, stage_tree
+from daskevo.tuning.trajectory import Trajectory
+
+Failure = Literal["error", "out of memory", "lost", "withdrawn"]
+"""``error``: training or evaluating raised, or gave no finite numbers; ``lost``: its trainer died or left,
+or the repository didn't answer; ``withdrawn``: taken back before or while it ran, for no fault of its own."""
+
+LOSSES = 2
+"""Times that a stage may be lost, with its trainer mostly, before it counts as failed: once may be the machine's
+fault."""
+
+
+class Scheduler:
+    """Decides for any number of studies and trainers.
+
+    Parameters
+    ----------
+    plan, costs:
+        What is known; may hold what an earlier study left.
+    policy:
+        Which stage goes first.
+    batched:
+        Paths are given as a whole, so that a model stays where it is from stage to stage; False: stage by stage, each
+        loaded anew, as the paper compares policies.
+
+    Examples
+    --------
+    >>> from daskevo.tuning import Configuration, Constant, concatenate
+    >>> scheduler = Scheduler()
+    >>> one = Trajectory("m", Configuration({"lr": Constant(0.1)}))
+    >>> two = Trajectory("m", Configuration({"lr": concatenate(Constant(0.1), (4, Constant(0.01)))}))
+    >>> scheduler.add("one", one, 6), scheduler.add("two", two, 9), scheduler.trainer("gpu-0")
+    ([], [], [])
+    >>> [run] = scheduler.decide()
+    >>> run.trajectory == two, run.start, run.marks
+    (True, 0, ((4, False), (9, True)))
+    >>> scheduler.saved(run.work, 4, "s4"), scheduler.trainer("gpu-1")
+    ([], [])
+    >>> [other] = scheduler.decide()
+    >>> other.trajectory == one, other.start, other.snapshot, other.marks
+    (True, 4, 's4', ((6, True),))
+    >>> scheduler.measured(other.work, 6, {"accuracy": 0.9})
+    [Answer(waiter='one', step=6, metrics={'accuracy': 0.9})]
+    """
+
+    def __init__(
+        self,
+        plan: SearchPlan | None = None,
+        costs: Costs | None = None,
+        policy: Policy = "critical path",
+        *,
+        batched: bool = True,
+    ) -> None:
+        if policy not in POLICIES:
+            raise InvalidInput(f"policy={policy!r:.40}: use one of {sorted(POLICIES)}")
+        self.plan = plan or SearchPlan()
+        self.costs = costs or Costs(self.plan)
+        self.policy: Policy = policy
+        self.batched = batched
+        self.trainers: dict[str, Trainer] = {}
+        self.under_way = UnderWay()
+        self._given = 0
+        self.placing = Placing(self.trainers)
+        self.beyond: list[State] = []
+        """Ends of stages that would begin now if a trainer had enough memory for them."""
+
+    # What happens to trials
+
+    def add(self, waiter: Waiter, trajectory: Trajectory, step: int) -> list[Instruction]:
+        """Take in a request; raises InvalidInput as :meth:`SearchPlan.request` does.
+
+        Answered at once where the metrics are known.
+        """
+        standing = self.plan.request(waiter, trajectory, step)
+        if standing.metrics is not None:
+            return [Answer(waiter, step, standing.metrics)]
+        if standing.failure is not None:
+            return [Refuse(waiter, step, standing.failure)]
+        return []
+
+    def remove(self, waiter: Waiter) -> list[Instruction]:
+        """Take back a request. Work that nobody waits for then is ended by the next :meth:`decide`."""
+        self.plan.withdraw(waiter)
+        return []
+
+    # What happens to trainers
+
+    def trainer(self, name: str, memory_bytes: int = 0) -> list[Instruction]:
+        """Take in that there is a trainer; said again, it keeps what it does. One that died has to leave first."""
+        self.trainers.setdefault(name, Trainer(name)).memory_bytes = memory_bytes
+        return []
+
+    def left(self, name: str) -> list[Instruction]:
+        """Take in that a trainer died or left, and its work with it."""
+        told: list[Instruction] = []
+        gone = self.trainers.pop(name, None)
+        if gone is not None and gone.work is not None:
+            told = self.failed(gone.work, "lost", f"trainer {name} died or left")
+        return told
+
+    # What happens to work
+
+    def progress(self, work: str, step: int) -> None:
+        """Take in that work has trained until a step."""
+        if (there := self.under_way.works.get(work)) is not None:
+            there.reached = max(there.reached, step)
+
+    def saved(self, work: str, step: int, name: str) -> list[Instruction]:
+        """Take in that the state at one of the work's steps is stored, under a name."""
+        if (there := self.under_way.works.get(work)) is not None and (state := there.state_at(step)) is not None:
+            there.reached = max(there.reached, step)
+            self.plan.saved(state, name)
+            if step in there.marks:
+                there.marks[step].saved = True
+        return []
+
+    def measured(self, work: str, step: int, metrics: Mapping[str, float]) -> list[Instruction]:
+        """Take in the metrics at one of the work's steps."""
+        there = self.under_way.works.get(work)
+        if there is None or (state := there.state_at(step)) is None:
+            return []
+        there.reached = max(there.reached, step)
+        if step in there.marks:
+            there.marks[step].measured = True
+        return [Answer(waiter, step, metrics) for waiter in self.plan.measured(state, metrics)]
+
+    def missed(self, work: str, step: int) -> None:
+        """Take in that work had passed a step when it was told to save there: it is trained anew for whoever waits."""
+        if (there := self.under_way.works.get(work)) is not None:
+            there.marks.pop(step, None)
+            there.reached = max(there.reached, step)
+
+    def ended(self, work: str) -> None:
+        """Take in that work is over, as planned or because it was told to stop; what it saved has been said."""
+        if (over := self.under_way.pop(work)) is not None and over.trainer in self.trainers:
+            trainer = self.trainers[over.trainer]
+            trainer.work = None
+            trainer.holds = over.legs[-1] if self.batched and not over.halted else None
+
+    def failed(self, work: str, failure: Failure, why: str) -> list[Instruction]:
+        """Take in that work ended in the middle; its trainer is free, unless it was lost.
+
+        An error fails all that waits for the stage's end or for what comes after. Out of memory, the stage is tried
+        once more, on the trainer with the most memory; lost, it is done again from the last snapshot, so many times;
+        withdrawn, as often as it takes, since neither the stage nor its trainer has failed.
+        """
+        over = self.under_way.pop(work)
+        if over is None:
+            return []
+        trainer = self.trainers.get(over.trainer)
+        if trainer is not None:
+            trainer.work = None
+        failing = over.failing(lost=failure == "lost")
+        if failing is None or over.stopping or failure == "withdrawn":
+            return []
+        if failure == "lost":
+            losses = self.placing.losses
+            losses[failing] = losses.get(failing, 0) + 1
+            if losses[failing] < LOSSES:
+                return []
+            why = f"this stage was lost {losses.pop(failing)} times, the last time because {why}"
+        elif failure == "out of memory" and trainer is not None:
+            figures = self.placing.ran_out(failing, trainer, over.reached)
+            if figures is None:
+                return []
+            why = f"{figures}: {why}"
+        waited = self.plan.failed(failing, why, lasting=failure != "lost")
+        return [Refuse(waiter, state.step, why) for waiter, state in waited.items()]
+
+    def give_up(self, end: State) -> list[Instruction]:
+        """Fail what waits for a stage of `beyond`, since no larger trainer comes; later requests are tried again."""
+        why = self.placing.why_beyond(end)
+        return [Refuse(waiter, state.step, why) for waiter, state in self.plan.failed(end, why, lasting=False).items()]
+
+    def gone(self, trajectory: Trajectory, step: int) -> None:
+        """Take in that a snapshot is gone or corrupt: it is recomputed where somebody needs it."""
+        self.plan.gone(self.plan.locate(trajectory, step))
+
+    # Decisions
+
+    def decide(self) -> list[Instruction]:
+        """Return what is to be done now."""
+        told: list[Instruction] = []
+        tree = self._tree()
+        for stage in tree.stages:
+            for work in self.under_way.passing(stage.end):
+                if work.mark(stage.stop, evaluate=stage.evaluate):
+                    told.append(Save(work.key, work.trainer, stage.stop, work.marks[stage.stop].evaluate))
+                break
+        if told:
+            tree = self._tree()
+        self.beyond = [stage.end for stage in tree.stages if stage.ready and self.placing.is_beyond(stage)]
+        return [*told, *self._end_unwanted(tree), *self._give(tree)]
+
+    def _tree(self) -> StageTree:
+        return stage_tree(self.plan, self.under_way.promises())
+
+    def _end_unwanted(self, tree: StageTree) -> list[Instruction]:
+        told: list[Instruction] = []
+        for work in self.under_way.works.values():
+            last = max((step for step in work.marks if work.state_at(step) in tree.awaited), default=None)
+            if work.stopping or last == work.stop or work.reached >= work.stop:
+                continue
+            at_once = last is None or last <= work.reached
+            if last is None:
+                work.stopping = True
+            else:
+                work.shorten(last)
+            work.halted = at_once
+            told.append(Halt(work.key, work.trainer, None if at_once else last))
+        return told
+
+    def _give(self, tree: StageTree) -> list[Run]:
+        """Give the best paths to free trainers."""
+        free = [trainer for trainer in self.trainers.values() if trainer.work is None]
+        ready = [stage.number for stage in tree.stages if stage.ready]
+        given: list[Run] = []
+        if not free or not ready:
+            return given
+        seconds = [self.costs.stage_s(stage) for stage in tree.stages]
+        ranks = POLICIES[self.policy](self.plan, tree, seconds)
+        while free and ready:
+            numbers = best_path(tree, ranks, ready, batched=self.batched)
+            ready.remove(numbers[0])
+            path = [tree.stages[number] for number in numbers]
+            trainer = self.placing.place(path[0], free)
+            if trainer is not None:
+                free.remove(trainer)
+                given.append(self._run(path, trainer, seconds))
+        return given
+
+    def _run(self, path: Sequence[Stage], trainer: Trainer, seconds: Sequence[float]) -> Run:
+        fits = 1  # the first stage does
+        while fits < len(path) and self.placing.fits(path[fits], trainer):
+            fits += 1
+        path = path[:fits]
+        first = path[0]
+        work = Work(
+            key=f"work-{self._given}",
+            trainer=trainer.name,
+            start=first.start,
+            legs=[stage.end for stage in path],
+            marks={stage.stop: Mark(stage.evaluate) for stage in path},
+            reached=first.start,
+        )
+        self._given += 1
+        in_memory = first.source is not None and trainer.holds == first.source
+        trainer.work, trainer.holds = work.key, None
+        self.under_way.add(work)
+        source = first.source
+        return Run(
+            work=work.key,
+            trainer=trainer.name,
+            trajectory=self.plan.trajectory(path[-1].end),
+            start=first.start,
+            snapshot=None if source is None else self.plan.nodes[source.node].snapshots[source.step],
+            in_memory=in_memory,
+            marks=tuple((step, mark.evaluate) for step, mark in work.marks.items()),
+            estimated_s=self.costs.start_s + sum(seconds[stage.number] for stage in path),
+        )

@@ -1,0 +1,225 @@
+"""One look at a repository: what its coordinator counts and its providers tell, read with every value checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from daskevo.errors import CorruptRecord
+from daskevo.provider.call_counts import BOUNDS_S
+from daskevo_plugins.dashboard.message_checks import Budget, count, just, number, one_of, or_none, seconds, some
+
+MOST_PROVIDERS = 1_000
+MOST_SHARDS = 1 << 16
+MOST_MODELS = 4_000
+"""Rows of models that one look may bring."""
+FIGURES = (
+    "shards",
+    "models",
+    "staged",
+    "tensors",
+    "stored_bytes",
+    "file_bytes",
+    "journal_bytes",
+    "memory_bytes",
+    "spilled_bytes",
+    "full_copy_bytes",
+    "retirements",
+    "references",
+    "reservations",
+)
+COUNTS = ("queries", "puts", "reservations", "reads")
+
+
+class CountRow(NamedTuple):
+    """Calls of one kind so far (see :class:`daskevo.provider.call_counts.Count`)."""
+
+    calls: int
+    items: int
+    spent_s: float
+    within: tuple[int, ...]
+
+
+class ShardRow(NamedTuple):
+    """A shard: who serves it, its models, bytes that were put there, bytes of its journal, messages about it."""
+
+    shard: int
+    provider: str
+    models: int
+    put_bytes: int
+    journal_bytes: int
+    asked: int
+
+
+class ScopeRow(NamedTuple):
+    """A scope: its objective, models, bytes that they put, and bytes of full copies of them."""
+
+    scope: str
+    objective: str
+    models: int
+    put_bytes: int
+    full_bytes: int
+
+
+class ModelRow(NamedTuple):
+    """A model that lives, or has been retired and has heirs (see :func:`daskevo.provider.stats.row_of`)."""
+
+    model_id: str
+    scope: str
+    state: str
+    objective: str | None
+    quality: float | None
+    step: int
+    ancestor: str | None
+    contributor: str | None
+    contributed: int
+    own_bytes: int
+    full_bytes: int
+    own_tensors: int
+    tensors: int
+    heirs: int
+    given_tensors: int
+    given_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSight:
+    """What one provider told."""
+
+    name: str
+    figures: Mapping[str, int]
+    tally: Mapping[str, CountRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """A repository at one moment.
+
+    Parameters
+    ----------
+    key:
+        Tells it apart from others of the cluster.
+    root, durability:
+        Of the repository; root None: it is in memory.
+    at_s:
+        By the board's clock.
+    shards, unserved, lost:
+        How many there are, and which nobody serves or are lost.
+    attempts, unsettled:
+        Attempts under way, and those that ended and are not settled yet.
+    providers, silent:
+        Those that told, and those that didn't, with why.
+    models_in_all:
+        That could have been told of.
+    spent_s:
+        Longest that one provider's event loop took for it.
+    """
+
+    key: str
+    root: str | None
+    durability: str
+    at_s: float
+    shards: int
+    unserved: tuple[int, ...]
+    lost: tuple[int, ...]
+    attempts: int
+    unsettled: int
+    quota_bytes: int | None
+    providers: tuple[ProviderSight, ...]
+    silent: tuple[tuple[str, str], ...]
+    shard_rows: tuple[ShardRow, ...]
+    scopes: tuple[ScopeRow, ...]
+    labels: tuple[tuple[str, int], ...]
+    models: tuple[ModelRow, ...]
+    models_in_all: int
+    spent_s: float
+
+    @property
+    def name(self) -> str:
+        return "in memory" if self.root is None else self.root
+
+    def total(self, figure: str) -> int:
+        """Return the sum of a figure over all providers."""
+        return sum(provider.figures[figure] for provider in self.providers)
+
+
+def sight_of(key: str, told: Mapping[str, Any], at_s: float) -> Sight:
+    """Read what :meth:`daskevo_plugins.coordinator.plugin.CoordinatorPlugin.shown` returned.
+
+    Raises
+    ------
+    CorruptRecord
+        If a provider told something that can't be shown.
+    """
+    budget = Budget("a look at a repository", MOST_MODELS, 4_000_000)
+    facts, providers = told["coordinator"], []
+    shards: list[ShardRow] = []
+    models: list[ModelRow] = []
+    scopes: dict[str, ScopeRow] = {}
+    labels: dict[str, int] = {}
+    models_in_all, spent_s = 0, 0.0
+    for name, answer in list(told["providers"].items())[:MOST_PROVIDERS]:
+        provider = budget.short(name)
+        if not isinstance(answer, Mapping):
+            raise CorruptRecord(f"expected what provider {provider!r} tells, found {type(answer).__name__}")
+        figures = {figure: count(answer["figures"][figure]) for figure in FIGURES}
+        providers.append(ProviderSight(provider, figures, {kind: _count(answer["tally"][kind]) for kind in COUNTS}))
+        for row in some(answer["shards"], MOST_SHARDS):
+            shard, *others = map(count, just(row, 5))
+            shards.append(ShardRow(shard, provider, *others))
+        for row in some(answer["scopes"], 100):
+            scope, objective, *sizes = just(row, 5)
+            added = ScopeRow(budget.text(scope), or_none(budget.short, objective) or "", *map(count, sizes))
+            before = scopes.get(added.scope, ScopeRow(added.scope, "", 0, 0, 0))
+            scopes[added.scope] = ScopeRow(
+                added.scope,
+                added.objective or before.objective,
+                *(one + other for one, other in zip(added[2:], before[2:], strict=True)),
+            )
+        for row in some(answer["labels"], 100):
+            label, holders = just(row, 2)
+            labels[budget.text(label)] = labels.get(label, 0) + count(holders)
+        models += [_model(row, budget) for row in budget.marks(answer["models"])]
+        models_in_all += count(answer["models_in_all"])
+        spent_s = max(spent_s, seconds(answer["spent_s"]))
+    return Sight(
+        key=key,
+        root=facts["root"],
+        durability=facts["durability"],
+        at_s=at_s,
+        shards=facts["shards"],
+        unserved=tuple(facts["unserved_shards"]),
+        lost=tuple(facts["lost_shards"]),
+        attempts=facts["live_attempts"],
+        unsettled=facts["unsettled"],
+        quota_bytes=facts["quota_bytes"],
+        providers=tuple(sorted(providers, key=lambda one: one.name)),
+        silent=tuple(sorted((str(name), str(why)[:300]) for name, why in told["silent"].items())),
+        shard_rows=tuple(shards),
+        scopes=tuple(sorted(scopes.values(), key=lambda row: -row.models)),
+        labels=tuple(sorted(labels.items(), key=lambda item: (-item[1], item[0]))),
+        models=tuple(models),
+        models_in_all=models_in_all,
+        spent_s=spent_s,
+    )
+
+
+def _count(value: Any) -> CountRow:
+    calls, items, spent_s, within = just(value, 4)
+    return CountRow(count(calls), count(items), seconds(spent_s), tuple(map(count, just(within, len(BOUNDS_S) + 1))))
+
+
+def _model(row: Any, budget: Budget) -> ModelRow:
+    model_id, scope, state, objective, quality, step, ancestor, contributor, *counts = just(row, 16)
+    return ModelRow(
+        budget.text(model_id),
+        budget.text(scope),
+        one_of(("published", "retiring", "retired"), state),
+        or_none(budget.short, objective),
+        or_none(number, quality),
+        count(step),
+        or_none(budget.text, ancestor),
+        or_none(budget.text, contributor),
+        *map(count, counts),
+    )

@@ -1,0 +1,226 @@
+"""The last look at each repository of a cluster, what changed since the one before, and when the next one is due.
+
+Pure: who asks coordinators and providers is :mod:`daskevo_plugins.dashboard.poll`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from daskevo.provider.call_counts import BOUNDS_S
+from daskevo_plugins.dashboard.repository_view import COUNTS, CountRow, ProviderSight, Sight
+
+EVERY_S = 2.0
+"""Between two looks, while somebody watches."""
+SHARE = 0.01
+"""Of a provider's time, at most, that looks take: large repositories are looked at less often."""
+MOST_REPOSITORIES = 20
+HISTORY = 150
+"""Looks that are remembered, for the drawing of queries over time: five minutes."""
+FORGOTTEN_S = 15.0
+"""A look that is older says nothing of what went on since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Calls of one kind between two looks.
+
+    Parameters
+    ----------
+    per_s, items_per_s:
+        Calls and what they were about, per second.
+    mean_s, most_s:
+        Seconds of a call: the mean, and what 99 of 100 stayed below; None: there was none.
+    """
+
+    per_s: float
+    items_per_s: float
+    mean_s: float | None
+    most_s: float | None
+
+
+@dataclass(eq=False)
+class Seen:
+    """What is remembered of a repository.
+
+    Parameters
+    ----------
+    rates:
+        By kind of call, of all providers.
+    by_provider:
+        Queries of each.
+    asked:
+        Messages about each shard since the look before, by its number.
+    rendered:
+        Parts of pages, by their names: made when they are first looked at, and once.
+    history:
+        Moment, queries per second, and mean seconds of each look.
+    models_since_s:
+        When the models were first seen as they are now, by the board's clock.
+    lineages:
+        Parts of the page of its lineage, by their scopes: as long as the models are the same.
+    """
+
+    sight: Sight
+    rates: dict[str, Rate] = field(default_factory=dict)
+    by_provider: dict[str, Rate] = field(default_factory=dict)
+    asked: dict[int, int] = field(default_factory=dict)
+    rendered: dict[str, str] = field(default_factory=dict)
+    history: deque[tuple[float, float, float | None]] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    models_since_s: float = 0.0
+    lineages: dict[str, str] = field(default_factory=dict)
+
+    def part(self, name: str, make: Callable[[], str]) -> str:
+        """Return a part of a page, made if it was not before."""
+        return _made(self.rendered, name, make)
+
+    def lineage(self, scope: str, make: Callable[[], str]) -> str:
+        """Return the part of a scope's lineage, made if it was not before."""
+        return _made(self.lineages, scope, make)
+
+
+def _made(parts: dict[str, str], name: str, make: Callable[[], str]) -> str:
+    if name not in parts:
+        parts[name] = make()
+    return parts[name]
+
+
+class Sights:
+    """Takes in looks at repositories.
+
+    Parameters
+    ----------
+    clock:
+        Seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._seen: dict[str, Seen] = {}
+        self._next: dict[str, float] = {}
+        self._asked: set[str] = set()
+        self.changes = 0
+        self.model_changes = 0
+        """Those that are seen on the page of lineages, too."""
+        self.troubles: dict[str, str] = {}
+        """Why the last look at a repository came to nothing, by its key."""
+
+    def all(self) -> list[Seen]:
+        """Return all, those with the most models first."""
+        return sorted(self._seen.values(), key=lambda seen: (-seen.sight.total("models"), seen.sight.key))
+
+    def one(self, key: str) -> Seen | None:
+        """Return the one of that key, else the first; None: there is none."""
+        return self._seen.get(key) or next(iter(self.all()), None)
+
+    def due(self, keys: Collection[str]) -> list[str]:
+        """Return the repositories to be looked at now, of those that there are; the others are forgotten."""
+        for key in [key for key in self._seen if key not in keys]:
+            del self._seen[key]
+            self._changed()
+        self.troubles = {key: why for key, why in self.troubles.items() if key in keys}
+        now = self._clock()
+        return [key for key in list(keys)[:MOST_REPOSITORIES] if now >= self._next.get(key, 0.0)]
+
+    def asking(self, key: str) -> None:
+        """Take in that a look is under way."""
+        self._asked.add(key)
+        self._next[key] = self._clock() + EVERY_S
+
+    def answered(self, key: str) -> None:
+        """Take in that it is no more, whatever came of it."""
+        self._asked.discard(key)
+
+    def next_s(self) -> float:
+        """Return the seconds until there may be another look to show: none, where one is under way."""
+        if self._asked or not self._seen:
+            return 0.0
+        return max(0.0, min(self._next.get(key, 0.0) for key in self._seen) - self._clock())
+
+    def take(self, sight: Sight) -> None:
+        """Take in a look."""
+        before = self._seen.get(sight.key)
+        seen = Seen(sight, models_since_s=sight.at_s)
+        if before is not None:
+            seen.history = before.history
+            elapsed = sight.at_s - before.sight.at_s
+            if 0 < elapsed <= FORGOTTEN_S:
+                _compare(seen, before.sight, elapsed)
+            elif elapsed > FORGOTTEN_S:
+                seen.history.clear()
+        self._seen[sight.key] = seen
+        self._next[sight.key] = self._clock() + max(EVERY_S, sight.spent_s / SHARE)
+        is_known = before is not None and _models(before.sight) == _models(sight)
+        if before is not None and is_known:
+            seen.models_since_s, seen.lineages = before.models_since_s, before.lineages
+        had_trouble = self.troubles.pop(sight.key, None) is not None
+        self._changed(models=had_trouble or not is_known)
+
+    def failed(self, key: str, why: str) -> None:
+        """Take in that a look came to nothing: the one before stays, and is said to be old."""
+        self.troubles[key] = why
+        self._changed()
+
+    def _changed(self, *, models: bool = True) -> None:
+        self.changes += 1
+        self.model_changes += models
+
+
+def _models(sight: Sight) -> tuple[object, ...]:
+    """Return all of a look that the page of lineages shows."""
+    return sight.models, sight.models_in_all
+
+
+def _compare(seen: Seen, before: Sight, elapsed: float) -> None:
+    """Work out what went on since the look before; a provider whose process is another one now began anew."""
+    earlier = {provider.name: provider for provider in before.providers}
+    pairs = [(provider, earlier.get(provider.name)) for provider in seen.sight.providers]
+    for kind in COUNTS:
+        seen.rates[kind] = _rate([_since(provider, old, kind) for provider, old in pairs], elapsed)
+    seen.by_provider = {
+        provider.name: _rate([_since(provider, old, "queries")], elapsed) for provider, old in pairs if old is not None
+    }
+    asked = {(row.shard, row.provider): row.asked for row in before.shard_rows}
+    seen.asked = {
+        row.shard: max(0, row.asked - asked.get((row.shard, row.provider), row.asked)) for row in seen.sight.shard_rows
+    }
+    queries = seen.rates["queries"]
+    seen.history.append((seen.sight.at_s, queries.items_per_s, queries.mean_s))
+
+
+def _since(provider: ProviderSight, old: ProviderSight | None, kind: str) -> CountRow:
+    now = provider.tally[kind]
+    then = None if old is None else old.tally[kind]
+    if then is None or then.calls > now.calls:
+        return now if then is not None else CountRow(0, 0, 0.0, (0,) * len(now.within))
+    return CountRow(
+        now.calls - then.calls,
+        max(0, now.items - then.items),
+        max(0.0, now.spent_s - then.spent_s),
+        tuple(max(0, one - other) for one, other in zip(now.within, then.within, strict=True)),
+    )
+
+
+def _rate(counts: list[CountRow], elapsed: float) -> Rate:
+    calls = sum(one.calls for one in counts)
+    within = [sum(places) for places in zip(*(one.within for one in counts), strict=True)]
+    return Rate(
+        per_s=calls / elapsed,
+        items_per_s=sum(one.items for one in counts) / elapsed,
+        mean_s=sum(one.spent_s for one in counts) / calls if calls else None,
+        most_s=_below(within, 0.99),
+    )
+
+
+def _below(within: list[int], share: float) -> float | None:
+    """Return the bound that this share of calls stayed below; infinite: they took longer than all bounds."""
+    whole, so_far = sum(within), 0
+    if not whole:
+        return None
+    for bound, calls in zip((*BOUNDS_S, float("inf")), within, strict=True):
+        so_far += calls
+        if so_far >= share * whole:
+            return bound
+    return None

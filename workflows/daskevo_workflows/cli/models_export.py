@@ -1,0 +1,249 @@
+"""`daskevo models export`: trained models as files that others load without daskevo, each with its card."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from daskevo_workflows.cli.invocation import command
+from daskevo_workflows.cli.models_arguments import AS_JSON, ROOT, named, opened
+
+if TYPE_CHECKING:
+    from daskevo.repository import Repository
+    from daskevo_workflows.exporting.origins import Origins
+
+SUFFIXES = (".keras", ".weights.h5", ".safetensors")
+"""Those of :data:`daskevo_workflows.exporting.FORMATS`, which is not imported for a `--help`."""
+
+SHOWN = 3
+"""Models that are named, at most, where none of the best is there."""
+
+NOT_ALL = 1
+"""Exit code when some of the best have been retired, and the others were written."""
+
+
+class Wanted(NamedTuple):
+    """A model, and the file that it goes to."""
+
+    model_id: str
+    path: Path
+
+
+@click.command(short_help="Write the best, or a named model, as a file with its card.")
+@ROOT
+@click.argument("model_id", required=False)
+@click.argument("output", type=click.Path(path_type=Path), required=False)
+@click.option("--best", type=click.IntRange(min=1), metavar="K", help="The K best of the run, into the folder OUTPUT.")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(SUFFIXES),
+    help="Of files that aren't named.  [default: .keras]",
+)
+@click.option("--overwrite", is_flag=True, help="Replace files that are there.")
+@click.option("--problem", help="A problem whose file registers custom layers that the model needs.")
+@click.option(
+    "--data", "with_data", is_flag=True, help="Load the problem's data, and put shapes and digest in the card."
+)
+@AS_JSON
+def export(
+    root: Path,
+    model_id: str | None,
+    output: Path | None,
+    best: int | None,
+    kind: str | None,
+    overwrite: bool,
+    problem: str | None,
+    with_data: bool,
+    as_json: bool,
+) -> None:
+    """Write a model with its weights as a file, and its card (OUTPUT.card.md) beside it.
+
+    \b
+    Of a run, the best model, one that is named, and the best three:
+        daskevo models export runs/digits-seed0 best.keras
+        daskevo models export runs/digits-seed0 MODEL_ID model.safetensors
+        daskevo models export runs/digits-seed0 --best 3 winners
+
+    The end of OUTPUT's name says the format; it is MODEL_ID.keras in the current folder unless it is given.
+
+    \b
+    .keras        keras.saving.load_model reads it
+    .weights.h5   weights alone; the architecture is in OUTPUT.config.json beside it
+    .safetensors  the same two in one file; needs: pip install safetensors
+
+    The card says what the model is: space and choices, lineage, data, metric, steps, versions, how to load it.
+    --data adds shapes and a digest of the problem's data, which a run doesn't record.
+
+    Exit code 0: all is written; 1: some of the best K have been retired, the others are written; 2: nothing was done.
+    """
+    from daskevo.errors import InvalidInput
+    from daskevo.types import check_name
+    from daskevo_workflows.exporting.export import check_place, export_model
+    from daskevo_workflows.exporting.origins import Origins
+
+    if best is not None and output is not None:
+        raise InvalidInput("--best K takes the run and a folder, and no model: leave the model out")
+    if model_id is not None and output is None and (best is not None or model_id.endswith(SUFFIXES)):
+        output, model_id = Path(model_id), None
+    if model_id is not None:
+        check_name(model_id)
+        check_place(_file(model_id, output, kind), overwrite=overwrite)
+    elif best is None and output is not None:
+        check_place(output, overwrite=overwrite)
+    repository, origins = opened(root), Origins.at(root)
+    gone: list[str] = []
+    if best is not None:
+        wanted, gone = _best(repository, root, origins, best, output, kind or SUFFIXES[0])
+    elif model_id is None:
+        (found,) = _ranked(repository, root, origins, 1)
+        wanted = [Wanted(found, _file(found, output, kind))]
+    else:
+        with named(repository, root, model_id):
+            repository.record(model_id)  # before Keras is loaded, which takes seconds
+        wanted = [Wanted(model_id, _file(model_id, output, kind))]
+    for _, path in wanted:
+        if best is not None:
+            _make(path.parent)
+        check_place(path, overwrite=overwrite)
+    data = _problem_data(problem, origins, with_data)
+    written = []
+    for name, path in wanted:
+        with named(repository, root, name):
+            done = export_model(repository, name, path, run=origins, overwrite=overwrite, data=data)
+        written.append({"model": name, "files": [str(file) for file in done.files]})
+        if not as_json:
+            click.echo(str(path))
+    lost = [name for name in gone if repository.status(name).state == "unknown"]
+    gone = [name for name in gone if name not in lost]
+    if as_json:
+        click.echo(json.dumps({"exported": written, "retired": gone}))
+    if gone:
+        words = f"{len(written)} of the {best} best are written; the others have been retired: {', '.join(gone)}. A run"
+        click.echo(f"{words} keeps its best (keep_best of nas.search, 5 unless said) and its population", err=True)
+    if lost:
+        words = f"In the repository there is no {', no '.join(lost)}, which the run's record names: it looks damaged"
+        click.echo(f"{words}. What is lost says\n    {command('verify', root)}", err=True)
+    if gone or lost:
+        sys.exit(NOT_ALL)
+
+
+def _file(model_id: str, output: Path | None, kind: str | None) -> Path:
+    from daskevo.errors import InvalidInput
+
+    if output is None:
+        return Path(f"{model_id}{kind or SUFFIXES[0]}")
+    if kind is not None and not output.name.endswith(kind):
+        raise InvalidInput(f"{output} is no name of a {kind} file: leave --format out, or name it so", path=str(output))
+    return output
+
+
+def _best(
+    repository: Repository, root: Path, origins: Origins | None, k: int, output: Path | None, kind: str
+) -> tuple[list[Wanted], list[str]]:
+    """Return the best models with their files, those that are retired apart."""
+    from daskevo.errors import InvalidInput
+
+    names = _ranked(repository, root, origins, k)
+    folder = Path("best") if output is None else output
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInput(f"{folder} is a file: name a folder for the best {k}", path=str(folder))
+    living = [name for name in names if repository.status(name).state == "published"]
+    width = len(str(k))
+    wanted = [
+        Wanted(name, folder / f"{place:0{width}}-{name}{kind}") for place, name in enumerate(names, 1) if name in living
+    ]
+    return wanted, [name for name in names if name not in living]
+
+
+def _ranked(repository: Repository, root: Path, origins: Origins | None, k: int) -> Sequence[str]:
+    """Return the ids of the best models of a run, best first, or of a repository whose models are of one scope.
+
+    Raises
+    ------
+    RunError
+        If nothing has finished.
+    InvalidInput
+        If the repository has models of several scopes, which don't compare.
+    """
+    from daskevo.errors import InvalidInput, RunError, UnknownModel
+    from daskevo_workflows.reports.study_reader import is_study
+
+    if origins is not None:
+        names = origins.best(k)
+        if not is_study(root):
+            if names and all(repository.status(name).state == "unknown" for name in names):
+                raise UnknownModel(
+                    f"the best of the run in {root}, {', '.join(names[:SHOWN])}, are not in its repository: it is "
+                    f"damaged, or another one. {command('verify', root)} says what is lost",
+                    model_id=names[0],
+                )
+            if names:
+                return names
+            raise RunError(f"no evaluation of the run in {root} has finished", path=str(root))
+        # A study's trials are not models but snapshots, under names of their own.
+        label = origins.info.label
+        scope = str(origins.info.about.get("scope"))
+        ranked = _by_quality(repository, scope, k, lambda labels: any(one.endswith(f":{label}") for one in labels))
+        if not ranked:
+            raise RunError(f"no evaluation of the run in {root} has finished", path=str(root))
+        return ranked
+    scopes = sorted({summary.scope for summary in repository.models()})
+    if len(scopes) != 1:
+        raise InvalidInput(
+            f"{root} has {'no model' if not scopes else 'models of the scopes ' + ', '.join(scopes)}: name one model. "
+            f"These are there: {command('models', 'ls', root)}",
+            path=str(root),
+        )
+    return _by_quality(repository, scopes[0], k, lambda labels: True)
+
+
+def _by_quality(repository: Repository, scope: str, k: int, mine: Any) -> Sequence[str]:
+    """Return the best living models or, of a study, snapshots of a scope by their quality."""
+    from daskevo.types import Objective
+
+    found = [one for one in repository.models(scope, snapshots=True) if one.quality is not None and mine(one.labels)]
+    if not found:
+        return [one.model_id for one in repository.models(scope, snapshots=True) if mine(one.labels)][:k]
+    objective = repository.record(found[0].model_id).objective
+    rank = Objective.parse(objective).rank if objective else float
+    return [one.model_id for one in sorted(found, key=lambda one: -rank(one.quality))][:k]
+
+
+def _problem_data(problem: str | None, origins: Origins | None, with_data: bool) -> Any:
+    """Load a problem, whose file registers custom layers, and its data if they are asked for.
+
+    Raises
+    ------
+    InvalidInput
+        If there are no data to be had by the run's record.
+    """
+    from daskevo.errors import InvalidInput
+    from daskevo_workflows.problems import load_problem
+
+    if problem is not None:
+        loaded = load_problem(problem)
+        return loaded.data() if with_data else None
+    if not with_data:
+        return None
+    recorded = None if origins is None else origins.info.identity.get("problem")
+    match recorded:
+        case {"kind": "name", "name": str(name), "settings": dict(settings)}:
+            return load_problem(name, **settings).data()
+    raise InvalidInput("--data needs the problem: name it, or its file, with --problem")
+
+
+def _make(folder: Path) -> None:
+    from daskevo.errors import InvalidInput
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(
+            f"the folder {folder} can't be made: {error.strerror or error}; name another place", path=str(folder)
+        ) from error

@@ -1,0 +1,213 @@
+"""A run that is there already: what it is taken up with, whether it is the one asked for, whether anything is left.
+
+All of it is read from the run's record, before a cluster is started.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from daskevo_workflows.cli import size_options, transfer_options
+from daskevo_workflows.cli.size_options import changed_limits
+from daskevo_workflows.cli.transfer_options import changed_transfer, typed_transfer
+
+if TYPE_CHECKING:
+    from daskevo.runs import RunInfo
+    from daskevo.search import Strategy
+    from daskevo_workflows.evaluation.transfer import Transfer
+    from daskevo_workflows.execution.size_limits import SizeLimits
+    from daskevo_workflows.problems import ProblemReference
+
+FLAGS: Mapping[str, str] = {
+    "objective": "--objective",
+    "seed": "--seed",
+    "strategy.name": "--strategy",
+    "strategy.settings.population": "--population",
+    "strategy.settings.sample": "--sample",
+    **transfer_options.FLAGS,
+    **size_options.FLAGS,
+}
+"""Part of a run's identity -> the option that sets it."""
+
+
+SEVERAL = "multi-objective"
+"""The strategy of a new run with several objectives, unless another is named."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a search is called with, beside its problem and limits (see :func:`daskevo_workflows.nas.search`)."""
+
+    strategy: Strategy
+    objective: Sequence[str]
+    seed: int
+    transfer: Transfer
+    control_share: float
+    epochs: int | None
+    scope: str
+    limits: SizeLimits
+    anew: bool = False
+    """Whether the run in the folder came to nothing, and its problem has been mended since."""
+
+    def search_options(self) -> dict[str, Any]:
+        """Return the keyword arguments of the search that are part of a run's identity."""
+        names = ("seed", "transfer", "control_share", "epochs", "limits")
+        return {name: getattr(self, name) for name in names}
+
+
+def settle(
+    folder: Path,
+    info: RunInfo | None,
+    reference: ProblemReference,
+    options: Mapping[str, Any],
+    given: Collection[str],
+) -> Settings:
+    """Return the settings of a new run, or of the one in the folder: its own where no option was given.
+
+    In place of one that came to nothing, with a problem that has been mended since, there is a new one.
+
+    Parameters
+    ----------
+    options:
+        Of the command, with their defaults.
+    given:
+        Names of those that were typed.
+
+    Raises
+    ------
+    RunMismatch
+        If the folder holds another run than what was typed, or one that only Python can take up.
+    """
+    from daskevo.errors import InvalidInput, RunMismatch
+    from daskevo.runs.begun_anew import begins_anew
+    from daskevo.runs.mismatch import check_identity
+    from daskevo.types import Objective
+    from daskevo_workflows.evaluation.transfer import recorded_transfer
+    from daskevo_workflows.execution.run_identity import identity_of
+
+    loaded = reference.load()
+    if info is None:
+        scope, objective = options["scope"] or loaded.name, options["objective"] or [loaded.objective]
+        # The usual strategy looks at the first objective only.
+        word = SEVERAL if len(objective) > 1 and "strategy" not in given else options["strategy"]
+        limits = changed_limits({}, options)
+        return Settings(
+            _strategy(options, word), objective, options["seed"], typed_transfer(options), 0.0, None, scope, limits
+        )
+    policy: Mapping[str, Any] = _mapping(info.identity.get("policy"))
+    if passed := _mapping(policy.get("passed")).get("callbacks"):
+        raise _begun_in_python(folder, f"callbacks ({', '.join(map(str, passed))})")
+    try:
+        transfer = changed_transfer(recorded_transfer(policy), options, given)
+    except InvalidInput as error:
+        if "freeze" not in given:
+            raise _begun_in_python(folder, error.message) from error
+        transfer = changed_transfer(recorded_transfer({**policy, "freeze": None}), options, given)
+    settings = Settings(
+        _recorded_strategy(folder, _mapping(info.identity.get("strategy")), options, given),
+        options["objective"] or _texts(info.identity.get("objective")) or [loaded.objective],
+        options["seed"] if "seed" in given else info.identity.get("seed", options["seed"]),
+        transfer,
+        policy.get("control_share", 0.0),
+        policy.get("epochs"),
+        str(options["scope"] or info.about.get("scope") or loaded.name),
+        changed_limits(_mapping(policy.get("limits")), options),
+    )
+    asked = identity_of(
+        reference, Objective.parse_all(settings.objective), settings.strategy, **settings.search_options()
+    )
+    # Whether a model of it was put, the search asks the repository.
+    if begins_anew(folder, info.identity, asked, lambda name: False):
+        return replace(settle(folder, None, reference, options, given), anew=True)
+    try:
+        check_identity(folder, info.identity, asked)
+    except RunMismatch as error:
+        flags = [FLAGS[part] for part in error.parts if part in FLAGS]
+        own = f". Without {', '.join(flags)} it goes on with its own" if flags else ""
+        raise RunMismatch(f"{error.message}{own}", **error.facts) from error
+    return settings
+
+
+def why_ended(folder: Path, evaluations: int) -> tuple[str, str] | None:
+    """Return why a run has nothing left to do, as a word and a sentence; None if it has.
+
+    Raises
+    ------
+    RunFolderUnusable, CorruptRecord
+        If its record can't be read.
+    """
+    from daskevo.runs import Book, RunView
+    from daskevo.types import Objective
+
+    with RunView(folder) as view:
+        if view.label_changes():
+            return None  # decided, and still to be carried out in the repository
+        book = Book(Objective.parse_all(view.info.identity["objective"]), evaluations, view.info.label)
+        book.ask(view.requests())
+        for report in view.reports():
+            book.report(report)
+        stop, sessions, exhausted = book.stop_reason(), view.sessions(), view.events("exhausted")
+    if stop is None and sessions and sessions[-1].ended == "exhausted":
+        return "exhausted", exhausted[-1].message if exhausted else "the space has no more candidates"
+    return stop
+
+
+def _strategy(options: Mapping[str, Any], word: str) -> Strategy:
+    from daskevo_workflows.nas import STRATEGIES
+
+    return STRATEGIES[word](**_own_settings(options, word))
+
+
+def _recorded_strategy(
+    folder: Path, recorded: Mapping[str, Any], options: Mapping[str, Any], given: Collection[str]
+) -> Strategy:
+    from daskevo_workflows.nas import STRATEGIES
+
+    # Optuna's are known by their sampler, which is the word.
+    words = {getattr(make, "name", f"optuna {word}"): word for word, make in STRATEGIES.items()}
+    word = words.get(recorded.get("name", ""))
+    if "strategy" in given and options["strategy"] != word:
+        return _strategy(options, options["strategy"])  # another one than the run's, which the comparison will say
+    if word is None:
+        raise _begun_in_python(folder, f"the strategy {recorded.get('name')!r}")
+    try:
+        return STRATEGIES[word](**{**_mapping(recorded.get("settings")), **_own_settings(options, word)})
+    except TypeError as error:
+        raise _begun_in_python(folder, f"settings of {recorded.get('name')!r} that are not known here") from error
+
+
+def _own_settings(options: Mapping[str, Any], word: str) -> dict[str, Any]:
+    from daskevo.errors import InvalidInput
+    from daskevo_workflows.nas import STRATEGIES
+
+    settings = {name: options[name] for name in ("population", "sample") if options[name] is not None}
+    if strange := [name for name in settings if name not in inspect.signature(STRATEGIES[word]).parameters]:
+        theirs = [word for word, make in STRATEGIES.items() if strange[0] in inspect.signature(make).parameters]
+        raise InvalidInput(
+            f"--{' and --'.join(strange)} {'is' if len(strange) == 1 else 'are'} for {' and '.join(theirs)}, and the "
+            f"strategy is {word}: leave {'it' if len(strange) == 1 else 'them'} out"
+        )
+    return settings
+
+
+def _begun_in_python(folder: Path, what: str) -> Exception:
+    from daskevo.errors import RunMismatch
+
+    return RunMismatch(
+        f"the run in {folder} was begun with {what}, which the command line does not have: go on with it from Python "
+        "(daskevo_workflows.nas.search), or use another folder for a new run",
+        path=str(folder),
+        parts=[],
+    )
+
+
+def _texts(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else value if isinstance(value, list) else []
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

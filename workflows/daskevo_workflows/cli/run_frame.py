@@ -1,0 +1,64 @@
+"""The frame of a command that carries a run on: signals, walltime, a cluster that goes away, its exit code."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from daskevo.errors import ClusterError, RunFailed
+from daskevo_workflows.cli.group import Refused
+from daskevo_workflows.cli.interrupts import Interrupts, heard
+from daskevo_workflows.cli.paths import RUN
+from daskevo_workflows.cli.resume_hint import kept
+from daskevo_workflows.cli.walltime import Walltime, end_stopped
+
+FAILURES = "failures"
+"""The word for why a run ended in which too many failed."""
+
+FAILED = 1
+"""Exit code when the run ended because too many evaluations or trials failed."""
+
+
+class Failed(Refused):
+    """Nothing finished, as too many failed."""
+
+    exit_code = FAILED
+
+
+def carry_on(folder: Path, walltime: str | float, what: str, work: Callable[[Interrupts, Walltime], str]) -> NoReturn:
+    """Carry a run on, and end the command.
+
+    Parameters
+    ----------
+    walltime:
+        As it was typed.
+    what:
+        What is kept of it, such as ``Every finished evaluation is kept``.
+    work:
+        Returns the word for why the run ended.
+
+    Raises
+    ------
+    Refused
+        If the cluster went away: with how to go on.
+    Failed
+        If nothing finished, as too many failed.
+    """
+    with heard(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as interrupts:
+        try:
+            word = work(interrupts, Walltime(walltime, interrupts))
+        except KeyboardInterrupt:
+            end_stopped(interrupts, folder, what)
+        except RunFailed as error:
+            if error.facts.get("reason") != FAILURES:
+                raise
+            raise Failed(error) from error
+        except ClusterError as error:
+            if not (folder / RUN).exists():
+                raise
+            how = "once the cluster is there (--scheduler takes its new address), the same command goes on"
+            raise Refused(error, kept(folder, what, how)) from error
+    sys.exit(FAILED if word == FAILURES else 0)

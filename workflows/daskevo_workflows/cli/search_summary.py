@@ -1,0 +1,51 @@
+"""What `daskevo nas` and `daskevo status` both say of a search: its best models, what was inherited, what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from daskevo_workflows.results.best_model import Found
+    from daskevo_workflows.results.result import Result
+
+
+def say_models(result: Result, shown: Sequence[Found]) -> list[str]:
+    """Return a line for each model: its figures for all objectives, below each other, its id; whether it is gone."""
+    from daskevo_workflows.formatting import say_qualities
+    from daskevo_workflows.results.model_status import mark
+
+    states = result.standings([found.model_id for found in shown])
+    first, *others = result.objectives
+    columns = [(first.metric, say_qualities([found.quality for found in shown]))]
+    columns += [(one.metric, say_qualities([found.metrics.get(one.metric) for found in shown])) for one in others]
+    widths = [max((len(word) for word in words), default=0) for _, words in columns]
+    return [
+        "  ".join(
+            [
+                *(f"{name} {words[place]:>{width}}" for (name, words), width in zip(columns, widths, strict=True)),
+                found.model_id + mark(found.model_id, states),
+            ]
+        )
+        for place, found in enumerate(shown)
+    ]
+
+
+def say_inherited(result: Result, transferred: int) -> str:
+    """Say how many evaluations inherited something."""
+    match result.info.identity.get("policy"):
+        case {"transfer": False}:
+            return "nothing was inherited, as this run is without transfer"
+    return f"{transferred} inherited a prefix of layers"
+
+
+def say_stored(summary: Mapping[str, Any]) -> str | None:
+    """Say what the repository holds for a search, of its `Result.summary`; None if that was never asked."""
+    from daskevo_workflows.formatting import say_bytes, say_count, say_times
+
+    stored, full = summary["stored_bytes"], summary["full_copy_bytes"]
+    if stored is None:
+        return None
+    living = say_count(summary["live_models"] or 0, "living model")
+    ratio = f" ({say_times(full / stored)})" if stored and full and full > 1.05 * stored else ""
+    return f"{say_bytes(stored)} for {living}; full copies would take {say_bytes(full)}{ratio}"

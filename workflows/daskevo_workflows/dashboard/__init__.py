@@ -1,0 +1,1 @@
+"""News of searches and studies for the pages of the Dask dashboard."""

@@ -1,0 +1,256 @@
+"""News for the dashboard: sent to the scheduler beside everything else (:mod:`daskevo_plugins.dashboard`).
+
+Nobody who sends waits for it, or fails from it: news are sent seldom, and what goes wrong is logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+from daskevo.errors import NotDeployed
+from daskevo.types import JSON
+from daskevo.wire.transport import value_of
+from daskevo_plugins.dashboard.plugin import HANDLERS, DashboardPlugin
+from daskevo_workflows.formatting import plain
+
+logger = logging.getLogger(__name__)
+
+Page = Literal["search", "studies"]
+
+WATCHED_S, UNWATCHED_S = 1.0, 5.0
+"""Between two pictures, while somebody looks and while nobody does."""
+SHARE = 0.02
+"""Of the time, at most, that pictures take: large ones are made less often."""
+ANSWER_S = 10.0
+LAST_WORD_S = 2.0
+"""How long who ends waits for the last news to be taken in, if others were before."""
+MOST_FAILURES = 3
+AGAIN_S = 30.0
+"""After it failed, and as often as news are sent that have been before: the scheduler may have lost them."""
+
+
+class News(Protocol):
+    """What is sent: compared with what was sent before."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def is_over(self) -> bool: ...
+
+    def to_json(self) -> JSON: ...
+
+
+class Picture(Protocol):
+    """Something at one moment, of which news can be made in any thread."""
+
+    def news(self, client: str) -> News:
+        """Return what is sent; `client` is Dask's id of the client that sends."""
+
+
+class Sender:
+    """Sends news for one page of a scheduler's dashboard.
+
+    Parameters
+    ----------
+    client:
+        A synchronous Dask client.
+    page:
+        That they are for.
+    """
+
+    def __init__(self, client: Any, page: Page) -> None:
+        self._client = client
+        self._page: Page = page
+        self._sent: dict[str, tuple[News, float]] = {}
+        self._next = 0.0
+        self._one_at_a_time = asyncio.Lock()
+        self._on_its_way: Any = None
+        self._is_watched = False
+        self._is_there = False
+        self._failures = 0
+        self.given_up = False
+        """Whether nothing is sent any more."""
+
+    # In the thread of who sends
+
+    def is_due(self) -> bool:
+        """Tell whether it is time for pictures; if so, the next time is later."""
+        if self.given_up or time.monotonic() < self._next:
+            return False
+        if self._on_its_way is not None and not self._on_its_way.done():
+            return False
+        self._next = time.monotonic() + (WATCHED_S if self._is_watched else UNWATCHED_S)
+        return True
+
+    @property
+    def has_last_word(self) -> bool:
+        """Whether what is over may be said: nothing failed so far."""
+        return not (self.given_up or self._failures)
+
+    def send(self, pictures: Sequence[Picture], spent_s: float = 0.0) -> None:
+        """Send news of pictures that took so many seconds of processor time to take."""
+        self._spend(spent_s)
+        loop, work = self._client.loop.asyncio_loop, self._send(pictures)
+        try:
+            self._on_its_way = asyncio.run_coroutine_threadsafe(work, loop)
+        except BaseException:
+            work.close()  # of a client that is closed, whose loop takes nothing any more
+            raise
+
+    def wait(self) -> None:
+        """Wait a moment for the last news to be taken in."""
+        if self._on_its_way is not None:
+            with contextlib.suppress(Exception):
+                self._on_its_way.result(LAST_WORD_S)
+
+    def _spend(self, seconds: float) -> None:
+        # Of processor time: a machine that has others to do keeps nobody from looking.
+        self._next = max(self._next, time.monotonic() + seconds / SHARE)
+
+    # In the client's event loop
+
+    async def _send(self, pictures: Sequence[Picture]) -> None:
+        try:
+            async with self._one_at_a_time:
+                path = None
+                for picture in pictures:
+                    path = await self._tell(picture)
+                if not pictures:
+                    path = (await self._ask())["path"]
+            self._failures, self.given_up = 0, path is None
+        except Exception as error:  # noqa: BLE001 - an older scheduler, none, one without daskevo: no matter for who sends
+            self._failures += 1
+            self._is_there = False
+            self.given_up = self._failures >= MOST_FAILURES
+            self._next = time.monotonic() + AGAIN_S
+            logger.info("nothing was shown on the dashboard: %s: %s", type(error).__name__, error)
+
+    async def _tell(self, picture: Picture) -> str | None:
+        news, spent_s = await asyncio.to_thread(_made, picture, self._client.id)
+        self._spend(spent_s)
+        now = time.monotonic()
+        before, at_s = self._sent.get(news.key, (None, 0.0))
+        is_known = news == before and now - at_s < AGAIN_S
+        answer = await self._ask(None if is_known else news)
+        if news.is_over:
+            self._sent.pop(news.key, None)
+        elif not is_known:
+            self._sent[news.key] = news, now
+        self._is_watched = answer["is_watched"]
+        return answer["path"]  # type: ignore[no-any-return]
+
+    async def _ask(self, news: News | None = None) -> dict[str, Any]:
+        try:
+            answer = await ask(self._client, news, page=self._page, is_there=self._is_there)
+        except NotDeployed:
+            if not self._is_there:
+                raise
+            # Another scheduler has its address by now, which knows nothing of what was sent.
+            self._sent.clear()
+            answer = await ask(self._client, news, page=self._page)
+        self._is_there = True
+        return answer
+
+
+def _made(picture: Picture, client: str) -> tuple[News, float]:
+    """Return a picture's news, and the processor time that it took to make them, in seconds."""
+    began_s = time.thread_time()
+    return picture.news(client), time.thread_time() - began_s
+
+
+async def ask(
+    client: Any, news: News | None = None, *, page: Page = "studies", is_there: bool = False
+) -> dict[str, Any]:
+    """Put the plugin on the client's scheduler if it isn't there, and give it news, if there are some.
+
+    Parameters
+    ----------
+    page:
+        That they are for.
+    is_there:
+        It was there before; a scheduler that has none writes a traceback into its log when asked.
+
+    Returns
+    -------
+    dict
+        ``path``, where the page is on the scheduler's web server (None: it shows no dashboard), and ``is_watched``.
+
+    Raises
+    ------
+    NotDeployed
+        If the plugin is not there, and can't be put there.
+    Exception
+        Whatever Dask raises where it can't be reached, or lacks this version of daskevo.
+    """
+    message = None if news is None else news.to_json()
+    operation = getattr(client.scheduler, HANDLERS[page])
+    if not is_there:
+        await asyncio.wait_for(client.register_plugin(DashboardPlugin()), ANSWER_S)
+    reply = await asyncio.wait_for(operation(news=message), ANSWER_S)
+    if reply is None:
+        raise NotDeployed(f"the scheduler at {client.scheduler.address} has no plugin for daskevo's dashboard pages")
+    return value_of(reply)  # type: ignore[no-any-return]
+
+
+def page_link(client: Any, page: Page = "studies") -> str | None:
+    """Return where a page of a client's cluster can be watched, or None if it can't be: no dashboard, say.
+
+    Parameters
+    ----------
+    client:
+        A synchronous Dask client.
+    """
+    return where_shown(client, page)[0]
+
+
+def where_shown(client: Any, page: Page) -> tuple[str | None, str]:
+    """Return the address of a page, or None and why there is none, with what to do.
+
+    Parameters
+    ----------
+    client:
+        A synchronous Dask client.
+    """
+
+    async def path_of() -> Any:
+        return (await ask(client, page=page))["path"]
+
+    try:
+        link = client.dashboard_link
+        path = client.sync(path_of, callback_timeout=2 * ANSWER_S)
+    except Exception as error:  # noqa: BLE001 - an older scheduler, none, one without daskevo: no matter for who asks
+        said = f"{type(error).__name__}: {error}"
+        logger.info("daskevo has no page on the dashboard: %s", said)
+        return None, f"the scheduler does not take daskevo's pages ({plain(said, 200)}): start it with the same daskevo"
+    if path is None:
+        return None, "it is turned off at this scheduler: start it with its dashboard on (dask scheduler --dashboard)"
+    found = beside(link, path)
+    if found is None:
+        return None, (
+            f"Dask's configuration distributed.dashboard.link makes {plain(link, 200)!r}, which does not end in "
+            f"/status: the page is {path} on the scheduler's web server"
+        )
+    return found, ""
+
+
+def beside(link: str, path: str) -> str | None:
+    """Return the address of a page on a dashboard by that of its first page, which may go through a proxy.
+
+    Examples
+    --------
+    >>> beside("http://10.0.0.1:8787/status", "/daskevo/studies")
+    'http://10.0.0.1:8787/daskevo/studies'
+    >>> beside("https://hub/user/me/proxy/8787/status", "/daskevo/studies")
+    'https://hub/user/me/proxy/8787/daskevo/studies'
+    >>> beside("http://10.0.0.1:8787/status", "/cluster-1/daskevo/studies")
+    'http://10.0.0.1:8787/cluster-1/daskevo/studies'
+    """
+    base, found, _ = link.rpartition("/status")
+    prefix = path[: path.rindex("/daskevo/")]
+    return (base.removesuffix(prefix) + path) if found else None

@@ -1,0 +1,250 @@
+"""A search on the dashboard: what its executor knows, as news, taken in its thread and sent beside everything else."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from daskevo.runs import Session
+from daskevo_plugins.dashboard.message_checks import finite
+from daskevo_plugins.dashboard.news import Standing
+from daskevo_plugins.dashboard.search_news import MOST_TRAINERS, Best, Doing, SearchNews, TrainerRow, UnitRow
+from daskevo_workflows.dashboard.dashboard_client import Sender
+from daskevo_workflows.dashboard.search_totals import SearchAccounts
+from daskevo_workflows.execution.progress import Progress
+from daskevo_workflows.formatting import plain
+from daskevo_workflows.reports.run_reader import RunningTime
+
+if TYPE_CHECKING:
+    from daskevo_workflows.execution.executor import Executor
+    from daskevo_workflows.execution.running_task import Flight
+
+logger = logging.getLogger(__name__)
+
+ENDED = ("finished", "exhausted")
+"""Words for why a search stopped that say that it has all it was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """News that were made where the picture was taken."""
+
+    made: SearchNews
+
+    def news(self, client: str) -> SearchNews:
+        """Return them."""
+        return self.made
+
+
+class SearchShowing:
+    """Shows one search on the scheduler's dashboard.
+
+    Parameters
+    ----------
+    client:
+        A synchronous Dask client.
+    executor:
+        Of the search; looked at in its own thread.
+    """
+
+    def __init__(self, client: Any, executor: Executor) -> None:
+        self._client = client
+        self._sender = Sender(client, "search")
+        self._executor = executor
+        sessions = executor.record.sessions()
+        # The session that is under way has not ended at its last record.
+        *before, this = sessions
+        self._clock = RunningTime([*before, Session(this.opened, float("inf"), this.process, None)])
+        self._accounts = SearchAccounts(executor.book, self._clock.at)
+        self._facts = tuple(facts_of(executor.record.info.identity))
+        self._since: dict[str, tuple[object, float]] = {}
+
+    def look(self) -> None:
+        """Take a picture and have it sent, if it is time."""
+        if self._sender.is_due():
+            self._show("running", "")
+
+    def close(self, word: str, said: str) -> None:
+        """Say that the search is over, and why.
+
+        Parameters
+        ----------
+        word:
+            For why, as the executor has it.
+        """
+        if self._sender.has_last_word:
+            self._show("ended" if word in ENDED else "stopped", said)
+            self._sender.wait()
+
+    def _show(self, standing: Standing, said: str) -> None:
+        began_s = time.thread_time()
+        try:
+            news = self._news(standing, said)
+            self._sender.send([Taken(news)], time.thread_time() - began_s)
+        except Exception:
+            # Whatever is raised here would end the search.
+            logger.exception("the search can't be shown on the dashboard any more")
+            self._sender.given_up = True
+
+    def _news(self, standing: Standing, said: str) -> SearchNews:
+        executor, book, accounts = self._executor, self._executor.book, self._accounts
+        accounts.update()
+        info, flights = executor.record.info, executor.flights.all
+        members = frozenset(executor.strategy.population())
+        progress = Progress.of(book, executor.holdings.storage, executor.flights.trainers.slots)
+        best = next(iter(book.best(1)), None)
+        storage = executor.holdings.storage
+        under_way = 0 if standing != "running" else len(flights)
+        return SearchNews(
+            search=info.id,
+            client=self._client.id,
+            name=plain(info.name, 100),
+            metric=plain(book.objective.metric, 40),
+            direction=book.objective.direction,
+            facts=self._facts,
+            standing=standing,
+            said=plain(said, 300),
+            evaluations=book.evaluations,
+            finished=book.counts["finished"],
+            failed=book.failures,
+            rejected=book.rejected,
+            stopped=book.stopped,
+            duplicates=book.counts["duplicate"],
+            under_way=under_way,
+            slots=max(0, executor.flights.trainers.slots),
+            running_s=max(0.0, self._clock.at(time.time())),
+            left_s=progress.left_s,
+            deadline_s=self._deadline_s(),
+            population=len(members) or None,
+            best=None if best is None or finite(best.quality) is None else _best(best),
+            stored_bytes=storage.get("stored_bytes"),
+            full_bytes=storage.get("full_copy_bytes"),
+            models=storage.get("live_models"),
+            points=accounts.points(members),
+            best_line=accounts.best_line(),
+            phases=accounts.phases(),
+            units=tuple(unit_rows(executor.record.unit_counts(), under_way, executor.submission.planned, standing)),
+            trainers=() if standing != "running" else tuple(self._trainers(flights))[:MOST_TRAINERS],
+        )
+
+    def _deadline_s(self) -> float | None:
+        """Return the seconds until the search must be done, for its deadline or its time limit."""
+        deadline, limit = self._executor.closing.deadline(), self._executor.time_left_s()
+        ends = [] if deadline is None else [deadline.at - deadline.margin_s - time.time()]
+        return min([*ends, *([] if limit is None else [limit])], default=None)
+
+    def _trainers(self, flights: list[Flight]) -> Iterator[TrainerRow]:
+        trainers, accounts = self._executor.flights.trainers, self._accounts
+        names, now = accounts.phase_names(), time.monotonic()
+        by_place: dict[str, list[Flight]] = {}
+        for flight in flights:
+            by_place.setdefault(flight.place, []).append(flight)
+        stuck = {str(trainer.name) for trainer in trainers.stuck.values()}
+        for name in sorted({*trainers.present, *trainers.restarting}):
+            there, here = trainers.present.get(name), by_place.get(name, [])
+            doing: Doing = (
+                "restarting"
+                if name in trainers.restarting or there is None
+                else "silent"
+                if trainers.is_silent(name)
+                else "stuck"
+                if name in stuck
+                else "evaluating"
+                if here
+                else "paused"
+                if there.paused
+                else "free"
+            )
+            what = "; ".join(map(said_of, here[:4])) if doing == "evaluating" else ""
+            # Of several the one that was begun last: its moment is the one that the words are of.
+            since = max((moment_of(flight) for flight in here), default=now)
+            since = since if doing == "evaluating" else self._since_of(name, doing, now)
+            spent = accounts.trainers.get(name)
+            yield TrainerRow(
+                plain(name, 100),
+                doing,
+                plain(what, 300),
+                max(0.0, now - since),
+                0 if spent is None else spent.evaluations,
+                tuple(0.0 if spent is None else spent.seconds.get(phase, 0.0) for phase in names),
+            )
+
+    def _since_of(self, name: str, doing: Doing, now: float) -> float:
+        """Return since when a trainer has been seen like this."""
+        before = self._since.get(name)
+        if before is None or before[0] != doing:
+            before = self._since[name] = (doing, now)
+        return before[1]
+
+
+def _best(report: Any) -> Best:
+    return Best(report.number, plain(report.model_id, 200), float(report.quality))
+
+
+def said_of(flight: Flight) -> str:
+    """Say what an evaluation is at, by what its trainer has said last."""
+    number = f"evaluation {flight.request.number}"
+    if flight.begun is None:
+        return f"is sent {number}"
+    if flight.ready is None:
+        return f"prepares for {number}: imports Keras, gets the data"
+    if flight.chosen is None:
+        return f"{number}: builds, and looks for an ancestor"
+    return f"{number}: trains, scores and puts"
+
+
+def moment_of(flight: Flight) -> float:
+    """Return the moment of what its trainer has said last, by this process's monotonic clock."""
+    said = (flight.chosen, flight.ready, flight.begun)
+    return next((moment for moment in said if moment is not None), flight.submitted)
+
+
+def unit_rows(
+    counts: Mapping[str, Mapping[str, int]], evaluating: int, ready: int, standing: Standing
+) -> Iterator[UnitRow]:
+    """Return the rows of units by kind.
+
+    Parameters
+    ----------
+    counts:
+        Of the record, in which what was planned ahead is submitted, and where it lags: an end is stored with the next
+        report.
+    evaluating, ready:
+        Evaluations that have a trainer, and those that have been planned and wait for one.
+    """
+    for kind in sorted(counts):
+        states = counts[kind]
+        under_way = evaluating if kind == "evaluate" else states.get("submitted", 0)
+        now = (ready if kind == "evaluate" else 0, under_way) if standing == "running" else (0, 0)
+        yield UnitRow(
+            plain(kind, 40), *now, *(states.get(state, 0) for state in ("done", "failed", "lost", "cancelled"))
+        )
+
+
+def facts_of(identity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Return what is said of a search beside its name, of what its record keeps.
+
+    Examples
+    --------
+    >>> list(facts_of({"problem": {"name": "digits"}, "strategy": {"name": "random"}, "seed": 3}))
+    [('problem', 'digits'), ('strategy', 'random'), ('seed', '3')]
+    """
+    for word in ("problem", "strategy"):
+        part = identity.get(word)
+        if isinstance(part, Mapping) and "name" in part:
+            yield word, plain(part["name"], 100)
+    policy = identity.get("policy")
+    if isinstance(policy, Mapping):
+        if policy.get("transfer") is False:
+            yield "inherits", "nothing"
+        for name, word in (("source", "inherits from"), ("freeze", "freezes"), ("control_share", "control arm")):
+            if policy.get(name):
+                yield word, plain(policy[name], 60)
+    objectives = identity.get("objective")
+    if isinstance(objectives, (list, tuple)):
+        yield "objectives", plain(", ".join(map(str, objectives)), 200)
+    if "seed" in identity:
+        yield "seed", plain(identity["seed"], 20)

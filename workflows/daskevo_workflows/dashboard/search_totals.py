@@ -1,0 +1,110 @@
+"""Sums over a search's reports, each looked at once: points, the running best, phases, what each trainer has done."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeVar
+
+from daskevo.runs import Book
+from daskevo.search import Report
+from daskevo_plugins.dashboard.message_checks import finite
+from daskevo_plugins.dashboard.search_news import MOST_PHASES, MOST_POINTS, MOST_STEPS, PhaseRow, Point
+from daskevo_workflows.formatting import plain
+from daskevo_workflows.reports.series import PHASES
+
+T = TypeVar("T")
+
+
+@dataclass
+class Spent:
+    """What one trainer has done: evaluations, and seconds by phase."""
+
+    evaluations: int = 0
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+
+class SearchAccounts:
+    """Sums of one search.
+
+    Parameters
+    ----------
+    book:
+        Of the run; what it has got since is taken in by `update`.
+    running_s:
+        Turns a moment, in seconds since the epoch, into seconds of the search's running time.
+    """
+
+    def __init__(self, book: Book, running_s: Callable[[float], float]) -> None:
+        self._book = book
+        self._running_s = running_s
+        self._seen = 0
+        self._points: list[tuple[Point, str]] = []
+        self._best: list[tuple[float, float]] = []
+        self._times: dict[str, int] = defaultdict(int)
+        self._spent: dict[str, float] = defaultdict(float)
+        self.trainers: dict[str, Spent] = defaultdict(Spent)
+
+    def update(self) -> None:
+        """Take in the reports that have come since."""
+        for report in islice(self._book.reports.values(), self._seen, None):
+            self._take(report)
+        self._seen = len(self._book.reports)
+
+    def _take(self, report: Report) -> None:
+        if report.status == "duplicate":  # nothing ran
+            return
+        if report.worker is not None and report.seconds:
+            trainer = self.trainers[report.worker]
+            trainer.evaluations += 1
+            for phase, seconds in report.seconds.items():
+                trainer.seconds[phase] += seconds
+        for phase, seconds in report.seconds.items():
+            self._times[phase] += 1
+            self._spent[phase] += seconds
+        quality = finite(report.quality)
+        if report.status != "finished" or quality is None or report.ended is None:
+            return
+        at_s = self._running_s(report.ended)
+        share = min(1.0, max(0.0, finite(report.frozen_share) or 0.0))
+        point = Point(at_s, report.number, quality, share, report.transferred, False)
+        self._points.append((point, report.model_id))
+        rank = self._book.objective.rank
+        if not self._best or rank(quality) > rank(self._best[-1][1]):
+            self._best.append((at_s, quality))
+
+    def points(self, population: Collection[str]) -> tuple[Point, ...]:
+        """Return what is drawn of the evaluations, in the order of their reports; members are marked."""
+        some = thinned(self._points, MOST_POINTS)
+        return tuple(point._replace(is_member=model_id in population) for point, model_id in some)
+
+    def best_line(self) -> tuple[tuple[float, float], ...]:
+        """Return when the best became better, and how good it was then."""
+        return tuple(thinned(self._best, MOST_STEPS))
+
+    def phases(self) -> tuple[PhaseRow, ...]:
+        """Return the phases in the order in which they pass, others after them."""
+        names = self.phase_names()
+        return tuple(PhaseRow(plain(name, 40), self._times[name], self._spent[name]) for name in names)
+
+    def phase_names(self) -> list[str]:
+        """Return the names behind `phases`, as reports have them."""
+        known = [phase for phase in PHASES if phase in self._spent]
+        return [*known, *sorted(self._spent.keys() - set(PHASES))][:MOST_PHASES]
+
+
+def thinned(rows: Sequence[T], most: int) -> Sequence[T]:
+    """Return at most so many rows: the last ones, and of those before, some at equal distances.
+
+    Examples
+    --------
+    >>> thinned(range(10), 6)
+    [0, 2, 4, 7, 8, 9]
+    """
+    if len(rows) <= most:
+        return rows
+    recent = most // 2
+    before, kept = rows[: len(rows) - recent], most - recent
+    return [*(before[place * len(before) // kept] for place in range(kept)), *rows[len(rows) - recent :]]

@@ -1,0 +1,55 @@
+"""Studies on the dashboard: pictures of a controller's studies, taken in its thread and sent beside everything else."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from daskevo_workflows.dashboard.dashboard_client import Sender
+
+if TYPE_CHECKING:
+    from daskevo_workflows.studies.controller import Controller
+    from daskevo_workflows.studies.participants import Watcher
+
+logger = logging.getLogger(__name__)
+
+
+class Showing:
+    """Shows a controller's studies on the scheduler's dashboard.
+
+    Parameters
+    ----------
+    client:
+        A synchronous Dask client.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._sender = Sender(client, "studies")
+        self._studies: dict[int, Watcher] = {}
+
+    def look(self, controller: Controller) -> None:
+        """Take pictures and have them sent, if it is time."""
+        if self._sender.is_due():
+            self._show(controller, controller.watchers)
+
+    def close(self, controller: Controller) -> None:
+        """Say that all studies are over."""
+        if self._sender.has_last_word:
+            self._show(controller, [])
+            self._sender.wait()
+
+    def _show(self, controller: Controller, present: Sequence[Watcher]) -> None:
+        began_s = time.thread_time()
+        try:
+            there = {id(study): study for study in present}
+            gone = [study for number, study in self._studies.items() if number not in there]
+            self._studies = there
+            pictures = [study.picture(controller.scheduler, is_over=True) for study in gone]
+            pictures += [study.picture(controller.scheduler) for study in present]
+            self._sender.send(pictures, time.thread_time() - began_s)
+        except Exception:
+            # Whatever is raised here would end all studies.
+            logger.exception("studies can't be shown on the dashboard any more")
+            self._sender.given_up = True

@@ -1,0 +1,249 @@
+"""One evaluation, as it runs on a trainer: build, inherit, freeze, train, score, put.
+
+Everything it needs comes with the assignment, everything it finds goes into its report; what user code raises is a
+failed report, not a failed task. A task that is run again after its put finds its model and trains nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from daskevo.errors import InvalidProblem, ModelExists
+from daskevo.index import Match
+from daskevo.search import BEST_MATCH, Report, Request
+from daskevo.types import Objective, Tick
+from daskevo_workflows.evaluation.assignment import Assignment
+from daskevo_workflows.evaluation.failures import Failed, failure_of, say_error, shown
+from daskevo_workflows.evaluation.offered_metrics import OFFERED, missing, when_stored
+from daskevo_workflows.evaluation.quiet_import import import_keras
+from daskevo_workflows.evaluation.report import Draft, fields_of_record, other_candidate, own_bytes, transfer_report
+from daskevo_workflows.evaluation.trainer_task import cancelled, say, worker_name
+from daskevo_workflows.evaluation.training import Stopped, finite, lost_its_way, train
+from daskevo_workflows.evaluation.training_seed import seed_of, trajectory, trajectory_of
+from daskevo_workflows.evaluation.transfer import Transfer
+from daskevo_workflows.problems.building import build_candidate
+from daskevo_workflows.problems.data_parts import check_data
+from daskevo_workflows.problems.delivery import Parcel
+from daskevo_workflows.problems.protocol import Problem
+from daskevo_workflows.problems.reference import ProblemReference, adopt, data_digest_of, data_of
+
+
+def evaluate(
+    assignment: Assignment,
+    matches: Sequence[Match | None] | None = None,
+    index: int = 0,
+    parcel: Parcel | None = None,
+) -> Report:
+    """Evaluate one request.
+
+    Parameters
+    ----------
+    assignment:
+        What to do.
+    matches:
+        Answers of the batch's query, or None: then the repository is asked from here.
+    index:
+        Which of them is this request's.
+    parcel:
+        The problem, if it is an object.
+
+    Returns
+    -------
+    Report
+        Finished or failed. Cancelled, the task raises :class:`Stopped`.
+    """
+    if parcel is not None:
+        adopt(assignment.problem, parcel.instance)
+    try:
+        return _reported(assignment, matches, index)
+    finally:
+        if cancelled(assignment.key):
+            # Who gave it up keeps its slot out of use until now, if nobody could end this process.
+            say(assignment.key, "over")
+
+
+def _reported(assignment: Assignment, matches: Sequence[Match | None] | None, index: int) -> Report:
+    request, draft = assignment.request, Draft()
+    try:
+        say(assignment.key, "begun")
+        found = _evaluate(assignment, None if matches is None else matches[index], draft)
+    except Stopped:
+        raise
+    except BaseException as error:  # noqa: BLE001 - user code may raise anything, SystemExit too, and the search goes on
+        # Passed on, anything beyond Exception would end the worker, and say nothing.
+        found = {"status": "failed", "failure": failure_of(error)}
+    return draft.report(request, found)
+
+
+def _evaluate(assignment: Assignment, match: Match | None, draft: Draft) -> Mapping[str, Any]:
+    with draft.phase("prepare"):
+        import_keras()
+        from daskevo.models import leaving_no_trace, seeded
+
+        problem = assignment.problem.load()
+        data = _data(assignment.problem, problem)
+    say(assignment.key, "ready", data=data_digest_of(assignment.problem))
+    name = trajectory(assignment.seed, assignment.graph.ids, repeat=assignment.request.repeat)
+    with seeded(seed_of(name)), leaving_no_trace():
+        return _trained(assignment, problem, data, match, draft)
+
+
+def _trained(
+    assignment: Assignment, problem: Problem, data: Any, match: Match | None, draft: Draft
+) -> Mapping[str, Any]:
+    from daskevo.models import seeded
+
+    request, repository = assignment.request, assignment.repository
+    objectives = (assignment.objective, *assignment.others)
+    policy = assignment.transfer
+    with ExitStack() as stack:
+        with draft.phase("inherit"):
+            wish = _wish(request, policy, match)
+            reserved = stack.enter_context(
+                repository.reserve(
+                    assignment.graph, model_id=request.model_id, minimum_layers=policy.minimum_layers, **wish
+                )
+            )
+        model = _build(problem, request, draft)
+        with draft.phase("inherit"):
+            try:
+                child = stack.enter_context(
+                    repository.inherit(model, freeze=policy.freeze, parent=request.parent, reserved=reserved)
+                )
+            except ModelExists as error:
+                # This task was run before, and died or was lost after its put.
+                if (other := other_candidate(error.record, request)) is not None:
+                    raise Failed("repository", other) from error
+                return fields_of_record(error.record, objectives)
+        say(assignment.key, "chosen")
+        _note(child, draft)
+        source = trajectory_of(child.ancestor_record) if child.report.inherited_tensors else None
+        name = trajectory(assignment.seed, child.graph.ids, source, request.repeat)
+        stack.enter_context(seeded(seed_of(name)))
+        metrics, steps = _fitted(assignment, problem, data, child, draft)
+        if why := lost_its_way(metrics):
+            raise Failed("not finite", why)
+        metrics = {**metrics, **missing(objectives, metrics, child.graph, draft.seconds)}
+        draft.fields.update(step=steps, metrics=finite(metrics))
+        qualities = [_quality(one, metrics) for one in objectives if one.metric in metrics or one.metric != "own_bytes"]
+        extra = {"report": draft.kept(), "candidate": request.candidate.to_json(), "trajectory": name}
+        with draft.phase("put"):
+            child.put(metrics=finite(metrics), step=steps, labels=list(assignment.labels), extra=extra, finite=True)
+        stored = own_bytes(child.record)
+        return {
+            "status": "finished",
+            "quality": qualities[0],
+            "own_bytes": stored,
+            "metrics": when_stored(objectives, finite(metrics), stored),
+        }
+
+
+def _wish(request: Request, policy: Transfer, match: Match | None) -> dict[str, Any]:
+    """Return whom to inherit from, as the repository takes it."""
+    if not request.transfer or request.ancestor is None:
+        return {"ancestor": False}
+    if request.ancestor != BEST_MATCH:
+        return {"ancestor": request.ancestor}
+    if policy.source == "best match":
+        return {"match": match}
+    # Tried first, like the answer of a query; once it is gone, the best match.
+    return {"match": Match(0, 0.0, Tick(0, 0), request.parent)} if request.parent is not None else {"ancestor": False}
+
+
+def _fitted(
+    assignment: Assignment, problem: Problem, data: Any, child: Any, draft: Draft
+) -> tuple[dict[str, Any], int]:
+    """Train with the prefix frozen, then, if the policy says so, with nothing frozen; return metrics and steps."""
+    request, policy, report = assignment.request, assignment.transfer, child.report
+    inherited = len(report.matched)
+    epochs = request.training.get("epochs") or assignment.epochs or problem.epochs
+    how: dict[str, Any] = {
+        "batch_size": request.training.get("batch_size"),
+        "callbacks": assignment.callbacks,
+        "cancelled": lambda: cancelled(assignment.key),
+    }
+    stretched = policy.epochs(epochs, inherited=inherited, layers=inherited + len(report.unmatched))
+    metrics, steps = train(problem, child.model, data, draft, epochs=stretched, until_step=request.until_step, **how)
+    if policy.unfreeze_epochs and child.frozen_share:
+        child.unfreeze()
+        metrics, more = train(problem, child.model, data, draft, epochs=policy.unfreeze_epochs, **how)
+        steps += more
+    return metrics, steps
+
+
+def _build(problem: Problem, request: Request, draft: Draft) -> Any:
+    with draft.phase("build"):
+        try:
+            return build_candidate(problem, request.candidate)
+        except Stopped:
+            raise
+        except BaseException as error:
+            raise Failed("build", f"build() raised {say_error(error)}") from error
+
+
+def _data(reference: ProblemReference, problem: Problem) -> Any:
+    """Return the problem's data.
+
+    Raises
+    ------
+    InvalidProblem
+        If there is none to be had: no candidate would fare better.
+    """
+    try:
+        data = data_of(reference)
+    except Stopped:
+        raise
+    except BaseException as error:
+        raise InvalidProblem(
+            f"problem {problem.name!r} has no data on {worker_name() or 'this process'}: data() must return "
+            f"Data(train=(x, y), validation=(x, y)), and there was {say_error(error)}"
+        ) from error
+    check_data(problem, data)
+    return data
+
+
+def _quality(objective: Objective, metrics: dict[str, Any]) -> float:
+    """Return the finite figure of an objective.
+
+    Raises
+    ------
+    Failed
+        If it is no finite number.
+    InvalidProblem
+        If there is no metric of that name: no candidate would fare better.
+    """
+    name = objective.metric
+    if name in metrics:
+        quality = objective.quality(metrics)
+        if quality is None:
+            raise Failed("not finite", f"the quality {name!r} is {shown(metrics[name])}, not a finite number")
+        return quality
+    names = sorted(map(str, metrics))
+    meant = difflib.get_close_matches(name, [*names, *OFFERED], 1)
+    to_do = f"did you mean '{objective.direction} {meant[0]}'?" if meant else "name one, or let score() return it"
+    raise InvalidProblem(
+        f"the objective is {str(objective)!r}, and neither score() nor training gave a metric {name!r}; "
+        f"they gave {', '.join(names) or 'none'}: {to_do}"
+    )
+
+
+def _note(child: Any, draft: Draft) -> None:
+    """Take the query's share out of the time to inherit, and note what was inherited."""
+    # Of what was waited for: the match comes before the reservation, and both may have come while the model was built.
+    query = max(0.0, float(child.timings["wait_s"]) - float(child.timings.get("reserve_s", 0.0)))
+    draft.seconds["query"] = query
+    draft.seconds["inherit"] = max(0.0, draft.seconds["inherit"] - query)
+    inherited = child.report.inherited_tensors > 0
+    draft.fields.update(
+        # A prefix without weights, such as an input, is no inheritance.
+        ancestor=child.ancestor if inherited else None,
+        prefix=len(child.prefix.vertices),
+        vertices=len(child.graph.vertices),
+        frozen_share=float(child.frozen_share),
+        transfer=transfer_report(child.report),
+        parameters=int(child.graph.parameters),
+        full_bytes=int(child.graph.nbytes),
+    )

@@ -1,0 +1,110 @@
+"""An evaluation's report: what is known of it so far, what is handed in, and what the model's record keeps of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from daskevo.search import Report, Request, TransferReport
+from daskevo.types import JSON, Objective
+from daskevo_workflows.evaluation.offered_metrics import when_stored
+from daskevo_workflows.evaluation.trainer_task import worker_name
+from daskevo_workflows.evaluation.training import Stopwatch
+
+if TYPE_CHECKING:
+    from daskevo.repository import InheritanceReport
+
+
+class Draft(Stopwatch):
+    """What is known of an evaluation so far, timed: what its report will be made of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started = time.time()
+        self.fields: dict[str, Any] = {}
+
+    def so_far(self) -> dict[str, Any]:
+        """Return what a report says of the time and the place until now."""
+        return {
+            "seconds": {name: round(seconds, 6) for name, seconds in self.seconds.items()},
+            "worker": worker_name(),
+            "started": self.started,
+            "ended": time.time(),
+        }
+
+    def kept(self) -> JSON:
+        """Return what the model's record keeps of the report, in case the report itself is lost."""
+        names = ("ancestor", "prefix", "vertices", "frozen_share", "parameters", "full_bytes")
+        transfer = asdict(self.fields["transfer"])
+        return {**self.so_far(), **{name: self.fields[name] for name in names}, "transfer": transfer}
+
+    def report(self, request: Request, found: Mapping[str, Any]) -> Report:
+        """Return the report, with what was found in the end."""
+        identity = {"number": request.number, "model_id": request.model_id}
+        return Report(**{**identity, **self.so_far(), **self.fields, **found})
+
+
+def transfer_report(found: InheritanceReport) -> TransferReport:
+    """Return what a report keeps of an inheritance: counts and reasons instead of every layer's name."""
+    words = found.words
+    if found.ancestor is not None and found.tried:
+        name, why = next(iter(found.tried.items()))
+        words += f"; a better match was passed over, {name}: {why}"
+    return TransferReport(
+        found.reason,
+        words,
+        inherited=len(found.matched),
+        layers=len(found.matched) + len(found.unmatched),
+        frozen=len(found.frozen),
+        nbytes=found.inherited_bytes,
+        tried=len(found.tried),
+        silent=len(found.silent),
+    )
+
+
+def other_candidate(record: Any, request: Request) -> str | None:
+    """Say why the model of that name is not what a request asked for; None if it is, or can't be told from it any more.
+
+    Once a model is retired its candidate is gone from its record: its name was the run's own all the same.
+    """
+    if record.graph is None:
+        return None
+    extra = record.extra if isinstance(record.extra, Mapping) else {}
+    found, asked = extra.get("candidate"), request.candidate.to_json()
+    if found == asked:
+        return None
+    return (
+        f"{request.model_id} is in the repository, and is another model: its candidate is {found!r:.200}, asked for "
+        f"was {asked!r:.200}; was the run's folder restored from an older copy? Use another folder for a new run"
+    )
+
+
+def report_of_record(record: Any, number: int, objectives: Sequence[Objective]) -> Report:
+    """Return the report of a model that was put while nobody took its report.
+
+    Seconds are those up to the put; the rest is what its record says.
+    """
+    return Report(**{"number": number, "model_id": record.model_id, **fields_of_record(record, objectives)})
+
+
+def fields_of_record(record: Any, objectives: Sequence[Objective]) -> dict[str, Any]:
+    """Return the fields of the report of a model that was put."""
+    extra = record.extra if isinstance(record.extra, Mapping) else {}
+    kept = dict(extra.get("report") or {})
+    if "transfer" in kept:
+        kept["transfer"] = TransferReport.from_json(kept["transfer"])
+    return {
+        **kept,
+        "status": "finished",
+        "quality": record.quality,
+        "metrics": when_stored(objectives, record.metrics, own_bytes(record)),
+        "step": record.step,
+        "own_bytes": own_bytes(record),
+    }
+
+
+def own_bytes(record: Any) -> int:
+    """Return the bytes of the tensors that a model stored itself."""
+    return sum(spec.nbytes for spec in record.own.values())

@@ -1,0 +1,162 @@
+"""When the batch job ends that this process runs in, by what its batch system says: asked quickly, never an error."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from daskevo.batch_formats import qstat_facts, seconds_of
+
+logger = logging.getLogger(__name__)
+
+ASK_S = 10.0
+"""How long a batch system may take to answer."""
+
+JOBS: Mapping[str, str] = {
+    "SLURM_JOB_ID": "Slurm",
+    "PBS_JOBID": "PBS",
+    "LSB_JOBID": "LSF",
+    "JOB_ID": "SGE",
+    "OAR_JOB_ID": "OAR",
+    "COBALT_JOBID": "Cobalt",
+}
+"""Environment variable that a job's processes have -> its batch system."""
+
+Ask = Callable[[Sequence[str], Mapping[str, str]], str]
+"""Runs a command with more environment variables and returns what it says; raises OSError or SubprocessError."""
+
+
+class BatchJob(NamedTuple):
+    """The job that this process runs in.
+
+    Parameters
+    ----------
+    system:
+        Name of its batch system, such as ``Slurm``.
+    number:
+        As the batch system has it.
+    """
+
+    system: str
+    number: str
+
+    def __str__(self) -> str:
+        return f"{self.system} job {self.number}"
+
+
+class Limit(NamedTuple):
+    """When a job ends.
+
+    Parameters
+    ----------
+    at:
+        Seconds since the epoch; None: it has no end, or nobody says.
+    source:
+        Who says so, or why nobody does.
+    """
+
+    at: float | None
+    source: str
+
+
+def this_job(environment: Mapping[str, str] = os.environ) -> BatchJob | None:
+    """Return the job that this process runs in; None: it runs in none."""
+    found = ((system, environment.get(name, "")) for name, system in JOBS.items())
+    return next((BatchJob(system, number) for system, number in found if number), None)
+
+
+def limit_of(job: BatchJob, environment: Mapping[str, str] = os.environ, ask: Ask | None = None) -> Limit:
+    """Return when a job ends: what its batch system answers first, then what the environment holds.
+
+    Parameters
+    ----------
+    ask:
+        How commands are run; None: as processes, each for `ASK_S` at most.
+    """
+    asking = ask or _ask
+    if job.system == "Slurm":
+        return _slurm(job.number, environment, asking)
+    if job.system == "PBS":
+        return _pbs(job.number, environment, asking)
+    return Limit(None, f"how {job.system} says when a job ends is not known here")
+
+
+def _slurm(number: str, environment: Mapping[str, str], ask: Ask) -> Limit:
+    # The environment's is that of the job's start: limits are changed (`scontrol update`), so whoever decides is asked.
+    command = ("squeue", "--noheader", f"--jobs={number}", "--format=%e")
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        words = ask(command, {"SLURM_TIME_FORMAT": "%s"}).split()
+        if words and words[0].isdigit():
+            return Limit(float(words[0]), "squeue")
+        if words and words[0] in ("N/A", "NONE", "Unknown"):
+            return Limit(None, "it has no limit, squeue says")
+    at = environment.get("SLURM_JOB_END_TIME", "")
+    if at.isdigit():
+        return Limit(float(at), "SLURM_JOB_END_TIME")
+    return Limit(None, "squeue did not say when it ends, nor does SLURM_JOB_END_TIME")
+
+
+def _pbs(number: str, environment: Mapping[str, str], ask: Ask) -> Limit:
+    facts: dict[str, str] = {}
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        facts = qstat_facts(ask(("qstat", "-f", number), {}))
+    remaining = seconds_of(facts.get("Walltime.Remaining", ""))
+    if remaining is not None and math.isfinite(remaining):  # Torque's
+        return Limit(time.time() + remaining, "qstat, Walltime.Remaining")
+    walltime = seconds_of(facts.get("Resource_List.walltime", environment.get("PBS_WALLTIME", "")))
+    if walltime is None:
+        return Limit(None, "qstat did not say its walltime, nor does PBS_WALLTIME")
+    if not math.isfinite(walltime):
+        return Limit(None, "it has no limit, qstat says")
+    for name in ("stime", "start_time"):
+        with contextlib.suppress(ValueError):
+            stated = datetime.strptime(facts.get(name, ""), "%a %b %d %H:%M:%S %Y").timestamp()
+            return Limit(stated + walltime, f"qstat, {name} and walltime")
+    begun = _session_began(ask)
+    return Limit(None if begun is None else begun + walltime, "its walltime, since the job's script began")
+
+
+def _session_began(ask: Ask) -> float | None:
+    """Return when the first process of this session began: a job's script leads one."""
+    try:
+        return time.time() - float(ask(("ps", "-o", "etimes=", "-p", str(os.getsid(0))), {}))
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        logger.info("when the job's script began is not known: %s", error)
+        return None
+
+
+def _ask(command: Sequence[str], more: Mapping[str, str]) -> str:
+    done = subprocess.run(
+        list(command),
+        capture_output=True,
+        text=True,
+        timeout=ASK_S,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **more},
+    )
+    return done.stdout
+
+
+def say_limit(job: BatchJob, limit: Limit, now: float) -> str:
+    """Say what was found of a job, on one line.
+
+    Examples
+    --------
+    >>> say_limit(BatchJob("Slurm", "12"), Limit(1000.0, "squeue"), 400.0)
+    'Slurm job 12 ends in 10 min 0 s (squeue)'
+    >>> say_limit(BatchJob("LSF", "3"), Limit(None, "nobody says"), 0.0)
+    'LSF job 3: nobody says; --walltime HH:MM:SS says when to end'
+    """
+    from daskevo_workflows.formatting import say_seconds
+
+    if limit.at is None:
+        return f"{job}: {limit.source}; --walltime HH:MM:SS says when to end"
+    return f"{job} ends in {say_seconds(max(0.0, limit.at - now))} ({limit.source})"

@@ -1,0 +1,190 @@
+"""Candidates on their way to a trainer: asked of the strategy, built for their graphs, shared with equal ones."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from daskevo.errors import CandidateRejected, CannotFlatten, InvalidInput, InvalidProblem
+from daskevo.runs import Book, RunRecord, identity, share
+from daskevo.search import Report, Request, Stop, Strategy, View
+from daskevo.space import Space
+from daskevo_workflows.evaluation.assignment import in_control_arm
+from daskevo_workflows.evaluation.failures import say_error
+from daskevo_workflows.evaluation.training import check_training
+from daskevo_workflows.execution.alarm import Overdue, alarm
+from daskevo_workflows.execution.event_log import note
+from daskevo_workflows.execution.running_task import failed
+from daskevo_workflows.execution.search_settings import Settings
+from daskevo_workflows.execution.size_limits import outside
+from daskevo_workflows.execution.time_limits import build_limit_s
+from daskevo_workflows.problems.building import graph_and_key, space_of
+from daskevo_workflows.problems.protocol import Problem
+
+
+class Candidates:
+    """Requests that are not submitted yet.
+
+    Parameters
+    ----------
+    problem:
+        Builds them.
+    strategy:
+        Asked for them.
+    record, book:
+        Of the run.
+    settings:
+        Which of them inherit.
+    under_way:
+        Returns the requests that are with trainers.
+    report:
+        Takes reports of those that need no trainer: duplicates, and what can't be built.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        strategy: Strategy,
+        record: RunRecord,
+        book: Book,
+        settings: Settings,
+        under_way: Callable[[], Iterable[Request]],
+        report: Callable[[Report], None],
+    ) -> None:
+        self.ready: deque[Request] = deque()
+        """To be submitted, in this order."""
+        self.graphs: dict[int, Any] = {}
+        """Architecture graphs of requests that have no report yet, by number."""
+        self.exhausted: str | None = None
+        """Why the strategy has no more."""
+        self.all_asked = False
+        """Whether the strategy had no more when it was last asked: for good, or until it hears reports."""
+        self._problem = problem
+        self._space = space_of(problem)
+        self._strategy = strategy
+        self._record = record
+        self._book = book
+        self._settings = settings
+        self._build_limit_s = build_limit_s(settings.evaluation_limit_s)
+        self._under_way = under_way
+        self._report = report
+        self._queue: deque[Request] = deque()
+        self._waiting: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._queue) + len(self.ready)
+
+    def add(self, request: Request) -> None:
+        """Take in a request that was asked for in an earlier session."""
+        self._queue.append(request)
+
+    def again(self, request: Request) -> None:
+        """Have a request submitted again, before all others."""
+        self.ready.appendleft(request)
+
+    def drop(self, number: int) -> None:
+        """Forget a request that is not to be evaluated."""
+        self._queue = deque(request for request in self._queue if request.number != number)
+        self.ready = deque(request for request in self.ready if request.number != number)
+        self._waiting.pop(number, None)
+
+    def reported(self, number: int) -> None:
+        """Let go on who waits for the result of a request that has its report now."""
+        self.graphs.pop(number, None)
+        for waiting in [waiting for waiting, original in self._waiting.items() if original == number]:
+            del self._waiting[waiting]
+            self._queue.appendleft(self._book.requests[waiting])
+
+    def prepare(self, wanted: int) -> bool:
+        """Make up to so many more ready; False if there is none to be had just now."""
+        if not self._queue and not self._ask(wanted):
+            return False
+        asked = [self._queue.popleft() for _ in range(min(wanted, len(self._queue)))]
+        self.ready.extend(self._share([request for request in asked if self._identify(request)]))
+        if any(request.priority for request in self.ready):
+            self.ready = deque(sorted(self.ready, key=lambda request: (-request.priority, request.number)))
+        return True
+
+    def _ask(self, wanted: int) -> bool:
+        wanted = min(wanted, self._book.wanted)
+        if wanted < 1 or self.exhausted is not None:
+            return False
+        view = View(wanted, self._book.next_number, self._record.info.label, self._book.asked, self._book.pending)
+        answer = self._strategy.ask(view)
+        self.all_asked = isinstance(answer, Stop) or not answer
+        if isinstance(answer, Stop):
+            self.exhausted = answer.message
+            note(self._record, "exhausted", answer.message)
+            return False
+        if any(request.sequence is not None for request in answer):
+            raise InvalidInput(
+                f"strategy {self._strategy.name!r} asks for hyper-parameters over time (`sequence`): evaluations train "
+                "with those of the problem; leave it None"
+            )
+        if any(request.continues is not None for request in answer):
+            raise InvalidInput(
+                f"strategy {self._strategy.name!r} continues the training of earlier models (`continues`): evaluations "
+                "begin at the first step; daskevo_workflows.tune.study goes on from snapshots"
+            )
+        requests = [self._completed(request) for request in answer[:wanted]]
+        self._record.asked(requests)
+        self._book.ask(requests)
+        self._queue.extend(requests)
+        return bool(requests)
+
+    def _completed(self, request: Request) -> Request:
+        """Return a request with what the run decides of it."""
+        check_training(request.training)
+        # Of other spaces the record can't tell what an option's number means.
+        choices = None if isinstance(self._space, Space) else self._space.values(request.candidate)
+        return replace(request, transfer=self._transfers(request), choices=choices)
+
+    def _transfers(self, request: Request) -> bool:
+        settings = self._settings
+        control = in_control_arm(settings.seed, request.number, settings.control_share)
+        return request.transfer and settings.transfer.is_any and not control
+
+    def _identify(self, request: Request) -> bool:
+        """Build the candidate without weights to know its graph; a candidate without one has failed."""
+        if request.number in self.graphs:
+            return True
+        try:
+            with alarm(self._build_limit_s):
+                graph, key = graph_and_key(self._problem, request.candidate)
+        except CannotFlatten as error:
+            self._report(failed(request, "flatten", str(error)))
+            return False
+        except CandidateRejected as error:
+            self._report(failed(request, "rejected", f"build() rejects the candidate: {error.reason}"))
+            return False
+        except InvalidProblem as error:
+            self._report(failed(request, "problem", error.message))
+            return False
+        except KeyboardInterrupt:
+            raise
+        except Overdue:
+            words = f"build() was past its limit of {self._build_limit_s:g} s where its graph was looked at"
+            self._report(failed(request, "time limit", words))
+            return False
+        except BaseException as error:  # noqa: BLE001 - the user's build() may raise anything, SystemExit too
+            self._report(failed(request, "build", f"build() raised {say_error(error)}"))
+            return False
+        if (reason := outside(self._settings.limits, graph)) is not None:
+            self._report(failed(request, "rejected", reason))
+            return False
+        self.graphs[request.number] = graph
+        self._book.identify(request.number, identity(request, [*graph.ids, key]))
+        return True
+
+    def _share(self, requests: Sequence[Request]) -> tuple[Request, ...]:
+        """Answer what is known, let wait what is under way; return what is to be evaluated."""
+        under_way = {
+            self._book.identities[request.number]: request.number for request in [*self._under_way(), *self.ready]
+        }
+        sharing = share(requests, self._book.identities, self._book.done, under_way)
+        self._waiting.update(sharing.waiting)
+        for number, original in sharing.known.items():
+            self._report(self._book.duplicate(number, original))
+        return sharing.fresh

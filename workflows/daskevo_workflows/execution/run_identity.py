@@ -1,0 +1,138 @@
+"""What makes a run this one and no other: the same from Python and from the command line.
+
+Four keys, which are never taken for each other (docs/identity.md); each cache and each comparison uses one of them:
+
+- *vertex id*: these layers may share weights. :mod:`daskevo.graph.identity`; best matches, stored models.
+- *training key*: this is the same training. :func:`daskevo.models.training_key` with :func:`daskevo.runs.identity`;
+  duplicates of a search.
+- *data key*: these are the same rows. :func:`data_key`; studies and their snapshots.
+- *problem key*: this is the same problem. :mod:`daskevo_workflows.problems.content`; records of runs, modules and data
+  that processes keep, snapshots.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from daskevo.code_identity import made_of
+from daskevo.runs import RunRecord
+from daskevo.search import Strategy
+from daskevo.types import JSON, Objective
+from daskevo_workflows.evaluation.transfer import Transfer
+from daskevo_workflows.execution.event_log import note
+from daskevo_workflows.execution.passed_functions import Callbacks, passed_identity
+from daskevo_workflows.execution.size_limits import SizeLimits
+from daskevo_workflows.problems import ProblemReference
+from daskevo_workflows.problems.building import space_of
+from daskevo_workflows.problems.content import PYTHON, keep_sources, version_of
+from daskevo_workflows.problems.source_parts import source_parts
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN = "problem unknown"
+"""Kind of the event that says what of a problem can't be looked into."""
+
+
+class DataKey(NamedTuple):
+    """What tells a problem's data from others.
+
+    Parameters
+    ----------
+    trained:
+        Digest of what is trained with, as older records have it: of a dataset that makes batches, the first and last.
+        None for a training loop of one's own.
+    whole:
+        Digest of all, validation data among them.
+    unknown:
+        What couldn't be looked into, in words: such data are not known to be any others' equal.
+    python:
+        The version of Python that `whole` holds for, where code of the user's is in it; None: for all.
+    """
+
+    trained: str | None
+    whole: str
+    unknown: tuple[str, ...] = ()
+    python: str | None = None
+
+
+def data_key(reference: ProblemReference, data: Any, trained: str | None) -> DataKey:
+    """Look into a problem's data; where it states a version, that says more than what can't be looked into."""
+    made = made_of(data, names=["data"])
+    unknown = () if version_of(reference.load()) is not None else made.unknown
+    return DataKey(trained, made.digest, unknown, PYTHON if made.files else None)
+
+
+def mind_problem(
+    reference: ProblemReference, record: RunRecord, rows: DataKey | None = None, passed: Sequence[str] = ()
+) -> None:
+    """Keep a problem's sources in its run's folder; say once what of it and with it nobody can compare.
+
+    Parameters
+    ----------
+    passed:
+        What can't be looked into of what was passed to the search, in words.
+    """
+    keep_sources(record.folder, reference.made)
+    unknown = (*reference.made.unknown, *(rows.unknown if rows else ()), *passed)
+    if unknown and not any(record.events(UNKNOWN)):
+        what = f"problem {reference.name!r}{' and what was passed with it' if passed else ''}"
+        words = (
+            f"of {what} this can't be looked into: {', '.join(unknown)}. So nobody "
+            "can tell whether it is the same when the run is to go on, and it won't: begin a new one with "
+            'problem_version = "1" in the problem, and give it another version when it changes'
+        )
+        logger.warning("%s", words)
+        note(record, UNKNOWN, words)
+
+
+def problem_identity(reference: ProblemReference, rows: DataKey | None = None) -> dict[str, JSON]:
+    """Return what tells a problem, and its data, from others in a run's record; parts are for people."""
+    found: dict[str, JSON] = {**reference.to_json(), "parts": source_parts(reference)}
+    made = reference.made.to_json() if reference.made.digest else {}
+    if rows is not None:
+        if rows.trained is not None:
+            found["data"] = rows.trained
+        made |= {"python": PYTHON, "data": rows.whole} | ({"data_python": rows.python} if rows.python else {})
+        if rows.unknown:
+            made["unknown"] = [*reference.made.unknown, *rows.unknown]
+    return {**found, "made": made} if made else found
+
+
+def identity_of(
+    reference: ProblemReference,
+    objectives: Objective | Sequence[Objective],
+    strategy: Strategy,
+    *,
+    seed: int,
+    transfer: Transfer,
+    control_share: float,
+    epochs: int | None,
+    limits: SizeLimits | None = None,
+    callbacks: Callbacks = (),
+) -> dict[str, JSON]:
+    """Return the identity that a run's record keeps, and that a resumed run must agree with.
+
+    Arguments are those of :func:`daskevo_workflows.nas.search`.
+    """
+    problem = reference.load()
+    if not isinstance(objectives, Objective) and len(objectives) == 1:
+        objectives = objectives[0]
+    return {
+        # Its parts are kept for people, who are told which of them changed: the content decides.
+        "problem": problem_identity(reference),
+        "space": space_of(problem).to_json(),
+        # One as it has always been written, several as a list.
+        "objective": str(objectives) if isinstance(objectives, Objective) else [*map(str, objectives)],
+        "seed": seed,
+        "strategy": {"name": strategy.name, "settings": strategy.settings},
+        "policy": {
+            **transfer.to_record(),
+            "control_share": control_share,
+            "epochs": epochs or problem.epochs,
+            "batch_size": problem.batch_size,
+            "passed": passed_identity(callbacks, transfer.freeze, is_versioned=version_of(problem) is not None),
+            **({"limits": {name: list(bounds) for name, bounds in limits.items()}} if limits else {}),
+        },
+    }

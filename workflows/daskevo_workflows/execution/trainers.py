@@ -1,0 +1,326 @@
+"""The trainers of a cluster as a run sees them: who is there, who is free, who is being restarted.
+
+Trainers are known by name; a nanny's restart keeps the name and changes the address. Dask turns a name into the
+address of that moment when a task is submitted, so a task pinned to a trainer that dies waits for ever: who submits
+must watch the addresses.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from daskevo.deploy.configured import claims
+from daskevo.deploy.roles import ENDS, EVALUATION, PROVIDER, start_line
+from daskevo.deploy.worker_list import workers_of
+from daskevo_workflows.execution.deadline import may_take
+from daskevo_workflows.execution.scheduler_lost import NO_ANSWER, scheduler_gone
+
+LEAVING = ("closing_gracefully", "closing", "closed")
+"""Statuses of workers that leave in good order."""
+RESTART_TIMEOUT_S = 120.0
+SILENT_S = 150.0
+"""A trainer without a heartbeat for so long hangs in code that keeps Python's interpreter lock, or is cut off. After
+300 s (``distributed.scheduler.worker-ttl``) Dask forgets it, and whom to ask to end its process."""
+BLIND_S = 5.0
+"""The most that one look at the scheduler adds to a silence: this process, or the scheduler, may have slept."""
+
+DELIVERED = "daskevo-problem-"
+"""What the keys of problems on their way to trainers begin with: Dask makes them again where they are lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """One trainer at this moment.
+
+    Parameters
+    ----------
+    name:
+        As Dask knows it (text or number).
+    address:
+        Of its process.
+    slots:
+        Evaluations that it may run at once.
+    nanny:
+        Whether it can be restarted.
+    provider:
+        Whether it holds shards, too: then its process is not ended without need.
+    running, paused:
+        Whether it takes tasks; paused = not, for its memory.
+    heard:
+        When the scheduler last heard of it, by the scheduler's clock.
+    memory_bytes:
+        That it may take; 0 if nobody set it.
+    ends:
+        When it leaves, in seconds since the epoch; None: it says nothing of it.
+    threads:
+        Tasks that it can run at once, whoever they are of.
+    """
+
+    name: Any
+    address: str
+    slots: int
+    nanny: bool
+    running: bool = True
+    paused: bool = False
+    provider: bool = False
+    heard: float = 0.0
+    memory_bytes: int = 0
+    ends: float | None = None
+    threads: int = 1
+
+
+class Trainers:
+    """Slots of the cluster's trainers.
+
+    Parameters
+    ----------
+    client:
+        A synchronous Dask client.
+    restarted:
+        Called from another thread when a restart has ended, with the name, and an error or None.
+    expected_s:
+        Returns the seconds that nearly all evaluations stay below; None: nobody knows.
+    clock:
+        Seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        restarted: Callable[[str, Exception | None], None],
+        expected_s: Callable[[], float | None] = lambda: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._restarted = restarted
+        self._expected_s = expected_s
+        self._clock = clock
+        self.claims = claims()
+        """What an evaluation takes of a worker's resources, as long as the run goes on."""
+        self._whole_s: dict[str, float] = {}
+        """Seconds that a trainer had before it when it was first seen, by address."""
+        self.present: dict[str, Trainer] = {}
+        self.used: dict[str, set[str]] = {}
+        self._had: dict[str, set[str]] = {}
+        """Keys that a trainer's process was given for this run, by name: it may hold their results a while longer."""
+        self.evaluations: dict[str, int] = {}
+        self.restarting: set[str] = set()
+        self.silent_s: dict[str, float] = {}
+        """Seconds without a heartbeat, by name."""
+        self.stuck: dict[str, Trainer] = {}
+        """Trainers by the key of an evaluation that was given up, and still runs there: it keeps its slot."""
+        self.left: set[str] = set()
+        """Addresses of workers that were seen leaving by themselves, or because they were told to."""
+        self._looked = time.monotonic()
+
+    @property
+    def scheduler(self) -> str:
+        """The address of the scheduler."""
+        return str(self._client.scheduler.address)
+
+    def refresh(self) -> Mapping[str, Trainer]:
+        """Ask the scheduler who is there.
+
+        Raises
+        ------
+        SchedulerUnreachable
+        """
+        try:
+            workers = workers_of(self._client)
+        except NO_ANSWER as error:
+            raise scheduler_gone(error) from error
+        found: dict[str, Trainer] = {}
+        for address, worker in workers.items():
+            resources = worker.get("resources") or {}
+            slots = self._slots(resources)
+            status = worker.get("status", "running")
+            if status in LEAVING:
+                self.left.add(address)
+            if slots and status not in ("closing", "closed", "failed"):
+                nanny = worker.get("nanny") is not None
+                running, paused = status == "running", status == "paused"
+                provider = PROVIDER in resources
+                heard, memory = worker.get("last_seen", 0.0), int(worker.get("memory_limit") or 0)
+                ends = _moment((worker.get("metrics") or {}).get(ENDS))
+                found[str(worker["name"])] = Trainer(
+                    worker["name"],
+                    address,
+                    slots,
+                    nanny,
+                    running,
+                    paused,
+                    provider,
+                    heard,
+                    memory,
+                    ends,
+                    int(worker.get("nthreads") or 1),
+                )
+        self._compare(found)
+        self.present = found
+        for key, trainer in list(self.stuck.items()):
+            if trainer.address not in {there.address for there in found.values()}:
+                self.unstick(key)
+        return found
+
+    def _slots(self, resources: Mapping[str, float]) -> int:
+        """Return how many evaluations a worker with these resources may have at once."""
+        return min(int(resources.get(name, 0) // amount) for name, amount in self.claims.items())
+
+    @property
+    def claimed(self) -> str:
+        """The names of the resources that an evaluation claims, for people."""
+        return " and ".join(f"{name!r}" for name in self.claims)
+
+    @property
+    def how_to_start_one(self) -> str:
+        """Say how a trainer is started that has all that an evaluation claims."""
+        more = {name: amount for name, amount in self.claims.items() if name != EVALUATION}
+        return start_line(self.scheduler, EVALUATION, more)
+
+    def _compare(self, found: Mapping[str, Trainer]) -> None:
+        """See who is new, and of whom nothing was heard."""
+        now = time.monotonic()
+        elapsed, self._looked = min(now - self._looked, BLIND_S), now
+        silent_s = {}
+        for name, trainer in found.items():
+            before = self.present.get(name)
+            if before is None or before.address != trainer.address:
+                self.evaluations[name] = 0
+                self._had[name] = set(self.used.get(name, ()))
+            if trainer.ends is not None:
+                self._whole_s.setdefault(trainer.address, trainer.ends - self._clock())
+            quiet = before is not None and (before.address, before.heard) == (trainer.address, trainer.heard)
+            silent_s[name] = self.silent_s.get(name, 0.0) + elapsed if quiet else 0.0
+        self.silent_s = silent_s
+
+    def is_silent(self, name: str) -> bool:
+        """Tell whether nothing has been heard of a trainer for too long."""
+        return self.silent_s.get(name, 0.0) > SILENT_S
+
+    def free(self) -> list[Trainer]:
+        """Return trainers with a free slot, once per slot, the idlest first, then in the order of their names."""
+        slots: list[tuple[int, str]] = []
+        seconds = self._expected_s() if any(trainer.ends is not None for trainer in self.present.values()) else None
+        for name, trainer in self.present.items():
+            usable = trainer.running and name not in self.restarting and not self.is_silent(name)
+            if usable and self._has_time(trainer, seconds):
+                used = len(self.used.get(name, ()))
+                slots += [(taken, name) for taken in range(used, trainer.slots)]
+        return [self.present[name] for _, name in sorted(slots)]
+
+    def _has_time(self, trainer: Trainer, seconds: float | None) -> bool:
+        """Tell whether a trainer stays long enough for another evaluation."""
+        if trainer.ends is None:
+            return True
+        left_s = trainer.ends - self._clock()
+        return may_take(left_s, self._whole_s.get(trainer.address, left_s), seconds)
+
+    @property
+    def slots(self) -> int:
+        """Evaluations that may run at once."""
+        return sum(trainer.slots for trainer in self.present.values()) - len(self.stuck)
+
+    def take(self, name: str, key: str) -> None:
+        """Note that an evaluation was sent to a trainer."""
+        self.used.setdefault(name, set()).add(key)
+        self._had.setdefault(name, set()).add(key)
+
+    def give_back(self, name: str, key: str, *, evaluated: bool) -> None:
+        """Note that a trainer is done with an evaluation."""
+        self.used.get(name, set()).discard(key)
+        if evaluated:
+            self.evaluations[name] = self.evaluations.get(name, 0) + 1
+
+    def stick(self, name: str, key: str) -> None:
+        """Note that an evaluation was given up that goes on all the same: its slot, kept, must not get another."""
+        self.stuck[key] = self.present[name]
+
+    def unstick(self, key: str) -> bool:
+        """Take a slot back in use, its evaluation or its process having ended; False if it wasn't out of use."""
+        trainer = self.stuck.pop(key, None)
+        if trainer is None:
+            return False
+        self.give_back(str(trainer.name), key, evaluated=False)
+        return True
+
+    def others_tasks(self, name: str, ours: Collection[str]) -> int:
+        """Count tasks that somebody else has on a trainer."""
+        address = self.present[name].address
+        try:
+            processing = self._client.processing(workers=[address])
+        except NO_ANSWER as error:
+            raise scheduler_gone(error) from error
+        return sum(key not in ours and not str(key).startswith(DELIVERED) for key in processing.get(address, ()))
+
+    def others(self, name: str) -> tuple[int, int]:
+        """Count what somebody else would lose with a trainer's process: tasks, and keys that are held nowhere else.
+
+        Raises
+        ------
+        SchedulerUnreachable
+        """
+        address, ours = self.present[name].address, self._had.get(name, set())
+        try:
+            held = self._client.has_what(workers=[address]).get(address, ())
+            keys = [key for key in held if key not in ours and not str(key).startswith(DELIVERED)]
+            holders = self._client.sync(self._client.scheduler.who_has, keys=keys) if keys else {}
+        except NO_ANSWER as error:
+            raise scheduler_gone(error) from error
+        return self.others_tasks(name, ours), sum(not set(holders.get(key, ())) - {address} for key in keys)
+
+    def restart(self, name: str) -> bool:
+        """Restart a trainer's process beside everything else; False if it has no nanny to do so."""
+        trainer = self.present.get(name)
+        if trainer is None or not trainer.nanny:
+            return False
+        if name not in self.restarting:
+            self.restarting.add(name)
+            threading.Thread(target=self._restart, args=(trainer,), daemon=True, name=f"restart-{name}").start()
+        return True
+
+    def _restart(self, trainer: Trainer) -> None:
+        failure: Exception | None = None
+        try:
+            # Not `client.restart_workers`: a process that doesn't end within 4 s (TensorFlow's, or one that hangs) is
+            # killed
+            # by its nanny, which then starts it twice over; now and then the scheduler takes both for failed and
+            # dismisses the nanny, and the trainer is gone for good.
+            self._client.run(kill_process, workers=[trainer.address], nanny=True)
+            deadline = time.monotonic() + RESTART_TIMEOUT_S
+            while not self._is_back(trainer):
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"not back within {RESTART_TIMEOUT_S:g} s")  # noqa: TRY301
+                time.sleep(0.2)
+        except Exception as error:  # noqa: BLE001 - handed on to the run, which looks who is there
+            failure = error
+        self._restarted(str(trainer.name), failure)
+
+    def _is_back(self, trainer: Trainer) -> bool:
+        return any(
+            worker["name"] == trainer.name and address != trainer.address and worker["status"] == "running"
+            for address, worker in workers_of(self._client).items()
+        )
+
+    def has_restarted(self, name: str) -> None:
+        """Take a trainer back in after its restart."""
+        self.restarting.discard(name)
+        self.evaluations[name] = 0
+        self.refresh()
+
+
+def _moment(value: Any) -> float | None:
+    """Return what a worker says of its end, if it is a moment: metrics are anybody's."""
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 else None
+
+
+def kill_process(dask_worker: Any) -> None:
+    """Kill the process that a nanny (`dask_worker` here) looks after; the nanny starts another."""
+    pid = dask_worker.process.pid if dask_worker.process is not None else None
+    if pid is not None:
+        os.kill(pid, signal.SIGKILL)

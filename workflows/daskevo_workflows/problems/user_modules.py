@@ -1,0 +1,180 @@
+"""Modules of the user's own that a problem uses: they travel as their source, and the newest counts.
+
+A process imports a module once, and a trainer lives longer than a problem is left alone: what it imported for an
+earlier one may have changed since. So a problem takes the sources of what it uses with it, and where other sources were
+imported, they are imported again.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import importlib.util
+import linecache
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from daskevo.code_identity import is_installed
+from daskevo_workflows.evaluation.failures import user_code
+from daskevo_workflows.evaluation.quiet_import import quietly
+from daskevo_workflows.problems.syntax import imported
+
+
+@dataclass(frozen=True)
+class Source:
+    """A module's file, and what stands in it."""
+
+    file: str
+    text: str
+
+
+def sources_of(modules: Iterable[str]) -> dict[str, Source]:
+    """Return the sources of those modules that are the user's own and have a file, by name; packages before parts."""
+    found = {}
+    for name in sorted({part for module in modules for part in _with_packages(module)}):
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file is None or not file.endswith(".py") or name == "__main__" or is_installed(name):
+            continue
+        if (text := _text(file)) is not None:
+            found[name] = Source(file, text)
+    return found
+
+
+def sources_with_imports(modules: Iterable[str], source: str | None = None) -> dict[str, Source]:
+    """Return the sources of modules, and of all that they import at once: without those they can't be imported.
+
+    Parameters
+    ----------
+    source:
+        What else imports some: that of a problem's file.
+    """
+    found: dict[str, Source] = {}
+    wanted = {*modules, *imported(source or "")}
+    while wanted:
+        new = {name: module for name, module in sources_of(wanted).items() if name not in found}
+        found.update(new)
+        wanted = {part for name, module in new.items() for part in imported(module.text, _package(name, module))}
+    return dict(sorted(found.items()))
+
+
+def _package(name: str, module: Source) -> str:
+    return name if Path(module.file).name == "__init__.py" else name.rpartition(".")[0]
+
+
+def _with_packages(module: str) -> Iterator[str]:
+    parts = module.split(".")
+    return (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+
+
+def _text(file: str) -> str | None:
+    try:
+        return Path(file).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+_imported: dict[str, str] = {}
+"""Own modules that problems have imported in this process -> the source that they were made of."""
+_folders: list[str] = []
+"""Where problems' files stand that have run in this process, the latest first: on the path of imports for them."""
+_lock = threading.RLock()
+
+
+def forget_changed(wanted: Mapping[str, Source] | None = None, folder: Path | None = None) -> None:
+    """Have modules that problems imported before be imported again, all of them, if one of them is another by now.
+
+    Parameters
+    ----------
+    wanted:
+        What they are to be; None: what their files say.
+    folder:
+        Of a problem that is to import the modules beside it, before those of the same name beside other problems.
+    """
+    with _lock:
+        if folder is not None:
+            _put_first(str(folder))
+        changed = any(_now(name, wanted or {}, folder) not in (None, text) for name, text in _imported.items())
+        if not changed and not any(name in sys.modules and name not in _imported for name in wanted or ()):
+            return
+        for name in {*_imported, *(wanted or ())}:
+            sys.modules.pop(name, None)
+        _imported.clear()
+        importlib.invalidate_caches()
+        linecache.checkcache()
+
+
+def _now(name: str, wanted: Mapping[str, Source], folder: Path | None) -> str | None:
+    """Return the source that a module would be made of; None if there is none to be had."""
+    if name in wanted:
+        return wanted[name].text
+    if folder is not None and (beside := _text(str(folder.joinpath(*name.split(".")).with_suffix(".py")))) is not None:
+        return beside
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return None if file is None else _text(file)
+
+
+def _put_first(folder: str) -> None:
+    """Let imports look into a problem's folder, after all that was there without us, and before other problems'."""
+    if not Path(folder).is_dir() or (folder in sys.path and folder not in _folders):
+        return
+    _folders[:] = [folder, *(other for other in _folders if other != folder)]
+    sys.path[:] = [*(place for place in sys.path if place not in _folders), *_folders]
+
+
+@contextmanager
+def importing(sources: Mapping[str, Source] | None = None) -> Iterator[None]:
+    """Note which own modules are imported inside; they are made of `sources`, where these have them."""
+    with _lock:
+        before = set(sys.modules)
+        finder = _Finder(sources or {})
+        sys.meta_path.insert(0, finder)
+        try:
+            yield
+        finally:
+            sys.meta_path.remove(finder)
+            new = [name for name in sys.modules if name not in before]
+            _imported.update({name: source.text for name, source in sources_of(new).items()})
+            _imported.update({name: source.text for name, source in (sources or {}).items() if name in new})
+
+
+def import_all(modules: Iterable[str]) -> None:
+    """Import own modules at once, inside `importing`: what functions import later must be the same."""
+    for name in modules:
+        with quietly(), user_code(f"the module {name} of a problem can't be imported: it", passing=()):
+            importlib.import_module(name)
+
+
+class _Finder:
+    """Finds modules among sources that were sent."""
+
+    def __init__(self, sources: Mapping[str, Source]) -> None:
+        self._sources = sources
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        if (source := self._sources.get(name)) is None:
+            return None
+        places = [str(Path(source.file).parent)] if Path(source.file).name == "__init__.py" else None
+        loader = _Loader(name, source)
+        return importlib.util.spec_from_file_location(
+            name, source.file, loader=loader, submodule_search_locations=places
+        )
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Loads a module from its source, whatever is in its file by now; nothing is compiled to a file."""
+
+    def __init__(self, name: str, source: Source) -> None:
+        super().__init__(name, source.file)
+        self._text = source.text
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        raise OSError(f"{path} is of no interest")
+
+    def get_data(self, path: str) -> bytes:
+        return self._text.encode()

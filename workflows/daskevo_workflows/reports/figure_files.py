@@ -1,0 +1,106 @@
+"""Figures by themselves, for a paper: a file of each in each format, and what they show."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator
+
+from daskevo.errors import InvalidInput
+from daskevo_workflows.formatting import plain
+from daskevo_workflows.reports import svg as d
+from daskevo_workflows.reports.arms import Arm
+from daskevo_workflows.reports.figures import PAPER
+from daskevo_workflows.reports.figures.chart import COLUMN, Sketch
+from daskevo_workflows.reports.figures.targets import time_to_target
+from daskevo_workflows.results.atomic_files import write_file
+
+# Neither dates nor versions: the same runs give the same bytes.
+UNSAID: Mapping[str, Mapping[str, Any]] = {
+    "svg": {"Date": None, "Creator": None},
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+"""Format -> what its files would say of their making, and don't."""
+
+PNG_DPI = 300
+CAPTIONS = "captions.md"
+
+
+def write_all(
+    arms: Sequence[Arm], folder: Path, formats: Sequence[str], targets: Sequence[float] | None = None
+) -> list[Path]:
+    """Write each figure that these arms have data for, and a file of captions; return the files.
+
+    Parameters
+    ----------
+    folder:
+        Made if it isn't there; files of these names are replaced.
+    targets:
+        Qualities of the figure of the time to them; round ones if None.
+
+    Raises
+    ------
+    InvalidInput
+        For an unknown format, or if there is nothing to draw.
+    RunFolderUnusable
+        If a file can't be written.
+    """
+    if strange := [word for word in formats if word not in UNSAID]:
+        raise InvalidInput(f"figures can't be written as {strange[0]!r:.40}; there are {', '.join(UNSAID)}")
+    found: dict[str, bytes] = {}
+    captions = ["# Figures of " + "; ".join(_say_arm(arm) for arm in arms)]
+    with d.settings(COLUMN.font):
+        for name, number, make in PAPER:
+            draw = partial(time_to_target, targets=targets) if make is time_to_target else make
+            sketch = draw(arms, COLUMN)
+            if sketch is None:
+                continue
+            shown = f"{sketch.title}, as Figure {number} of the EvoStore paper. {sketch.caption} {sketch.words}"
+            captions.append(f"## {name}\n\n{shown}")
+            found |= {f"{name}.{word}": saved(sketch, word) for word in formats}
+    if not found:
+        raise InvalidInput("there is nothing to draw yet: no evaluation of these runs has finished")
+    found[CAPTIONS] = ("\n\n".join(captions) + "\n").encode()
+    return [write_file(folder / name, data, make_folder=True) for name, data in found.items()]
+
+
+def saved(sketch: Sketch, form: str) -> bytes:
+    """Return a sketch as a file's bytes, the same each time, black on white."""
+    settle(sketch.figure)
+    buffer = io.BytesIO()
+    title = {"Title": sketch.title} if form != "png" else {"Title": plain(sketch.title)}
+    # Letters as outlines: a figure looks the same wherever it is shown, with any fonts.
+    settings = {"svg.hashsalt": sketch.name, "svg.fonttype": "path", "pdf.fonttype": 42}
+    with warnings.catch_warnings(), matplotlib.rc_context(settings):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        metadata = {**UNSAID[form], **title}
+        sketch.figure.savefig(buffer, format=form, metadata=metadata, dpi=PNG_DPI, facecolor="white")
+    return buffer.getvalue()
+
+
+def settle(figure: Figure) -> None:
+    """Lay a figure out and choose its ticks, once for all formats: each would measure letters its own way."""
+    if figure.get_layout_engine() is None:
+        return
+    figure.set_dpi(PNG_DPI)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for panel in figure.axes:
+        for axis in (panel.xaxis, panel.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            axis.set_major_locator(FixedLocator([float(at) for at in axis.get_majorticklocs() if low <= at <= high]))
+
+
+def _say_arm(arm: Arm) -> str:
+    names = ", ".join(plain(f"{run.label} ({run.run_id[:8]})", 80) for run in arm.runs)
+    return f"{plain(arm.label, 80)}: {names}"

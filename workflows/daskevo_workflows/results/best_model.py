@@ -1,0 +1,99 @@
+"""One of the best models of a search: its figures by the record, its weights as long as the repository has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from daskevo.errors import ModelRetired
+from daskevo.search import TransferReport
+from daskevo.space import Candidate
+from daskevo.types import JSON, ModelId
+
+if TYPE_CHECKING:
+    from daskevo_workflows.exporting import Card, Exported
+    from daskevo_workflows.results.result import Result
+
+
+@dataclass(frozen=True)
+class Found:
+    """One of the best models.
+
+    Parameters
+    ----------
+    model_id, quality, metrics, step:
+        As reported.
+    candidate, choices:
+        The candidate, and as choice name -> option.
+    result:
+        Of which run.
+    transfer:
+        What it inherited, and why no more; None in older records.
+    """
+
+    model_id: ModelId
+    quality: float
+    metrics: Mapping[str, float]
+    step: int
+    candidate: Candidate
+    choices: Mapping[str, JSON]
+    result: Result
+    transfer: TransferReport | None = None
+
+    @cached_property
+    def model(self) -> Any:
+        """The trained keras.Model, weights in place, loaded at first use.
+
+        Raises
+        ------
+        ModelRetired
+            If its weights are gone: ``result.best(k, living=True)`` leaves such models out.
+        ModelLost
+        """
+        try:
+            return self.result.repository.load(self.model_id)
+        except ModelRetired as error:
+            raise ModelRetired(
+                f"{self.model_id!r} of the run in {self.result.folder} has been retired, and its weights are gone. Its "
+                "figures stay in the run's record; result.best(k, living=True) leaves such models out",
+                model_id=self.model_id,
+            ) from error
+
+    @property
+    def state(self) -> str | None:
+        """Where it stands in the repository: ``published``, ``retired``, ...; None if that can't be looked up."""
+        return self.result.standings([self.model_id]).get(self.model_id)
+
+    @cached_property
+    def lineage(self) -> Any:
+        """Whom it inherited from, and whom those inherited from (`Repository.lineage`)."""
+        return self.result.repository.lineage(self.model_id)
+
+    def export(self, path: str | Path, *, overwrite: bool = False, data: Any = None) -> Exported:
+        """Write it as a ``.keras``, ``.weights.h5`` or ``.safetensors`` file, with its card beside it.
+
+        Parameters and errors are those of :func:`daskevo_workflows.exporting.export_model`.
+        """
+        from daskevo_workflows.exporting import export_model
+
+        found = self.result
+        return export_model(found.repository, self.model_id, path, run=found.folder, overwrite=overwrite, data=data)
+
+    @cached_property
+    def card(self) -> Card:
+        """The model card of it, for ``print(found.card)`` and ``found.card.facts``.
+
+        Raises
+        ------
+        ModelRetired
+        """
+        from daskevo_workflows.exporting import model_card
+
+        return model_card(self.result.repository, self.model_id, run=self.result.folder)
+
+    def __repr__(self) -> str:
+        others = "".join(f", {one.metric}={self.metrics.get(one.metric):.6g}" for one in self.result.objectives[1:])
+        return f"Found({self.model_id!r}, {self.result.objective.metric}={self.quality:.4f}{others}, step={self.step})"

@@ -1,0 +1,278 @@
+"""How long a search will take, in how many jobs, and what it will store: from a few measured evaluations, no I/O.
+
+An estimate, whose assumptions are part of it.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from daskevo.errors import InvalidInput
+from daskevo_workflows.execution.deadline import expected_s
+from daskevo_workflows.execution.machine_load import Load
+from daskevo_workflows.formatting import say_bytes, say_count, say_seconds
+
+LEAST = 3
+"""Finished evaluations without which nothing is foretold."""
+ERRORS = 2.0
+"""The range is so many standard errors of the mean to either side: some 95 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One finished evaluation.
+
+    Parameters
+    ----------
+    seconds:
+        On its trainer.
+    first:
+        Whether it was the first of its trainer's process, which imports Keras, prepares the data and traces graphs.
+    own_bytes, full_bytes:
+        That it stored, and that a full copy of its model would take.
+    """
+
+    seconds: float
+    first: bool
+    own_bytes: int
+    full_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What is known of a search's beginning.
+
+    Parameters
+    ----------
+    samples:
+        Finished evaluations, in the order of their reports.
+    trainers:
+        That evaluated them.
+    start_s:
+        From the beginning of the session to that of its first evaluation.
+    gap_s:
+        Between two evaluations of a trainer, as a mean: what is asked, built, queried and reported.
+    kept:
+        Models that are alive at most, beside those on their way: the population, and the best; None: all.
+    living_share:
+        Of what the living models' full copies would take, the share that is stored for them; None: not sampled yet.
+    recycle_after:
+        Evaluations after which a trainer's process is started again; None: it is not.
+    restart_s:
+        From an evaluation to the next where the process was started again between them, as a mean; 0: none was yet.
+    load:
+        What the trainers' machine had to do meanwhile; None: that was not kept, or there were several machines.
+    """
+
+    samples: Sequence[Sample]
+    trainers: int
+    start_s: float
+    gap_s: float
+    kept: int | None = None
+    living_share: float | None = None
+    recycle_after: int | None = None
+    restart_s: float = 0.0
+    load: Load | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A figure, and where it is likely to lie."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a search will take.
+
+    Parameters
+    ----------
+    evaluations, trainers:
+        As asked.
+    seconds:
+        From the first session's beginning to the last evaluation's end, without the time in queues.
+    jobs:
+        Of the walltime asked for, one after the other; None: none was asked for.
+    evaluations_per_job:
+        All trainers together; None: none was asked for.
+    living_bytes, all_bytes, full_bytes:
+        Tensors of the models that live at the end; of all that were ever put, if none was retired; of full copies of
+        all.
+    assumptions:
+        Sentences.
+    load:
+        Under which it was measured; None: not known.
+    """
+
+    evaluations: int
+    trainers: int
+    seconds: Range
+    jobs: Range | None
+    evaluations_per_job: int | None
+    living_bytes: int
+    all_bytes: int
+    full_bytes: int
+    assumptions: list[str] = field(default_factory=list)
+    load: Load | None = None
+
+
+def forecast(
+    measured: Measured, evaluations: int, trainers: int, walltime_s: float | None = None, grace_s: float = 20.0
+) -> Forecast:
+    """Foretell a search of so many evaluations on so many trainers.
+
+    Parameters
+    ----------
+    walltime_s:
+        Of each job that carries it on; None: it is carried on in one go.
+    grace_s:
+        That a job keeps for its end.
+
+    Raises
+    ------
+    InvalidInput
+        If too little has been measured, or a job is too short for an evaluation of each trainer.
+    """
+    for name, value in (("evaluations", evaluations), ("trainers", trainers)):
+        if type(value) is not int or value < 1:
+            raise InvalidInput(f"{name}={value!r:.40}: use 1 or more")
+    samples = measured.samples
+    if len(samples) < LEAST:
+        raise InvalidInput(
+            f"{say_count(len(samples), 'evaluation')} finished, and a forecast needs {LEAST} at least: measure more"
+        )
+    warm = [sample.seconds for sample in samples if not sample.first] or [sample.seconds for sample in samples]
+    cold = [sample.seconds for sample in samples if sample.first]
+    mean_s, error_s = _mean(warm)
+    first_s = max(0.0, statistics.fmean(cold) - mean_s) if cold and len(cold) < len(samples) else 0.0
+    each = Range(
+        mean_s + measured.gap_s,
+        max(mean_s - ERRORS * error_s, 0.0) + measured.gap_s,
+        mean_s + ERRORS * error_s + measured.gap_s,
+    )
+    turns = evaluations / trainers
+    begin_s = measured.start_s + first_s
+    again_s = first_s + max(0.0, measured.restart_s - measured.gap_s)
+    restarts_s = _restarts(turns, measured.recycle_after) * again_s
+    # The last evaluations of the trainers end one after the other, and most wait for one of the longest.
+    last_s = max((expected_s(warm) or mean_s) - mean_s / 2, mean_s / 2)
+    tail_s = last_s * (1 - 1 / trainers)
+    seconds = Range(*(begin_s + turns * one + restarts_s + tail_s for one in (each.value, each.low, each.high)))
+    jobs, per_job = None, None
+    if walltime_s is not None:
+        # A trainer gets nothing more once nearly all evaluations take longer than what is left.
+        usable_s = walltime_s - grace_s - begin_s - last_s
+        counts = [
+            trainers * _turns_in(usable_s, one, again_s, measured.recycle_after)
+            for one in (each.value, each.high, each.low)
+        ]
+        per_job = counts[0]
+        if not per_job:
+            raise InvalidInput(
+                f"in a job of {say_seconds(walltime_s)} no trainer ends an evaluation: it takes "
+                f"{say_seconds(begin_s)} to begin, {say_seconds(mean_s)} an evaluation and {say_seconds(grace_s)} to "
+                "end; take longer jobs"
+            )
+        low, high = math.ceil(evaluations / counts[2]), math.ceil(evaluations / max(counts[1], 1))
+        jobs = Range(math.ceil(evaluations / per_job), low, high)
+    own, full = (statistics.fmean(getattr(sample, name) for sample in samples) for name in ("own_bytes", "full_bytes"))
+    all_bytes = own * evaluations
+    alive = evaluations if measured.kept is None else min(evaluations, measured.kept + trainers)
+    share = measured.living_share if measured.living_share is not None else own / full if full else 1.0
+    living = min(all_bytes, alive * full * share)
+    found = Forecast(
+        *(evaluations, trainers, seconds, jobs, per_job, round(living), round(all_bytes), round(full * evaluations)),
+        load=measured.load,
+    )
+    found.assumptions.extend(_assumptions(measured, found, mean_s, first_s, warm, alive, walltime_s, grace_s))
+    return found
+
+
+def say_load(load: Load | None) -> str:
+    """Say under which load the evaluations were measured.
+
+    Examples
+    --------
+    >>> say_load(Load(3.0, 4.5, 2, 7))[:76]
+    'the machine is as busy as it was then: a load average of 1.50 per core (2 co'
+    """
+    if load is None:
+        return "the trainers' machines are as busy as they were then; what their load was is not known"
+    return (
+        f"the machine is as busy as it was then: a load average of {load.per_core:.2f} per core "
+        f"({say_count(load.cores, 'core')}, {say_count(load.looks, 'look')}, {load.highest / load.cores:.2f} at most), "
+        "the search's own work included"
+    )
+
+
+def _mean(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean and its standard error."""
+    if len(values) < 2:
+        return values[0], values[0]
+    return statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
+
+
+def _restarts(turns: float, recycle_after: int | None) -> int:
+    """Return how often a trainer's process is started again in so many evaluations; after the last it need not be."""
+    return 0 if recycle_after is None else max(0, math.ceil(turns / recycle_after) - 1)
+
+
+def _turns_in(usable_s: float, each_s: float, again_s: float, recycle_after: int | None) -> int:
+    """Return how many evaluations a trainer ends in some seconds."""
+    if each_s <= 0 or usable_s <= 0:
+        return 0
+    if recycle_after is None:
+        return math.floor(usable_s / each_s)
+    whole, rest_s = divmod(usable_s, recycle_after * each_s + again_s)
+    return int(whole) * recycle_after + min(recycle_after, math.floor(rest_s / each_s))
+
+
+def _assumptions(
+    measured: Measured,
+    found: Forecast,
+    mean_s: float,
+    first_s: float,
+    warm: Sequence[float],
+    alive: int,
+    walltime_s: float | None,
+    grace_s: float,
+) -> list[str]:
+    halves = warm[: len(warm) // 2], warm[len(warm) // 2 :]
+    trend = statistics.fmean(halves[1]) / statistics.fmean(halves[0]) if halves[0] and sum(halves[0]) else 1.0
+    lines = [
+        f"an evaluation takes {say_seconds(mean_s)} on a trainer, the mean of {len(warm)} measured (those of their "
+        f"second half took {trend:.2f} times those of the first); later ones, which inherit more and may be larger, "
+        "take as long",
+        f"a trainer is as fast as those measured, with as many cores or the same GPU; {found.trainers} of them slow "
+        f"each other, the scheduler and the file system no more than the {measured.trainers} measured",
+        f"between two evaluations a trainer waits {say_seconds(measured.gap_s)}; the first in a process takes "
+        f"{say_seconds(first_s)} more; a session begins its first after {say_seconds(measured.start_s)}, to which the "
+        "start of the cluster comes",
+        say_load(measured.load),
+        "none fails, and no trainer is lost or waits in a queue",
+    ]
+    if measured.recycle_after is not None:
+        took = f"that takes {say_seconds(measured.restart_s)}" if measured.restart_s else "none has been measured yet"
+        lines.append(
+            f"a trainer's process is started again after {say_count(measured.recycle_after, 'evaluation')} ({took}), "
+            "and the next is a first one"
+        )
+    if walltime_s is not None:
+        lines.append(
+            f"each job has all {found.trainers} trainers from its beginning, {say_seconds(walltime_s)} of walltime, of "
+            f"which {say_seconds(grace_s)} are kept for the end; what would not end is not begun"
+        )
+    own = statistics.fmean(sample.own_bytes for sample in measured.samples)
+    lines.append(
+        f"a model stores {say_bytes(own)} of its own, the mean of {len(measured.samples)} measured; {alive} models "
+        "live at the end, and share with each other as those do that live now"
+        + ("" if measured.living_share is not None else " (not sampled yet: as each shares with its ancestor)")
+        + "; journals and the record of the run are not counted"
+    )
+    return lines

@@ -1,0 +1,265 @@
+"""What a run's record holds, as rows for tables: of pandas, or of a CSV file without it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from daskevo.errors import InvalidInput, RepositoryError
+from daskevo.search import Report, TransferReport
+from daskevo_workflows.reports.arms import arm_names
+from daskevo_workflows.reports.run_names import run_names
+from daskevo_workflows.reports.run_reader import RunningTime
+from daskevo_workflows.reports.unique_runs import each_once
+
+if TYPE_CHECKING:
+    from daskevo.runs import UnitRow
+    from daskevo.types import ModelId
+    from daskevo_workflows.results.result import Result
+
+Row = dict[str, Any]
+
+KINDS = ("evaluations", "units", "models", "events")
+"""What there are rows of."""
+
+
+def frames(runs: Sequence[str | Path], of: str = "evaluations") -> Any:
+    """Return a pandas DataFrame of several runs, one below the other.
+
+    Parameters
+    ----------
+    runs:
+        Folders of runs, finished or not, each once; no cluster is needed.
+    of:
+        As in `Result.frame`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        That of `Result.frame`, with ``run`` (the folder's name, with the run's id where two have the same), ``arm``
+        (the name of its arm in figures of the same runs, such as ``no transfer``) and ``seed`` as the first columns.
+
+    Raises
+    ------
+    RunFolderUnusable
+        If a folder holds no run.
+    InvalidInput
+        If pandas is not installed, or there is no such frame.
+    """
+    return as_frame(rows_of_runs(runs, of))
+
+
+def rows_of_runs(runs: Sequence[str | Path], of: str = "evaluations") -> list[Row]:
+    """Return the rows of :func:`frames`, as dicts."""
+    from daskevo_workflows.results.look import look
+
+    found = [look(folder) for folder in each_once([Path(run) for run in runs])]
+    series = [result.series for result in found]
+    return [
+        {"run": name, "arm": arm, "seed": result.info.identity.get("seed"), **row}
+        for name, arm, result in zip(run_names(series), arm_names(series), found, strict=True)
+        for row in rows_of(result, of)
+    ]
+
+
+def rows_of(result: Result, of: str = "evaluations") -> list[Row]:
+    """Return a row per evaluation, unit, model or event, as dicts.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such frame.
+    """
+    makers: dict[str, Callable[[Result], Iterator[Row]]] = {
+        "evaluations": _evaluations,
+        "units": _units,
+        "models": _models,
+        "events": _events,
+    }
+    if of not in makers:
+        raise InvalidInput(f"there is no frame of {of!r:.40}; there are {', '.join(KINDS)}")
+    return list(makers[of](result))
+
+
+def as_frame(rows: Sequence[Row]) -> Any:
+    """Return rows as a pandas DataFrame; raises InvalidInput without pandas."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise InvalidInput(
+            "a frame needs pandas, which is not installed: pip install pandas. Without it, `daskevo frame RUN` writes "
+            "the same as CSV"
+        ) from error
+    return pd.DataFrame(list(rows))
+
+
+def write_csv(rows: Sequence[Mapping[str, Any]], file: TextIO) -> None:
+    r"""Write rows as CSV, a column for each name that any row has, in the order in which they come.
+
+    Nothing is an empty field, yes and no are ``True`` and ``False``, lists and dicts are JSON: pandas reads it back.
+    Control characters are written as ``\x1b``.
+    """
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(map(_cell, names))
+    writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
+
+
+_UNSAFE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+"""What steers a terminal, or can't be encoded."""
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, (dict, list, tuple)):
+        return json.dumps(value)
+    if isinstance(value, str):
+        return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), value)
+    return value
+
+
+def _evaluations(result: Result) -> Iterator[Row]:
+    reports = {report.number: report for report in result.reports}
+    moments = {e.number: (e.started_s, e.ended_s) for e in result.series.evaluations}
+    for request in result.requests:
+        report = reports.get(request.number)
+        row: Row = {
+            "number": request.number,
+            "model_id": request.model_id,
+            "status": "pending" if report is None else report.status,
+            "parent": request.parent,
+            "transfer": request.transfer,
+        }
+        if report is not None:
+            started_s, ended_s = moments[request.number]
+            row |= {
+                "quality": report.quality,
+                "step": report.step,
+                "ancestor": report.ancestor,
+                "prefix": report.prefix,
+                "vertices": report.vertices,
+                "frozen_share": report.frozen_share,
+                **_transfer_columns(report.transfer),
+                "parameters": report.parameters,
+                "own_bytes": report.own_bytes,
+                "full_bytes": report.full_bytes,
+                "worker": report.worker,
+                "started": report.started,
+                "ended": report.ended,
+                "started_s": started_s,
+                "ended_s": ended_s,
+                "duplicate_of": report.duplicate_of,
+                "failure": None if report.failure is None else report.failure.kind,
+                "reason": None if report.failure is None else report.failure.message,
+                **_seconds(report),
+                **{f"metric:{name}": value for name, value in report.metrics.items()},
+            }
+        yield row | {f"choice:{name}": option for name, option in result.choices(request).items()}
+
+
+def _transfer_columns(transfer: TransferReport | None) -> Row:
+    if transfer is None:
+        return {}
+    return {
+        "inherited_layers": transfer.inherited,
+        "frozen_layers": transfer.frozen,
+        "layers": transfer.layers,
+        "inherited_bytes": transfer.nbytes,
+        "no_more": transfer.reason,
+        "no_more_words": transfer.words,
+    }
+
+
+def _seconds(report: Report) -> Row:
+    return {f"{phase}_s": seconds for phase, seconds in report.seconds.items()}
+
+
+def _units(result: Result) -> Iterator[Row]:
+    reports = {report.number: report for report in result.reports}
+    clock = RunningTime(result.sessions)
+    for unit in result.units:
+        report = reports.get(unit.numbers[0]) if unit.kind == "evaluate" and unit.numbers else None
+        yield {
+            "key": unit.key,
+            "kind": unit.kind,
+            "number": unit.numbers[0] if len(unit.numbers) == 1 else None,
+            "requests": len(unit.numbers),
+            "model_id": None if report is None else report.model_id,
+            "worker": unit.worker,
+            "state": unit.state,
+            "submitted_s": clock.at(unit.submitted),
+            "started_s": None if unit.started is None else clock.at(unit.started),
+            "ended_s": None if unit.ended is None else clock.at(unit.ended),
+            "waited_s": _between(unit.submitted, unit.started),
+            "took_s": _took(unit),
+            "estimated_s": unit.estimated_s,
+            **({} if report is None else _seconds(report)),
+        }
+
+
+def _between(begin: float | None, end: float | None) -> float | None:
+    # Two processes' clocks: what was before is no time at all.
+    return None if begin is None or end is None else max(0.0, end - begin)
+
+
+def _took(unit: UnitRow) -> float | None:
+    return _between(unit.started, unit.ended)
+
+
+def _models(result: Result) -> Iterator[Row]:
+    states = _states(result)
+    requests = {request.number: request for request in result.requests}
+    finished = [report for report in result.reports if report.status == "finished"]
+    heirs: dict[str | None, int] = {}
+    for report in finished:
+        heirs[report.ancestor] = heirs.get(report.ancestor, 0) + 1
+    for report in finished:
+        chain = result.series.lineage(report.model_id)
+        labels = None if states is None else states.get(report.model_id)
+        yield {
+            "model_id": report.model_id,
+            "number": report.number,
+            "quality": report.quality,
+            "step": report.step,
+            "parameters": report.parameters,
+            "parent": requests[report.number].parent,
+            "ancestor": report.ancestor,
+            "founder": chain[-1],
+            "depth": len(chain) - 1,
+            "heirs": heirs.get(report.model_id, 0),
+            "lineage": list(chain[1:]),
+            "own_bytes": report.own_bytes,
+            "full_bytes": report.full_bytes,
+            "inherited_bytes": None if report.transfer is None else report.transfer.nbytes,
+            "state": None if states is None else "gone" if labels is None else "published",
+            "labels": list(labels or ()),
+        }
+
+
+def _states(result: Result) -> dict[ModelId, tuple[str, ...]] | None:
+    """Return the published models with their labels; None if there is no repository that can be looked at."""
+    try:
+        found = result.repository.models()
+    except (RepositoryError, OSError):
+        return None
+    return {summary.model_id: tuple(sorted(summary.labels)) for summary in found}
+
+
+def _events(result: Result) -> Iterator[Row]:
+    clock = RunningTime(result.sessions)
+    for event in result.events:
+        yield {
+            "time": event.time,
+            "at_s": clock.at(event.time),
+            "kind": event.kind,
+            "number": event.number,
+            "message": event.message,
+            **{f"fact:{name}": value for name, value in _facts(event.facts)},
+        }
+
+
+def _facts(facts: Any) -> Iterable[tuple[str, Any]]:
+    return facts.items() if isinstance(facts, dict) else ()

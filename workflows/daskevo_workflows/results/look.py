@@ -1,0 +1,96 @@
+"""A look at a run without a cluster: stopped, finished, or still carried on by another process."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import daskevo
+from daskevo.errors import InvalidInput, RootUnusable
+from daskevo.runs import RunInfo
+from daskevo_workflows.execution.event_kinds import STOPPED
+from daskevo_workflows.reports.study_reader import is_study
+from daskevo_workflows.results.result import Result
+from daskevo_workflows.results.run_root import DESCRIPTION, borrowed_from, recorded_root, say_borrowed
+
+if TYPE_CHECKING:
+    from daskevo.repository import Repository
+
+logger = logging.getLogger(__name__)
+
+
+def look(run: str | Path, *, repository: str | Path | Repository | None = None) -> Result:
+    """Look at the run in a folder, and at its repository, without a cluster; nothing is changed.
+
+    The run may have finished, have been stopped or killed, or be carried on by another process meanwhile: what is
+    returned is all of one moment. Look again for a later one.
+
+    Parameters
+    ----------
+    run:
+        The run's folder.
+    repository:
+        The root, where it is no longer where the run had it. It is opened when a model is asked for, so that a run
+        can be looked at whose repository is gone, or was in memory. Or the repository as it is open on a cluster, for
+        what trains: `nas.refine`.
+
+    Returns
+    -------
+    Result
+        As `nas.search` returns it: `best()`, `front()`, `frame()`, `figures()`, `report()`, `summary()`, and the models
+        with their lineage. `stop` says why the last process ended it; ``("", "")`` while one goes on, or if it was
+        killed.
+
+    Raises
+    ------
+    RunFolderUnusable
+        If the folder holds no run, half of one, or one of another version; says what it is instead.
+    InvalidInput
+        If it holds a study of hyper-parameters.
+
+    Examples
+    --------
+    >>> result = look("runs/mine")  # doctest: +SKIP
+    >>> result.best(3), result.frame()  # doctest: +SKIP
+    """
+    folder = Path(run)
+    if is_study(folder):
+        raise InvalidInput(
+            f"{folder} holds a study of hyper-parameters, not a search: daskevo status {folder} and daskevo report "
+            f"{folder} say what it has found",
+            path=str(folder),
+        )
+    if repository is None or isinstance(repository, (str, Path)):
+        named = None if repository is None else Path(repository)
+        result = Result(folder, lambda: _opened(folder, result.info, named), root=named)
+    else:
+        result = Result(folder, repository)
+    result.stop = _why_stopped(result)
+    return result
+
+
+def _why_stopped(result: Result) -> tuple[str, str]:
+    word = result.sessions[-1].ended if result.sessions else None
+    if word is None:
+        return "", ""
+    return word, next((event.message for event in reversed(result.events) if event.kind == STOPPED), word)
+
+
+def _opened(folder: Path, info: RunInfo, named: Path | None) -> Repository:
+    root = recorded_root(folder) if named is None else named
+    if root is None:
+        raise RootUnusable(
+            f"the run in {folder} had its repository in memory, which went with its cluster: its record is there, its "
+            "models are not",
+            path=str(folder),
+        )
+    if not (root / DESCRIPTION).exists():
+        raise RootUnusable(
+            f"the repository of the run in {folder} is not in {root}: say where it is now, look(run, repository=...)",
+            path=str(root),
+        )
+    if named is None and (home := borrowed_from(folder)) is not None:
+        logger.warning("%s", say_borrowed(folder, home))
+    opened: Repository = daskevo.open(root, str(info.about.get("scope") or "default"))
+    return opened

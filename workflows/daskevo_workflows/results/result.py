@@ -1,0 +1,258 @@
+"""What a search hands back: the best trained models, its figures as a table, its report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from daskevo.errors import DaskevoError, InvalidInput, RunError, RunFailed
+from daskevo.runs import Book, Chosen, RunView
+from daskevo.search import Report, Request
+from daskevo.types import JSON, ModelId, Objective
+from daskevo_workflows.execution.event_kinds import STORAGE
+from daskevo_workflows.reports.recorded import Recorded
+from daskevo_workflows.reports.run_reader import series_of
+from daskevo_workflows.reports.series import REPOSITORY_PHASES
+from daskevo_workflows.results.best_model import Found
+from daskevo_workflows.results.model_status import GONE, ask, look_up
+
+if TYPE_CHECKING:
+    from daskevo.repository import Repository
+
+
+class Result:
+    """A finished, stopped or resumed search.
+
+    Parameters
+    ----------
+    folder:
+        The run's folder.
+    repository:
+        Where its models are, or a function that opens it when it is asked for.
+    stop:
+        Why the run ended: a word (``finished``, ``exhausted``, ``failures``, ``time limit``, ``walltime``) and a
+        sentence.
+    root:
+        Where its repository is, if not where the run had it.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        repository: Repository | Callable[[], Repository],
+        stop: tuple[str, str] = ("", ""),
+        root: Path | None = None,
+    ) -> None:
+        self.folder = Path(folder)
+        self._repository = repository
+        self._root = root
+        self.stop = stop
+        self._read()
+
+    @cached_property
+    def repository(self) -> Repository:
+        """Where the run's models are.
+
+        Raises
+        ------
+        RootUnusable
+            If it was in memory, or is no longer where the run had it.
+        """
+        return self._repository() if callable(self._repository) else self._repository
+
+    def _read(self) -> None:
+        with RunView(self.folder) as view, view.still():
+            recorded, self._population = Recorded.of(view), view.population()
+        self.info, self.runtime_s = recorded.info, recorded.runtime_s
+        self.units, self.events, self.sessions = recorded.units, recorded.events, recorded.sessions
+        self.requests, self.reports, self._times = recorded.requests, recorded.reports, recorded.times
+        self.storage = recorded.of_kind(STORAGE)
+        self.series = series_of(recorded)
+        self.objectives = Objective.parse_all(self.info.identity["objective"])
+        self.objective = self.objectives[0]
+        self._chosen = Chosen(self.info.identity["space"])
+        self._book = Book(self.objectives, len(self.requests), self.info.label)
+        self._book.ask(self.requests)
+        for report in self.reports:
+            self._book.report(report)
+
+    def check_finished(self) -> None:
+        """See that the run came to something, unless it was its time that ended it.
+
+        Raises
+        ------
+        RunFailed
+        """
+        if not self._book.counts["finished"] and self.stop[0] not in ("time limit", "walltime"):
+            raise RunFailed(
+                f"the run in {self.folder} ended with nothing finished: {self.stop[1]}",
+                path=str(self.folder),
+                reason=self.stop[0],
+            )
+
+    @property
+    def last_report(self) -> float:
+        """When the last report came, in seconds since the epoch; 0 if none did."""
+        return max(self._times.values(), default=0.0)
+
+    def standings(self, models: Iterable[ModelId]) -> dict[ModelId, str]:
+        """Return where models stand (the state of `Repository.status`); those that can't be looked up are left out."""
+        if not callable(self._repository):
+            return ask(self._repository, models)
+        return look_up(self.folder, models, self._root)
+
+    def best(self, k: int = 1, *, living: bool = False) -> list[Found]:
+        """Return the k best finished evaluations by the first objective, best first; of equal ones the earlier leads.
+
+        The run keeps the best in the repository (`keep_best` of the search). Further ones may have been retired, and
+        any by hand (``daskevo models retire --force``): their figures stay, their `.state` is ``retired``, and their
+        `.model` raises :class:`daskevo.errors.ModelRetired`.
+
+        Parameters
+        ----------
+        living:
+            Leave those out that have been retired.
+
+        Raises
+        ------
+        InvalidInput
+            If `k` is no number of models.
+        RunError
+            If nothing has finished.
+        """
+        if not isinstance(k, int) or k < 1:
+            raise InvalidInput(f"k={k!r} is no number of models: 1 or more of the best can be had")
+        if living and self._book.best(1):
+            return self._living(k)
+        reports = self._book.best(k)
+        if not reports:
+            raise RunError(
+                f"no evaluation of the run in {self.folder} has finished "
+                f"({self.stop[1] or 'it has not been carried on'})",
+                path=str(self.folder),
+            )
+        return [self._found(report) for report in reports]
+
+    def _living(self, k: int) -> list[Found]:
+        found: list[Found] = []
+        ranked = self._book.best()
+        for begin in range(0, len(ranked), k):
+            some = ranked[begin : begin + k]
+            states = self.standings([report.model_id for report in some])
+            found += [self._found(report) for report in some if states.get(report.model_id) not in GONE]
+            if len(found) >= k:
+                break
+        return found[:k]
+
+    def front(self) -> list[Found]:
+        """Return the finished evaluations that no other is better than: nowhere worse, somewhere better.
+
+        Best first by the first objective; with one objective, those of the best quality. The run keeps up to
+        `keep_best` of them in the repository; others may have been retired, which their `.model` says when it is
+        asked for.
+        """
+        return [self._found(report) for report in self._book.front()]
+
+    def choices(self, request: Request) -> Mapping[str, JSON]:
+        """Return choice name -> option of a request's candidate; nothing where an older record doesn't have them."""
+        try:
+            return self._chosen.of(request)
+        except DaskevoError:
+            return {}
+
+    def _found(self, report: Report) -> Found:
+        request = self._book.requests[report.number]
+        assert report.quality is not None
+        return Found(
+            report.model_id,
+            report.quality,
+            report.metrics,
+            report.step,
+            request.candidate,
+            self.choices(request),
+            self,
+            report.transfer,
+        )
+
+    def frame(self, of: str = "evaluations") -> Any:
+        """Return a pandas DataFrame of the run, with the columns that docs/results.md names.
+
+        Parameters
+        ----------
+        of:
+            ``evaluations``: a row per request: candidate, outcome, lineage, seconds by phase, bytes; ``units``: a row
+            per piece of work: when, where, how long it waited, seconds by phase; ``models``: a row per model: lineage,
+            bytes, and what has become of it in the repository; ``events``: what happened beside.
+
+        Raises
+        ------
+        InvalidInput
+            If pandas is not installed, or there is no such frame.
+        """
+        from daskevo_workflows.results.frames import as_frame, rows_of
+
+        return as_frame(rows_of(self, of))
+
+    def figures(self, folder: str | Path | None = None, *, formats: Sequence[str] = ("svg", "png")) -> list[Path]:
+        """Write the figures of paper 000 for this run; return the files (:func:`daskevo_workflows.nas.figures`).
+
+        Parameters
+        ----------
+        folder:
+            ``figures`` in the run's folder if None.
+        """
+        from daskevo_workflows.reports import write_figures
+
+        return write_figures(
+            [self.folder], self.folder / "figures" if folder is None else Path(folder), formats=formats
+        )
+
+    def report(
+        self, path: str | Path | None = None, *, compare: str | Path | Sequence[str | Path] | None = None
+    ) -> Path:
+        """Write the run's report, one HTML file readable offline; return its path.
+
+        Parameters
+        ----------
+        path:
+            In the run's folder if None.
+        compare:
+            Folders of other runs to show beside this one: the control arm, other seeds.
+        """
+        from daskevo_workflows.reports import write_report
+
+        others = () if compare is None else [compare] if isinstance(compare, (str, Path)) else compare
+        return write_report(self.folder, *map(Path, others), output=None if path is None else Path(path))
+
+    def population(self) -> list[ModelId]:
+        """Return the models of the strategy's population as last recorded."""
+        return list(self._population)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the run's figures for programs.
+
+        ``repository_s`` and ``evaluation_s`` are sums over trainers, in seconds; ``stored_bytes`` the payload of the
+        living models, ``full_copy_bytes`` what full copies of them would take.
+        """
+        finished = [report for report in self.reports if report.status == "finished"]
+        best = self._book.best(1)
+        storage = self.storage[-1].facts if self.storage else {}
+        return {
+            "evaluations": len(finished),
+            "failures": self._book.failures,
+            "rejected": self._book.rejected,
+            "duplicates": self._book.counts["duplicate"],
+            "best_quality": best[0].quality if best else None,
+            "best_model": best[0].model_id if best else None,
+            "transferred": sum(report.transferred for report in finished),
+            "mean_frozen_share": self._book.mean_frozen_share,
+            "runtime_s": self.runtime_s,
+            "evaluation_s": sum((report.ended or 0) - (report.started or 0) for report in finished),
+            "repository_s": sum(report.seconds.get(phase, 0.0) for report in finished for phase in REPOSITORY_PHASES),
+            "stored_bytes": storage.get("stored_bytes"),
+            "full_copy_bytes": storage.get("full_copy_bytes"),
+            "live_models": storage.get("live_models"),
+            "population": len(self.population()),
+        }

@@ -1,0 +1,63 @@
+"""Where the repository of a run lies, by the run's folder alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from daskevo_workflows.formatting import plain
+
+REPOSITORY = "repository"
+"""Name of the repository's root in a run's folder, where no other root is named."""
+
+DESCRIPTION = "repository.json"
+"""The file that makes a folder the root of a repository."""
+
+
+def recorded_root(folder: Path) -> Path | None:
+    """Return the root that the run in a folder belongs to; None if there is no run, or it says none.
+
+    A run's folder that was moved or copied with its repository inside has it inside still.
+
+    Raises
+    ------
+    RunFolderUnusable
+        If the run's description can't be read.
+    """
+    from daskevo.runs.folder import read_info
+
+    info = read_info(folder)
+    root = None if info is None else info.about.get("repository")
+    if info is None or not isinstance(root, str):
+        return None
+    inside, name = folder / REPOSITORY, info.about.get("repository_id")
+    return inside if name is not None and repository_id(inside) == name else Path(root)
+
+
+def repository_id(root: Path) -> str | None:
+    """Return the id of the repository at a root; None if there is none."""
+    from daskevo.store.root import Root
+
+    return Root.open(root).repository_id if (root / DESCRIPTION).exists() else None
+
+
+def borrowed_from(folder: Path) -> Path | None:
+    """Return the folder of the run that the one in `folder` is a copy of, and whose repository it has: none of its own.
+
+    Raises
+    ------
+    RunFolderUnusable
+        If the run's description can't be read.
+    """
+    from daskevo.runs.folder import copied_from, read_info
+
+    info, root = read_info(folder), recorded_root(folder)
+    return None if info is None or root is None else copied_from(folder, info, str(root))
+
+
+def say_borrowed(folder: Path, home: Path) -> str:
+    """Say of a copied run without a repository of its own whose models are shown."""
+    return plain(
+        f"{folder} is a copy of the run in {home} without a repository of its own: the models are those of "
+        f"{recorded_root(folder)}, as they are now",
+        2000,
+    )
