@@ -37,17 +37,17 @@ __all__ = [
 
 _MODULES = {
     "AgedEvolution": "evolution",
-    "CBO": "living",
+    "CBO": "living_models",
     "DaskEvaluator": "evaluator",
     "DaskStorage": "storage",
-    "RandomSearch": "living",
-    "RegularizedEvolution": "living",
-    "TransferRunFunction": "transferring",
-    "follow": "following",
+    "RandomSearch": "living_models",
+    "RegularizedEvolution": "living_models",
+    "TransferRunFunction": "transfer_run",
+    "follow": "keras_callback",
     "options_of": "spaces",
     "space_of": "spaces",
     "to_hp_problem": "spaces",
-    "transfer_run_function": "transferring",
+    "transfer_run_function": "transfer_run",
 }
 
 
