@@ -44,7 +44,6 @@ def run(words: list[str], folder: Path, missing: list[str]) -> subprocess.Comple
         ["tune", "digits-lr"],
         ["check", "digits"],
         ["forecast", "digits", "--evaluations", "30", "--trainers", "2"],
-        ["chaos", "--minutes", "0.1"],
     ],
     ids=lambda words: words[0],
 )

@@ -25,7 +25,7 @@ LARGE = (
 
 HELPS = (
     *("", "nas", "tune", "models", "models ls", "models retire", "models export", "models add", "models diff"),
-    *("verify", "report", "status", "figures", "frame", "bench", "chaos", "node", "forecast"),
+    *("verify", "report", "status", "figures", "frame", "node", "forecast"),
 )
 
 

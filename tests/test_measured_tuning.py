@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.tuning.arms import kept
-from tests.benchmarks.tuning.tables import TABLES
+from benchmarks.tuning.arms import kept
+from benchmarks.tuning.tables import TABLES
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -19,7 +19,7 @@ SHOWN = [table for make in TABLES for table in make(ROWS)]
 @pytest.mark.parametrize("table", SHOWN, ids=[table.title for table in SHOWN])
 def test_the_page_has_each_table_as_it_is_printed(table: object) -> None:
     page = (DOCS / "tuning-measured.md").read_text()
-    assert str(table) in page, "python -m tests.benchmarks.tuning --summary docs/measured/tuning.json"
+    assert str(table) in page, "python -m benchmarks.tuning --summary docs/measured/tuning.json"
 
 
 def test_the_page_has_no_table_more() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.simulated_tables import TABLES, error, kept
+from benchmarks.simulated_tables import TABLES, error, kept
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -18,7 +18,7 @@ SHOWN = [table for table in (make(ROWS) for make in TABLES) if table.rows]
 @pytest.mark.parametrize("table", SHOWN, ids=[table.title for table in SHOWN])
 def test_the_page_has_each_table_as_it_is_printed(table: object) -> None:
     page = (DOCS / "simulation.md").read_text()
-    assert str(table) in page, "python -m tests.benchmarks.simulated_tables docs/measured/simulation.json"
+    assert str(table) in page, "python -m benchmarks.simulated_tables docs/measured/simulation.json"
 
 
 def test_the_page_has_no_table_more() -> None:

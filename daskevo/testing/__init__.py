@@ -1,4 +1,4 @@
-"""Contract suites, hypothesis strategies and fault injectors, for daskevo's tests and those of its extensions.
+"""Contract suites and hypothesis strategies, for daskevo's tests and those of its extensions.
 
 A contract is a function that takes an implementation, or what makes one, and raises AssertionError at the first promise
 that is broken; `TierContract` is a class of tests. A problem is checked by `daskevo_workflows.problems.check_problem`.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.ten_thousand import come_and_go
+from benchmarks.ten_thousand import come_and_go
 
 STEPS = 120
 

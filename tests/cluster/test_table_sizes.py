@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.table_sizes import sizes
-from tests.benchmarks.ten_thousand import Churn
+from benchmarks.table_sizes import sizes
+from benchmarks.ten_thousand import Churn
 from tests.cluster.helpers import at_rest, coordinator_of, evo_cluster, open_here, plugin_of
 
 STEPS = 60

@@ -14,10 +14,10 @@ from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.references import Segment, numbers_in
 from daskevo.protocol.shard import Decision, Shard
 from daskevo.protocol.state import Effects, ShardState
-from daskevo.testing.ownership import Behaviour, World
-from daskevo.testing.ownership.exhaustive.system import System
-from daskevo.testing.ownership.servers import ServerRules
 from daskevo.types import Attempt, ModelId, Tick
+from tests.protocol.checker import Behaviour, World
+from tests.protocol.checker.exhaustive.system import System
+from tests.protocol.checker.servers import ServerRules
 
 
 def _unflushed(kind: type[write.Record]) -> ServerRules:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from daskevo.testing.ownership import Behaviour
-from daskevo.testing.ownership.exhaustive.search import Exploration, explore
-from daskevo.testing.ownership.exhaustive.system import System
-from daskevo.testing.ownership.explore import SCENARIOS
 from tests.faults.switched_off import SHORTEST, SWITCHED_OFF
+from tests.protocol.checker import Behaviour
+from tests.protocol.checker.exhaustive.search import Exploration, explore
+from tests.protocol.checker.exhaustive.system import System
+from tests.protocol.checker.explore import SCENARIOS
 
 SMALL = [
     ("twice", {}),
@@ -37,7 +37,7 @@ SMALL = [
     ("restarted", {"outlive": 1}),
     ("given_back", {"rewrite": 1}),
 ]
-"""Scenes and faults by kind whose states are some thousands; tests/benchmarks/every_state.py takes the large ones."""
+"""Scenes and faults by kind whose states are some thousands; benchmarks/every_state.py takes the large ones."""
 
 
 def _explore(system: System, scene: str, budget: dict[str, int]) -> Exploration:

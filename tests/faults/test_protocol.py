@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from daskevo.testing.ownership import Behaviour, World
-from daskevo.testing.ownership.explore import SCENARIOS, random_faults, run, single_faults
 from tests.faults.switched_off import FOUND_BY, SWITCHED_OFF
+from tests.protocol.checker import Behaviour, World
+from tests.protocol.checker.explore import SCENARIOS, random_faults, run, single_faults
 
 PATIENT = partial(World, 2)
 HASTY = partial(World, 2, behaviour=Behaviour(retries=1, separate_publish=False))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from daskevo.errors import DaskevoError
-from daskevo.testing.ownership import World, actors
-from daskevo.testing.ownership.explore import A, C, _put, _stored
-from daskevo.testing.ownership.servers import ServerRules
-from daskevo.testing.ownership.under_way import Action
+from tests.protocol.checker import World, actors
+from tests.protocol.checker.explore import A, C, _put, _stored
+from tests.protocol.checker.servers import ServerRules
+from tests.protocol.checker.under_way import Action
 
 BROKEN = (AssertionError, DaskevoError, KeyError)
 

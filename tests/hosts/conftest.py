@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from daskevo_workflows.chaos.cluster import start_scheduler, start_worker
-from daskevo_workflows.chaos.hosts import HUB, Hosts
-from daskevo_workflows.chaos.parts import Parts
+from tests.chaos.cluster import start_scheduler, start_worker
+from tests.chaos.hosts import HUB, Hosts
+from tests.chaos.parts import Parts
 from tests.rights import not_allowed
 
 NEW_NETWORK = 0x40000000

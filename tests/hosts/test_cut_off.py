@@ -15,7 +15,7 @@ import pytest
 from distributed import Client
 
 import daskevo
-from daskevo_workflows.chaos.ledger import digests
+from tests.chaos.ledger import digests
 from tests.cluster.helpers import chain
 from tests.cluster.test_processes import put_plain
 from tests.hosts.conftest import Site, until

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from daskevo_workflows.chaos.hosts import HUB, Hosts
+from tests.chaos.hosts import HUB, Hosts
 
 ECHO = """
 import socket, sys

@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from daskevo.testing.ownership import Behaviour, World, actors
 from daskevo.types import ModelId
+from tests.protocol.checker import Behaviour, World, actors
 
 MODELS = st.sampled_from([ModelId(name) for name in "abcd"])
 LABELS = st.sampled_from(["user:a", "best:r"])

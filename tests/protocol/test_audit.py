@@ -12,8 +12,8 @@ from daskevo.protocol.audit import claims_of, differences, drops_all, question_t
 from daskevo.protocol.owner_map import OwnerEntry
 from daskevo.protocol.shard import Shard
 from daskevo.protocol.snapshot import FileView, ShardSnapshot
-from daskevo.testing.ownership.actors import make_record
 from daskevo.types import Attempt, ModelId, Tick
+from tests.protocol.checker.actors import make_record
 
 A, B = ModelId("a"), ModelId("b")
 P1, P2, P3 = (Attempt(1, counter) for counter in (1, 2, 3))

@@ -22,8 +22,8 @@ from daskevo.protocol.shard import Shard
 from daskevo.store import journal, journal_reader
 from daskevo.store.files import dump_json
 from daskevo.store.root import Root
-from daskevo.testing.ownership.actors import make_record
 from daskevo.types import ModelId, Tick
+from tests.protocol.checker.actors import make_record
 
 A, B = ModelId("a"), ModelId("b")
 

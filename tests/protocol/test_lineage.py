@@ -10,8 +10,8 @@ from daskevo.errors import InvalidInput
 from daskevo.protocol.lineage import Contribution, chain, common_ancestor, contributors
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.owner_map import OwnerEntry
-from daskevo.testing.ownership.actors import make_record
 from daskevo.types import ModelId, TensorSpec, Tick
+from tests.protocol.checker.actors import make_record
 
 A, B, C, D = (ModelId(name) for name in "abcd")
 

@@ -14,8 +14,8 @@ from daskevo.protocol import records as write
 from daskevo.protocol import replies as say
 from daskevo.protocol.owner_map import OwnerEntry
 from daskevo.protocol.shard import Shard
-from daskevo.testing.ownership.actors import make_record
 from daskevo.types import ModelId, Tick
+from tests.protocol.checker.actors import make_record
 
 A, B, CHILD = ModelId("a"), ModelId("b"), ModelId("child")
 ALL = frozenset({0, 1, 2})

@@ -14,8 +14,8 @@ from daskevo.protocol import replies as say
 from daskevo.protocol.owner_map import OwnerEntry, OwnerMap
 from daskevo.protocol.shard import Decision, Shard
 from daskevo.protocol.state import Effects, Retirement
-from daskevo.testing.ownership.actors import make_record
 from daskevo.types import Attempt, ModelId, Tick
+from tests.protocol.checker.actors import make_record
 
 A, B, C = ModelId("a"), ModelId("b"), ModelId("c")
 ALL = frozenset({0, 1, 2})

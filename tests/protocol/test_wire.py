@@ -18,9 +18,9 @@ from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.owner_map import OwnerEntry, OwnerMap
 from daskevo.protocol.records import Record, record_from_json
 from daskevo.protocol.replies import Reply, reply_from_wire
-from daskevo.testing.ownership.actors import make_record
 from daskevo.types import ModelId, Tick
 from tests.protocol import strategies as some
+from tests.protocol.checker.actors import make_record
 
 READERS = (message_from_wire, reply_from_wire, record_from_json)
 

@@ -22,11 +22,11 @@ from daskevo.errors import ModelRetired, RunFolderUnusable, RunMismatch, Schedul
 from daskevo.runs import RunRecord, RunView
 from daskevo.search import AgedEvolution
 from daskevo_workflows import nas
-from daskevo_workflows.chaos.ledger import digests
 from daskevo_workflows.execution.executor import Executor
 from daskevo_workflows.execution.progress import Progress
 from daskevo_workflows.execution.running_task import Landed, failed
 from daskevo_workflows.execution.running_tasks import Flights
+from tests.chaos.ledger import digests
 from tests.workflows.gate import Gate
 
 pytestmark = pytest.mark.processes

@@ -16,9 +16,9 @@ from daskevo.errors import InvalidInput, RunMismatch, ScopeMismatch
 from daskevo.runs import RunView
 from daskevo.search import AgedEvolution, Hyperband, Random, Replay, Request, Retry, Stop, View
 from daskevo_workflows import nas
-from daskevo_workflows.chaos.ledger import digests
 from daskevo_workflows.execution.progress import Progress
 from daskevo_workflows.problems import refer
+from tests.chaos.ledger import digests
 from tests.workflows.waiting import wait_for_workers
 
 pytestmark = pytest.mark.processes

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from daskevo_workflows.cli.json_lines import CHAOS_KEYS, NAS_KEYS, TUNE_KEYS, VERIFY_KEYS, json_line
+from daskevo_workflows.cli.json_lines import NAS_KEYS, TUNE_KEYS, VERIFY_KEYS, json_line
 
 
 def test_the_promised_keys() -> None:
@@ -30,18 +30,6 @@ def test_the_promised_keys() -> None:
         *("trials", "total_steps", "unique_steps", "trained_steps"),
         *("merge_rate", "saving", "runtime_s", "best"),
     ) == TUNE_KEYS
-    assert CHAOS_KEYS == (
-        "evaluations",
-        "kills",
-        "partitions",
-        "published",
-        "lost",
-        "dangling",
-        "leaked_tensors",
-        "leaked_bytes",
-        "longest_pause_s",
-        "clean",
-    )
     assert (
         *("clean", "differences", "models", "tensors", "payload_bytes"),
         *("mended", "lost", "foreign", "file_bytes"),

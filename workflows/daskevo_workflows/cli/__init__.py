@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import click
 
-from daskevo_workflows.cli.bench import bench
-from daskevo_workflows.cli.chaos import chaos
 from daskevo_workflows.cli.check import check
 from daskevo_workflows.cli.completion import completion
 from daskevo_workflows.cli.exit_codes import epilog
@@ -16,6 +14,7 @@ from daskevo_workflows.cli.figures import figures, frame
 from daskevo_workflows.cli.forecast import forecast
 from daskevo_workflows.cli.group import Commands
 from daskevo_workflows.cli.models import models
+from daskevo_workflows.cli.moved import bench, chaos
 from daskevo_workflows.cli.nas import nas
 from daskevo_workflows.cli.node import node
 from daskevo_workflows.cli.report import report

@@ -17,7 +17,7 @@ MEANINGS: Mapping[int, str] = {
     0: "It is done.",
     1: "It ran to its end, and the answer is no: too many evaluations or trials failed (nas, tune), there are "
     "differences (verify), models may be missing (models ls), a problem isn't sound (check), a model was given a "
-    "label meanwhile (models retire), something was lost (chaos).",
+    "label meanwhile (models retire).",
     2: "It was refused, could not begin or could not go on. The message on stderr says what to do.",
     UNFORESEEN: "An error that nobody foresaw, with its traceback. What was finished is kept.",
     STOPPED_FOR_TIME: "The batch system's time is over. The same command, in the next job, goes on.",

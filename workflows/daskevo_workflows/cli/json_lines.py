@@ -91,24 +91,6 @@ of each model that can't be loaded any more, as a repair has marked it; ``foreig
 doesn't make; ``file_bytes``: of all files under the root.
 """
 
-CHAOS_KEYS = (
-    "evaluations",
-    "kills",
-    "partitions",
-    "published",
-    "lost",
-    "dangling",
-    "leaked_tensors",
-    "leaked_bytes",
-    "longest_pause_s",
-    "clean",
-)
-"""What ``daskevo chaos --json`` ends with.
-
-``published``: models whose put was answered as stored; ``longest_pause_s``: longest time without a finished
-evaluation, less the median one. Where cut-offs are not possible, ``partitions`` is 0 and a ``note`` more says why.
-"""
-
 
 def json_line(keys: tuple[str, ...], values: Mapping[str, Any]) -> str:
     """Return one line of JSON with these keys, in this order.

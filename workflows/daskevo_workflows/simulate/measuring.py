@@ -21,8 +21,8 @@ from daskevo.runs import RunRecord
 from daskevo.search import AgedEvolution, Report, Request
 from daskevo.types import Objective, VertexId
 from daskevo_workflows import nas
-from daskevo_workflows.bench.machine import machine_line
 from daskevo_workflows.execution.dry_run import run_dry
+from daskevo_workflows.measurements.machine import machine_line
 from daskevo_workflows.problems.building import graph_of, space_of
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.simulate.cluster import heartbeats_per_s

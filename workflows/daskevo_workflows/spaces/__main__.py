@@ -11,10 +11,10 @@ from typing import Any
 from daskevo.errors import InvalidInput
 from daskevo.graph.depth import depth
 from daskevo.search import Random, Strategy
-from daskevo_workflows.bench.machine import machine_line
-from daskevo_workflows.bench.tables import ABSENT, Table
 from daskevo_workflows.evaluation.quiet_import import import_keras
 from daskevo_workflows.formatting import say_count
+from daskevo_workflows.measurements.machine import machine_line
+from daskevo_workflows.measurements.tables import ABSENT, Table
 from daskevo_workflows.nas import STRATEGIES
 from daskevo_workflows.problems.building import space_of
 from daskevo_workflows.spaces.published import PUBLISHED, SMALL, look

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from daskevo.errors import InvalidInput
 from daskevo.search import Strategy
-from daskevo_workflows.bench.machine import machine_line
-from daskevo_workflows.bench.plots import check_plot, save_plot
-from daskevo_workflows.bench.tables import ABSENT
-from daskevo_workflows.bench.tables import Table as Shown
+from daskevo_workflows.measurements.machine import machine_line
+from daskevo_workflows.measurements.plots import check_plot, save_plot
+from daskevo_workflows.measurements.tables import ABSENT
+from daskevo_workflows.measurements.tables import Table as Shown
 from daskevo_workflows.nas import STRATEGIES
 from daskevo_workflows.tabular.running import run_on_table
 from daskevo_workflows.tabular.table import Table, load_table

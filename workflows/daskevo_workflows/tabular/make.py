@@ -21,7 +21,7 @@ import numpy as np
 
 from daskevo.space import Candidate, Space
 from daskevo.types import JSON
-from daskevo_workflows.bench.machine import machine_line
+from daskevo_workflows.measurements.machine import machine_line
 from daskevo_workflows.problems.digits import Digits
 from daskevo_workflows.tabular.dense import Chains, Layers
 from daskevo_workflows.tabular.table import FORMAT, SHIPPED, VERSION, load_table

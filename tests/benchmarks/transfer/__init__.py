@@ -1,1 +1,0 @@
-"""Does transfer pay? Arms of the same search compared: `python -m tests.benchmarks.transfer --help`."""

@@ -1,7 +1,0 @@
-"""The problem with three times as many images, for how starting weighs less where trainings are longer."""
-
-from __future__ import annotations
-
-from tests.benchmarks.tuning.problem import Clothes
-
-problem = Clothes(images=9_000)

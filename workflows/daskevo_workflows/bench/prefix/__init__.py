@@ -1,7 +1,0 @@
-"""`daskevo bench prefix`: best-match queries over catalogues of models, daskevo's index against its rivals."""
-
-from __future__ import annotations
-
-from daskevo_workflows.bench.prefix.measuring import CATALOGUES, SIZES, measure
-
-__all__ = ["CATALOGUES", "SIZES", "measure"]

@@ -1,0 +1,1 @@
+"""What measured figures are shown with: the machine in words, tables, plots."""
