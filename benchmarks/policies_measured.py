@@ -19,7 +19,7 @@ from benchmarks.tuning.arms import Row, keep, kept
 from benchmarks.tuning.costs import machine
 from benchmarks.tuning.problem import EPOCHS, LONGER, grids
 from benchmarks.tuning.tables import summary
-from daskevo.tuning import AllAtOnce, GridSpace, Study, simulate
+from daskevo.tuning import AllAtOnce, GridSpace, SimulatedStudy, simulate
 from tests.tuning.studies import AsynchronousHalving, loss, trials_of
 
 TRAINERS = (8, 40)
@@ -34,7 +34,7 @@ def spaces() -> dict[str, tuple[GridSpace, int]]:
     }
 
 
-def studies_of(space: GridSpace, epochs: int) -> Iterator[tuple[str, Callable[[], Study]]]:
+def studies_of(space: GridSpace, epochs: int) -> Iterator[tuple[str, Callable[[], SimulatedStudy]]]:
     """Yield strategies by name, each made anew for each simulation."""
     trials = trials_of(space, epochs)
     yield "grid", lambda: AllAtOnce(tuple(trials))

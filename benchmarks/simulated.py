@@ -25,7 +25,7 @@ from daskevo.search import AgedEvolution
 from daskevo_workflows.measurements.machine import machine_line
 from daskevo_workflows.problems import load_problem
 from daskevo_workflows.problems.building import space_to_search
-from daskevo_workflows.simulate import Costs, Phase, layered, layered_space, of_problem, queries, search
+from daskevo_workflows.simulate import MeasuredCosts, Phase, layered, layered_space, of_problem, queries, search
 from daskevo_workflows.simulate.costs import PHASES
 
 Row = dict[str, Any]
@@ -50,7 +50,7 @@ SLEEPERS, SLEEP_S, ROUNDS = (1, 8, 16, 32), 1.0, 6
 LARGE = (128, 256, 512)
 
 
-def recorded_costs(base: Costs, arms: Sequence[Mapping[str, Any]]) -> Costs:
+def recorded_costs(base: MeasuredCosts, arms: Sequence[Mapping[str, Any]]) -> MeasuredCosts:
     """Return costs whose evaluations are those of some recorded runs, without transfer and with a frozen prefix."""
     alone = [arm for arm in arms if arm["arm"] == "none"]
     shared = [arm for arm in arms if arm["arm"] == "prefix"]
@@ -83,7 +83,7 @@ def recorded_arms() -> list[Mapping[str, Any]]:
     return [arm for arm in arms if arm["problem"] == "flights" and arm["arm"] in ("none", "prefix")]
 
 
-def recorded(base: Costs) -> list[Row]:
+def recorded(base: MeasuredCosts) -> list[Row]:
     """Tell the recorded runs of other seeds from those of the first."""
     arms = recorded_arms()
     costs = recorded_costs(base, [arm for arm in arms if arm["seed"] in FIT_SEEDS])
@@ -129,7 +129,7 @@ def recorded(base: Costs) -> list[Row]:
     return rows
 
 
-def asked(base: Costs) -> list[Row]:
+def asked(base: MeasuredCosts) -> list[Row]:
     """Tell recorded queries over a cluster of processes on two cores."""
     rows = []
     for providers, batch, per_s, median_ms in RECORDED_QUERIES:
@@ -148,7 +148,7 @@ def asked(base: Costs) -> list[Row]:
     return rows
 
 
-def sleeping(base: Costs, folder: Path) -> list[Row]:
+def sleeping(base: MeasuredCosts, folder: Path) -> list[Row]:
     """Search for real with trainers that are threads of this process and sleep, and tell the same from one trainer."""
     from benchmarks.shared.sleeping_problem import Sleeping
     from daskevo_workflows.simulate.fitting import fitted
@@ -213,7 +213,7 @@ def _slept(problem: Any, trainers: int, folder: Path) -> tuple[Any, float, float
         return result, ended - begun, (time.process_time() - work_s) / (ROUNDS * trainers + 8)
 
 
-def large(base: Costs) -> list[Row]:
+def large(base: MeasuredCosts) -> list[Row]:
     """Tell what is not at hand: paper 000's figures 5, 8 and 9, and what holds up 128 to 512 trainers."""
     rows: list[Row] = []
     for workers in (1, 8, 32, 128, 256, 512):
@@ -270,7 +270,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", default=["recorded", "queries", "sleeping", "large"])
     parser.add_argument("--costs", type=Path, default=MEASURED / "costs-flights.json")
     given = parser.parse_args()
-    base = Costs.load(given.costs)
+    base = MeasuredCosts.load(given.costs)
     given.folder.mkdir(parents=True, exist_ok=True)
     made = {
         "recorded": lambda: recorded(base),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from daskevo_workflows.formatting import say_bytes
-from daskevo_workflows.measurements.tables import Table, figure
+from daskevo_workflows.measurements.tables import FigureTable, figure
 
 Row = Mapping[str, Any]
 
@@ -35,7 +35,7 @@ def _of(rows: Sequence[Row], part: str) -> list[Row]:
     return [row for row in rows if row["part"] == part]
 
 
-def recorded(rows: Sequence[Row]) -> Table:
+def recorded(rows: Sequence[Row]) -> FigureTable:
     words = {
         "runtime_s": "runtime (s)",
         "frozen_share": "mean frozen share",
@@ -52,11 +52,11 @@ def recorded(rows: Sequence[Row]) -> Table:
         for row in found
     ]
     if not found:
-        return Table("Recorded searches", ("",), ())
+        return FigureTable("Recorded searches", ("",), ())
     by = {(row["arm"], row["figure"]): row for row in found}
     real, told = (by["prefix", "runtime_s"][which] / by["none", "runtime_s"][which] for which in ("real", "told"))
     cells.append(("runtime with a prefix, of that without", figure(real), figure(told), error(real, told)))
-    return Table(
+    return FigureTable(
         "Recorded searches of flights: 60 evaluations, 2 trainers",
         ("", "real", "simulated", "error"),
         cells,
@@ -64,8 +64,8 @@ def recorded(rows: Sequence[Row]) -> Table:
     )
 
 
-def asked(rows: Sequence[Row]) -> Table:
-    return Table(
+def asked(rows: Sequence[Row]) -> FigureTable:
+    return FigureTable(
         "Queries over a cluster on two cores",
         ("providers, questions in a message", "real, per s", "simulated", "error", "real, ms", "simulated", "error"),
         [
@@ -83,8 +83,8 @@ def asked(rows: Sequence[Row]) -> Table:
     )
 
 
-def sleeping(rows: Sequence[Row]) -> Table:
-    return Table(
+def sleeping(rows: Sequence[Row]) -> FigureTable:
+    return FigureTable(
         "Sleeping evaluations, trainers that are threads of one process",
         ("trainers", "evaluations", "real (s)", "simulated", "error", "sleep alone"),
         [
@@ -101,8 +101,8 @@ def sleeping(rows: Sequence[Row]) -> Table:
     )
 
 
-def figure_5(rows: Sequence[Row]) -> Table:
-    return Table(
+def figure_5(rows: Sequence[Row]) -> FigureTable:
+    return FigureTable(
         "10,000 queries against 60,000 models (figure 5)",
         ("workers", "providers", "daskevo, per s", "ms", "busiest provider", "one server, per s", "times"),
         [
@@ -124,11 +124,11 @@ def _searches(rows: Sequence[Row], length: str) -> list[Row]:
     return [row for row in _of(rows, "figures 8 and 9") if row["length"] == length]
 
 
-def figure_8(rows: Sequence[Row], length: str) -> Table:
+def figure_8(rows: Sequence[Row], length: str) -> FigureTable:
     found = _searches(rows, length)
     alone = {row["trainers"]: row["runtime_s"] for row in found if row["arm"] == "no transfer"}
     said = "evaluations as measured" if length == "as measured" else "evaluations of a minute"
-    return Table(
+    return FigureTable(
         f"1,000 candidates, {said} (figures 8 and 9)",
         ("trainers", "", "runtime (s)", "of no transfer", "trainers busy", "repository", "deviation (s)", "waves"),
         [
@@ -147,7 +147,7 @@ def figure_8(rows: Sequence[Row], length: str) -> Table:
     )
 
 
-def limits(rows: Sequence[Row], length: str) -> Table:
+def limits(rows: Sequence[Row], length: str) -> FigureTable:
     said = "evaluations as measured" if length == "as measured" else "evaluations of a minute"
     cells = []
     for row in _searches(rows, length):
@@ -162,16 +162,16 @@ def limits(rows: Sequence[Row], length: str) -> Table:
                     figure(row["trainers"] / load["most_per_s"]),
                 )
             )
-    return Table(
+    return FigureTable(
         f"What is busy, {said}",
         ("trainers", "busy", "evaluations per s at most", "shortest evaluation (s) that keeps all trainers busy"),
         cells,
     )
 
 
-def storage(rows: Sequence[Row]) -> Table:
+def storage(rows: Sequence[Row]) -> FigureTable:
     found = [row for row in _searches(rows, "as measured") if row["arm"] != "no transfer"]
-    return Table(
+    return FigureTable(
         "What is stored after 1,000 candidates",
         ("trainers", "", "at the end", "at most", "full copies", "busiest shard, times the mean"),
         [
@@ -188,7 +188,7 @@ def storage(rows: Sequence[Row]) -> Table:
     )
 
 
-TABLES: Sequence[Callable[[Sequence[Row]], Table]] = (
+TABLES: Sequence[Callable[[Sequence[Row]], FigureTable]] = (
     recorded,
     asked,
     sleeping,

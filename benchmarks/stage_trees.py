@@ -22,8 +22,8 @@ from daskevo.tuning import (
     MultiStep,
     Outcome,
     Policy,
+    SimulatedStudy,
     StepSequence,
-    Study,
     Trajectory,
     Trial,
     count_steps,
@@ -107,7 +107,7 @@ def savings(costs: Machine) -> None:
     for name, space in spaces().items():
         trials = trials_of(space, EPOCHS)
         configurations = [trial.configuration for trial in trials]
-        kinds: dict[str, Callable[[], Study]] = {
+        kinds: dict[str, Callable[[], SimulatedStudy]] = {
             "grid": lambda trials=trials: AllAtOnce(tuple(trials)),  # type: ignore[misc]
             "halving": lambda each=configurations: Halving(each, RUNGS, KEEP),  # type: ignore[misc]
             "asynchronous halving": lambda each=configurations: AsynchronousHalving(each, RUNGS, KEEP),  # type: ignore[misc]
@@ -135,7 +135,7 @@ def _compared(shared: Outcome, alone: Outcome) -> list[object]:
 def policies(costs: Machine) -> None:
     trials = trials_of(spaces()["240 trials"], EPOCHS)
     configurations: list[Configuration] = [trial.configuration for trial in trials]
-    kinds: dict[str, Callable[[], Study]] = {
+    kinds: dict[str, Callable[[], SimulatedStudy]] = {
         "grid": lambda: AllAtOnce(tuple(trials)),
         "asynchronous halving": lambda: AsynchronousHalving(configurations, RUNGS, KEEP),
     }

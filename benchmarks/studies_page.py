@@ -23,7 +23,7 @@ from distributed import Client, Scheduler
 from daskevo.tuning import Configuration, Constant, SearchPlan, Trajectory, concatenate
 from daskevo.tuning.progress_tree import Asked, progress_tree
 from daskevo_workflows.dashboard.dashboard_client import ask
-from daskevo_workflows.studies.study_view import Picture
+from daskevo_workflows.studies.study_view import StudyView
 
 SIZES = (20, 100, 1000)
 """Trials."""
@@ -62,7 +62,7 @@ def trials(count: int) -> list[Asked]:
     return found
 
 
-async def round_ms(client: Client, url: str, picture: Picture, viewers: int, updates: int, number: int) -> float:
+async def round_ms(client: Client, url: str, picture: StudyView, viewers: int, updates: int, number: int) -> float:
     """Return milliseconds of this thread's processor time per update."""
     every_s = 0.1
     command = [sys.executable, "-c", VIEWER, url, str(viewers), str(every_s)]
@@ -93,7 +93,7 @@ def picture_ms(asked: list[Asked]) -> tuple[float, float]:
         began = time.thread_time()
         tree = progress_tree(plan, asked)
         middle = time.thread_time()
-        Picture("s", "study", "loss", "running", tree, ()).news("c")
+        StudyView("s", "study", "loss", "running", tree, ()).news("c")
         times[0].append((middle - began) * 1e3)
         times[1].append((time.thread_time() - middle) * 1e3)
     return statistics.median(times[0]), statistics.median(times[1])
@@ -108,7 +108,7 @@ async def measure(updates: int) -> None:
         print(f"{'trials':>7} {'tree':>7} {'news':>7}" + "".join(f" {count:>3} viewers" for count in VIEWERS))
         for count in SIZES:
             asked = trials(count)
-            picture = Picture("s", "study", "loss", "running", progress_tree(SearchPlan(), asked), ())
+            picture = StudyView("s", "study", "loss", "running", progress_tree(SearchPlan(), asked), ())
             spent: dict[int, list[float]] = {viewers: [] for viewers in VIEWERS}
             for number in range(ROUNDS):
                 for viewers in VIEWERS:

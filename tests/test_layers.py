@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -122,3 +123,13 @@ def test_imports_follow_the_table(module: str) -> None:
 def test_every_room_is_in_the_table() -> None:
     rooms = {module.split(".")[1] for module in MODULES if module.startswith("daskevo.")}
     assert rooms == set(ROOMS)
+
+
+def test_no_class_name_stands_twice() -> None:
+    """Who searches for a class finds one: in an editor, in a traceback, in an answer of a colleague."""
+    places = defaultdict(list)
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(module)
+    assert not {name: modules for name, modules in places.items() if len(modules) > 1}

@@ -55,7 +55,7 @@ PUBLIC = {
         *(
             "ArchitectureSpace",
             "Change",
-            "Kept",
+            "KeptSnapshot",
             "Kind",
             "begun_with",
             "changes_of_kind",
@@ -69,10 +69,10 @@ PUBLIC = {
         ),
         *("AllAtOnce", "Answer", "ConditionalSpace", "Configuration", "ConfigurationSpace", "Constant", "Cosine"),
         *("Costs", "Cyclic", "Estimate", "Exponential", "GridSpace", "Halt", "Instruction"),
-        *("Joined", "Linear", "Machine", "MultiStep", "Node", "Outcome", "Policy"),
-        *("Promises", "Refuse", "Run", "Save", "Scheduler", "SearchPlan", "Stage"),
-        *("StageTree", "Standing", "State", "Step", "StepCount", "StepSequence", "Study"),
-        *("Trajectory", "Trial", "Unit", "Waiter", "concatenate", "conditional", "count_steps"),
+        *("Joined", "Linear", "Machine", "MultiStep", "Outcome", "PlanNode", "Policy"),
+        *("Promises", "Refuse", "Run", "Save", "Scheduler", "SearchPlan", "SimulatedStudy"),
+        *("StageTree", "State", "Step", "StepCount", "StepSequence", "TrainingStage"),
+        *("Trajectory", "Trial", "TrialStanding", "Unit", "Waiter", "concatenate", "conditional", "count_steps"),
         *("grid", "sequence_from_json", "simulate", "stage_tree", "warmup"),
     ],
     "daskevo_plugins.deephyper": [
@@ -85,7 +85,7 @@ PUBLIC = {
     "daskevo_workflows.exporting": [
         *("FORMATS", "Card", "Exported", "export_model", "load_safetensors", "model_card", "read_card"),
     ],
-    "daskevo_workflows.tune": ["Found", "Study", "StudyResult", "controller", "study"],
+    "daskevo_workflows.tune": ["FoundTrial", "Study", "StudyResult", "controller", "study"],
     "daskevo_workflows.stage_training": [
         *("Training", "TrainingLoop", "begin", "check", "check_exact", "data_digest", "deterministic", "resume"),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.shared.timing import median
-from daskevo_workflows.measurements.tables import Table, figure
+from daskevo_workflows.measurements.tables import FigureTable, figure
 from daskevo_workflows.problems.protocol import Problem
 
 PHASES = ("build", "compile", "first_step", "training", "scoring")
@@ -29,7 +29,7 @@ class Steps:
         """Median over the candidates of plain evaluation / fast evaluation."""
         return median([sum(a.values()) / sum(b.values()) for a, b in zip(self.plain, self.fast, strict=True)])
 
-    def table(self) -> Table:
+    def table(self) -> FigureTable:
         rows = []
         for phase in (*PHASES, "evaluation"):
             both = [[sum(one.values()) if phase == "evaluation" else one[phase] for one in way] for way in self.ways]
@@ -41,7 +41,7 @@ class Steps:
             f"first step includes its graph. An evaluation is {self.speedup:.2f} times as fast (median of the pairs); "
             f"the two qualities of a candidate differ by at most {difference:.1g}.",
         )
-        return Table(
+        return FigureTable(
             "An evaluation by plain fit and by fast_fit (seconds)", ("", "fit", "fast_fit", "ratio"), rows, notes
         )
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.shared.sleeping_problem import Sleeping
-from daskevo_workflows.measurements.tables import Table, figure
+from daskevo_workflows.measurements.tables import FigureTable, figure
 
 USER_PHASES = ("build", "compile", "first_step", "training", "scoring")
 
@@ -179,7 +179,7 @@ def _keras_tuner(folder: Path, problem: Sleeping, evaluations: int, workers: int
     Tuner(objective=objective, max_trials=evaluations, directory=str(folder), project_name="bench").search(verbose=0)
 
 
-def overhead_table(found: Sequence[Overhead], sleep_s: float, evaluations: int) -> Table:
+def overhead_table(found: Sequence[Overhead], sleep_s: float, evaluations: int) -> FigureTable:
     workers = sorted({one.workers for one in found})
     names = dict.fromkeys(one.framework for one in found)
     cells = {(one.framework, one.workers): one.seconds for one in found}
@@ -197,7 +197,9 @@ def overhead_table(found: Sequence[Overhead], sleep_s: float, evaluations: int) 
     ]
     if absent:
         notes.append(f"Not installed: {', '.join(absent)}.")
-    return Table("Framework overhead per evaluation (seconds)", ("", *(f"{n} at a time" for n in workers)), rows, notes)
+    return FigureTable(
+        "Framework overhead per evaluation (seconds)", ("", *(f"{n} at a time" for n in workers)), rows, notes
+    )
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.shared.timing import median
-from daskevo_workflows.measurements.tables import Table, figure
+from daskevo_workflows.measurements.tables import FigureTable, figure
 from daskevo_workflows.problems.building import build_candidate, space_of
 from daskevo_workflows.problems.reference import ProblemReference, data_of
 
@@ -77,7 +77,7 @@ def evaluate_in_turn(
     return found[1:]  # the first also loads libraries and connects
 
 
-def repository_table(name: str, found: Sequence[dict[str, float]]) -> Table:
+def repository_table(name: str, found: Sequence[dict[str, float]]) -> FigureTable:
     rows = [(step, figure(1e3 * median([one[step] for one in found]))) for step in STEPS]
     rows += [
         ("together", figure(1e3 * median([sum(one[step] for step in STEPS) for one in found]))),
@@ -89,7 +89,7 @@ def repository_table(name: str, found: Sequence[dict[str, float]]) -> Table:
         "share that of the sums. Open: the graph, giving variables their values, freezing. Query and read (references "
         "and tensors) go on while the candidate is built: what had to be waited for after that.",
     )
-    return Table("The repository's part of an evaluation (milliseconds)", ("", "ms"), rows, notes)
+    return FigureTable("The repository's part of an evaluation (milliseconds)", ("", "ms"), rows, notes)
 
 
 def repository_share(found: Sequence[dict[str, float]]) -> float:

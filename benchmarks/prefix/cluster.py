@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.shared.timing import median
 from daskevo.types import JSON, ModelId, Tick, VertexId
-from daskevo_workflows.measurements.tables import Table, figure
+from daskevo_workflows.measurements.tables import FigureTable, figure
 
 SCOPE = "bench"
 LAYERS = 25
@@ -90,9 +90,9 @@ def cluster_json(rows: Sequence[ClusterRow]) -> list[JSON]:
     return [row.to_json() for row in rows if row.clients == 1]
 
 
-def cluster_table(rows: Sequence[ClusterRow]) -> Table:
+def cluster_table(rows: Sequence[ClusterRow]) -> FigureTable:
     """Return all rows as a table."""
-    return Table(
+    return FigureTable(
         "Best matches over a cluster",
         ["workers", "clients", "batch", "queries/s", "median ms"],
         [

@@ -22,7 +22,7 @@ from daskevo.errors import DaskevoError
 from daskevo.index import Entry, PrefixIndex, Query
 from daskevo.types import JSON, ModelId, Tick
 from daskevo_workflows.measurements.machine import machine_line
-from daskevo_workflows.measurements.tables import Table, figure
+from daskevo_workflows.measurements.tables import FigureTable, figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -212,7 +212,7 @@ def _redis(catalogue: Catalogue, say: Callable[[str], None]) -> float:
         return fmean(timed(partial(redis_rival.ask, client, graphs[0]), repeat=len(graphs))) * 1e6
 
 
-def _tables(found: Sequence[Measured], cluster: Sequence[ClusterRow]) -> list[Table]:
+def _tables(found: Sequence[Measured], cluster: Sequence[ClusterRow]) -> list[FigureTable]:
     heads = [f"{one.kind} {one.models:,}" for one in found]
     rows: Rows = {
         "daskevo's index: mean": [one.mean_us for one in found],
@@ -244,9 +244,9 @@ def _tables(found: Sequence[Measured], cluster: Sequence[ClusterRow]) -> list[Ta
         "bytes per model": [one.bytes_per_model for one in found],
     }
     tables = [
-        Table("Best match of one graph, in µs", ["", *heads], _rows(rows), notes),
-        Table("How many times faster the index is, means", ["than", *heads], _rows(ratios)),
-        Table("Changes and memory of the index", ["", *heads], _rows(changes)),
+        FigureTable("Best match of one graph, in µs", ["", *heads], _rows(rows), notes),
+        FigureTable("How many times faster the index is, means", ["than", *heads], _rows(ratios)),
+        FigureTable("Changes and memory of the index", ["", *heads], _rows(changes)),
     ]
     if cluster:
         tables.append(cluster_table(cluster))

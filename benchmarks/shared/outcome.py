@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from daskevo.types import JSON
-from daskevo_workflows.measurements.tables import Table
+from daskevo_workflows.measurements.tables import FigureTable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +30,7 @@ class Outcome:
     """
 
     machine: str
-    tables: Sequence[Table]
+    tables: Sequence[FigureTable]
     value: JSON
     draw: Callable[[Figure], None]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from benchmarks.shared.timing import median, quantile
-from daskevo_workflows.measurements.tables import Table, figure
+from daskevo_workflows.measurements.tables import FigureTable, figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,7 +19,7 @@ LEFT_OUT = ("read 1 layer", "inherit all")
 ORDER = ("daskevo", "safetensors", "raw files", "h5py", ".weights.h5", ".keras", "memcpy")
 
 
-def tables(rows: Sequence[Row], lags: Sequence[float], loop: Shape) -> list[Table]:
+def tables(rows: Sequence[Row], lags: Sequence[float], loop: Shape) -> list[FigureTable]:
     """Return the tables: milliseconds by case and writer, and the provider's event loop."""
     found = []
     writers = [name for name in ORDER if any(row.writer == name for row in rows)]
@@ -36,7 +36,7 @@ def tables(rows: Sequence[Row], lags: Sequence[float], loop: Shape) -> list[Tabl
                 for name, cells in cases.items()
             ]
             title = f"{shape.name}: {shape.layers} layers, {shape.nbytes / 1e6:,.1f} MB, on {place} (ms, median)"
-            found.append(Table(title, ["", *writers], body))
+            found.append(FigureTable(title, ["", *writers], body))
     notes = [
         "Others write whole models, except raw files (one per tensor, only what changed: the floor). Keras' files "
         "can't be read in part. memcpy copies the whole model to memory that was used before: the limit.",
@@ -44,7 +44,7 @@ def tables(rows: Sequence[Row], lags: Sequence[float], loop: Shape) -> list[Tabl
     if absent:
         notes.append(f"Not installed or left out: {', '.join(absent)}.")
     found.append(
-        Table(
+        FigureTable(
             f"Queries while {loop.nbytes / 1e6:,.0f} MB are put into a provider that has to spill them (ms)",
             ["", "queries", "median", "p99", "longest"],
             [

@@ -25,7 +25,7 @@ from daskevo_workflows.evaluation.training import Stopwatch, train
 from daskevo_workflows.problems import refer
 from daskevo_workflows.problems.building import build_candidate
 from daskevo_workflows.problems.reference import ProblemReference, data_of
-from daskevo_workflows.reports.series import Evaluation, RunSeries
+from daskevo_workflows.reports.series import EvaluationRow, RunSeries
 
 POPULATION, SAMPLE = 12, 4
 """Of every evolution, ours too. DeepHyper's own 100, and our 50, would make of 60 evaluations a random search."""
@@ -135,7 +135,7 @@ def read(folder: Path) -> RunSeries:
     """Return what an arm did, as the record of a run of ours is read."""
     kept = json.loads((folder / RECORD).read_text())
     rows = [
-        Evaluation(
+        EvaluationRow(
             number=row["number"],
             model_id=f"{folder.name}.{row['number']}",
             status="failed" if row["quality"] is None else "finished",

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from benchmarks.tuning.arms import Row
-from daskevo_workflows.measurements.tables import Table
+from daskevo_workflows.measurements.tables import FigureTable
 
 OF_MERGE_RATE = 0.95
 
 
-def aims(rows: Sequence[Row]) -> list[Table]:
+def aims(rows: Sequence[Row]) -> list[FigureTable]:
     """Return the table of aims, of the parts that there are rows for."""
     lines = [*_grids(rows), *_rungs(rows), *_studies(rows), *_policies(rows)]
-    return [Table("Aims and what was found", ["what", "aim", "found", ""], lines)] if lines else []
+    return [FigureTable("Aims and what was found", ["what", "aim", "found", ""], lines)] if lines else []
 
 
 def _grids(rows: Sequence[Row]) -> list[list[str]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from benchmarks.tuning.aims import aims
 from benchmarks.tuning.arms import Row
 from benchmarks.tuning.problem import LONGER
-from daskevo_workflows.measurements.tables import ABSENT, Table
+from daskevo_workflows.measurements.tables import ABSENT, FigureTable
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -29,7 +29,7 @@ def _s(value: float | None) -> str:
     return ABSENT if value is None else f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
-def grids(rows: Sequence[Row]) -> list[Table]:
+def grids(rows: Sequence[Row]) -> list[FigureTable]:
     """Return what grids saved, and what their seconds were spent on."""
     own = _of(rows, "grids")
     by_grid = {
@@ -63,8 +63,8 @@ def grids(rows: Sequence[Row]) -> list[Table]:
         *("end to end s, alone", "shared", "saving", "Optuna", "Optuna's, of shared", "equal bits"),
     ]
     return [
-        Table("Grids: shared, and each trial alone", head, savings),
-        Table(
+        FigureTable("Grids: shared, and each trial alone", head, savings),
+        FigureTable(
             "What trainers' seconds go by for",
             [
                 *("merge rate, arm", "epochs", "s per epoch", "works", "cluster, imports", "training"),
@@ -97,7 +97,7 @@ def _spent(row: Row) -> list[str]:
     ]
 
 
-def rungs(rows: Sequence[Row]) -> list[Table]:
+def rungs(rows: Sequence[Row]) -> list[FigureTable]:
     """Return what halving saved."""
     own = _of(rows, "rungs")
     lines = []
@@ -127,10 +127,10 @@ def rungs(rows: Sequence[Row]) -> list[Table]:
     ]
     about = own[0]
     note = f"{about['candidates']} trials, rungs at {about['rungs']} epochs; merge rate {about['merge_rate']:.2f}."
-    return [Table("Halving: shared, and each trial alone", head, lines, [note])]
+    return [FigureTable("Halving: shared, and each trial alone", head, lines, [note])]
 
 
-def studies(rows: Sequence[Row]) -> list[Table]:
+def studies(rows: Sequence[Row]) -> list[FigureTable]:
     """Return what several studies saved together."""
     own = _of(rows, "studies")
     lines = []
@@ -154,10 +154,10 @@ def studies(rows: Sequence[Row]) -> list[Table]:
         *("set", "studies", "trials", "epochs", "trainers", "epochs, alone", "trained", "k-wise merge rate"),
         *("saving in training s", "in trainers' s", "of the merge rate", "in s of the studies", "equal bits"),
     ]
-    return [Table("Several studies at once", head, lines)] if own else []
+    return [FigureTable("Several studies at once", head, lines)] if own else []
 
 
-def policies(rows: Sequence[Row]) -> list[Table]:
+def policies(rows: Sequence[Row]) -> list[FigureTable]:
     """Return how long the policies took."""
     own = _of(rows, "policies")
     paths = {_which(row): row["ran_s"] for row in own if row["given"] == "paths"}
@@ -183,11 +183,11 @@ def policies(rows: Sequence[Row]) -> list[Table]:
         "Simulated seconds until the last answer, stage by stage; other policies as multiples of the critical path, "
         "stage by stage and by paths."
     ]
-    return [Table("Policies", head, lines, notes)] if own else []
+    return [FigureTable("Policies", head, lines, notes)] if own else []
 
 
 def _which(row: Row) -> tuple[object, ...]:
     return row["space"], row["strategy"], row["trainers"]
 
 
-TABLES: tuple[Callable[[Sequence[Row]], list[Table]], ...] = (aims, grids, rungs, studies, policies)
+TABLES: tuple[Callable[[Sequence[Row]], list[FigureTable]], ...] = (aims, grids, rungs, studies, policies)

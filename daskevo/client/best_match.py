@@ -12,7 +12,7 @@ from typing import Any
 
 from daskevo.client.directory import Directory
 from daskevo.graph import ArchitectureGraph, weights
-from daskevo.index import Match, Query, pack_edges
+from daskevo.index import PrefixMatch, Query, pack_edges
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.replies import Standing
 from daskevo.protocol.shard_table import ShardTable
@@ -45,7 +45,7 @@ class Question(Query):
 
 
 @dataclass(frozen=True)
-class Answer:
+class MatchAnswer:
     """What the providers found for one batch of queries.
 
     Parameters
@@ -60,23 +60,23 @@ class Answer:
         Where the model stands that was asked for, if its home answered.
     """
 
-    matches: tuple[Match | None, ...]
+    matches: tuple[PrefixMatch | None, ...]
     records: Mapping[ModelId, ModelRecord]
     silent: Mapping[str, str]
     standing: Standing | None = None
 
 
-def match_to_wire(match: Match | None) -> tuple[Any, ...] | None:
+def match_to_wire(match: PrefixMatch | None) -> tuple[Any, ...] | None:
     """Return a match as msgpack carries it: tuples, which arrive as such and compare as matches do."""
     return None if match is None else tuple(match)
 
 
-def match_from_wire(value: Any) -> Match | None:
+def match_from_wire(value: Any) -> PrefixMatch | None:
     """Read what `match_to_wire` wrote."""
-    return None if value is None else Match(value[0], value[1], Tick.parse(value[2]), ModelId(value[3]))
+    return None if value is None else PrefixMatch(value[0], value[1], Tick.parse(value[2]), ModelId(value[3]))
 
 
-def best_of(answers: Iterable[Sequence[Any]]) -> tuple[Match | None, ...]:
+def best_of(answers: Iterable[Sequence[Any]]) -> tuple[PrefixMatch | None, ...]:
     """Reduce the answers of all providers, as `match_to_wire` wrote them: the best match of each query."""
     best: Sequence[Any] = ()
     for place, answer in enumerate(answers):
@@ -96,7 +96,7 @@ async def best_matches(
     timeout_s: float,
     records: bool = False,
     status: ModelId | None = None,
-) -> Answer:
+) -> MatchAnswer:
     """Ask all providers at once.
 
     Parameters
@@ -129,7 +129,7 @@ async def best_matches(
     matches = best_of(found) if found else (None,) * len(questions)
     winners = {match.model_id for match in matches if match is not None}
     standings = [answer["standing"] for answer in answers.values() if answer["standing"] is not None]
-    return Answer(
+    return MatchAnswer(
         matches,
         {
             ModelId(model_id): ModelRecord.from_wire(record)

@@ -16,7 +16,7 @@ from distributed import Client, Worker, default_client, get_worker
 from daskevo.client.session import Caller, Session
 from daskevo.deploy.plugin_classes import plugin_class
 from daskevo.deploy.roles import has_role
-from daskevo.deploy.settings import Settings
+from daskevo.deploy.settings import RepositorySettings
 from daskevo.errors import InvalidInput, NotDeployed
 from daskevo.protocol.holders import ClientHolder, TaskHolder
 from daskevo.wire.dask_private import send_recv, sync, thread_state
@@ -205,7 +205,7 @@ def _plugins(worker: Worker) -> dict[str, Any]:
 async def _fetched(worker: Worker, key: str | None) -> dict[str, Any]:
     """Return them after those that are open on the cluster, or that of `key`, have been fetched."""
     for value in await _repositories(worker):
-        settings = Settings(**value)
+        settings = RepositorySettings(**value)
         if key not in (None, settings.key):
             continue
         plugin = plugin_class("provider")(settings)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 
-from daskevo.client.directory import CALL_TIMEOUT_S, Call, Directory
+from daskevo.client.directory import CALL_TIMEOUT_S, Directory, ShardCall
 from daskevo.errors import ClusterError, DaskevoError
 from daskevo.protocol.messages import Drop
 from daskevo.types import Attempt
@@ -59,7 +59,7 @@ class Outbox:
 async def give_back(directory: Directory, drops: Sequence[Drop]) -> bool:
     """Send drops; return whether all were heard. The rest is left to settling and audit."""
     calls = [
-        Call(await directory.shard_of(drop.owner), "ask", {"messages": [drop.to_wire()]}, patient=False)
+        ShardCall(await directory.shard_of(drop.owner), "ask", {"messages": [drop.to_wire()]}, patient=False)
         for drop in drops
     ]
     heard = True

@@ -53,7 +53,7 @@ def _say_some(damaged: Mapping[int, str]) -> str:
     return "; ".join(list(damaged.values())[:SHOWN]) + more
 
 
-class Call(NamedTuple):
+class ShardCall(NamedTuple):
     """What one shard is asked: a method of the provider that serves it, and its arguments beside the shard."""
 
     shard: int
@@ -235,7 +235,7 @@ class Directory:
         self.silence.heard(address)
         return value
 
-    async def together(self, calls: Sequence[Call], *, timeout_s: float) -> list[Any]:
+    async def together(self, calls: Sequence[ShardCall], *, timeout_s: float) -> list[Any]:
         """Carry out several calls at once, those that go to the same provider in one message.
 
         Returns

@@ -26,7 +26,7 @@ from daskevo.errors import (
     ShardUnavailable,
 )
 from daskevo.graph import ArchitectureGraph, Prefix, longest_common_prefix
-from daskevo.index import Match
+from daskevo.index import PrefixMatch
 from daskevo.protocol.messages import Message, Open, Status
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.owner_map import OwnerEntry
@@ -98,7 +98,7 @@ async def reserve_best(
     scope: str,
     *,
     weigh: str = "vertex",
-    match: Match | None = None,
+    match: PrefixMatch | None = None,
     ancestor: ModelId | Literal[False] | None = None,
     check_id: bool = False,
     minimum_layers: int = 0,
@@ -187,7 +187,7 @@ class _Search:
         graph: ArchitectureGraph,
         scope: str,
         weigh: str,
-        match: Match | None,
+        match: PrefixMatch | None,
         ancestor: ModelId | Literal[False] | None,
         check_id: bool,
     ) -> None:

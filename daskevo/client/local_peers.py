@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from daskevo.errors import DaskevoError
 from daskevo.store.root import Root
-from daskevo.store.shared_folder import Sight, sight_of
+from daskevo.store.shared_folder import SeenRoot, sight_of
 from daskevo.wire.transport import NoAnswer
 
 logger = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class Neighbours:
                 root = Root.open(Path(told["root"]))
             except DaskevoError:
                 return None
-            seen = sight_of(root) == Sight(*told["sight"])
+            seen = sight_of(root) == SeenRoot(*told["sight"])
             return Neighbour(address, root, told.get("quota_bytes")) if seen else None
 
         return await asyncio.to_thread(look)

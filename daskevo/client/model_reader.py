@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from daskevo.client.reservations import refer_all
 from daskevo.client.session import Caller, Session
-from daskevo.client.tensor_reader import Array, Gone, Wanted, by_reference, wanted_of
+from daskevo.client.tensor_reader import Array, Gone, WantedTensors, by_reference, wanted_of
 from daskevo.errors import CorruptRecord, ModelLost, RepositoryError, ShardDamaged
 from daskevo.protocol.hashing import shard_of
 from daskevo.protocol.messages import Drop
@@ -47,7 +47,7 @@ async def read_model(
 
 
 async def _read_reserved(
-    session: Session, caller: Caller, record: ModelRecord, owners: Mapping[ModelId, Mapping[int, Wanted]]
+    session: Session, caller: Caller, record: ModelRecord, owners: Mapping[ModelId, Mapping[int, WantedTensors]]
 ) -> list[dict[int, Array]]:
     attempt = await session.begin(caller, None)
     try:
@@ -128,7 +128,7 @@ def _whose(record: ModelRecord, owner: ModelId) -> str:
 
 
 async def _read(
-    session: Session, record: ModelRecord, owner: ModelId, wanted: Mapping[int, Wanted]
+    session: Session, record: ModelRecord, owner: ModelId, wanted: Mapping[int, WantedTensors]
 ) -> dict[int, Array]:
     shard = await session.directory.shard_of(owner)
     try:

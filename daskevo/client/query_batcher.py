@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from daskevo.client.best_match import Answer, Question, best_matches
+from daskevo.client.best_match import MatchAnswer, Question, best_matches
 from daskevo.client.directory import Directory
 
 MOST_TOGETHER = 64
@@ -22,7 +22,7 @@ PATIENCE_S = 0.05
 class _Waiting(NamedTuple):
     questions: Sequence[Question]
     timeout_s: float
-    answer: asyncio.Future[Answer]
+    answer: asyncio.Future[MatchAnswer]
 
 
 class Asker:
@@ -40,7 +40,7 @@ class Asker:
         self._last_left: dict[str, float] = {}
         self._under_way: set[asyncio.Task[None]] = set()
 
-    async def best(self, scope: str, questions: Sequence[Question], *, timeout_s: float) -> Answer:
+    async def best(self, scope: str, questions: Sequence[Question], *, timeout_s: float) -> MatchAnswer:
         """Return the best match of each question, as `best_matches` does."""
         if len(questions) > MOST_TOGETHER:
             return await best_matches(self._directory, scope, questions, timeout_s=timeout_s)
@@ -88,7 +88,7 @@ class Asker:
             elif isinstance(found, BaseException):
                 waiting.answer.set_exception(found)
             else:
-                waiting.answer.set_result(Answer(found.matches[start:end], {}, found.silent))
+                waiting.answer.set_result(MatchAnswer(found.matches[start:end], {}, found.silent))
             start = end
 
     def _take(self, scope: str) -> list[_Waiting]:

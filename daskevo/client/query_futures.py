@@ -20,7 +20,7 @@ from daskevo.client.session import Session
 from daskevo.deploy.roles import PROVIDER, start_line
 from daskevo.errors import NoProvider, NotDeployed, ShardUnavailable
 from daskevo.graph import ArchitectureGraph
-from daskevo.index import Match
+from daskevo.index import PrefixMatch
 from daskevo.wire.dask_private import WORKER_ANY_RUNNING
 
 TASK_PREFIX = "daskevo-"
@@ -39,7 +39,7 @@ async def query_futures(
 
     Returns
     -------
-    A future of a tuple with the best `Match` of each graph, or None.
+    A future of a tuple with the best `PrefixMatch` of each graph, or None.
 
     Raises
     ------
@@ -96,6 +96,6 @@ def query_provider(key: str, scope: str, questions: list[Any]) -> list[Any]:
     return [match_to_wire(match) for match in host.models.best_many(scope, questions)]
 
 
-def reduce_matches(answers: list[list[Any]]) -> tuple[Match | None, ...]:
+def reduce_matches(answers: list[list[Any]]) -> tuple[PrefixMatch | None, ...]:
     """Return the best match of each query over all providers."""
     return best_of(answers)

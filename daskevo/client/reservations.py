@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from daskevo.client.directory import Call
+from daskevo.client.directory import ShardCall
 from daskevo.client.local_peers import Neighbour
 from daskevo.client.session import Session
-from daskevo.client.tensor_reader import Array, Gone, Source, Wanted, arrived
+from daskevo.client.tensor_reader import Array, Gone, TensorSource, WantedTensors, arrived
 from daskevo.errors import DaskevoError
 from daskevo.protocol.messages import Drop, Refer
 from daskevo.protocol.replies import Refused, Reserved, reply_from_wire
@@ -23,7 +23,7 @@ async def refer_all(
     session: Session,
     model_id: ModelId | None,
     attempt: Attempt,
-    owners: Mapping[ModelId, Mapping[int, Wanted]],
+    owners: Mapping[ModelId, Mapping[int, WantedTensors]],
     *,
     patient: bool = True,
 ) -> list[dict[int, Array] | Gone | DaskevoError]:
@@ -49,7 +49,7 @@ async def refer_all(
         shard = await session.directory.shard_of(owner)
         neighbours.append(await session.directory.neighbour(shard))
         near = {"near": True} if neighbours[-1] is not None else {}
-        calls.append(Call(shard, "refer", {"message": message.to_wire(), **near}, patient))
+        calls.append(ShardCall(shard, "refer", {"message": message.to_wire(), **near}, patient))
     answers = await session.directory.together(calls, timeout_s=session.timeout_s)
     results = await asyncio.gather(
         *(
@@ -69,7 +69,7 @@ async def _referred(
     answer: Any,
     shard: int,
     owner: ModelId,
-    wanted: Mapping[int, Wanted],
+    wanted: Mapping[int, WantedTensors],
     neighbour: Neighbour | None,
 ) -> dict[int, Array]:
     if isinstance(answer, DaskevoError):
@@ -79,7 +79,7 @@ async def _referred(
         raise Gone(f"tensors of {owner!r} are {reply.reason}")
     if not isinstance(reply, Reserved):
         raise await session.missing(owner, "unknown")
-    source = Source(shard, owner, reply.attempt)
+    source = TensorSource(shard, owner, reply.attempt)
     return await arrived(session.directory, answer, source, wanted, neighbour=neighbour, timeout_s=session.timeout_s)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
 from daskevo.client.deferred_messages import Outbox, end, give_back
-from daskevo.client.directory import CALL_TIMEOUT_S, Call, Directory
+from daskevo.client.directory import CALL_TIMEOUT_S, Directory, ShardCall
 from daskevo.client.query_batcher import Asker
 from daskevo.errors import (
     AttemptOver,
@@ -125,7 +125,7 @@ class Session:
             if message.addressee is None:
                 raise TypeError(f"{type(message).__name__} goes to every shard")
             shard = await self.directory.shard_of(message.addressee)
-            calls.append(Call(shard, "ask", {"messages": [message.to_wire()]}, waits))
+            calls.append(ShardCall(shard, "ask", {"messages": [message.to_wire()]}, waits))
         answers = await self.directory.together(calls, timeout_s=self.timeout_s)
         return [answer if isinstance(answer, DaskevoError) else reply_from_wire(answer[0]) for answer in answers]
 

@@ -21,7 +21,7 @@ from daskevo.graph import ArchitectureGraph
 from daskevo.protocol.owner_map import OwnerEntry
 from daskevo.store.digests import FEW_BYTES
 from daskevo.store.mounts import may_be_mapped
-from daskevo.store.pack import Entry
+from daskevo.store.pack import PackEntry
 from daskevo.store.root import Root
 from daskevo.store.segment import Replaced, Segment
 from daskevo.types import Attempt, ModelId, TensorSpec
@@ -38,14 +38,16 @@ class Gone(Exception):
         self.reason = reason
 
 
-class Wanted(NamedTuple):
+class WantedTensors(NamedTuple):
     """What a tensor must be."""
 
     spec: TensorSpec
     digest: str
 
 
-def wanted_of(graph: ArchitectureGraph, entries: Iterable[tuple[int, OwnerEntry]]) -> dict[ModelId, dict[int, Wanted]]:
+def wanted_of(
+    graph: ArchitectureGraph, entries: Iterable[tuple[int, OwnerEntry]]
+) -> dict[ModelId, dict[int, WantedTensors]]:
     """Group a reader's tensors by owner.
 
     Parameters
@@ -59,13 +61,13 @@ def wanted_of(graph: ArchitectureGraph, entries: Iterable[tuple[int, OwnerEntry]
     -------
     Owner -> number in the owner's own enumeration -> what it must be.
     """
-    owners: dict[ModelId, dict[int, Wanted]] = {}
+    owners: dict[ModelId, dict[int, WantedTensors]] = {}
     for mine, entry in entries:
-        owners.setdefault(entry.owner, {})[entry.number] = Wanted(graph.tensors[mine].spec, entry.digest)
+        owners.setdefault(entry.owner, {})[entry.number] = WantedTensors(graph.tensors[mine].spec, entry.digest)
     return owners
 
 
-class Source(NamedTuple):
+class TensorSource(NamedTuple):
     """Where a reader's tensors come from: the shard, and the attempt that stored them there."""
 
     shard: int
@@ -73,7 +75,7 @@ class Source(NamedTuple):
     attempt: Attempt
 
 
-def _check_answer(answer: Mapping[str, Any], owner: ModelId, wanted: Mapping[int, Wanted]) -> None:
+def _check_answer(answer: Mapping[str, Any], owner: ModelId, wanted: Mapping[int, WantedTensors]) -> None:
     """Hold what a provider says that it has against what is wanted.
 
     Raises
@@ -89,7 +91,7 @@ def _check_answer(answer: Mapping[str, Any], owner: ModelId, wanted: Mapping[int
             )
 
 
-def by_reference(answer: Mapping[str, Any], owner: ModelId, wanted: Mapping[int, Wanted]) -> dict[int, Array]:
+def by_reference(answer: Mapping[str, Any], owner: ModelId, wanted: Mapping[int, WantedTensors]) -> dict[int, Array]:
     """Return the provider's own read-only arrays: it is this very process; raises Gone as `arrived` does."""
     _check_answer(answer, owner, wanted)
     arrays: dict[int, Array] = answer["arrays"]
@@ -102,8 +104,8 @@ def by_reference(answer: Mapping[str, Any], owner: ModelId, wanted: Mapping[int,
 async def arrived(
     directory: Directory,
     answer: Mapping[str, Any],
-    source: Source,
-    wanted: Mapping[int, Wanted],
+    source: TensorSource,
+    wanted: Mapping[int, WantedTensors],
     *,
     neighbour: Neighbour | None,
     timeout_s: float,
@@ -157,7 +159,11 @@ async def arrived(
 
 
 async def _from_file(
-    neighbours: Neighbours, neighbour: Neighbour, file: Mapping[str, Any], source: Source, wanted: Mapping[int, Wanted]
+    neighbours: Neighbours,
+    neighbour: Neighbour,
+    file: Mapping[str, Any],
+    source: TensorSource,
+    wanted: Mapping[int, WantedTensors],
 ) -> dict[int, Array] | None:
     """Read from the owner's segment file what the provider says is there; None if this process can't.
 
@@ -175,7 +181,7 @@ async def _from_file(
 
 
 def _read_file(
-    root: Root, file: Mapping[str, Any], source: Source, wanted: Mapping[int, Wanted]
+    root: Root, file: Mapping[str, Any], source: TensorSource, wanted: Mapping[int, WantedTensors]
 ) -> dict[int, Array] | None:
     """Read tensors from the file that a provider named, comparing each with its digest; None if it isn't that file.
 
@@ -184,7 +190,9 @@ def _read_file(
     folder = root.shard(source.shard)
     path = folder.segment_path(source.owner, source.attempt)
     places = zip(sorted(wanted), file["offsets"], strict=True)
-    entries = {number: Entry(number, wanted[number].spec, offset, wanted[number].digest) for number, offset in places}
+    entries = {
+        number: PackEntry(number, wanted[number].spec, offset, wanted[number].digest) for number, offset in places
+    }
     identity = tuple(file["identity"])
     segment = Segment(path, None, entries, file["payload"], file["payload_bytes"], file["file_bytes"], identity)
     mapped = segment.tensor_bytes >= FEW_BYTES and may_be_mapped(root.path)
@@ -195,7 +203,7 @@ def _read_file(
     while True:
         try:
             segment = folder.open_segment(source.owner, source.attempt)
-            here = {n: Wanted(entry.spec, entry.digest) for n, entry in segment.entries.items() if n in wanted}
+            here = {n: WantedTensors(entry.spec, entry.digest) for n, entry in segment.entries.items() if n in wanted}
             return segment.read(wanted, mapped=mapped) if here == wanted else None
         except Replaced:
             continue

@@ -15,7 +15,7 @@ from distributed import Client
 
 from daskevo.deploy.plugin_classes import plugin_class
 from daskevo.deploy.roles import EVALUATION, PROVIDER, has_role
-from daskevo.deploy.settings import Settings, versions
+from daskevo.deploy.settings import RepositorySettings, versions
 from daskevo.errors import (
     ClusterError,
     DaskevoError,
@@ -37,7 +37,7 @@ _PAUSES_S = (0.2, 1.0)
 """Before what failed because a worker went is tried again: soon the scheduler knows it gone."""
 
 
-async def deploy(client: Client, settings: Settings, timeout_s: float) -> dict[str, Any]:
+async def deploy(client: Client, settings: RepositorySettings, timeout_s: float) -> dict[str, Any]:
     """Register coordinator and providers if need be, and wait until all shards are open.
 
     Parameters
@@ -120,7 +120,7 @@ async def _have_opened(transport: PoolTransport, timeout_s: float, opener: str, 
 
 
 async def _greet(
-    client: Client, transport: PoolTransport, settings: Settings, timeout_s: float, opener: str
+    client: Client, transport: PoolTransport, settings: RepositorySettings, timeout_s: float, opener: str
 ) -> dict[str, Any]:
     """Have a coordinator, and return what it says of itself.
 

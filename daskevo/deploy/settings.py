@@ -97,7 +97,7 @@ class MemoryBudget(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settings:
+class RepositorySettings:
     """What `daskevo.open` was told.
 
     Parameters

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from daskevo.index.prefix_index import PrefixIndex
-from daskevo.index.query import Entry, Match, Query, pack_edges
+from daskevo.index.query import Entry, PrefixMatch, Query, pack_edges
 
-__all__ = ["Entry", "Match", "PrefixIndex", "Query", "pack_edges"]
+__all__ = ["Entry", "PrefixIndex", "PrefixMatch", "Query", "pack_edges"]

@@ -24,7 +24,7 @@ from daskevo.index.compiled.layout import (
     REPEATED,
     UNIT,
 )
-from daskevo.index.query import Array, Match, PackedModel, PackedQuery
+from daskevo.index.query import Array, PackedModel, PackedQuery, PrefixMatch
 from daskevo.types import ModelId, Tick
 
 GROWTH = 1.25
@@ -95,7 +95,7 @@ class Scope:
         if meta[GRAPHS] + 1 > FULLEST * len(self._graphs):
             self._graphs = _rehashed(self._graphs, int(meta[GRAPHS]) + 1)
 
-    def best(self, query: PackedQuery, numbers: Mapping[ModelId, int]) -> Match | None:
+    def best(self, query: PackedQuery, numbers: Mapping[ModelId, int]) -> PrefixMatch | None:
         """Return the best match of one query.
 
         Parameters
@@ -117,11 +117,13 @@ class Scope:
             query.closed,
         )
         if state == FOUND:
-            return Match(score, rank, Tick(generation, counter), self._names[member])  # type: ignore[arg-type]
+            return PrefixMatch(score, rank, Tick(generation, counter), self._names[member])  # type: ignore[arg-type]
         _check(state)
         return None
 
-    def best_many(self, queries: Sequence[PackedQuery], numbers: Sequence[Mapping[ModelId, int]]) -> list[Match | None]:
+    def best_many(
+        self, queries: Sequence[PackedQuery], numbers: Sequence[Mapping[ModelId, int]]
+    ) -> list[PrefixMatch | None]:
         """Return the best match of each query; raises as `best`."""
         exclude = [_sorted(excluded.values()) if excluded else _NOBODY for excluded in numbers]
         ends = np.zeros((len(queries) + 1, 5), np.int64)
@@ -143,11 +145,11 @@ class Scope:
             found,
             ranks,
         )
-        matches: list[Match | None] = []
+        matches: list[PrefixMatch | None] = []
         names: Any = self._names
         for (state, score, member, generation, counter), rank in zip(found.tolist(), ranks.tolist(), strict=True):
             if state == FOUND:
-                matches.append(Match(score, rank, Tick(generation, counter), names[member]))
+                matches.append(PrefixMatch(score, rank, Tick(generation, counter), names[member]))
             else:
                 _check(state)
                 matches.append(None)

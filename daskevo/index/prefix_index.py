@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from daskevo.errors import InvalidInput
-from daskevo.index.query import Entry, Match, PackedModel, Query, pack_model, pack_query
+from daskevo.index.query import Entry, PackedModel, PrefixMatch, Query, pack_model, pack_query
 from daskevo.index.read_write_lock import ReadWriteLock
 from daskevo.types import ModelId, Tick, VertexId
 
@@ -170,7 +170,7 @@ class PrefixIndex:
         weights: Sequence[int] | None = None,
         exclude: frozenset[ModelId] = frozenset(),
         edges: bytes | None = None,
-    ) -> Match | None:
+    ) -> PrefixMatch | None:
         """Return the best match for a graph, or None if no model of the scope shares a vertex with it.
 
         Parameters
@@ -180,7 +180,7 @@ class PrefixIndex:
 
         Returns
         -------
-        The largest :class:`Match`: highest score, then highest rank, then youngest, then largest id.
+        The largest :class:`PrefixMatch`: highest score, then highest rank, then youngest, then largest id.
 
         Raises
         ------
@@ -195,7 +195,7 @@ class PrefixIndex:
             assert found is not None
             return found.best(query, self._numbers(number, exclude) if exclude else _NOBODY)
 
-    def best_many(self, scope: str, queries: Iterable[Query]) -> list[Match | None]:
+    def best_many(self, scope: str, queries: Iterable[Query]) -> list[PrefixMatch | None]:
         """Return the best match of each query, all as of one moment; raises as `best` does.
 
         One call of the compiled core, which holds neither Python's global lock nor up other queries; changes wait

@@ -20,7 +20,7 @@ _NOTHING = np.frombuffer(b"", np.int64)
 _NO_EDGES = np.frombuffer(b"", np.int32)
 
 
-class Match(NamedTuple):
+class PrefixMatch(NamedTuple):
     """A model that shares a prefix. Matches compare in a total order, and the largest is the best.
 
     So the best of all providers' answers is the answer over all models, whatever the shards. A model without a

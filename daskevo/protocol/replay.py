@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from daskevo.protocol.state import ShardState
 
 
-class Replay:
+class JournalReplay:
     """Applies a journal's records to a state.
 
     Attributes

@@ -25,7 +25,7 @@ from daskevo.protocol import replies as say
 from daskevo.protocol.limits import MAX_LABELS
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.references import Claim, mask_of, numbers_in
-from daskevo.protocol.replay import Replay
+from daskevo.protocol.replay import JournalReplay
 from daskevo.protocol.snapshot import FileView, ShardSnapshot, snapshot_of
 from daskevo.protocol.state import Effects, Model, Retirement, ShardState
 from daskevo.types import Attempt, ModelId, Tick
@@ -87,7 +87,7 @@ class Shard:
     ) -> None:
         self.number = number
         self.state = self.state_class()
-        replay = Replay(self.state, records)
+        replay = JournalReplay(self.state, records)
         freed, self.lost = replay.freed, replay.lost
         if self.state.generation > generation:
             raise RepositoryTaken(

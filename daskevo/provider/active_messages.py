@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 
-class UnderWay:
+class ActiveMessages:
     """Counts what is under way on each opening of a shard; of one event loop."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from daskevo.errors import (
     ShardFenced,
 )
 from daskevo.protocol.state import Effects, Retirement
-from daskevo.provider.active_messages import UnderWay
+from daskevo.provider.active_messages import ActiveMessages
 from daskevo.provider.call_counts import Tally
 from daskevo.provider.maintenance import audit_opened, keep_order
 from daskevo.provider.outgoing_messages import Outgoing
@@ -30,7 +30,7 @@ from daskevo.provider.published_models import PublishedModels, Summary, publishe
 from daskevo.provider.quota import Quota
 from daskevo.provider.retire import retire
 from daskevo.provider.served_shard import ServedShard, open_shard
-from daskevo.provider.shard_openings import SHORT_TURNS, Opening, Openings
+from daskevo.provider.shard_openings import SHORT_TURNS, Openings, ShardOpening
 from daskevo.provider.tensor_server import UNLIMITED_BUDGET, Landings
 from daskevo.store.losses import Loss
 from daskevo.store.root import Root
@@ -91,7 +91,7 @@ class ShardHost:
         self.models = PublishedModels()
         self.tally = Tally()
         self.shards: dict[int, ServedShard] = {}
-        self._under_way = UnderWay()
+        self._under_way = ActiveMessages()
         self._closing: dict[int, asyncio.Future[None]] = {}
         self._forgetting = asyncio.Lock()
         """Of threads that compute, each more makes the event loop wait longer for its turn."""
@@ -190,7 +190,7 @@ class ShardHost:
         """Give a sign of life: the shards that are served here."""
         return {"shards": sorted(self.shards)}
 
-    async def _open(self, opening: Opening) -> ServedShard:
+    async def _open(self, opening: ShardOpening) -> ServedShard:
         number, generation = opening.shard, opening.generation
         known = self.shards.get(number)
         if known is not None and known.shard.state.generation == generation:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from daskevo.provider.transfer_memory import Room
+from daskevo.provider.transfer_memory import TransferMemory
 
 _LOOK_AGAIN_S = 1.0
 
@@ -29,13 +29,13 @@ class Outgoing:
     """
 
     def __init__(self, limit_bytes: int) -> None:
-        self.room = Room(limit_bytes, lends_alone=True)
+        self.room = TransferMemory(limit_bytes, lends_alone=True)
         self._changed = asyncio.Event()
 
     @contextlib.asynccontextmanager
-    async def message(self, nbytes: int) -> AsyncIterator[Leaving]:
-        """Wait until there is room for a message; the room is given back when what `Leaving.frames` returned goes."""
-        leaving = Leaving(self, asyncio.get_running_loop())
+    async def message(self, nbytes: int) -> AsyncIterator[OutgoingMessage]:
+        """Wait until there is room for a message; it is given back when what `OutgoingMessage.frames` returned goes."""
+        leaving = OutgoingMessage(self, asyncio.get_running_loop())
         try:
             while not self.room.ask(leaving, nbytes, time.monotonic()):
                 self._changed.clear()
@@ -46,13 +46,13 @@ class Outgoing:
             if not leaving.frames_left:
                 self.end(leaving)
 
-    def end(self, leaving: Leaving) -> None:
+    def end(self, leaving: OutgoingMessage) -> None:
         """Give a message's room back."""
         if self.room.give_back(leaving, time.monotonic()):
             self._changed.set()
 
 
-class Leaving:
+class OutgoingMessage:
     """One message on its way."""
 
     def __init__(self, outgoing: Outgoing, loop: asyncio.AbstractEventLoop) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from daskevo.client.best_match import Question
-from daskevo.index import Entry, Match, PrefixIndex
+from daskevo.index import Entry, PrefixIndex, PrefixMatch
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.scopes import holds_snapshots
 from daskevo.protocol.shard import Shard
@@ -73,9 +73,9 @@ class PublishedModels:
         """Match a model again that was left out."""
         self.index.insert_many([_entry(record, summary_of(record))])
 
-    def best_many(self, scope: str, questions: Sequence[Any]) -> list[Match | None]:
+    def best_many(self, scope: str, questions: Sequence[Any]) -> list[PrefixMatch | None]:
         """Answer queries as they came by wire; from any thread."""
-        found: list[Match | None] = []
+        found: list[PrefixMatch | None] = []
         for start in range(0, len(questions), QUESTIONS_AT_ONCE):
             some = [Question.from_wire(value) for value in questions[start : start + QUESTIONS_AT_ONCE]]
             found += self.index.best_many(scope, some)

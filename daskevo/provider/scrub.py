@@ -11,7 +11,7 @@ from daskevo.errors import CorruptRecord, RootUnusable
 from daskevo.protocol.codec import numbers_of, runs
 from daskevo.protocol.references import numbers_in
 from daskevo.provider.served_shard import ServedShard
-from daskevo.store.disk_inventory import Found, recount_root, recount_shard, remove_leftover
+from daskevo.store.disk_inventory import FolderContents, recount_root, recount_shard, remove_leftover
 from daskevo.store.losses import Loss, merged, read_losses, write_losses
 from daskevo.types import Attempt, ModelId
 from daskevo.wire.to_the_end import to_the_end
@@ -139,7 +139,7 @@ def _published(served: ServedShard) -> frozenset[tuple[ModelId, Attempt]]:
     return frozenset((model_id, model.record.attempt) for model_id, model in served.shard.state.models.items())
 
 
-def _wire(root: Any, found: Found) -> list[Any]:
+def _wire(root: Any, found: FolderContents) -> list[Any]:
     leftover = [[str(path.relative_to(root)), nbytes] for path, nbytes in found.leftover.items()]
     return [found.file_bytes, leftover, [str(path.relative_to(root)) for path in found.foreign]]
 

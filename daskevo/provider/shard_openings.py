@@ -65,7 +65,7 @@ class _ShortTurns:
 SHORT_TURNS = _ShortTurns()
 
 
-class Opening:
+class ShardOpening:
     """One opening of a shard.
 
     Parameters
@@ -138,7 +138,7 @@ class Openings:
         Whether this process is a provider and nothing else.
     """
 
-    def __init__(self, carry_out: Callable[[Opening], Awaitable[ServedShard]], *, alone: bool = False) -> None:
+    def __init__(self, carry_out: Callable[[ShardOpening], Awaitable[ServedShard]], *, alone: bool = False) -> None:
         self._alone = alone
         self._carry_out = carry_out
         self._limit = asyncio.Semaphore(OPENINGS_AT_ONCE)
@@ -146,7 +146,7 @@ class Openings:
         self.threads = ThreadPoolExecutor(OPENINGS_AT_ONCE, "daskevo-opening")
         """Not those of the event loop: where the disk stands still, shards that are open still get theirs."""
         self._numbers = itertools.count(1)
-        self._under_way: dict[int, tuple[Opening, asyncio.Task[ServedShard]]] = {}
+        self._under_way: dict[int, tuple[ShardOpening, asyncio.Task[ServedShard]]] = {}
 
     def __len__(self) -> int:
         return len(self._under_way)
@@ -186,7 +186,7 @@ class Openings:
 
     def _begin(
         self, shard: int, generation: int, floor: Tick, wanted_until: float
-    ) -> tuple[Opening, asyncio.Task[ServedShard]]:
+    ) -> tuple[ShardOpening, asyncio.Task[ServedShard]]:
         former = self._under_way.get(shard)
         if former is not None:
             known, _ = former
@@ -195,12 +195,12 @@ class Openings:
                 return former
             known.superseded = known.generation < generation
         number = next(self._numbers)
-        opening = Opening(number, shard, generation, floor, wanted_until, self._turn, alone=self._alone)
+        opening = ShardOpening(number, shard, generation, floor, wanted_until, self._turn, alone=self._alone)
         task = asyncio.get_running_loop().create_task(self._run(opening, None if former is None else former[1]))
         self._under_way[shard] = opening, task
         return opening, task
 
-    async def _run(self, opening: Opening, former: asyncio.Task[ServedShard] | None) -> ServedShard:
+    async def _run(self, opening: ShardOpening, former: asyncio.Task[ServedShard] | None) -> ServedShard:
         try:
             if former is not None:
                 await asyncio.wait([former])

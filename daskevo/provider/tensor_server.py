@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from daskevo.client.tensor_reader import file_answer
 from daskevo.deploy.settings import MemoryBudget
 from daskevo.errors import CorruptRecord, ProviderFull, RootUnusable
-from daskevo.provider.transfer_memory import Room
+from daskevo.provider.transfer_memory import TransferMemory
 from daskevo.store.pack import lent, raw
 from daskevo.store.tiers import DurableTensors, Tensors
 from daskevo.types import Attempt, ModelId, TensorSpec
@@ -114,7 +114,7 @@ class Landings:
     def __init__(self, tensors: Tensors, budget: MemoryBudget = UNLIMITED_BUDGET) -> None:
         self._tensors = tensors
         self._kept = budget.kept
-        self.room = Room(budget.shared)
+        self.room = TransferMemory(budget.shared)
         self._landings: dict[Key, Landing] = {}
         self._changed = asyncio.Event()
 

@@ -32,7 +32,7 @@ class Share:
     touched: float
 
 
-class Room:
+class TransferMemory:
     """A number of bytes that transfers share.
 
     Parameters

@@ -14,7 +14,7 @@ from daskevo.client.reservations import give_back
 from daskevo.client.session import Caller
 from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph
-from daskevo.index import Match
+from daskevo.index import PrefixMatch
 from daskevo.types import ModelId, check_name
 from daskevo.wire.to_the_end import to_the_end
 
@@ -48,7 +48,7 @@ class Wish:
     model_id: ModelId
     is_new_id: bool
     ancestor: ModelId | Literal[False] | None
-    match: Match | None
+    match: PrefixMatch | None
     weights: str
     minimum_layers: int
 
@@ -57,7 +57,7 @@ class Wish:
         cls,
         model_id: str | None,
         ancestor: str | Literal[False] | None,
-        match: Match | None,
+        match: PrefixMatch | None,
         weights: str,
         minimum_layers: int,
     ) -> Wish:

@@ -16,7 +16,7 @@ from daskevo.client.session import Session
 from daskevo.client.verify import Verification, verify
 from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph
-from daskevo.index import Match
+from daskevo.index import PrefixMatch
 from daskevo.offline.root import OfflineConnection
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.repository.early_reservation import EarlyReservation, Wish
@@ -56,7 +56,7 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
         ancestor: str | Literal[False] | None = None,
         model_id: str | None = None,
         parent: str | None = None,
-        match: Match | None = None,
+        match: PrefixMatch | None = None,
         weights: str = "vertex",
         minimum_layers: int = 0,
         reserved: EarlyReservation | None = None,
@@ -109,7 +109,7 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
         graph: Any,
         ancestor: str | Literal[False] | None = None,
         model_id: str | None = None,
-        match: Match | None = None,
+        match: PrefixMatch | None = None,
         weights: str = "vertex",
         minimum_layers: int = 0,
     ) -> EarlyReservation:
@@ -166,9 +166,9 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
         Returns
         -------
         distributed.Future
-            Of a tuple with the best `Match` of each graph, or None: for `inherit(match=...)` of the tasks that use it.
-            All providers must answer: of one that is there and silent (stopped, cut off) it has no result until that
-            wakes up or Dask has given it up, so wait with a `timeout`, and let go of it then: `best_match` and
+            Of a tuple with the best `PrefixMatch` of each graph, or None: for `inherit(match=...)` of tasks that use
+            it. All providers must answer: of one that is there and silent (stopped, cut off) it has no result until
+            that wakes up or Dask has given it up, so wait with a `timeout`, and let go of it then: `best_match` and
             `inherit` go on without such a provider, and name it.
         """
         connection = connect(self.settings.key, self.timeout_s, client) if client is not None else self.connection

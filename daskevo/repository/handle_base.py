@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from daskevo.client.connection import Connection, connect, is_in_task
-from daskevo.deploy.settings import Settings
+from daskevo.deploy.settings import RepositorySettings
 from daskevo.errors import InvalidInput
 from daskevo.types import Objective
 
@@ -19,7 +19,7 @@ class HandleBase:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: RepositorySettings,
         scope: str,
         objective: Objective | None,
         timeout_s: float,

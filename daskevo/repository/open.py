@@ -9,7 +9,7 @@ from daskevo.client.connection import ClientConnection, WorkerConnection, provid
 from daskevo.deploy.configuration import warn_of_unknown
 from daskevo.deploy.configured import seconds
 from daskevo.deploy.deployment import deploy
-from daskevo.deploy.settings import Settings, check_settings, quota_bytes, versions
+from daskevo.deploy.settings import RepositorySettings, check_settings, quota_bytes, versions
 from daskevo.errors import InvalidInput, NotDeployed
 from daskevo.offline.root import OfflineConnection
 from daskevo.protocol.scopes import check_scope
@@ -98,7 +98,7 @@ def open_repository(
             raise InvalidInput("without a cluster there is no repository in memory: pass client=..., or a root")
         return _open_offline(path, scope, wanted, durability, timeout_s)
     limit = quota_bytes(quota)
-    settings = Settings(repository_key(root), path, shards, durability, memory, scope, versions(), limit)
+    settings = RepositorySettings(repository_key(root), path, shards, durability, memory, scope, versions(), limit)
 
     async def open_on_cluster() -> Repository:
         await deploy(client, settings, timeout_s)
@@ -118,7 +118,7 @@ def _open_offline(
     connection.root.check_durability(durability)
     declared = connection.root.scopes().get(scope)
     objective = wanted if declared is None else Objective.parse(declared)
-    settings = Settings(
+    settings = RepositorySettings(
         repository_key(path), path, connection.root.shards, connection.root.durability, None, scope, versions()
     )
     return Repository(settings, scope, objective, timeout_s, connection)
@@ -144,7 +144,7 @@ def get_repository(scope: str | None = None, *, timeout_s: float | None = None) 
         raise NotDeployed("daskevo.get_repository is for code inside a Dask task; elsewhere use daskevo.open")
     timeout_s = _timeout(timeout_s)
     plugin = provider_plugin(worker, None)
-    settings: Settings = plugin.settings
+    settings: RepositorySettings = plugin.settings
     chosen = settings.scope if scope is None else check_scope(scope)
     connection = WorkerConnection(worker, plugin, timeout_s)
     found = connection.run(_scope, connection, chosen, timeout_s)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from daskevo.index import Match
+from daskevo.index import PrefixMatch
 from daskevo.protocol.codec import json_value
 from daskevo.types import JSON, ModelId, Tick
 
 T = TypeVar("T")
 
 
-class Found(list[T]):
+class FoundList(list[T]):
     """A list of what was found.
 
     Attributes
@@ -27,7 +27,7 @@ class Found(list[T]):
         self.partial = dict(partial)
 
 
-class Matches(Found[Match | None]):
+class Matches(FoundList[PrefixMatch | None]):
     """Best matches, one per graph; None where there is none."""
 
 

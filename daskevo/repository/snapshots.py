@@ -36,7 +36,7 @@ from daskevo.protocol.replies import Opened
 from daskevo.protocol.scopes import snapshot_scope
 from daskevo.repository.attachments import plain_extra, plain_metrics
 from daskevo.repository.handle_base import HandleBase
-from daskevo.repository.results import Found, SnapshotSummary
+from daskevo.repository.results import FoundList, SnapshotSummary
 from daskevo.repository.snapshot import Snapshot, StoredSnapshot
 from daskevo.types import ModelId, check_label, check_name
 
@@ -232,11 +232,11 @@ class Snapshots(HandleBase):
             With `partial`, as `models` has it.
         """
 
-        async def ask(session: Session) -> Found[SnapshotSummary]:
+        async def ask(session: Session) -> FoundList[SnapshotSummary]:
             answers = await session.directory.all("trainings", timeout_s=self.timeout_s, scope=self.scope)
             found = [SnapshotSummary.of_row(row) for answer in answers for row in answer]
             found.sort(key=lambda summary: (summary.created, summary.name))
-            return Found(found, left_out(await session.directory.table()))
+            return FoundList(found, left_out(await session.directory.table()))
 
         return self._run(ask)
 

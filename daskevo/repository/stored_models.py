@@ -17,7 +17,7 @@ from daskevo.graph.attached import detach, is_snapshot
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.scopes import check_scope
 from daskevo.repository.handle_base import HandleBase
-from daskevo.repository.results import Found, ModelSummary
+from daskevo.repository.results import FoundList, ModelSummary
 from daskevo.types import ModelId, check_name
 
 Array = np.ndarray[Any, Any]
@@ -109,13 +109,13 @@ class StoredModels(HandleBase):
         """
         asked = None if scope is None else check_scope(scope)
 
-        async def ask(session: Session) -> Found[ModelSummary]:
+        async def ask(session: Session) -> FoundList[ModelSummary]:
             answers = await session.directory.all(
                 "models", timeout_s=self.timeout_s, scope=asked, with_snapshots=snapshots
             )
             found = [ModelSummary.of_row(row) for answer in answers for row in answer]
             found.sort(key=lambda summary: (summary.created, summary.model_id))
-            return Found(found, left_out(await session.directory.table()))
+            return FoundList(found, left_out(await session.directory.table()))
 
         return self._run(ask)
 

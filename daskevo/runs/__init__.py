@@ -8,7 +8,7 @@ from daskevo.runs.folder import RunInfo
 from daskevo.runs.kept_trainings import Keeping
 from daskevo.runs.planner import Sharing, Unit, evaluation_key, identity, plan, share
 from daskevo.runs.record import RunRecord
-from daskevo.runs.view import Event, RunView, Session, UnitRow
+from daskevo.runs.view import Event, RunView, SessionRow, UnitRow
 
 __all__ = [
     "Book",
@@ -19,7 +19,7 @@ __all__ = [
     "RunInfo",
     "RunRecord",
     "RunView",
-    "Session",
+    "SessionRow",
     "Sharing",
     "Unit",
     "UnitRow",

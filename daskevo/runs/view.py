@@ -50,7 +50,7 @@ class UnitRow(NamedTuple):
     ended: float | None
 
 
-class Session(NamedTuple):
+class SessionRow(NamedTuple):
     """One process that carried the run on. `ended` says how it stopped; None = killed, or still running."""
 
     opened: float
@@ -203,10 +203,11 @@ class RunView:
             )
         ]
 
-    def sessions(self) -> list[Session]:
+    def sessions(self) -> list[SessionRow]:
         """Return the processes that carried the run on, first to last."""
         return [
-            Session(*row) for row in self._rows("SELECT opened, last, process, ended AS how FROM sessions ORDER BY id")
+            SessionRow(*row)
+            for row in self._rows("SELECT opened, last, process, ended AS how FROM sessions ORDER BY id")
         ]
 
     @property

@@ -16,7 +16,7 @@ class Plan(NamedTuple):
     steps: tuple[int, ...]
 
 
-class Result(NamedTuple):
+class RungResult(NamedTuple):
     """What came of a candidate at a rung: `rank` is larger for better ones, None if it ended there."""
 
     number: int
@@ -40,7 +40,7 @@ class Bracket:
     def __init__(self, plan: Plan, eta: int) -> None:
         self.size, self.steps = plan
         self.eta = eta
-        self.rungs: list[list[Result]] = [[] for _ in self.steps]
+        self.rungs: list[list[RungResult]] = [[] for _ in self.steps]
 
     @property
     def is_begun(self) -> bool:
@@ -52,7 +52,7 @@ class Bracket:
         """Whether there is nobody to go on."""
         return self.is_begun and self.rising() is None
 
-    def promoted(self, rung: int) -> list[Result]:
+    def promoted(self, rung: int) -> list[RungResult]:
         """Return who goes on from a rung that is complete, best first; of equal ones those asked first.
 
         They are so many of the candidates that began, whatever became of others, and one at least.
@@ -61,7 +61,7 @@ class Bracket:
         usable = [result for result in self.rungs[rung] if result.rank is not None]
         return sorted(usable, key=_standing)[:count]
 
-    def rising(self) -> tuple[int, Sequence[Result]] | None:
+    def rising(self) -> tuple[int, Sequence[RungResult]] | None:
         """Return the rung that isn't complete, and who goes on to it; None if there is none. The first is complete."""
         for rung in range(1, len(self.steps)):
             promoted = self.promoted(rung - 1)
@@ -70,6 +70,6 @@ class Bracket:
         return None
 
 
-def _standing(result: Result) -> tuple[float, int]:
+def _standing(result: RungResult) -> tuple[float, int]:
     assert result.rank is not None
     return -result.rank, result.number

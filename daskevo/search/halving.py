@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from daskevo.search.bracket import Bracket, Plan, Result
+from daskevo.search.bracket import Bracket, Plan, RungResult
 from daskevo.search.continuation import Continuing, check_count, continued, rungs
 from daskevo.search.drawing import Seen
 from daskevo.search.requests import Request, Stop, View
@@ -61,7 +61,7 @@ class Brackets(Continuing):
                 if result.rank is not None and result.name not in rising:
                     self._let_go(result.name)
         self._let_go(request.continues)
-        bracket.rungs[rung].append(Result(request.number, request.candidate, name, rank, request.continues))
+        bracket.rungs[rung].append(RungResult(request.number, request.candidate, name, rank, request.continues))
         if rank is not None:
             self._keep(name)
             if rung == len(bracket.steps) - 1:

@@ -20,7 +20,7 @@ from daskevo.space import Candidate, ModelSpace
 from daskevo.types import JSON, ModelId, Objective
 
 
-class Member(NamedTuple):
+class ParetoMember(NamedTuple):
     """One member of a population; `ranks` has a figure per objective, of which larger is better."""
 
     number: int
@@ -29,7 +29,7 @@ class Member(NamedTuple):
     ranks: tuple[float, ...]
 
 
-class MultiObjectiveEvolution(Evolving[Member]):
+class MultiObjectiveEvolution(Evolving[ParetoMember]):
     """Keep the members of the best fronts, those in empty regions first, and make children of them.
 
     Parameters
@@ -61,7 +61,7 @@ class MultiObjectiveEvolution(Evolving[Member]):
         super().start(space, objectives, seed)
         self._standing: list[tuple[int, float, int]] = []
 
-    def _parent(self, rng: np.random.Generator) -> Member:
+    def _parent(self, rng: np.random.Generator) -> ParetoMember:
         drawn = rng.choice(len(self._members), size=min(2, len(self._members)), replace=False)
         return self._members[max(map(int, drawn), key=self._standing.__getitem__)]
 
@@ -74,7 +74,7 @@ class MultiObjectiveEvolution(Evolving[Member]):
             # A model without all its figures is on no front.
             self._left.append(report.model_id)
             return
-        self._members.append(Member(report.number, report.model_id, request.candidate, ranks))
+        self._members.append(ParetoMember(report.number, report.model_id, request.candidate, ranks))
         self._stand()
         if len(self._members) > self.size:
             leaver = self._standing.index(min(self._standing))

@@ -8,7 +8,7 @@ import numpy as np
 
 from daskevo.errors import CandidateRejected
 from daskevo.space import Candidate, Choice, ModelSpace
-from daskevo.space.model_space import TRIES, Kept, drawn
+from daskevo.space.model_space import TRIES, KeptAnswers, drawn
 
 
 def perturbed(
@@ -42,7 +42,7 @@ def perturbed(
         return drawn(choice, rng) if rng.random() < resample else _beside(index, len(choice.options), rng)
 
     for _ in range(TRIES):
-        kept = Kept(choices, candidate.values, rng)
+        kept = KeptAnswers(choices, candidate.values, rng)
         try:
             made = space.draw(pick)
         except CandidateRejected:

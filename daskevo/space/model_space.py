@@ -257,7 +257,7 @@ class ModelSpace(ABC):
         CandidateRejected
         """
         choices = self.choices_of(candidate)
-        kept = Kept(choices, candidate.values, rng)
+        kept = KeptAnswers(choices, candidate.values, rng)
         asked = 0
 
         def pick(choice: Choice) -> int:
@@ -361,7 +361,7 @@ class Taken:
         return index if there is choice else choice.find(there.options[index])
 
 
-class Kept(Taken):
+class KeptAnswers(Taken):
     """Answers choices as a candidate did; what it doesn't have is drawn."""
 
     def __init__(self, choices: Sequence[Choice], values: Sequence[int], rng: np.random.Generator) -> None:

@@ -17,7 +17,7 @@ from daskevo.space.builder import Builder, Choose
 from daskevo.space.candidate import Candidate
 from daskevo.space.choice import Choice
 from daskevo.space.model_graph import ModelGraph
-from daskevo.space.model_space import Kept, drawn
+from daskevo.space.model_space import KeptAnswers, drawn
 from daskevo.space.mutators import Mutator
 from daskevo.space.size import UNBOUNDED, Size
 from daskevo.types import JSON
@@ -205,7 +205,7 @@ class MutatedGraphs(Builder):
     def _with_steps(
         self, candidate: Candidate, choices: Sequence[Choice], steps: int, rng: np.random.Generator
     ) -> Candidate:
-        kept = Kept(choices, candidate.values, rng)
+        kept = KeptAnswers(choices, candidate.values, rng)
         known = set(candidate.names)
 
         def pick(choice: Choice) -> int:

@@ -27,7 +27,7 @@ _OF_NFS = ".nfs"
 
 
 @dataclass
-class Found:
+class FolderContents:
     """What lies in a folder of a root.
 
     Attributes
@@ -55,7 +55,7 @@ class Found:
             self.leftover[path] = status.st_size
 
 
-def recount_root(root: Path, shards: int, older_s: float) -> Found:
+def recount_root(root: Path, shards: int, older_s: float) -> FolderContents:
     """Look through the root's own files, and the names of the shards' folders.
 
     Parameters
@@ -65,7 +65,7 @@ def recount_root(root: Path, shards: int, older_s: float) -> Found:
     older_s:
         Temporary files that nobody has touched for so long are leftovers: 0 where no writer can be at work.
     """
-    found = Found()
+    found = FolderContents()
     leases = {}
     for path, status in _entries(root):
         if path.name == "shards" and stat.S_ISDIR(status.st_mode):
@@ -84,7 +84,7 @@ def recount_root(root: Path, shards: int, older_s: float) -> Found:
     return found
 
 
-def recount_shard(folder: Path, published: Collection[tuple[ModelId, Attempt]], older_s: float) -> Found:
+def recount_shard(folder: Path, published: Collection[tuple[ModelId, Attempt]], older_s: float) -> FolderContents:
     """Look through a shard's folder.
 
     Parameters
@@ -93,7 +93,7 @@ def recount_shard(folder: Path, published: Collection[tuple[ModelId, Attempt]], 
         Attempts whose segment is whole, so that a temporary file of theirs has no writer; files of other attempts are
         the audit's affair.
     """
-    found = Found()
+    found = FolderContents()
     for path, status in _entries(folder):
         if path.name != "segments" or not stat.S_ISDIR(status.st_mode):
             found._take(path, status, _IN_SHARD, older_s)
@@ -109,7 +109,7 @@ def recount_shard(folder: Path, published: Collection[tuple[ModelId, Attempt]], 
     return found
 
 
-def remove_leftover(found: Found) -> None:
+def remove_leftover(found: FolderContents) -> None:
     """Remove what died writers left; raises RootUnusable if something can't go, after all else has."""
     failed = None
     for path in found.leftover:

@@ -27,7 +27,7 @@ NO_DIGEST = "0" * 32
 """Stands for a digest that isn't known yet, in as many bytes."""
 
 
-class Entry(NamedTuple):
+class PackEntry(NamedTuple):
     """One tensor of a block: its number in the owner's enumeration, shape and dtype, byte offset, xxh3-128 (hex)."""
 
     number: int
@@ -141,7 +141,7 @@ def round_up(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
-def lay_out(tensors: Mapping[int, Any]) -> tuple[dict[int, Array], tuple[Entry, ...], int]:
+def lay_out(tensors: Mapping[int, Any]) -> tuple[dict[int, Array], tuple[PackEntry, ...], int]:
     """Lay tensors out in a block, in order of their numbers.
 
     Returns
@@ -161,7 +161,7 @@ def lay_out(tensors: Mapping[int, Any]) -> tuple[dict[int, Array], tuple[Entry, 
         if not _is_number(number):
             raise InvalidInput(f"{number!r} can't be a tensor number: use 0 to {2**31 - 1}")
         array = arrays[number] = portable(tensors[number])
-        entry = Entry(number, TensorSpec.of(array), offset, NO_DIGEST)
+        entry = PackEntry(number, TensorSpec.of(array), offset, NO_DIGEST)
         entries.append(entry)
         offset = round_up(entry.end)
     return arrays, tuple(entries), offset
@@ -171,7 +171,7 @@ def _is_number(value: object) -> bool:
     return type(value) is int and 0 <= value < 2**31
 
 
-def parse_header(header: JSON, nbytes: int) -> tuple[Entry, ...]:
+def parse_header(header: JSON, nbytes: int) -> tuple[PackEntry, ...]:
     """Read a header and check that its tensors lie, aligned and apart, within a block of `nbytes`.
 
     Raises
@@ -181,7 +181,7 @@ def parse_header(header: JSON, nbytes: int) -> tuple[Entry, ...]:
     """
     if not isinstance(header, (list, tuple)) or len(header) > MAX_TENSORS:
         raise CorruptRecord(f"expected a list of at most {MAX_TENSORS} tensors, found {type(header).__name__}")
-    entries: list[Entry] = []
+    entries: list[PackEntry] = []
     numbers = set()
     end = 0
     for item in header:
@@ -189,7 +189,7 @@ def parse_header(header: JSON, nbytes: int) -> tuple[Entry, ...]:
             case [number, [*shape], str() as dtype, offset, str() as found] if (
                 _is_number(number) and type(offset) is int and len(found) == 32
             ):
-                entry = Entry(number, TensorSpec.from_json([shape, dtype]), offset, found)
+                entry = PackEntry(number, TensorSpec.from_json([shape, dtype]), offset, found)
             case _:
                 raise CorruptRecord(f"expected [number, shape, dtype, offset, digest], found {str(item)[:80]}")
         if number in numbers:

@@ -22,7 +22,7 @@ import xxhash
 from daskevo.errors import CorruptRecord
 from daskevo.store.digests import FEW_BYTES, groups, threads
 from daskevo.store.files import corrupt, later_version, open_inside, parse_json, usable
-from daskevo.store.pack import Array, Entry, aligned_empty, parse_header, round_up, view
+from daskevo.store.pack import Array, PackEntry, aligned_empty, parse_header, round_up, view
 from daskevo.types import JSON, Attempt, ModelId
 
 MAGIC = b"\x89EVSEG\r\n"
@@ -60,7 +60,7 @@ class Segment:
 
     path: Path
     meta: JSON
-    entries: Mapping[int, Entry]
+    entries: Mapping[int, PackEntry]
     payload: int
     payload_bytes: int
     file_bytes: int
@@ -141,7 +141,7 @@ class Segment:
                 except ValueError as error:
                     raise corrupt(self.path, "the file is cut", self.file_bytes) from error
 
-            def take(group: list[Entry]) -> dict[int, Array]:
+            def take(group: list[PackEntry]) -> dict[int, Array]:
                 memories = self._mapped(memory, group) if mapped else self._load(handle, group)
                 return self._tensors(group, memories, check)
 
@@ -196,7 +196,7 @@ class Segment:
                 f"{self.path} was replaced after its header had been read. Open it again", path=os.fspath(self.path)
             )
 
-    def _tensors(self, group: list[Entry], memories: list[Memory], check: bool) -> dict[int, Array]:
+    def _tensors(self, group: list[PackEntry], memories: list[Memory], check: bool) -> dict[int, Array]:
         tensors = {}
         for entry, memory in zip(group, memories, strict=True):
             if check and xxhash.xxh3_128_hexdigest(memory.data) != entry.digest:
@@ -205,10 +205,10 @@ class Segment:
             tensors[entry.number] = view(memory, entry.spec)
         return tensors
 
-    def _mapped(self, memory: Memory, group: list[Entry]) -> list[Memory]:
+    def _mapped(self, memory: Memory, group: list[PackEntry]) -> list[Memory]:
         return [memory[self.payload + entry.offset : self.payload + entry.end] for entry in group]
 
-    def _load(self, handle: int, wanted: list[Entry]) -> list[Memory]:
+    def _load(self, handle: int, wanted: list[PackEntry]) -> list[Memory]:
         memories = [aligned_empty(entry.spec.nbytes) for entry in wanted]
         run: list[Memory] = []
         start = end = 0

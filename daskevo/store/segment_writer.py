@@ -16,7 +16,7 @@ from typing import Any
 from daskevo.errors import InvalidInput
 from daskevo.store.digests import FEW_BYTES, digesting, groups, threads
 from daskevo.store.files import begin_writeback, dump_json, replacing, usable
-from daskevo.store.pack import Array, Entry, lay_out, raw, round_up
+from daskevo.store.pack import Array, PackEntry, lay_out, raw, round_up
 from daskevo.store.segment import (
     BUFFERS,
     END_MAGIC,
@@ -71,7 +71,7 @@ def write_segment(
     known = known or {}
     await_digests = digesting({number: array for number, array in arrays.items() if number not in known})
 
-    def ends() -> tuple[tuple[Entry, ...], bytes, bytes]:
+    def ends() -> tuple[tuple[PackEntry, ...], bytes, bytes]:
         found = {**known, **await_digests()}
         whole = tuple(entry._replace(digest=found[entry.number]) for entry in entries)
         header = _header(meta, payload_bytes, whole)
@@ -96,14 +96,14 @@ def write_segment(
     return Segment(path, meta, {entry.number: entry for entry in whole}, payload, payload_bytes, file_bytes, identity)
 
 
-def _header(meta: JSON, payload_bytes: int, entries: Sequence[Entry]) -> bytes:
+def _header(meta: JSON, payload_bytes: int, entries: Sequence[PackEntry]) -> bytes:
     header = dump_json({"meta": meta, "payload_bytes": payload_bytes, "tensors": [e.to_json() for e in entries]})
     if len(header) > MAX_HEADER_BYTES:
         raise InvalidInput(f"a segment header of {len(header)} bytes is above the limit of {MAX_HEADER_BYTES}")
     return header
 
 
-def _body(arrays: Mapping[int, Array], entries: Sequence[Entry], payload_bytes: int) -> Iterator[memoryview]:
+def _body(arrays: Mapping[int, Array], entries: Sequence[PackEntry], payload_bytes: int) -> Iterator[memoryview]:
     end = 0
     for entry in entries:
         if entry.offset > end:

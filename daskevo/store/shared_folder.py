@@ -13,7 +13,7 @@ from typing import NamedTuple
 from daskevo.store.root import Root
 
 
-class Sight(NamedTuple):
+class SeenRoot(NamedTuple):
     """What a process sees of a root: its kernel's boot, device and inode of the folder, the repository's id."""
 
     boot: str
@@ -22,11 +22,11 @@ class Sight(NamedTuple):
     repository_id: str
 
 
-def sight_of(root: Root) -> Sight | None:
+def sight_of(root: Root) -> SeenRoot | None:
     """Return what this process sees of a root; None if it can't be told."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         status = os.stat(root.path)
     except OSError:
         return None
-    return Sight(boot, status.st_dev, status.st_ino, root.repository_id) if boot else None
+    return SeenRoot(boot, status.st_dev, status.st_ino, root.repository_id) if boot else None

@@ -94,7 +94,7 @@ class GraphBuilder:
         )
 
 
-class Step(NamedTuple):
+class GraphStep(NamedTuple):
     """One vertex of a recipe. Every list of steps makes a graph, so that steps may be dropped and changed at will.
 
     `picks` choose among the vertices so far, the latest being 0; `option` chooses among a few configurations.
@@ -107,13 +107,13 @@ class Step(NamedTuple):
 
 KINDS = ("input", "root", "dense", "activation", "again", "add", "concatenate", "split", "masked")
 
-_INPUT = Step("input", (), 0)
+_INPUT = GraphStep("input", (), 0)
 
 
-def steps() -> st.SearchStrategy[Step]:
+def steps() -> st.SearchStrategy[GraphStep]:
     """Return a strategy of recipe steps."""
     return st.builds(
-        Step,
+        GraphStep,
         # The usual kinds more often, else most graphs are heaps of inputs.
         st.sampled_from((*KINDS, "dense", "dense", "again", "add", "concatenate")),
         st.lists(st.integers(0, 4), min_size=2, max_size=3).map(tuple),
@@ -121,12 +121,12 @@ def steps() -> st.SearchStrategy[Step]:
     )
 
 
-def recipes(max_vertices: int = 12) -> st.SearchStrategy[list[Step]]:
+def recipes(max_vertices: int = 12) -> st.SearchStrategy[list[GraphStep]]:
     """Return a strategy of recipes, each of 1 to `max_vertices` vertices."""
     return st.lists(steps(), max_size=max_vertices - 1).map(lambda tail: [_INPUT, *tail])
 
 
-def build(recipe: Sequence[Step]) -> ArchitectureGraph:
+def build(recipe: Sequence[GraphStep]) -> ArchitectureGraph:
     """Return the graph that a recipe makes; its outputs are the vertices that flow nowhere."""
     builder = GraphBuilder()
     splits: set[int] = set()
@@ -169,7 +169,7 @@ def architecture_graphs(max_vertices: int = 12) -> st.SearchStrategy[Architectur
 
 
 @st.composite
-def related_recipes(draw: Any, max_vertices: int = 12, models: int = 2) -> list[list[Step]]:
+def related_recipes(draw: Any, max_vertices: int = 12, models: int = 2) -> list[list[GraphStep]]:
     """Return a strategy of lists of recipes, each made of an earlier one by a few changes, as in a search."""
     base = draw(recipes(max_vertices))
     family = [base]

@@ -26,7 +26,7 @@ CONDITIONAL = Builder("chains", _chain)
 MAX, MIN = Objective.parse("max q"), Objective.parse("min q")
 
 
-class Run:
+class StrategyRun:
     """Drives a strategy as a run does, without a cluster.
 
     Parameters
@@ -135,18 +135,18 @@ def check_strategy(make: Callable[[], Strategy]) -> None:
 
 
 def _check_same_seed(make: Callable[[], Strategy]) -> None:
-    first, second = Run(make(), seed=3), Run(make(), seed=3)
+    first, second = StrategyRun(make(), seed=3), StrategyRun(make(), seed=3)
     first.go(30)
     second.go(30)
     assert first.requests == second.requests, "the same seed and reports must give the same requests"
-    again = Run(first.strategy, seed=3)
+    again = StrategyRun(first.strategy, seed=3)
     again.go(30)
     assert again.requests == first.requests, "start must leave nothing of an earlier run"
 
 
 def _check_restoring(make: Callable[[], Strategy], space: ModelSpace) -> None:
     for cut in (0, 5, 17):
-        whole, cut_run = Run(make(), space, seed=1), Run(make(), space, seed=1)
+        whole, cut_run = StrategyRun(make(), space, seed=1), StrategyRun(make(), space, seed=1)
         for step in range(30):
             for run in (whole, cut_run):
                 run.ask(3 - len(run.pending))
@@ -160,14 +160,14 @@ def _check_restoring(make: Callable[[], Strategy], space: ModelSpace) -> None:
 
 
 def _check_directions(make: Callable[[], Strategy]) -> None:
-    up, down = Run(make(), objectives=MAX, seed=2), Run(make(), objectives=MIN, seed=2)
+    up, down = StrategyRun(make(), objectives=MAX, seed=2), StrategyRun(make(), objectives=MIN, seed=2)
     up.go(25)
     down.go(25, lambda candidate: -float(sum(candidate.values)))
     assert up.requests == down.requests, "to minimise must be to maximise the negated figure"
 
 
 def _check_batches(make: Callable[[], Strategy]) -> None:
-    run = Run(make(), CONDITIONAL, seed=4)
+    run = StrategyRun(make(), CONDITIONAL, seed=4)
     for step in range(12):
         wanted = 5 - len(run.pending)
         assert len(run.ask(wanted)) <= wanted, "more was asked for than could start"
@@ -178,7 +178,7 @@ def _check_batches(make: Callable[[], Strategy]) -> None:
 
 
 def _check_failures(make: Callable[[], Strategy]) -> None:
-    run = Run(make())
+    run = StrategyRun(make())
     run.go(3)
     before, left = list(run.strategy.population()), list(run.left)
     for quality in (math.nan, math.inf, -math.inf, None):
@@ -193,7 +193,7 @@ def _check_failures(make: Callable[[], Strategy]) -> None:
 
 
 def _check_bookkeeping(make: Callable[[], Strategy]) -> None:
-    run = Run(make())
+    run = StrategyRun(make())
     run.go(60)
     kept = list(run.strategy.population())
     assert len({*kept, *run.left}) == len(kept) + len(run.left), "a model is in the population, or has left once"
@@ -202,7 +202,7 @@ def _check_bookkeeping(make: Callable[[], Strategy]) -> None:
 
 
 def _check_exhaustion(make: Callable[[], Strategy]) -> None:
-    run = Run(make(), TINY, seed=5)
+    run = StrategyRun(make(), TINY, seed=5)
     for _ in range(100):
         if run.stop is not None:
             break

@@ -8,19 +8,19 @@ from __future__ import annotations
 from daskevo.tuning.architectures import ArchitectureSpace, architectures
 from daskevo.tuning.configuration import Configuration, Unit
 from daskevo.tuning.cost import Costs, Estimate
-from daskevo.tuning.eviction import Kept, evictions, kept_snapshots, make_room, stored_bytes
+from daskevo.tuning.eviction import KeptSnapshot, evictions, kept_snapshots, make_room, stored_bytes
 from daskevo.tuning.instructions import Answer, Halt, Instruction, Refuse, Run, Save
 from daskevo.tuning.joining import Joined, concatenate, warmup
 from daskevo.tuning.merge_rate import StepCount, count_steps
 from daskevo.tuning.needs import Change, Kind, begun_with, changes_of_kind, needed_snapshots
-from daskevo.tuning.plan import Node, SearchPlan, Standing, State, Waiter
+from daskevo.tuning.plan import PlanNode, SearchPlan, State, TrialStanding, Waiter
 from daskevo.tuning.policies import Policy
 from daskevo.tuning.sequences import Constant, Cosine, Cyclic, Exponential, Linear, MultiStep, Step
-from daskevo.tuning.simulation import AllAtOnce, Machine, Outcome, Study, Trial, simulate
+from daskevo.tuning.simulation import AllAtOnce, Machine, Outcome, SimulatedStudy, Trial, simulate
 from daskevo.tuning.snapshot_labels import LabelStep, label_steps
 from daskevo.tuning.spaces import ConditionalSpace, ConfigurationSpace, GridSpace, conditional, grid
 from daskevo.tuning.stage_scheduler import Scheduler
-from daskevo.tuning.stages import Promises, Stage, StageTree, stage_tree
+from daskevo.tuning.stages import Promises, StageTree, TrainingStage, stage_tree
 from daskevo.tuning.step_sequence import StepSequence, sequence_from_json
 from daskevo.tuning.trajectory import Trajectory
 
@@ -42,14 +42,14 @@ __all__ = [
     "Halt",
     "Instruction",
     "Joined",
-    "Kept",
+    "KeptSnapshot",
     "Kind",
     "LabelStep",
     "Linear",
     "Machine",
     "MultiStep",
-    "Node",
     "Outcome",
+    "PlanNode",
     "Policy",
     "Promises",
     "Refuse",
@@ -57,16 +57,16 @@ __all__ = [
     "Save",
     "Scheduler",
     "SearchPlan",
-    "Stage",
+    "SimulatedStudy",
     "StageTree",
-    "Standing",
     "State",
     "Step",
     "StepCount",
     "StepSequence",
-    "Study",
+    "TrainingStage",
     "Trajectory",
     "Trial",
+    "TrialStanding",
     "Unit",
     "Waiter",
     "architectures",

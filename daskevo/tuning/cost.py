@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from daskevo.errors import InvalidInput
-from daskevo.tuning.plan import Node, SearchPlan
-from daskevo.tuning.stages import Stage
+from daskevo.tuning.plan import PlanNode, SearchPlan
+from daskevo.tuning.stages import TrainingStage
 
 Basis = Literal["measured", "alike", "parent", "mean", "cold"]
 """What an estimate rests on: the node itself, one with equal costly hyper-parameters, its parent, all, or nothing."""
@@ -130,7 +130,7 @@ class Costs:
     def _value(mean: _Mean | None) -> float | None:
         return None if mean is None else mean.value
 
-    def _kind(self, node: Node) -> tuple[object, ...]:
+    def _kind(self, node: PlanNode) -> tuple[object, ...]:
         if node.number not in self._kinds:
             configuration = node.trajectory.configuration
             sequences = configuration.sequences
@@ -141,6 +141,6 @@ class Costs:
             )
         return self._kinds[node.number]
 
-    def stage_s(self, stage: Stage) -> float:
+    def stage_s(self, stage: TrainingStage) -> float:
         """Estimate the seconds of a stage that goes on where its trainer is."""
         return stage.steps * self.step_s(stage.node).seconds + (self.evaluation_s if stage.evaluate else 0.0)

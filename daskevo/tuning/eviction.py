@@ -22,7 +22,7 @@ EVICTABLE = frozenset({"cache"})
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptSnapshot:
     """A stored snapshot.
 
     Parameters
@@ -50,7 +50,7 @@ class Kept:
         return EVICTABLE.issuperset(self.kinds)
 
 
-def evictions(kept: Sequence[Kept], quota_bytes: int) -> tuple[str, ...]:
+def evictions(kept: Sequence[KeptSnapshot], quota_bytes: int) -> tuple[str, ...]:
     """Return the snapshots whose ``cache`` labels are to be released, so that the rest takes `quota_bytes` at most.
 
     One after the other goes: always that which takes the fewest seconds to train again, from the nearest snapshot that
@@ -87,7 +87,7 @@ def evictions(kept: Sequence[Kept], quota_bytes: int) -> tuple[str, ...]:
     return tuple(name for name in gone if name not in stays)
 
 
-def make_room(kept: Sequence[Kept], nbytes: int) -> tuple[str, ...]:
+def make_room(kept: Sequence[KeptSnapshot], nbytes: int) -> tuple[str, ...]:
     """Return the snapshots whose ``cache`` labels are to be released so that `nbytes` more can be stored.
 
     Chosen as :func:`evictions` does. None if all that may go would not be enough: it would be lost in vain.
@@ -104,7 +104,7 @@ def make_room(kept: Sequence[Kept], nbytes: int) -> tuple[str, ...]:
     return gone if before - stored_bytes(left) >= nbytes else ()
 
 
-def stored_bytes(kept: Iterable[Kept]) -> int:
+def stored_bytes(kept: Iterable[KeptSnapshot]) -> int:
     """Return what snapshots take together: what several refer to counts once."""
     return sum({tensor: size for one in kept for tensor, size in one.tensors.items()}.values())
 
@@ -112,11 +112,11 @@ def stored_bytes(kept: Iterable[Kept]) -> int:
 class _Shelf:
     """What is still there, and what each that may go would cost and free."""
 
-    def __init__(self, kept: Sequence[Kept]) -> None:
+    def __init__(self, kept: Sequence[KeptSnapshot]) -> None:
         self._kept = {one.name: one for one in kept}
         if len(self._kept) < len(kept):
             raise InvalidInput("of the snapshots that are kept, two have the same name")
-        self._gone: dict[str, Kept] = {}
+        self._gone: dict[str, KeptSnapshot] = {}
         self._users = Counter(tensor for one in kept for tensor in one.tensors)
         self._holders: dict[Hashable, list[str]] = {}
         for one in kept:
@@ -192,7 +192,7 @@ class _Shelf:
 
 def kept_snapshots(
     plan: SearchPlan, costs: Costs, kinds: Mapping[str, Collection[str]], tensors: Mapping[str, Mapping[Hashable, int]]
-) -> Iterator[Kept]:
+) -> Iterator[KeptSnapshot]:
     """Yield the stored snapshots of a plan, with the seconds that training each again would take.
 
     Parameters
@@ -207,7 +207,7 @@ def kept_snapshots(
             if name in kinds and name in tensors:
                 state = State(node.number, step)
                 earlier = latest_snapshot(plan, state, before=True, among=kinds)
-                yield Kept(
+                yield KeptSnapshot(
                     name,
                     kinds[name],
                     tensors[name],

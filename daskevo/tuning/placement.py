@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from daskevo.tuning.plan import State
-from daskevo.tuning.stages import Stage
+from daskevo.tuning.stages import TrainingStage
 
 
 @dataclass(slots=True)
-class Trainer:
+class PlacedTrainer:
     """One that can take work.
 
     Parameters
@@ -38,7 +38,7 @@ class Placing:
         Those that are there, by name; somebody else's, which may change.
     """
 
-    def __init__(self, trainers: Mapping[str, Trainer]) -> None:
+    def __init__(self, trainers: Mapping[str, PlacedTrainer]) -> None:
         self._trainers = trainers
         self._too_small: dict[int, int] = {}
         self.losses: dict[State, int] = {}
@@ -49,7 +49,7 @@ class Placing:
         """Memory of the largest trainer that is there; 0 if nobody's is known."""
         return max((trainer.memory_bytes for trainer in self._trainers.values()), default=0)
 
-    def place(self, stage: Stage, free: Sequence[Trainer]) -> Trainer | None:
+    def place(self, stage: TrainingStage, free: Sequence[PlacedTrainer]) -> PlacedTrainer | None:
         """Return the trainer for a stage: best the one that has its model, else the smallest.
 
         A stage that ran out of memory has only one more try, on the largest trainer, free or not. One whose trainer was
@@ -60,17 +60,17 @@ class Placing:
         sign = -1 if stage.end in self.losses else 1
         return next(holding, None) or min(fitting, key=lambda trainer: sign * trainer.memory_bytes, default=None)
 
-    def fits(self, stage: Stage, trainer: Trainer) -> bool:
+    def fits(self, stage: TrainingStage, trainer: PlacedTrainer) -> bool:
         """Tell whether a trainer may have a stage: one that ran out of memory only the largest, if that has more."""
         tried = self._too_small.get(stage.node)
         return tried is None or tried < trainer.memory_bytes == self.most_bytes
 
-    def is_beyond(self, stage: Stage) -> bool:
+    def is_beyond(self, stage: TrainingStage) -> bool:
         """Tell whether no trainer that is there has enough memory for a stage."""
         tried = self._too_small.get(stage.node)
         return tried is not None and bool(self._trainers) and tried >= self.most_bytes
 
-    def ran_out(self, end: State, trainer: Trainer, reached: int) -> str | None:
+    def ran_out(self, end: State, trainer: PlacedTrainer, reached: int) -> str | None:
         """Take in that a trainer's memory was too small for the stage that ends there.
 
         Parameters

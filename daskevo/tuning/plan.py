@@ -30,7 +30,7 @@ class State(NamedTuple):
 
 
 @dataclass(slots=True)
-class Node:
+class PlanNode:
     """A trajectory from the step on at which it parts from its parent's.
 
     Parameters
@@ -66,7 +66,7 @@ class Node:
     checked: int = 0
 
 
-class Standing(NamedTuple):
+class TrialStanding(NamedTuple):
     """Where a request stands: answered by `metrics`, in vain because of `failure`, or neither: it waits."""
 
     state: State
@@ -98,7 +98,7 @@ class SearchPlan:
     """
 
     def __init__(self) -> None:
-        self.nodes: list[Node] = []
+        self.nodes: list[PlanNode] = []
         self._roots: dict[tuple[str, bytes, bytes], int] = {}
         self._waiting: dict[Waiter, State] = {}
         self._wanted: dict[State, None] = {}
@@ -135,7 +135,7 @@ class SearchPlan:
 
     def _grow(self, trajectory: Trajectory, parent: int | None, start: int, checked: int) -> int:
         depth = 0 if parent is None else self.nodes[parent].depth + 1
-        self.nodes.append(Node(len(self.nodes), trajectory, parent, start, depth, checked=checked))
+        self.nodes.append(PlanNode(len(self.nodes), trajectory, parent, start, depth, checked=checked))
         return len(self.nodes) - 1
 
     def find(self, trajectory: Trajectory, step: int) -> State | None:
@@ -168,7 +168,7 @@ class SearchPlan:
 
     # Requests
 
-    def request(self, waiter: Waiter, trajectory: Trajectory, step: int) -> Standing:
+    def request(self, waiter: Waiter, trajectory: Trajectory, step: int) -> TrialStanding:
         """Take in that somebody wants the metrics of a trajectory after `step` steps.
 
         Returns
@@ -188,13 +188,13 @@ class SearchPlan:
         state = self.locate(trajectory, step)
         node = self.nodes[state.node]
         if step in node.metrics:
-            return Standing(state, metrics=node.metrics[step])
+            return TrialStanding(state, metrics=node.metrics[step])
         if (failure := self.failure(state)) is not None:
-            return Standing(state, failure=failure)
+            return TrialStanding(state, failure=failure)
         node.requests.setdefault(step, []).append(waiter)
         self._waiting[waiter] = state
         self._wanted[state] = None
-        return Standing(state)
+        return TrialStanding(state)
 
     def withdraw(self, waiter: Waiter) -> State | None:
         """Take back a request; returns where it waited, or None if it doesn't (any more)."""

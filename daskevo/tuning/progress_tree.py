@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from daskevo.tuning.plan import SearchPlan, State
-from daskevo.tuning.running_stages import UnderWay
+from daskevo.tuning.running_stages import RunningStages
 from daskevo.tuning.trajectory import Trajectory
 from daskevo.types import JSON
 
@@ -197,7 +197,7 @@ def progress_tree(
     return ProgressTree(tuple(_without_common(branches)), min(units, default="step"))
 
 
-def states_under_way(under_way: UnderWay) -> tuple[list[State], dict[State, str]]:
+def states_under_way(under_way: RunningStages) -> tuple[list[State], dict[State, str]]:
     """Return how far running work is known to be, and where it ends with whose trainer."""
     reached: list[State] = []
     running: dict[State, str] = {}

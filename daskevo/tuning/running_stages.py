@@ -10,7 +10,7 @@ from daskevo.tuning.stages import Promises
 
 
 @dataclass(slots=True)
-class Mark:
+class StageMark:
     """What is to be done at a step: always saved, where steps were trained; perhaps evaluated."""
 
     evaluate: bool
@@ -46,7 +46,7 @@ class Work:
     trainer: str
     start: int
     legs: list[State]
-    marks: dict[int, Mark]
+    marks: dict[int, StageMark]
     reached: int = 0
     stopping: bool = False
     halted: bool = False
@@ -74,7 +74,7 @@ class Work:
         if mark is not None and (mark.evaluate or not evaluate):
             return False
         if mark is None:
-            self.marks = dict(sorted({**self.marks, step: Mark(evaluate)}.items()))
+            self.marks = dict(sorted({**self.marks, step: StageMark(evaluate)}.items()))
         else:
             mark.evaluate = True
         return True
@@ -102,7 +102,7 @@ class Work:
 
 
 @dataclass
-class UnderWay:
+class RunningStages:
     """All work that trainers have, found by its key and by its nodes."""
 
     works: dict[str, Work] = field(default_factory=dict)

@@ -28,7 +28,7 @@ class Trial(NamedTuple):
     until: int
 
 
-class Study(Protocol):
+class SimulatedStudy(Protocol):
     """What asks for trials: all at once, or more by and by, as it is told what came of them."""
 
     def begin(self) -> Sequence[Trial]:
@@ -139,7 +139,7 @@ class _Running:
 
 
 def simulate(
-    studies: Study | Mapping[str, Study],
+    studies: SimulatedStudy | Mapping[str, SimulatedStudy],
     trainers: int,
     machine: Machine | None = None,
     *,
@@ -190,7 +190,7 @@ def simulate(
 class _Simulation:
     def __init__(
         self,
-        studies: Mapping[str, Study],
+        studies: Mapping[str, SimulatedStudy],
         trainers: int,
         machine: Machine,
         scheduler: Scheduler,

@@ -13,11 +13,11 @@ from typing import Literal
 from daskevo.errors import InvalidInput
 from daskevo.tuning.cost import Costs
 from daskevo.tuning.instructions import Answer, Halt, Instruction, Refuse, Run, Save
-from daskevo.tuning.placement import Placing, Trainer
+from daskevo.tuning.placement import PlacedTrainer, Placing
 from daskevo.tuning.plan import SearchPlan, State, Waiter
 from daskevo.tuning.policies import POLICIES, Policy, best_path
-from daskevo.tuning.running_stages import Mark, UnderWay, Work
-from daskevo.tuning.stages import Stage, StageTree, stage_tree
+from daskevo.tuning.running_stages import RunningStages, StageMark, Work
+from daskevo.tuning.stages import StageTree, TrainingStage, stage_tree
 from daskevo.tuning.trajectory import Trajectory
 
 Failure = Literal["error", "out of memory", "lost", "withdrawn"]
@@ -76,8 +76,8 @@ class Scheduler:
         self.costs = costs or Costs(self.plan)
         self.policy: Policy = policy
         self.batched = batched
-        self.trainers: dict[str, Trainer] = {}
-        self.under_way = UnderWay()
+        self.trainers: dict[str, PlacedTrainer] = {}
+        self.under_way = RunningStages()
         self._given = 0
         self.placing = Placing(self.trainers)
         self.beyond: list[State] = []
@@ -106,7 +106,7 @@ class Scheduler:
 
     def trainer(self, name: str, memory_bytes: int = 0) -> list[Instruction]:
         """Take in that there is a trainer; said again, it keeps what it does. One that died has to leave first."""
-        self.trainers.setdefault(name, Trainer(name)).memory_bytes = memory_bytes
+        self.trainers.setdefault(name, PlacedTrainer(name)).memory_bytes = memory_bytes
         return []
 
     def left(self, name: str) -> list[Instruction]:
@@ -248,7 +248,7 @@ class Scheduler:
                 given.append(self._run(path, trainer, seconds))
         return given
 
-    def _run(self, path: Sequence[Stage], trainer: Trainer, seconds: Sequence[float]) -> Run:
+    def _run(self, path: Sequence[TrainingStage], trainer: PlacedTrainer, seconds: Sequence[float]) -> Run:
         fits = 1  # the first stage does
         while fits < len(path) and self.placing.fits(path[fits], trainer):
             fits += 1
@@ -259,7 +259,7 @@ class Scheduler:
             trainer=trainer.name,
             start=first.start,
             legs=[stage.end for stage in path],
-            marks={stage.stop: Mark(stage.evaluate) for stage in path},
+            marks={stage.stop: StageMark(stage.evaluate) for stage in path},
             reached=first.start,
         )
         self._given += 1

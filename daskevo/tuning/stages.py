@@ -17,7 +17,7 @@ from daskevo.tuning.plan import SearchPlan, State
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class TrainingStage:
     """Steps to be trained in one go, or none, where a model only has to be evaluated.
 
     Parameters
@@ -78,7 +78,7 @@ class StageTree:
         Promised states that somebody waits for, or that a stage begins with.
     """
 
-    stages: tuple[Stage, ...]
+    stages: tuple[TrainingStage, ...]
     awaited: frozenset[State]
 
     @property
@@ -133,7 +133,7 @@ def stage_tree(plan: SearchPlan, promises: Promises | None = None) -> StageTree:
         if parent is not None:
             children[parent].append(number)
     stages = tuple(
-        Stage(
+        TrainingStage(
             number=number,
             node=node,
             start=start,

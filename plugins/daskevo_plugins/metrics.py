@@ -39,7 +39,7 @@ class Family:
     rows: list[tuple[tuple[str, ...], Any]] = field(default_factory=list)
 
 
-class Source(Protocol):
+class MetricsSource(Protocol):
     """A part of the process that has figures."""
 
     def metrics(self) -> Iterable[tuple[str, tuple[str, ...], Any]]:
@@ -90,7 +90,7 @@ _sources: weakref.WeakSet[Any] = weakref.WeakSet()
 _collectors: list[Any] = []
 
 
-def offer(source: Source) -> None:
+def offer(source: MetricsSource) -> None:
     """Have a part of this process told of at its ``/metrics``, as long as it is there."""
     _sources.add(source)
     if _collectors:
@@ -104,12 +104,12 @@ def offer(source: Source) -> None:
     REGISTRY.register(collector)
 
 
-def withdraw(source: Source) -> None:
+def withdraw(source: MetricsSource) -> None:
     """Tell of a part of this process no more."""
     _sources.discard(source)
 
 
-def families(sources: Iterable[Source]) -> list[Family]:
+def families(sources: Iterable[MetricsSource]) -> list[Family]:
     """Return the metrics of some parts, those without a value left out."""
     found = {name: Family(name, *rest) for name, rest in FAMILIES.items()}
     for source in sources:
@@ -121,7 +121,7 @@ def families(sources: Iterable[Source]) -> list[Family]:
 def provider_metrics(
     repository: str, provider: str, figures: Mapping[str, int], counts: Mapping[str, Count]
 ) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    """Return a provider's metrics (see :class:`Source`)."""
+    """Return a provider's metrics (see :class:`MetricsSource`)."""
     labels = (repository, provider)
     for figure, value in figures.items():
         yield f"daskevo_provider_{figure}", labels, value
@@ -139,7 +139,7 @@ class Collector:
         Parts of this process.
     """
 
-    def __init__(self, sources: Iterable[Source]) -> None:
+    def __init__(self, sources: Iterable[MetricsSource]) -> None:
         self._sources = sources
 
     def describe(self) -> Sequence[Any]:

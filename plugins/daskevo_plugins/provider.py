@@ -17,7 +17,7 @@ from distributed import WorkerPlugin
 from daskevo.client.directory import CALL_TIMEOUT_S
 from daskevo.client.session import Session
 from daskevo.deploy.roles import EVALUATION, PROVIDER
-from daskevo.deploy.settings import Settings, check_versions
+from daskevo.deploy.settings import RepositorySettings, check_versions
 from daskevo.errors import DaskevoError
 from daskevo.protocol.hashing import shard_of
 from daskevo.provider.handlers import ProviderHandlers
@@ -57,7 +57,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
 
     idempotent = True
 
-    def __init__(self, settings: Settings, part: str | None = None) -> None:
+    def __init__(self, settings: RepositorySettings, part: str | None = None) -> None:
         self.settings = settings
         self.part = part
         self.name = plugin_name(settings.key)

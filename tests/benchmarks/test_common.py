@@ -15,9 +15,9 @@ from benchmarks.shared.timing import quantile, timed
 from daskevo.errors import InvalidInput
 from daskevo_workflows.measurements.machine import machine_line
 from daskevo_workflows.measurements.plots import check_plot, save_plot
-from daskevo_workflows.measurements.tables import Table, figure
+from daskevo_workflows.measurements.tables import FigureTable, figure
 
-TABLE = Table("Speed, in µs", ["what", "mean"], [["index", "8.00"], ["a scan", "2,500"]], ["Smaller is better."])
+TABLE = FigureTable("Speed, in µs", ["what", "mean"], [["index", "8.00"], ["a scan", "2,500"]], ["Smaller is better."])
 
 
 def draw(drawing) -> None:

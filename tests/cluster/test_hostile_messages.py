@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from distributed.system import MEMORY_LIMIT
 
-from daskevo.deploy.settings import MOST_LEAVING_BYTES, PROCESS_BYTES, MemoryBudget, Settings
+from daskevo.deploy.settings import MOST_LEAVING_BYTES, PROCESS_BYTES, MemoryBudget, RepositorySettings
 from daskevo.errors import CorruptRecord, InvalidInput, ProviderFull, PutFailed
 from daskevo.protocol.messages import Put, Refer
 from daskevo.protocol.owner_map import OwnerMap
@@ -392,7 +392,7 @@ async def test_a_model_larger_than_the_budget_comes_in_messages_and_is_spilled(
 
 
 def test_all_that_a_provider_holds_stays_below_where_dask_pauses_it() -> None:
-    settings = Settings("key", None, 8, "written", 1000, "test", {})
+    settings = RepositorySettings("key", None, 8, "written", 1000, "test", {})
     unset = replace(settings, memory=None)
     for limit in (10**8, 5 * 10**8, 10**9, 4 * 10**9, 10**11):
         for share in (0.3, 0.8, False):

@@ -14,7 +14,7 @@ import pytest
 from daskevo.errors import ShardUnavailable
 from daskevo.provider import served_shard, shard_openings
 from daskevo.provider.served_shard import ServedShard
-from daskevo.provider.shard_openings import Opening
+from daskevo.provider.shard_openings import ShardOpening
 from daskevo.store import journal_reader
 from daskevo.types import Tick
 from tests.cluster.helpers import at_rest, chain, coordinator_of, evo_cluster, make, open_here, plugin_of
@@ -186,7 +186,7 @@ def test_garbage_of_users_in_the_same_process_is_still_collected(alone: bool, mo
     monkeypatch.setattr(shard_openings.gc, "freeze", lambda: frozen.append(True))
     # Of small shards there may be many.
     for shard in range(shard_openings.FROZEN_AT_ONCE):
-        Opening(1, shard, 1, Tick(0, 0), float("inf"), threading.Lock(), alone=alone).step()
+        ShardOpening(1, shard, 1, Tick(0, 0), float("inf"), threading.Lock(), alone=alone).step()
     assert bool(frozen) is alone
 
 

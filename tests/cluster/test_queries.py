@@ -12,7 +12,7 @@ from distributed import Event, Worker
 
 from daskevo.client.best_match import Question, best_of, match_to_wire
 from daskevo.errors import InvalidInput, ShardUnavailable
-from daskevo.index import Match, PrefixIndex
+from daskevo.index import PrefixIndex, PrefixMatch
 from daskevo.provider.handlers import THREADED_BYTES
 from daskevo.types import ModelId, Tick
 from tests.cluster.helpers import chain, evo_cluster, make, open_here, plugin_of
@@ -105,11 +105,11 @@ def test_the_reduction_of_nothing() -> None:
 
 def test_the_reduction_follows_the_total_order() -> None:
     rising = [
-        Match(1, 0.9, Tick(1, 9), ModelId("z")),
-        Match(2, -math.inf, Tick(1, 9), ModelId("z")),
-        Match(2, 0.5, Tick(1, 1), ModelId("z")),
-        Match(2, 0.5, Tick(1, 2), ModelId("a")),
-        Match(2, 0.5, Tick(1, 2), ModelId("b")),
+        PrefixMatch(1, 0.9, Tick(1, 9), ModelId("z")),
+        PrefixMatch(2, -math.inf, Tick(1, 9), ModelId("z")),
+        PrefixMatch(2, 0.5, Tick(1, 1), ModelId("z")),
+        PrefixMatch(2, 0.5, Tick(1, 2), ModelId("a")),
+        PrefixMatch(2, 0.5, Tick(1, 2), ModelId("b")),
     ]
     for asked in itertools.permutations([None, *rising], 3):
         best = max(match for match in asked if match is not None)

@@ -13,7 +13,7 @@ from daskevo.errors import InvalidInput, InvalidName, ModelExists, SnapshotGone,
 from daskevo.graph import ArchitectureGraph
 from daskevo.repository import Snapshot
 from daskevo.testing.arrays import awkward_arrays, same_tensor
-from daskevo.tuning import Kept, evictions
+from daskevo.tuning import KeptSnapshot, evictions
 from tests.cluster.helpers import at_rest, chain, evo_cluster, make, open_here, reserve, values
 
 GRAPH = chain(8, 6)
@@ -258,7 +258,7 @@ async def test_what_would_be_freed_is_known_before(c: Any, s: Any, a: Any, b: An
     for quota in (2 * state(0).nbytes, state(0).nbytes, 0):
         there = [name for name in names if (await repository.status(name)).state == "published"]
         kept = [
-            Kept(name, {"cache"}, tensors[name], names[number - 1] if number else None, 1.0 + number % 3)
+            KeptSnapshot(name, {"cache"}, tensors[name], names[number - 1] if number else None, 1.0 + number % 3)
             for number, name in enumerate(names)
             if name in there
         ]

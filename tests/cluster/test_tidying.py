@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from daskevo.client import tensor_reader
-from daskevo.client.tensor_reader import Source, Wanted, file_answer
+from daskevo.client.tensor_reader import TensorSource, WantedTensors, file_answer
 from daskevo.errors import ModelRetired
 from daskevo.protocol.hashing import shard_of
 from daskevo.protocol.messages import Status
@@ -124,9 +124,9 @@ async def test_a_half_dead_file_is_rewritten_under_its_readers(
     root = plugin_of(a).host.root
     served = of(a, "first")
     attempt = served.shard.state.models["first"].record.attempt
-    source = Source(served.number, ModelId("first"), attempt)
+    source = TensorSource(served.number, ModelId("first"), attempt)
     old = Segment.open(served.folder.segment_path(ModelId("first"), attempt))
-    wanted = {n: Wanted(old.entries[n].spec, old.entries[n].digest) for n in (0, 1)}
+    wanted = {n: WantedTensors(old.entries[n].spec, old.entries[n].digest) for n in (0, 1)}
     told = file_answer(old, sorted(wanted))
     await put_reserved(repository, chain(8, 5), await reserve(repository, chain(8, 5), "second"), seed=2)
     await repository.retire("first")
@@ -144,7 +144,7 @@ async def test_a_half_dead_file_is_rewritten_under_its_readers(
     assert found is not None
     for number in wanted:
         np.testing.assert_array_equal(found[number], first[number])
-    gone = {**wanted, 2: Wanted(old.entries[2].spec, old.entries[2].digest)}
+    gone = {**wanted, 2: WantedTensors(old.entries[2].spec, old.entries[2].digest)}
     assert tensor_reader._read_file(root, file_answer(old, sorted(gone)), source, gone) is None
     np.testing.assert_array_equal((await repository.read("second"))[1, 0], first[0])
     assert (await repository.verify()).clean

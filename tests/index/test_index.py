@@ -14,7 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph, longest_common_prefix, weights
-from daskevo.index import Entry, Match, PrefixIndex, Query, pack_edges
+from daskevo.index import Entry, PrefixIndex, PrefixMatch, Query, pack_edges
 from daskevo.testing.graphs import GraphBuilder, build, related_graphs, related_recipes
 from daskevo.types import ModelId, Tick, VertexId
 
@@ -38,10 +38,10 @@ class _Stored(NamedTuple):
 
 def _brute_force(
     models: dict[ModelId, _Stored], scope: str, graph: ArchitectureGraph, by: str, exclude: frozenset[ModelId]
-) -> Match | None:
+) -> PrefixMatch | None:
     """Compare with every model vertex by vertex and take the largest by the total order of the design."""
     values = weights(graph, by)
-    found: list[Match] = []
+    found: list[PrefixMatch] = []
     for model_id, stored in models.items():
         if stored.scope != scope or model_id in exclude:
             continue
@@ -49,7 +49,7 @@ def _brute_force(
         if len(prefix):
             rank = stored.rank
             known = -math.inf if rank is None or math.isnan(rank) or math.isinf(rank) else rank
-            found.append(Match(sum(values[mine] for mine, _ in prefix.vertices), known, stored.created, model_id))
+            found.append(PrefixMatch(sum(values[mine] for mine, _ in prefix.vertices), known, stored.created, model_id))
     return max(found, key=lambda match: (match.score, match.rank, match.created, match.model_id), default=None)
 
 
@@ -216,7 +216,7 @@ def test_a_replaced_model_is_found_as_it_is_now() -> None:
     index.insert("flights", ModelId("m"), _chain(8).ids, 0.1, Tick(1, 2))
     assert len(index) == 1
     assert index.best("digits", _chain(8, 16).ids) is None
-    assert index.best("flights", _chain(8, 16).ids) == Match(2, 0.1, Tick(1, 2), ModelId("m"))
+    assert index.best("flights", _chain(8, 16).ids) == PrefixMatch(2, 0.1, Tick(1, 2), ModelId("m"))
 
 
 @pytest.mark.parametrize(
@@ -254,14 +254,14 @@ def test_the_largest_weights_are_added_exactly() -> None:
     index = PrefixIndex()
     index.insert("digits", ModelId("m"), IDS, 0.5, Tick(2**62, 2**63 - 1))
     match = index.best("digits", IDS[:2], [2**62, 2**62 - 1])
-    assert match == Match(2**63 - 1, 0.5, Tick(2**62, 2**63 - 1), ModelId("m"))
+    assert match == PrefixMatch(2**63 - 1, 0.5, Tick(2**62, 2**63 - 1), ModelId("m"))
 
 
 def test_a_refused_model_leaves_the_index_as_it_was() -> None:
     index = _index(("m", (8,), 0.9, Tick(1, 1)))
     with pytest.raises(InvalidInput, match="no vertex ids"):
         index.insert("digits", ModelId("m"), [VertexId(b"x")], 0.1, Tick(1, 2))
-    assert index.best("digits", _chain(8).ids) == Match(2, 0.9, Tick(1, 1), ModelId("m"))
+    assert index.best("digits", _chain(8).ids) == PrefixMatch(2, 0.9, Tick(1, 1), ModelId("m"))
 
 
 def test_a_refused_batch_adds_nothing() -> None:
@@ -271,7 +271,7 @@ def test_a_refused_batch_adds_nothing() -> None:
         index.insert_many([good, good._replace(model_id=ModelId("bad"), ids=[VertexId(b"x")])])
     assert len(index) == 0
     index.insert_many([good, good._replace(rank=0.2)])
-    assert index.best("digits", _chain(8).ids) == Match(2, 0.2, Tick(1, 1), ModelId("good"))
+    assert index.best("digits", _chain(8).ids) == PrefixMatch(2, 0.2, Tick(1, 1), ModelId("good"))
 
 
 def test_models_wait_until_the_core_is_loaded() -> None:
@@ -281,7 +281,7 @@ def test_models_wait_until_the_core_is_loaded() -> None:
     assert (index.is_warm, index.nbytes, len(index), "b" in index, "c" in index) == (False, 0, 2, True, False)
     index.warm()
     assert (index.is_warm, len(index), "b" in index, "c" in index) == (True, 2, True, False)
-    assert index.best("digits", _chain(8, 16).ids) == Match(3, 0.2, Tick(1, 4), ModelId("b"))
+    assert index.best("digits", _chain(8, 16).ids) == PrefixMatch(3, 0.2, Tick(1, 4), ModelId("b"))
 
 
 def test_threads_see_whole_models() -> None:

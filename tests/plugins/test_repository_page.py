@@ -17,7 +17,7 @@ from daskevo_plugins.dashboard.lineage_tree import lineage_tree
 from daskevo_plugins.dashboard.pages import frame
 from daskevo_plugins.dashboard.poll import _read
 from daskevo_plugins.dashboard.repository_page import repository_now
-from daskevo_plugins.dashboard.repository_view import COUNTS, FIGURES, ModelRow, Sight
+from daskevo_plugins.dashboard.repository_view import COUNTS, FIGURES, ModelRow, RepositoryView
 from daskevo_plugins.dashboard.repository_views import EVERY_S, SHARE
 from tests.plugins import test_dashboard as studies
 from tests.plugins import test_search_page as searches
@@ -341,5 +341,5 @@ def test_metrics_that_fail_cost_nobody_elses() -> None:
 
 
 def test_sights_name_what_they_are_of() -> None:
-    sight: Sight = _read("k", told() | {"coordinator": told()["coordinator"] | {"root": None}}, 0.0)
+    sight: RepositoryView = _read("k", told() | {"coordinator": told()["coordinator"] | {"root": None}}, 0.0)
     assert sight.name == "in memory"

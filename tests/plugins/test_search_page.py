@@ -22,8 +22,8 @@ from daskevo_plugins.dashboard.search_news import (
     PhaseRow,
     Point,
     SearchNews,
+    ShownUnit,
     TrainerRow,
-    UnitRow,
 )
 from tests.plugins.test_dashboard import check_harmless
 from tests.workflows.reports.test_page import ATTACK, Page, drawings
@@ -60,7 +60,7 @@ def news_of(search: str = "s1", words: str = "one", points: int = 3, **fields: A
         "points": drawn,
         "best_line": tuple((point.at_s, point.quality) for point in drawn[-100:]),
         "phases": (PhaseRow("training", points, 6.0), PhaseRow(words, 1, 0.5)),
-        "units": (UnitRow(words, 2, 1, points, 1, 0, 0),),
+        "units": (ShownUnit(words, 2, 1, points, 1, 0, 0),),
         "trainers": (TrainerRow(words, "evaluating", words, 3.0, points, (6.0, 0.5)),),
     }
     return SearchNews(**{**known, **fields})

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from daskevo.provider.transfer_memory import ABANDONED_AFTER_S, FORGOTTEN_AFTER_S, Room
+from daskevo.provider.transfer_memory import ABANDONED_AFTER_S, FORGOTTEN_AFTER_S, TransferMemory
 
 LIMIT = 100
 
@@ -30,7 +30,7 @@ class WholePuts:
     """What providers do: a put asks once, for all of it, before any of its messages."""
 
     def __init__(self) -> None:
-        self.room = Room(LIMIT)
+        self.room = TransferMemory(LIMIT)
 
     def may_land(self, writer: int, message: int, nbytes: int, now: float) -> bool:
         granted = self.room.ask(writer, nbytes, now)
@@ -115,7 +115,7 @@ def test_everybody_who_lives_gets_room(drawn: Any, chance: Any) -> None:
 @settings(max_examples=100)
 @given(st.lists(st.integers(1, LIMIT), min_size=2, max_size=8), st.data())
 def test_who_asked_first_has_room_first(sizes: list[int], data: Any) -> None:
-    room = Room(LIMIT)
+    room = TransferMemory(LIMIT)
     asked = data.draw(st.permutations(range(len(sizes))))
     for now, writer in enumerate(asked):
         room.ask(writer, sizes[writer], float(now))
@@ -142,7 +142,7 @@ def test_the_rule_before_is_found_to_lock_itself_up() -> None:
 
 
 def test_who_goes_without_a_word_keeps_nobody_waiting_for_ever() -> None:
-    room = Room(LIMIT)
+    room = TransferMemory(LIMIT)
     assert room.ask("dead", 60, 0.0)
     assert not room.ask("gone", 90, 1.0)
     assert not room.ask("next", 50, 2.0)
@@ -156,8 +156,8 @@ def test_who_goes_without_a_word_keeps_nobody_waiting_for_ever() -> None:
 
 
 def test_one_that_is_larger_than_all_room_gets_it_alone_where_that_is_allowed() -> None:
-    assert not Room(LIMIT).ask("large", LIMIT + 1, 0.0)
-    room = Room(LIMIT, lends_alone=True)
+    assert not TransferMemory(LIMIT).ask("large", LIMIT + 1, 0.0)
+    room = TransferMemory(LIMIT, lends_alone=True)
     assert room.ask("small", 1, 0.0)
     assert not room.ask("large", LIMIT + 1, 0.0)
     room.give_back("small", 1.0)

@@ -7,12 +7,12 @@ from typing import Any
 
 from daskevo.search import Request, View
 from daskevo.space import Candidate
-from daskevo.testing.strategies import Run
+from daskevo.testing.strategies import StrategyRun
 
 Quality = Callable[[Candidate, int], float | None]
 
 
-class Trained(Run):
+class Trained(StrategyRun):
     """Trains what is asked for, each request from the snapshot that it continues.
 
     Attributes

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskevo.search import AgedEvolution
-from daskevo.testing.strategies import MAX, MIN, SPACE, TINY, Run
+from daskevo.testing.strategies import MAX, MIN, SPACE, TINY, StrategyRun
 from daskevo.types import Objective
 
 
@@ -18,7 +18,7 @@ def changes(one: tuple[int, ...], other: tuple[int, ...]) -> int:
 
 
 def test_random_until_the_population_is_full_then_children_with_one_change() -> None:
-    run = Run(AgedEvolution(population=8, sample=4))
+    run = StrategyRun(AgedEvolution(population=8, sample=4))
     run.go(60)
     by_id = {request.model_id: request for request in run.requests}
     assert all(request.parent is None for request in run.requests[:8])
@@ -31,7 +31,7 @@ def test_random_until_the_population_is_full_then_children_with_one_change() -> 
 
 
 def test_those_under_way_count_towards_filling_the_population() -> None:
-    run = Run(AgedEvolution(population=4, sample=2))
+    run = StrategyRun(AgedEvolution(population=4, sample=2))
     first = run.ask(3)
     run.tell(first[0], 1.0)
     assert [request.parent for request in run.ask(3)] == [None, first[0].model_id, first[0].model_id]
@@ -40,7 +40,7 @@ def test_those_under_way_count_towards_filling_the_population() -> None:
 @pytest.mark.parametrize(("objective", "best"), [(MAX, 9.0), (MIN, 1.0)])
 def test_the_best_of_the_sample_is_the_parent(objective: Objective, best: float) -> None:
     """With a sample of everybody, the parent is the best of all, in the objective's direction."""
-    run = Run(AgedEvolution(population=5, sample=5), objectives=objective)
+    run = StrategyRun(AgedEvolution(population=5, sample=5), objectives=objective)
     qualities = {}
     for quality in (3.0, 9.0, 1.0, 5.0, 4.0):
         (request,) = run.ask()
@@ -51,14 +51,14 @@ def test_the_best_of_the_sample_is_the_parent(objective: Objective, best: float)
 
 
 def test_equal_qualities_the_younger_is_the_parent() -> None:
-    run = Run(AgedEvolution(population=4, sample=4))
+    run = StrategyRun(AgedEvolution(population=4, sample=4))
     run.go(4, lambda candidate: 1.0)
     (child,) = run.ask()
     assert child.parent == run.requests[3].model_id
 
 
 def test_aged_the_oldest_leaves_even_if_it_is_the_best() -> None:
-    run = Run(AgedEvolution(population=3, sample=1))
+    run = StrategyRun(AgedEvolution(population=3, sample=1))
     for quality in (9.0, 1.0, 2.0, 3.0):
         (request,) = run.ask()
         run.tell(request, quality)
@@ -67,7 +67,7 @@ def test_aged_the_oldest_leaves_even_if_it_is_the_best() -> None:
 
 @pytest.mark.parametrize(("objective", "leaver"), [(MAX, 1), (MIN, 0)])
 def test_worst_the_worst_leaves(objective: Objective, leaver: int) -> None:
-    run = Run(AgedEvolution(population=3, sample=1, rule="worst"), objectives=objective)
+    run = StrategyRun(AgedEvolution(population=3, sample=1, rule="worst"), objectives=objective)
     for quality in (9.0, 1.0, 2.0, 3.0):
         (request,) = run.ask()
         run.tell(request, quality)
@@ -75,7 +75,7 @@ def test_worst_the_worst_leaves(objective: Objective, leaver: int) -> None:
 
 
 def test_worst_a_bad_newcomer_leaves_at_once_and_of_equals_the_older() -> None:
-    run = Run(AgedEvolution(population=2, sample=1, rule="worst"))
+    run = StrategyRun(AgedEvolution(population=2, sample=1, rule="worst"))
     for quality in (5.0, 5.0, 1.0, 5.0):
         (request,) = run.ask()
         run.tell(request, quality)
@@ -84,7 +84,7 @@ def test_worst_a_bad_newcomer_leaves_at_once_and_of_equals_the_older() -> None:
 
 def test_a_high_beta_changes_late_choices() -> None:
     def mean_place(beta: float) -> float:
-        run = Run(AgedEvolution(population=5, sample=2, beta=beta))
+        run = StrategyRun(AgedEvolution(population=5, sample=2, beta=beta))
         run.go(150)
         by_id = {request.model_id: request.candidate.values for request in run.requests}
         places = [
@@ -107,7 +107,7 @@ def test_a_high_beta_changes_late_choices() -> None:
     order=st.randoms(use_true_random=False),
 )
 def test_only_finished_models_are_parents_whatever_the_order(qualities, rule, workers, order) -> None:  # type: ignore[no-untyped-def]
-    run = Run(AgedEvolution(population=5, sample=2, rule=rule))
+    run = StrategyRun(AgedEvolution(population=5, sample=2, rule=rule))
     good: set[str] = set()
     for quality in qualities:
         for request in run.ask(workers - len(run.pending)):
@@ -121,7 +121,7 @@ def test_only_finished_models_are_parents_whatever_the_order(qualities, rule, wo
 
 
 def test_mutation_walks_through_a_small_space_to_its_end() -> None:
-    run = Run(AgedEvolution(population=2, sample=1), TINY)
+    run = StrategyRun(AgedEvolution(population=2, sample=1), TINY)
     run.go(20)
     assert len(run.requests) == TINY.size.count
 
@@ -129,7 +129,7 @@ def test_mutation_walks_through_a_small_space_to_its_end() -> None:
 def test_finds_better_candidates_than_random_ones() -> None:
     late: list[int] = []
     for seed in range(4):
-        run = Run(AgedEvolution(population=10, sample=4), seed=seed)
+        run = StrategyRun(AgedEvolution(population=10, sample=4), seed=seed)
         run.go(150)
         late += [sum(request.candidate.values) for request in run.requests[-30:]]
     # Random ones have 7.5, and a standard deviation of 0.23 in so many.

@@ -7,11 +7,11 @@ import pytest
 from daskevo.errors import InvalidInput
 from daskevo.search import Grid
 from daskevo.space import UNBOUNDED, Builder, Choice, Space
-from daskevo.testing.strategies import CONDITIONAL, MAX, TINY, Run
+from daskevo.testing.strategies import CONDITIONAL, MAX, TINY, StrategyRun
 
 
 def test_in_the_spaces_own_order() -> None:
-    run = Run(Grid(), CONDITIONAL)
+    run = StrategyRun(Grid(), CONDITIONAL)
     run.go(100)
     assert [request.candidate for request in run.requests] == list(CONDITIONAL.enumerate())
     assert run.stop is not None
@@ -21,7 +21,7 @@ def test_in_the_spaces_own_order() -> None:
 def test_shuffled_by_the_seed() -> None:
     orders = []
     for seed in (0, 0, 1):
-        run = Run(Grid("shuffled"), CONDITIONAL, seed=seed)
+        run = StrategyRun(Grid("shuffled"), CONDITIONAL, seed=seed)
         run.go(100)
         orders.append([request.candidate for request in run.requests])
     assert orders[0] == orders[1] != orders[2]

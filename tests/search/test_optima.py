@@ -9,7 +9,7 @@ import pytest
 
 from daskevo.search import AgedEvolution, MultiObjectiveEvolution, NonAgedEvolution, Random, Reinforce, Strategy
 from daskevo.space import Candidate, Choice, Space
-from daskevo.testing.strategies import MAX, Run
+from daskevo.testing.strategies import MAX, StrategyRun
 from daskevo.types import Objective
 
 SEPARABLE = Space("separable", tuple(Choice(f"c{number}", (0, 1, 2, 3, 4)) for number in range(5)))
@@ -27,7 +27,7 @@ def found(make: Callable[[], Strategy]) -> int:
     """In how many of the seeds' runs the optimum was asked for."""
     count = 0
     for seed in SEEDS:
-        run = Run(make(), SEPARABLE, seed=seed)
+        run = StrategyRun(make(), SEPARABLE, seed=seed)
         run.go(ASKED, quality)
         count += Candidate(BEST) in run.asked
     return count
@@ -60,7 +60,7 @@ def test_the_whole_front_of_two_objectives_is_found() -> None:
     objectives = (MAX, Objective.parse("min used"))
     fronts = []
     for seed in SEEDS:
-        run = Run(MultiObjectiveEvolution(population=20), SEPARABLE, objectives, seed)
+        run = StrategyRun(MultiObjectiveEvolution(population=20), SEPARABLE, objectives, seed)
         for _ in range(ASKED):
             (request,) = run.ask()
             values = request.candidate.values
@@ -83,7 +83,7 @@ def test_a_policy_with_context_learns_which_options_go_together() -> None:
     def share(context: bool) -> float:
         late: list[float] = []
         for seed in SEEDS:
-            run = Run(Reinforce(context=context), space, seed=seed)
+            run = StrategyRun(Reinforce(context=context), space, seed=seed)
             run.go(150, equal)
             late += [equal(request.candidate) for request in run.requests[-50:]]
         return sum(late) / len(late)

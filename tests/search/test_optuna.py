@@ -10,7 +10,7 @@ import pytest
 from daskevo.errors import InvalidInput
 from daskevo.search import Optuna
 from daskevo.space import Choice, Space
-from daskevo.testing.strategies import TINY, Run, check_strategy
+from daskevo.testing.strategies import TINY, StrategyRun, check_strategy
 from daskevo.types import Objective
 
 pytest.importorskip("optuna")
@@ -26,7 +26,7 @@ def test_the_contract(sampler: str) -> None:
 
 
 def test_a_small_space_is_walked_to_its_end() -> None:
-    run = Run(Optuna(startup=5), TINY)
+    run = StrategyRun(Optuna(startup=5), TINY)
     run.go(100)
     assert len(run.requests) == len(run.asked) == TINY.size.count
     assert run.stop is not None
@@ -37,7 +37,7 @@ def test_the_optimum_is_found_where_chance_does_not() -> None:
     space = Space("separable", tuple(Choice(f"c{number}", tuple(range(9))) for number in range(4)))
     found = 0
     for seed in range(6):
-        run = Run(Optuna(startup=10), space, seed=seed)
+        run = StrategyRun(Optuna(startup=10), space, seed=seed)
         run.go(40, lambda candidate: -float(sum((value - 3) ** 2 for value in candidate.values)))
         best = max(report.quality or -1e9 for _, report in run.told)
         found += best >= -1.0
@@ -45,7 +45,7 @@ def test_the_optimum_is_found_where_chance_does_not() -> None:
 
 
 def test_several_objectives_are_passed_on() -> None:
-    run = Run(Optuna(startup=4), objectives=(Objective.parse("max q"), Objective.parse("min used")))
+    run = StrategyRun(Optuna(startup=4), objectives=(Objective.parse("max q"), Objective.parse("min used")))
     for _ in range(12):
         (request,) = run.ask()
         values = request.candidate.values
@@ -66,7 +66,7 @@ def test_optuna_says_nothing_and_its_settings_stay(capfd: pytest.CaptureFixture[
     import optuna
 
     before = optuna.logging.get_verbosity()
-    Run(Optuna()).go(3)
+    StrategyRun(Optuna()).go(3)
     assert optuna.logging.get_verbosity() == before
     assert logging.getLogger("optuna").level == before
     assert capfd.readouterr() == ("", "")

@@ -8,13 +8,13 @@ import pytest
 
 from daskevo.errors import InvalidInput
 from daskevo.search import Random, Replay
-from daskevo.testing.strategies import Run
+from daskevo.testing.strategies import StrategyRun
 from daskevo.types import ModelId
 
 
-def recorded() -> tuple[Run, list[str | None]]:
+def recorded() -> tuple[StrategyRun, list[str | None]]:
     """Return a run of six evaluations, one failed, with ancestors; the second one's report comes last."""
-    run = Run(Random())
+    run = StrategyRun(Random())
     ancestors = [None, 0, 1, 0, None, 3]
     requests = run.ask(6)
     for number in (0, 2, 3, 4, 5, 1):
@@ -28,7 +28,7 @@ def recorded() -> tuple[Run, list[str | None]]:
 
 def test_asks_for_what_was_finished_with_the_same_ancestors() -> None:
     run, ancestors = recorded()
-    again = Run(Replay(run.requests, [report for _, report in run.told]))
+    again = StrategyRun(Replay(run.requests, [report for _, report in run.told]))
     order: list[int] = []
     while asked := again.ask(2):
         for request in asked:
@@ -46,7 +46,7 @@ def test_asks_for_what_was_finished_with_the_same_ancestors() -> None:
 
 def test_waits_for_an_ancestor() -> None:
     run, _ = recorded()
-    again = Run(Replay(run.requests, [report for _, report in run.told]))
+    again = StrategyRun(Replay(run.requests, [report for _, report in run.told]))
     first = again.ask(5)
     assert len(first) == 1
     assert again.ask(4) == []

@@ -33,7 +33,7 @@ from daskevo.search import (
 )
 from daskevo.search.wrapper import Wrapper
 from daskevo.space import Builder, Choice, Choose, Space
-from daskevo.testing.strategies import TINY, Run, check_strategy
+from daskevo.testing.strategies import TINY, StrategyRun, check_strategy
 from daskevo.types import ModelId
 
 MAKERS: list[Callable[[], Strategy]] = [
@@ -115,7 +115,7 @@ def test_the_contract_can_be_broken(broken: Callable[[], Strategy], said: str) -
 
 
 def test_same_seed_same_requests(make: Callable[[], Strategy]) -> None:
-    runs = [Run(make(), seed=3), Run(make(), seed=3), Run(make(), seed=4)]
+    runs = [StrategyRun(make(), seed=3), StrategyRun(make(), seed=3), StrategyRun(make(), seed=4)]
     for run in runs:
         run.go(40)
     assert runs[0].requests == runs[1].requests
@@ -124,15 +124,15 @@ def test_same_seed_same_requests(make: Callable[[], Strategy]) -> None:
 
 def test_a_strategy_started_again_remembers_nothing(make: Callable[[], Strategy]) -> None:
     strategy = make()
-    first = Run(strategy, seed=1)
+    first = StrategyRun(strategy, seed=1)
     first.go(20)
-    second = Run(strategy, seed=1)
+    second = StrategyRun(strategy, seed=1)
     second.go(20)
     assert first.requests == second.requests
 
 
 def test_no_candidate_is_asked_twice_and_an_exhausted_space_stops(make: Callable[[], Strategy]) -> None:
-    run = Run(make(), TINY)
+    run = StrategyRun(make(), TINY)
     run.go(30)
     assert len(run.requests) == TINY.size.count == len(run.asked)
     assert run.stop is not None
@@ -146,13 +146,13 @@ def test_a_space_that_rejects_all_says_why(make: Callable[[], Strategy]) -> None
         choose("units", (8, 16))
         raise CandidateRejected("kernel beyond input")
 
-    run = Run(make(), Builder("none", build))
+    run = StrategyRun(make(), Builder("none", build))
     run.go(2)
     assert run.stop is not None
     assert "0 of its 0 candidates" in run.stop.message
     assert "kernel beyond input" in run.stop.message
     with pytest.raises(CandidateRejected, match="kernel beyond input"):
-        Run(Random(over="candidates"), Builder("none", build))
+        StrategyRun(Random(over="candidates"), Builder("none", build))
 
 
 def test_conditional_spaces_are_walked_to_their_end(make: Callable[[], Strategy]) -> None:
@@ -161,7 +161,7 @@ def test_conditional_spaces_are_walked_to_their_end(make: Callable[[], Strategy]
             if choose(f"kind {number}", ("dense", "none")) == "dense":
                 choose(f"units {number}", (8, 16, 32))
 
-    run = Run(make(), Builder("few", build))
+    run = StrategyRun(make(), Builder("few", build))
     run.go(30)
     assert len(run.requests) == len(run.asked) == 4 + 4**2
 
@@ -173,7 +173,7 @@ def test_where_most_mutations_are_invalid_it_ends_with_all_that_there_are(make: 
         return None if choices["a"] == choices["b"] == choices["c"] and choices["d"] < 2 else "not alike"
 
     space = Space("sparse", (*(Choice(name, (0, 1, 2, 3)) for name in "abcd"),), reject)
-    run = Run(make(), space)
+    run = StrategyRun(make(), space)
     for _ in range(24):
         for request in run.ask(2):
             run.tell(request, 1.0)
@@ -194,7 +194,7 @@ def test_restoring_is_exact(
     maker: Callable[[], Strategy], seed: int, cut: int, workers: int, qualities: list[float | None]
 ) -> None:
     """Cut a run anywhere, go on with another one that was told the same: it asks as the run that was not cut."""
-    whole, cut_run = Run(maker(), seed=seed), Run(maker(), seed=seed)
+    whole, cut_run = StrategyRun(maker(), seed=seed), StrategyRun(maker(), seed=seed)
     for step, quality in enumerate(qualities):
         for run in (whole, cut_run):
             run.ask(workers - len(run.pending))
@@ -212,7 +212,7 @@ def test_restoring_is_exact(
 def test_unusable_qualities_never_enter_and_push_nobody_out(
     make: Callable[[], Strategy], quality: float | None, status: Literal["finished", "failed"]
 ) -> None:
-    run = Run(make())
+    run = StrategyRun(make())
     run.go(3)
     before = run.strategy.population()
     for request in run.ask(10):
@@ -222,7 +222,7 @@ def test_unusable_qualities_never_enter_and_push_nobody_out(
 
 
 def test_duplicates_do_not_enter_the_population(make: Callable[[], Strategy]) -> None:
-    run = Run(make())
+    run = StrategyRun(make())
     run.go(3)
     before = run.strategy.population()
     (request,) = run.ask()
@@ -231,7 +231,7 @@ def test_duplicates_do_not_enter_the_population(make: Callable[[], Strategy]) ->
 
 
 def test_all_failing_goes_on_with_random_candidates(make: Callable[[], Strategy]) -> None:
-    run = Run(make())
+    run = StrategyRun(make())
     for _ in range(30):
         (request,) = run.ask()
         assert request.parent is None
@@ -239,7 +239,7 @@ def test_all_failing_goes_on_with_random_candidates(make: Callable[[], Strategy]
 
 
 def test_population_keeps_its_size_and_everyone_else_leaves_once(make: Callable[[], Strategy]) -> None:
-    run = Run(make())
+    run = StrategyRun(make())
     run.go(60)
     finished = [request.model_id for request in run.requests]
     assert sorted([*run.strategy.population(), *run.left]) == sorted(finished)
@@ -294,7 +294,7 @@ def test_random_over_candidates_draws_long_ones_as_often_as_there_are() -> None:
             choose(f"units {number}", (8, 16, 32))
 
     def first(over: Any) -> int:
-        runs = [Run(Random(over=over), Builder("chains", build), seed=seed) for seed in range(400)]
+        runs = [StrategyRun(Random(over=over), Builder("chains", build), seed=seed) for seed in range(400)]
         return sum(len(run.ask()[0].candidate.values) == 2 for run in runs)
 
     assert 165 < first("choices") < 235
@@ -305,17 +305,17 @@ def test_random_over_candidates_is_refused_when_it_starts(monkeypatch: pytest.Mo
     monkeypatch.setattr("daskevo.space.model_space.LISTED", 300)
     large = Builder("large", lambda choose: [choose(f"c{n}", (0, 1)) for n in range(20)])
     with pytest.raises(InvalidInput, match="can't be uniform over its candidates"):
-        Run(Random(over="candidates"), large)
+        StrategyRun(Random(over="candidates"), large)
 
 
 def test_random_keeps_all_if_asked() -> None:
-    run = Run(Random(keep=None))
+    run = StrategyRun(Random(keep=None))
     run.go(70)
     assert run.left == []
 
 
 def test_random_draws_are_uniform() -> None:
-    run = Run(Random())
+    run = StrategyRun(Random())
     run.go(400)
     counts = np.bincount([request.candidate.values[0] for request in run.requests], minlength=4)
     assert counts.min() > 60

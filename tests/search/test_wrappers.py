@@ -22,7 +22,7 @@ from daskevo.search import (
     View,
 )
 from daskevo.search.drawing import generator
-from daskevo.testing.strategies import CONDITIONAL, MIN, SPACE, TINY, Run, check_strategy
+from daskevo.testing.strategies import CONDITIONAL, MIN, SPACE, TINY, StrategyRun, check_strategy
 
 
 class Repetitive(Random):
@@ -71,7 +71,7 @@ def test_a_filter_whose_test_has_changed_is_another() -> None:
 
 
 def test_what_repeats_itself_is_asked_once_and_ends() -> None:
-    run = Run(Deduplicate(Repetitive()), TINY)
+    run = StrategyRun(Deduplicate(Repetitive()), TINY)
     run.go(30)
     assert len(run.requests) == len(run.asked) == TINY.size.count
     assert run.stop is not None
@@ -82,7 +82,7 @@ def test_what_repeats_itself_is_asked_once_and_ends() -> None:
 @pytest.mark.parametrize("within", [Random, Repetitive, Grid, lambda: AgedEvolution(6, 3)])
 def test_only_what_passes_is_asked_for_and_all_of_it(within: Callable[[], Strategy]) -> None:
     """35 + 35 of 1024 candidates have a sum of at most 4; fewer draws would miss some."""
-    run = Run(Filter(within(), few, "a sum of at most 4", draws=2_000), SPACE)
+    run = StrategyRun(Filter(within(), few, "a sum of at most 4", draws=2_000), SPACE)
     run.go(150)
     passing = {candidate for candidate in SPACE.enumerate() if sum(candidate.values) <= 4}
     assert run.asked <= passing
@@ -92,28 +92,28 @@ def test_only_what_passes_is_asked_for_and_all_of_it(within: Callable[[], Strate
 
 
 def test_nothing_passes() -> None:
-    run = Run(Filter(AgedEvolution(), lambda choices: False, "the impossible"), SPACE)
+    run = StrategyRun(Filter(AgedEvolution(), lambda choices: False, "the impossible"), SPACE)
     run.go(1)
     assert run.stop is not None
     assert run.stop.message.endswith("'the impossible', which rejected 1024")
 
 
 def test_a_filter_sees_options_by_name() -> None:
-    run = Run(Filter(Random(), lambda choices: choices["layers"] == 2, "two layers"), CONDITIONAL)
+    run = StrategyRun(Filter(Random(), lambda choices: choices["layers"] == 2, "two layers"), CONDITIONAL)
     run.go(100)
     assert {CONDITIONAL.values(candidate)["layers"] for candidate in run.asked} == {2}
     assert len(run.asked) == 16
 
 
 def test_a_filter_that_raises_says_for_what() -> None:
-    run = Run(Filter(Random(), lambda choices: choices["depth"] < 3, "not deep"), TINY)
+    run = StrategyRun(Filter(Random(), lambda choices: choices["depth"] < 3, "not deep"), TINY)
     with pytest.raises(InvalidInput, match=r"'not deep' raised KeyError: 'depth' for the choices \{'c0'"):
         run.ask()
 
 
 def test_the_budget_of_a_filter_is_not_asked_batch_by_batch() -> None:
     """Three at once are those that one after the other would be, if nothing is heard in between."""
-    at_once, apart = (Run(Filter(AgedEvolution(6, 3), few, "few")) for _ in range(2))
+    at_once, apart = (StrategyRun(Filter(AgedEvolution(6, 3), few, "few")) for _ in range(2))
     at_once.ask(3)
     for _ in range(3):
         apart.ask(1)
@@ -121,7 +121,7 @@ def test_the_budget_of_a_filter_is_not_asked_batch_by_batch() -> None:
 
 
 def test_a_lost_trainer_is_tried_again_until_it_is_enough() -> None:
-    run = Run(Retry(AgedEvolution(6, 3), attempts=3))
+    run = StrategyRun(Retry(AgedEvolution(6, 3), attempts=3))
     (first,) = run.ask()
     run.tell(first, None, "failed", "trainer lost")
     (second,) = run.ask()
@@ -135,7 +135,7 @@ def test_a_lost_trainer_is_tried_again_until_it_is_enough() -> None:
 
 
 def test_what_finishes_at_the_second_try_is_told() -> None:
-    run = Run(Retry(AgedEvolution(6, 3)))
+    run = StrategyRun(Retry(AgedEvolution(6, 3)))
     (first,) = run.ask()
     run.tell(first, None, "failed", "no room")
     (second,) = run.ask()
@@ -144,14 +144,14 @@ def test_what_finishes_at_the_second_try_is_told() -> None:
 
 
 def test_a_failure_of_the_candidate_is_not_tried_again() -> None:
-    run = Run(Retry(Random()))
+    run = StrategyRun(Retry(Random()))
     (first,) = run.ask()
     run.tell(first, None, "failed", "build")
     assert run.ask()[0].candidate != first.candidate
 
 
 def test_a_resumed_run_tries_again_what_was_to_be_tried() -> None:
-    run = Run(Retry(Random()))
+    run = StrategyRun(Retry(Random()))
     first, second = run.ask(2)
     run.tell(first, None, "failed", "trainer lost")
     run.go_on_with(Retry(Random()))
@@ -162,7 +162,7 @@ def test_a_resumed_run_tries_again_what_was_to_be_tried() -> None:
 
 
 def test_an_exhausted_space_waits_for_what_may_be_tried_again() -> None:
-    run = Run(Retry(Random()), TINY)
+    run = StrategyRun(Retry(Random()), TINY)
     requests = run.ask(8)
     assert run.ask() == []
     assert run.stop is None
@@ -183,7 +183,7 @@ def test_the_mean_of_the_repeats_is_told_and_the_best_of_them_stays() -> None:
             told.append(report)
             super().tell(request, report)
 
-    run = Run(Repeat(Listening(), times=3))
+    run = StrategyRun(Repeat(Listening(), times=3))
     requests = run.ask(4)
     assert [request.repeat for request in requests] == [0, 1, 2, 0]
     assert len({request.candidate for request in requests[:3]}) == 1
@@ -200,7 +200,7 @@ def test_the_mean_of_the_repeats_is_told_and_the_best_of_them_stays() -> None:
 
 
 def test_to_minimise_the_least_of_the_repeats_stays() -> None:
-    run = Run(Repeat(Random(), times=2), objectives=MIN)
+    run = StrategyRun(Repeat(Random(), times=2), objectives=MIN)
     requests = run.ask(2)
     run.tell(requests[0], 1.0)
     run.tell(requests[1], 2.0)
@@ -208,7 +208,7 @@ def test_to_minimise_the_least_of_the_repeats_stays() -> None:
 
 
 def test_failed_repeats_don_t_count_and_all_failing_is_a_failure() -> None:
-    run = Run(Repeat(Random(), times=2))
+    run = StrategyRun(Repeat(Random(), times=2))
     one, two, three, four = run.ask(4)
     run.tell(one, None, "failed")
     run.tell(two, 5.0)
@@ -220,7 +220,7 @@ def test_failed_repeats_don_t_count_and_all_failing_is_a_failure() -> None:
 
 
 def test_repeats_are_asked_for_one_by_one_too() -> None:
-    run = Run(Repeat(Random(), times=2))
+    run = StrategyRun(Repeat(Random(), times=2))
     run.go(4)
     assert [request.repeat for request in run.requests] == [0, 1, 0, 1]
     assert len(run.asked) == 2

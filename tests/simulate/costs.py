@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from daskevo_workflows.simulate.costs import PHASES, Costs, Phase, figures
+from daskevo_workflows.simulate.costs import PHASES, MeasuredCosts, Phase, figures
 
 FREE: dict[str, Any] = {
     **dict.fromkeys(figures(), 0.0),
@@ -15,6 +15,8 @@ FREE: dict[str, Any] = {
 }
 
 
-def costs(**changes: Any) -> Costs:
+def costs(**changes: Any) -> MeasuredCosts:
     """Return costs of an evaluation of a second, all else free, with some changes."""
-    return Costs(machine="no machine", sources=dict.fromkeys(figures(), "made up for a test"), **{**FREE, **changes})
+    return MeasuredCosts(
+        machine="no machine", sources=dict.fromkeys(figures(), "made up for a test"), **{**FREE, **changes}
+    )

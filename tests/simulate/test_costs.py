@@ -10,7 +10,7 @@ import pytest
 from daskevo.errors import CorruptRecord, InvalidInput
 from daskevo.search import Report
 from daskevo.types import ModelId
-from daskevo_workflows.simulate.costs import Costs, Phase, figures
+from daskevo_workflows.simulate.costs import MeasuredCosts, Phase, figures
 from daskevo_workflows.simulate.fitting import fitted, phase, settled
 from tests.simulate.costs import FREE, costs
 
@@ -18,20 +18,20 @@ from tests.simulate.costs import FREE, costs
 def test_a_file_of_costs_is_read_as_it_was_written(tmp_path: Path) -> None:
     made = costs(build=Phase(0.5, 1e-6, 0.25, 0.1), graph_s=0.066)
     made.save(tmp_path / "costs.json")
-    assert Costs.load(tmp_path / "costs.json") == made
+    assert MeasuredCosts.load(tmp_path / "costs.json") == made
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"machine": "x"}', "nonsense"])
 def test_anything_else_is_no_file_of_costs(tmp_path: Path, text: str) -> None:
     (tmp_path / "costs.json").write_text(text)
     with pytest.raises(CorruptRecord):
-        Costs.load(tmp_path / "costs.json")
+        MeasuredCosts.load(tmp_path / "costs.json")
 
 
 def test_a_figure_without_a_source_is_refused() -> None:
     sources = {name: "a test" for name in figures() if name != "graph_s"}
     with pytest.raises(InvalidInput, match="graph_s"):
-        Costs(machine="x", sources=sources, **FREE)
+        MeasuredCosts(machine="x", sources=sources, **FREE)
 
 
 @pytest.mark.parametrize("changes", [{"task_s": -1.0}, {"task_s": float("nan")}, {"bytes_per_s": 0.0}])

@@ -8,22 +8,22 @@ import pytest
 
 from daskevo.errors import InvalidInput
 from daskevo.search import AgedEvolution, Random, SuccessiveHalving
-from daskevo_workflows.simulate import Outcome, Phase, layered, layered_space, queries, search
+from daskevo_workflows.simulate import Phase, SimulatedOutcome, layered, layered_space, queries, search
 from daskevo_workflows.simulate.cluster import heartbeats_per_s
-from daskevo_workflows.simulate.costs import Costs
+from daskevo_workflows.simulate.costs import MeasuredCosts
 from tests.simulate.costs import costs
 
 SPACE = layered_space(6)
 SMALL = {"trainers": 4, "evaluations": 40, "providers": 2}
 
 
-def simulated(made: Costs | None = None, strategy: object = None, **options: object) -> Outcome:
+def simulated(made: MeasuredCosts | None = None, strategy: object = None, **options: object) -> SimulatedOutcome:
     strategy = AgedEvolution(population=10, sample=3) if strategy is None else strategy
     return search(strategy, SPACE, layered(SPACE), costs=made or costs(), **{**SMALL, **options})  # type: ignore[arg-type]
 
 
 def test_free_messages_leave_the_evaluations_seconds() -> None:
-    outcome = simulated(Costs.from_json(costs(bytes_per_s=1e18).to_json()))
+    outcome = simulated(MeasuredCosts.from_json(costs(bytes_per_s=1e18).to_json()))
     assert outcome.runtime_s == pytest.approx(10.0)
     assert outcome.busy_share == pytest.approx(1.0)
     assert outcome.waves == pytest.approx(1.0)

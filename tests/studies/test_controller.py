@@ -16,7 +16,7 @@ import pytest
 from daskevo.errors import InvalidInput, RunError, TrialFailed
 from daskevo.tuning import Configuration, Constant, Trajectory, concatenate, count_steps
 from daskevo_workflows.studies import work
-from daskevo_workflows.studies.controller import Controller, Wish
+from daskevo_workflows.studies.controller import Controller, ControllerWish
 from daskevo_workflows.studies.stored_barrier import until_stored
 from tests.studies.threads import Fault, ThreadCrew, figures
 
@@ -36,7 +36,7 @@ PARTS_AT_6 = rate((0, 0.1), (6, 0.01))
 
 
 def ask(controller: Controller, *wishes: tuple[Trajectory, int]) -> list[Future[Mapping[str, float]]]:
-    return controller.request([Wish(next(WAITERS), *wish) for wish in wishes])
+    return controller.request([ControllerWish(next(WAITERS), *wish) for wish in wishes])
 
 
 class Gate:

@@ -16,7 +16,7 @@ from daskevo.repository import Snapshot
 from daskevo.types import ModelId, Objective
 from daskevo_workflows.studies import snapshot_writer
 from daskevo_workflows.studies.assignment import Setting
-from daskevo_workflows.studies.room_request import Room
+from daskevo_workflows.studies.room_request import RoomRequest
 from daskevo_workflows.studies.snapshot_writer import Storing
 
 FULL = QuotaReached("no room", needed_bytes=100, free_bytes=30, errno=None)
@@ -44,7 +44,7 @@ class Shelf:
 
 class Work:
     def __init__(self, *answers: DaskevoError | None, made: Sequence[bool] = ()) -> None:
-        self.shelf, self.room, self.made = Shelf(*answers), Room(), list(made)
+        self.shelf, self.room, self.made = Shelf(*answers), RoomRequest(), list(made)
         self.told: list[tuple[Any, ...]] = []
         setting = Setting(
             SimpleNamespace(),

@@ -15,7 +15,7 @@ from daskevo.tuning import (
     Configuration,
     Constant,
     Costs,
-    Kept,
+    KeptSnapshot,
     SearchPlan,
     Trajectory,
     concatenate,
@@ -26,14 +26,14 @@ from daskevo.tuning import (
 
 
 @st.composite
-def shelves(draw: st.DrawFn, most: int = 6) -> list[Kept]:
+def shelves(draw: st.DrawFn, most: int = 6) -> list[KeptSnapshot]:
     """Snapshots of a forest of trajectories, some of whose tensors are shared."""
     sizes = draw(st.lists(st.integers(0, 9), min_size=1, max_size=6))
-    kept: list[Kept] = []
+    kept: list[KeptSnapshot] = []
     for number in range(draw(st.integers(0, most))):
         tensors = draw(st.sets(st.integers(0, len(sizes) - 1)))
         kept.append(
-            Kept(
+            KeptSnapshot(
                 f"s{number}",
                 draw(st.sampled_from([{"cache"}, {"cache"}, {"cache"}, {"request"}, {"cache", "user"}])),
                 {tensor: sizes[tensor] for tensor in tensors},
@@ -44,15 +44,15 @@ def shelves(draw: st.DrawFn, most: int = 6) -> list[Kept]:
     return draw(st.permutations(kept))
 
 
-def nbytes(kept: Collection[Kept]) -> int:
+def nbytes(kept: Collection[KeptSnapshot]) -> int:
     return sum({tensor: size for one in kept for tensor, size in one.tensors.items()}.values())
 
 
-def left(kept: Sequence[Kept], gone: Collection[str]) -> list[Kept]:
+def left(kept: Sequence[KeptSnapshot], gone: Collection[str]) -> list[KeptSnapshot]:
     return [one for one in kept if one.name not in gone]
 
 
-def seconds(kept: Sequence[Kept], gone: Collection[str], name: str | None) -> float:
+def seconds(kept: Sequence[KeptSnapshot], gone: Collection[str], name: str | None) -> float:
     """What training one again takes, from the nearest that is left before it."""
     by_name = {one.name: one for one in kept}
     total = 0.0
@@ -64,7 +64,7 @@ def seconds(kept: Sequence[Kept], gone: Collection[str], name: str | None) -> fl
     return total
 
 
-def one_after_the_other(kept: Sequence[Kept], quota: int) -> set[str]:
+def one_after_the_other(kept: Sequence[KeptSnapshot], quota: int) -> set[str]:
     """The same rule, everything counted anew for each that goes."""
     gone: list[str] = []
     while nbytes(left(kept, gone)) > quota:
@@ -84,17 +84,17 @@ def one_after_the_other(kept: Sequence[Kept], quota: int) -> set[str]:
     return set(gone)
 
 
-def evictable(kept: Sequence[Kept]) -> list[str]:
+def evictable(kept: Sequence[KeptSnapshot]) -> list[str]:
     return [one.name for one in kept if one.evictable]
 
 
 @given(shelves(), st.integers(-1, 40))
-def test_as_counted_anew_for_each_that_goes(kept: list[Kept], quota: int) -> None:
+def test_as_counted_anew_for_each_that_goes(kept: list[KeptSnapshot], quota: int) -> None:
     assert set(evictions(kept, quota)) == one_after_the_other(kept, quota)
 
 
 @given(shelves(), st.integers(-1, 40))
-def test_only_caches_go_no_more_than_needed_and_all_that_is_needed(kept: list[Kept], quota: int) -> None:
+def test_only_caches_go_no_more_than_needed_and_all_that_is_needed(kept: list[KeptSnapshot], quota: int) -> None:
     gone = evictions(kept, quota)
     assert len(set(gone)) == len(gone)
     assert set(gone) <= set(evictable(kept))
@@ -107,7 +107,7 @@ def test_only_caches_go_no_more_than_needed_and_all_that_is_needed(kept: list[Ke
 
 
 @given(shelves(), st.integers(0, 40))
-def test_room_is_made_as_much_as_asked_for_or_nothing_is_lost(kept: list[Kept], wanted: int) -> None:
+def test_room_is_made_as_much_as_asked_for_or_nothing_is_lost(kept: list[KeptSnapshot], wanted: int) -> None:
     gone = make_room(kept, wanted)
     freed = nbytes(kept) - nbytes(left(kept, gone))
     assert set(gone) <= set(evictable(kept))
@@ -117,7 +117,7 @@ def test_room_is_made_as_much_as_asked_for_or_nothing_is_lost(kept: list[Kept], 
 
 @given(st.lists(st.integers(0, 20), max_size=8), st.integers(0, 8))
 def test_the_least_is_lost_where_all_are_of_one_size_and_none_helps_another(costs: list[int], fit: int) -> None:
-    kept = [Kept(f"s{number}", {"cache"}, {number: 7}, None, float(cost)) for number, cost in enumerate(costs)]
+    kept = [KeptSnapshot(f"s{number}", {"cache"}, {number: 7}, None, float(cost)) for number, cost in enumerate(costs)]
     gone = evictions(kept, 7 * fit)
     lost = sum(seconds(kept, gone, name) for name in gone)
     choices = [
@@ -130,8 +130,8 @@ def test_the_least_is_lost_where_all_are_of_one_size_and_none_helps_another(cost
 
 
 def test_what_lies_before_costs_more_when_the_one_before_it_has_gone() -> None:
-    def of(name: str, earlier: str | None, cost: float) -> Kept:
-        return Kept(name, {"cache"}, {name: 10}, earlier, cost)
+    def of(name: str, earlier: str | None, cost: float) -> KeptSnapshot:
+        return KeptSnapshot(name, {"cache"}, {name: 10}, earlier, cost)
 
     kept = [of("a", None, 4), of("b", "a", 3), of("c", None, 6)]
     assert evictions(kept, 20) == ("b",)
@@ -142,25 +142,28 @@ def test_what_lies_before_costs_more_when_the_one_before_it_has_gone() -> None:
 
 
 def test_a_state_that_is_stored_twice_costs_nothing_and_frees_nothing() -> None:
-    first = Kept("first", {"cache"}, {"t": 10}, None, 1.0)
-    twin = Kept("twin", {"cache"}, {"t": 10}, "first", 0.0)
-    other = Kept("other", {"cache"}, {"u": 10}, None, 0.5)
+    first = KeptSnapshot("first", {"cache"}, {"t": 10}, None, 1.0)
+    twin = KeptSnapshot("twin", {"cache"}, {"t": 10}, "first", 0.0)
+    other = KeptSnapshot("other", {"cache"}, {"u": 10}, None, 0.5)
     assert evictions([first, twin, other], 10) == ("other",)
     assert set(evictions([first, twin, other], 0)) == {"first", "twin", "other"}
 
 
 def test_what_others_need_frees_nothing() -> None:
-    kept = [Kept("a", {"cache"}, {"t": 10}, None, 1.0), Kept("b", {"request"}, {"t": 10, "u": 1}, None, 1.0)]
+    kept = [
+        KeptSnapshot("a", {"cache"}, {"t": 10}, None, 1.0),
+        KeptSnapshot("b", {"request"}, {"t": 10, "u": 1}, None, 1.0),
+    ]
     assert evictions(kept, 5) == ("a",)
     assert evictions(kept, 11) == ()
 
 
 def test_names_that_stand_twice_and_circles_are_refused() -> None:
-    one = Kept("a", {"cache"}, {}, None, 1.0)
+    one = KeptSnapshot("a", {"cache"}, {}, None, 1.0)
     with pytest.raises(InvalidInput, match="same name"):
         evictions([one, one], 0)
     with pytest.raises(InvalidInput, match="circle"):
-        evictions([Kept("a", {"cache"}, {}, "b", 1.0), Kept("b", {"cache"}, {}, "a", 1.0)], 0)
+        evictions([KeptSnapshot("a", {"cache"}, {}, "b", 1.0), KeptSnapshot("b", {"cache"}, {}, "a", 1.0)], 0)
 
 
 def test_snapshots_of_a_plan_cost_what_lies_between_them() -> None:

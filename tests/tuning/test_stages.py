@@ -13,9 +13,9 @@ from daskevo.tuning import (
     Constant,
     Promises,
     SearchPlan,
-    Stage,
     StageTree,
     State,
+    TrainingStage,
     Trajectory,
     concatenate,
     stage_tree,
@@ -88,7 +88,7 @@ def written(plan: SearchPlan, state: State) -> tuple[object, ...]:
     return prefix(plan.trajectory(state), state.step)
 
 
-def steps(stage: Stage) -> Iterator[int]:
+def steps(stage: TrainingStage) -> Iterator[int]:
     return iter(range(stage.start + 1, stage.stop + 1))
 
 

@@ -8,13 +8,13 @@ import pytest
 
 from daskevo.errors import NoTrainer
 from daskevo_workflows.execution import trainer_upkeep
-from daskevo_workflows.execution.running_tasks import Flights
+from daskevo_workflows.execution.running_tasks import RunningTasks
 from daskevo_workflows.execution.time_limits import EvaluationLimit
 from daskevo_workflows.execution.trainers import Trainer, Trainers
 
 
 class Topics:
-    """What `Flights` needs of a client before anything is submitted."""
+    """What `RunningTasks` needs of a client before anything is submitted."""
 
     def __init__(self) -> None:
         self.tasks: list[str] = []
@@ -38,7 +38,7 @@ class Topics:
 
 
 class Events:
-    """What `Flights` needs of a record before anything is submitted."""
+    """What `RunningTasks` needs of a record before anything is submitted."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, str]] = []
@@ -51,7 +51,7 @@ class Events:
 @pytest.mark.parametrize("provider", [False, True])
 def test_a_trainer_that_is_a_provider_is_kept_and_that_is_said_once(provider: bool, paused: bool) -> None:
     events, restarted = Events(), []
-    flights = Flights(Topics(), None, events, EvaluationLimit(None, lambda count: []), 3)  # type: ignore[arg-type]
+    flights = RunningTasks(Topics(), None, events, EvaluationLimit(None, lambda count: []), 3)  # type: ignore[arg-type]
     flights.trainers.restart = lambda name: bool(restarted.append(name)) or True  # type: ignore[method-assign,func-returns-value]
     flights.trainers.present["t"] = Trainer("t", "tcp://t", 1, True, paused=paused, provider=provider)
     flights.upkeep.recycle("t")
@@ -68,11 +68,11 @@ def test_a_trainer_that_is_a_provider_is_kept_and_that_is_said_once(provider: bo
         assert {kind for kind, _ in events.seen} == {"recycled"}
 
 
-def due(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> tuple[Topics, Flights, Events, list[str]]:
+def due(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> tuple[Topics, RunningTasks, Events, list[str]]:
     """A trainer that is due for its restart, and what is done about it."""
     monkeypatch.setattr(trainer_upkeep, "ASKED_EVERY_S", 0.0)
     client, events, restarted = Topics(), Events(), list[str]()
-    flights = Flights(client, None, events, EvaluationLimit(None, lambda count: []), 3)  # type: ignore[arg-type]
+    flights = RunningTasks(client, None, events, EvaluationLimit(None, lambda count: []), 3)  # type: ignore[arg-type]
     flights.trainers.restart = lambda name: bool(restarted.append(name)) or True  # type: ignore[method-assign,func-returns-value]
     flights.trainers.present["t"] = Trainer("t", "tcp://t", 1, **{"nanny": True, **fields})
     flights.trainers.evaluations["t"] = 3

@@ -12,7 +12,7 @@ import pytest
 
 from daskevo.search import Report, Request
 from daskevo.types import ModelId, Objective
-from daskevo_workflows.evaluation.assignment import Assignment
+from daskevo_workflows.evaluation.assignment import EvaluationAssignment
 from daskevo_workflows.evaluation.evaluate import evaluate
 from daskevo_workflows.problems import refer
 
@@ -29,11 +29,11 @@ def graph_of(problem: Path, choices: dict[str, Any]) -> Any:
 CHOICES = {"first": 8, "activation": "relu", "second": 3, "idle": 0}
 
 
-def assign(problem: Path, repository: Any, number: int, **choices: Any) -> Assignment:
+def assign(problem: Path, repository: Any, number: int, **choices: Any) -> EvaluationAssignment:
     """Return an assignment with the graph of the candidate that it names."""
     reference, wanted = refer(problem), CHOICES | choices
     name = ModelId(f"m-{number}")
-    return Assignment(
+    return EvaluationAssignment(
         key=f"early-{repository.scope}-{time.monotonic_ns()}-{number}",
         request=Request(number, name, reference.load().space().candidate(wanted)),
         problem=reference,
@@ -45,11 +45,11 @@ def assign(problem: Path, repository: Any, number: int, **choices: Any) -> Assig
     )
 
 
-def submitted(client: Any, assignment: Assignment) -> Any:
+def submitted(client: Any, assignment: EvaluationAssignment) -> Any:
     return client.submit(evaluate, assignment, key=assignment.key, resources={"evaluation": 1}, pure=False)
 
 
-def evaluated(client: Any, assignment: Assignment) -> Report:
+def evaluated(client: Any, assignment: EvaluationAssignment) -> Report:
     report: Report = submitted(client, assignment).result(timeout=120)
     return report
 

@@ -25,7 +25,7 @@ from daskevo_workflows import nas
 from daskevo_workflows.execution.executor import Executor
 from daskevo_workflows.execution.progress import Progress
 from daskevo_workflows.execution.running_task import Landed, failed
-from daskevo_workflows.execution.running_tasks import Flights
+from daskevo_workflows.execution.running_tasks import RunningTasks
 from tests.chaos.ledger import digests
 from tests.workflows.gate import Gate
 
@@ -264,9 +264,9 @@ def test_an_evaluation_that_is_cancelled_after_its_put_is_a_finished_one(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its report is lost with its task; its model isn't, and is released with the population like any other."""
-    land, cancelled = Flights._on_done, []
+    land, cancelled = RunningTasks._on_done, []
 
-    def on_done(flights: Flights, key: str) -> Iterator[Landed]:
+    def on_done(flights: RunningTasks, key: str) -> Iterator[Landed]:
         for landed in land(flights, key):
             if landed.report is not None and landed.request.number in (1, 2):
                 cancelled.append(landed.request.number)
@@ -274,7 +274,7 @@ def test_an_evaluation_that_is_cancelled_after_its_put_is_a_finished_one(
             else:
                 yield landed
 
-    monkeypatch.setattr(Flights, "_on_done", on_done)
+    monkeypatch.setattr(RunningTasks, "_on_done", on_done)
     result = nas.search(
         tiny(**WIDE),
         AgedEvolution(4, 2),
@@ -317,10 +317,10 @@ def test_a_report_that_can_not_be_fetched_costs_no_evaluation(
 def test_a_connection_that_breaks_in_a_call_is_a_named_error(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(flights: Flights, seconds: float) -> Any:
+    def broken(flights: RunningTasks, seconds: float) -> Any:
         raise CommClosedError("in <TCP (closed) ConnectionPool>")
 
-    monkeypatch.setattr(Flights, "wait", broken)
+    monkeypatch.setattr(RunningTasks, "wait", broken)
     with pytest.raises(SchedulerUnreachable, match="run the same command to go on"):
         nas.search(tiny(**WIDE), AgedEvolution(4, 2), evaluations=2, repository=repository, run=tmp_path / "run")
     monkeypatch.undo()

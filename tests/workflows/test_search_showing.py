@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from daskevo.runs import Session
-from daskevo_plugins.dashboard.search_news import MOST_POINTS, MOST_STEPS, SearchNews, UnitRow
+from daskevo.runs import SessionRow
+from daskevo_plugins.dashboard.search_news import MOST_POINTS, MOST_STEPS, SearchNews, ShownUnit
 from daskevo_workflows.dashboard import search
 from daskevo_workflows.dashboard.search import SearchShowing, facts_of, unit_rows
 from daskevo_workflows.dashboard.search_totals import SearchAccounts
-from daskevo_workflows.execution.running_task import Flight
+from daskevo_workflows.execution.running_task import RunningTask
 from tests.runs.test_book import book, failure, finished
 
 
@@ -68,9 +68,9 @@ def test_units_and_facts_are_said() -> None:
     counts = {"evaluate": {"submitted": 4, "done": 5, "odd": 1}, "match": {"submitted": 1}, "a": {}}
     # Of evaluations the record counts those that were planned ahead, and those whose end it has not stored yet.
     assert list(unit_rows(counts, 2, 1, "running")) == [
-        UnitRow("a", 0, 0, 0, 0, 0, 0),
-        UnitRow("evaluate", 1, 2, 5, 0, 0, 0),
-        UnitRow("match", 0, 1, 0, 0, 0, 0),
+        ShownUnit("a", 0, 0, 0, 0, 0, 0),
+        ShownUnit("evaluate", 1, 2, 5, 0, 0, 0),
+        ShownUnit("match", 0, 1, 0, 0, 0, 0),
     ]
     assert all(row.ready == row.under_way == 0 for row in unit_rows(counts, 2, 1, "ended"))
     identity = {"strategy": {"name": "grid"}, "policy": {"transfer": False, "freeze": "none"}}
@@ -80,12 +80,12 @@ def test_units_and_facts_are_said() -> None:
     ]
 
 
-def flight(number: int, place: str, **said: float) -> Flight:
+def flight(number: int, place: str, **said: float) -> RunningTask:
     request, unit, trainer = (SimpleNamespace(number=number, key=f"k{number}", name=place) for _ in range(3))
-    return Flight(request, unit, trainer, None, None, submitted=time.monotonic() - 9.0, **said)  # type: ignore[arg-type]
+    return RunningTask(request, unit, trainer, None, None, submitted=time.monotonic() - 9.0, **said)  # type: ignore[arg-type]
 
 
-def executor_of(flights: list[Flight]) -> Any:
+def executor_of(flights: list[RunningTask]) -> Any:
     """What is looked at of an executor."""
     trainers = SimpleNamespace(
         present={name: SimpleNamespace(paused=name == "t3") for name in ("t0", "t1", "t2", "t3", "t4")},
@@ -99,7 +99,7 @@ def executor_of(flights: list[Flight]) -> Any:
     info = SimpleNamespace(id="id", name="name", identity={})
     return SimpleNamespace(
         record=SimpleNamespace(
-            sessions=lambda: [Session(time.time() - 50.0, time.time(), "1", None)],
+            sessions=lambda: [SessionRow(time.time() - 50.0, time.time(), "1", None)],
             info=info,
             unit_counts=lambda: {"evaluate": {"submitted": 9}},
         ),
@@ -128,7 +128,7 @@ def test_each_trainer_says_what_it_is_at() -> None:
         "t4": ("stuck", ""),
         "t9": ("restarting", ""),
     }
-    assert news.units == (UnitRow("evaluate", 3, news.under_way, 0, 0, 0, 0),)
+    assert news.units == (ShownUnit("evaluate", 3, news.under_way, 0, 0, 0, 0),)
     assert news.under_way == 2
     assert 5.99 < news.trainers[0].for_s < 6.01 + took
     assert news.trainers[0].spent_s == (2.0,)

@@ -34,7 +34,7 @@ from daskevo_workflows.execution.refine import refine
 from daskevo_workflows.execution.run_facts import about_run
 from daskevo_workflows.execution.run_identity import identity_of, mind_problem
 from daskevo_workflows.execution.scheduler_lost import told_if_scheduler_gone
-from daskevo_workflows.execution.search_settings import Settings
+from daskevo_workflows.execution.search_settings import SearchSettings
 from daskevo_workflows.execution.size_limits import SizeLimits, check_size_limits
 from daskevo_workflows.execution.synchronous_client import check_can_lead
 from daskevo_workflows.execution.time_limits import Limit, check_limit
@@ -222,7 +222,7 @@ def search(
         mind_problem(reference, record, passed=identity["policy"]["passed"].get("unknown", ()))
         check_loadable(repository, {report.model_id for report in book.reports.values()})
         _tell_again(chosen, book)
-        settings = Settings(
+        settings = SearchSettings(
             seed=seed,
             transfer=policy,
             control_share=control_share,

@@ -26,7 +26,7 @@ from daskevo_workflows.stage_training.begin import own_loop
 from daskevo_workflows.studies.assignment import Setting
 from daskevo_workflows.studies.controller import Controller
 from daskevo_workflows.studies.crew import DaskCrew
-from daskevo_workflows.studies.result import Found, StudyResult
+from daskevo_workflows.studies.result import FoundTrial, StudyResult
 from daskevo_workflows.studies.stored_snapshots import learn
 from daskevo_workflows.studies.study import Study
 from daskevo_workflows.studies.study_record import KEEP_BEST, Ledger
@@ -34,7 +34,7 @@ from daskevo_workflows.studies.study_record import KEEP_BEST, Ledger
 if TYPE_CHECKING:
     from daskevo.repository import Repository
 
-__all__ = ["Found", "Study", "StudyResult", "controller", "study"]
+__all__ = ["FoundTrial", "Study", "StudyResult", "controller", "study"]
 
 
 def study(

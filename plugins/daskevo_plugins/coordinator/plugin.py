@@ -24,7 +24,7 @@ from daskevo.client.directory import CALL_TIMEOUT_S, Directory
 from daskevo.client.query_futures import TASK_PREFIX
 from daskevo.deploy.configured import seconds
 from daskevo.deploy.roles import PROVIDER, start_line
-from daskevo.deploy.settings import Settings, check_versions
+from daskevo.deploy.settings import RepositorySettings, check_versions
 from daskevo.errors import (
     ClusterError,
     DaskevoError,
@@ -84,7 +84,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
 
     idempotent = True
 
-    def __init__(self, settings: Settings, opener: str) -> None:
+    def __init__(self, settings: RepositorySettings, opener: str) -> None:
         self.settings = settings
         self.opener = opener
         self.name = plugin_name(settings.key)

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from daskevo.client.lease_holders import identity_at
-from daskevo.deploy.settings import Settings
+from daskevo.deploy.settings import RepositorySettings
 from daskevo.errors import RepositoryTaken
 from daskevo.store.lease import Holder, Lease, take_lease
 from daskevo.store.root import Root
 
 
-async def lease_root(settings: Settings, scheduler: Any, is_served: Callable[[], bool]) -> Lease:
+async def lease_root(settings: RepositorySettings, scheduler: Any, is_served: Callable[[], bool]) -> Lease:
     """Make or open the root of a repository, and take its lease.
 
     Parameters

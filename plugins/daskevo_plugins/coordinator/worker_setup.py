@@ -15,7 +15,7 @@ from typing import Any
 from distributed.protocol.pickle import dumps
 
 from daskevo.deploy.roles import has_role
-from daskevo.deploy.settings import Settings
+from daskevo.deploy.settings import RepositorySettings
 from daskevo.wire.dask_private import send_recv
 from daskevo.wire.transport import connected, operation
 from daskevo_plugins.provider import ProviderPlugin
@@ -39,7 +39,7 @@ class Equipper:
         What the repository was opened with.
     """
 
-    def __init__(self, scheduler: Any, settings: Settings) -> None:
+    def __init__(self, scheduler: Any, settings: RepositorySettings) -> None:
         self._scheduler = scheduler
         self._key = settings.key
         self._part = uuid.uuid4().hex

@@ -9,7 +9,7 @@ from daskevo_plugins.dashboard.board import Board
 from daskevo_plugins.dashboard.lineage_tree import LineageTree, TreeRow, lineage_tree
 from daskevo_plugins.dashboard.markup import Html, age, cards, empty, html, link, table
 from daskevo_plugins.dashboard.repository_page import NOTHING, choose, trouble_of
-from daskevo_plugins.dashboard.repository_view import ModelRow, Sight
+from daskevo_plugins.dashboard.repository_view import ModelRow, RepositoryView
 from daskevo_plugins.formatting import say_bytes, say_count, say_qualities, say_share
 
 LEVEL, ROW = 16, 26
@@ -47,13 +47,13 @@ def lineage_now(board: Board, query: dict[str, str]) -> str:
     return f"<h2>Lineage of {html(scope)}</h2>{head}{_choose_scope(names, scope, sight)}{studies}{drawn}"
 
 
-def _part(sight: Sight, scope: str) -> str:
+def _part(sight: RepositoryView, scope: str) -> str:
     """Return all that does not change until there is another look."""
     models = [model for model in sight.models if model.scope == scope]
     return cards(_cards(models)) + _drawn(lineage_tree(models), sight, scope)
 
 
-def _choose_scope(names: Sequence[str], scope: str, sight: Sight) -> str:
+def _choose_scope(names: Sequence[str], scope: str, sight: RepositoryView) -> str:
     if len(names) < 2:
         return ""
     links = ", ".join(link(name, is_here=name == scope, repository=sight.key, scope=name) for name in names[:20])
@@ -87,7 +87,7 @@ def _cards(models: Sequence[ModelRow]) -> list[tuple[object, object, object]]:
     ]
 
 
-def _drawn(tree: LineageTree, sight: Sight, scope: str) -> str:
+def _drawn(tree: LineageTree, sight: RepositoryView, scope: str) -> str:
     levels = min(MOST_LEVELS, max((row.depth for row in tree.rows), default=0)) + 1
     rows = [
         (

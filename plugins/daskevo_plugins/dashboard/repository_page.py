@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from daskevo_plugins.dashboard.board import Board
 from daskevo_plugins.dashboard.charts import Chart, stacked_bar, ticks
 from daskevo_plugins.dashboard.markup import age, cards, empty, html, link, table
-from daskevo_plugins.dashboard.repository_view import Sight
-from daskevo_plugins.dashboard.repository_views import EVERY_S, HISTORY, Rate, Seen
+from daskevo_plugins.dashboard.repository_view import RepositoryView
+from daskevo_plugins.dashboard.repository_views import EVERY_S, HISTORY, Rate, SeenRepository
 from daskevo_plugins.formatting import say_bytes, say_count, say_seconds, say_share, say_short, say_times
 
 MOST_SHARDS = 16
@@ -41,7 +41,7 @@ def repository_now(board: Board, query: dict[str, str]) -> str:
     )
 
 
-def _part(seen: Seen) -> str:
+def _part(seen: SeenRepository) -> str:
     """Return all that does not change until there is another look."""
     sight = seen.sight
     figures = f"{_amiss(sight)}{cards(_cards(seen))}{_shared(sight)}{_queries(seen)}"
@@ -58,7 +58,7 @@ def trouble_of(board: Board, key: str | None = None) -> str:
     return empty(f"{said}: {html(words)}") if words else ""
 
 
-def choose(board: Board, seen: Seen) -> str:
+def choose(board: Board, seen: SeenRepository) -> str:
     """Return links to all repositories, if there are several."""
     every = board.sights.all()
     if len(every) < 2:
@@ -67,7 +67,7 @@ def choose(board: Board, seen: Seen) -> str:
     return f'<p class="quiet">Repositories: {links}</p>'
 
 
-def _amiss(sight: Sight) -> str:
+def _amiss(sight: RepositoryView) -> str:
     """Return what somebody should look after."""
     said = [f"{html(name)} did not tell: {html(why)}" for name, why in sight.silent]
     for what, shards in (("are being opened, or their provider has gone", sight.unserved), ("are lost", sight.lost)):
@@ -77,7 +77,7 @@ def _amiss(sight: Sight) -> str:
     return "".join(f'<p class="empty">{words}</p>' for words in said)
 
 
-def _cards(seen: Seen) -> Iterator[tuple[object, object, object]]:
+def _cards(seen: SeenRepository) -> Iterator[tuple[object, object, object]]:
     sight, queries = seen.sight, seen.rates.get("queries")
     stored, full, models = sight.total("stored_bytes"), sight.total("full_copy_bytes"), sight.total("models")
     scopes = say_count(len(sight.scopes), "scope")
@@ -119,7 +119,7 @@ def _say_latency(rate: Rate) -> str:
     return f"{say_short(rate.mean_s)} each{beyond}"
 
 
-def _shared(sight: Sight) -> str:
+def _shared(sight: RepositoryView) -> str:
     stored, full = float(sight.total("stored_bytes")), float(sight.total("full_copy_bytes"))
     if not full:
         return ""
@@ -131,7 +131,7 @@ def _shared(sight: Sight) -> str:
     return stacked_bar("shared", "Bytes stored against full copies", parts, max(full, stored))
 
 
-def _queries(seen: Seen) -> str:
+def _queries(seen: SeenRepository) -> str:
     if len(seen.history) < 2:
         return ""
     last = seen.history[-1][0]
@@ -156,7 +156,7 @@ def _whole(most: float) -> list[tuple[float, str]]:
     return [(value, f"{value:g}") for value in ticks(0, most, 3)]
 
 
-def _providers(seen: Seen) -> str:
+def _providers(seen: SeenRepository) -> str:
     sight = seen.sight
     rows = []
     for provider in sight.providers[:MOST_PROVIDERS]:
@@ -180,7 +180,7 @@ def _providers(seen: Seen) -> str:
     return table("Providers", heads, rows, numbers=range(1, 8), note=note)
 
 
-def _scopes(sight: Sight) -> str:
+def _scopes(sight: RepositoryView) -> str:
     rows = [
         (
             link(row.scope, page="lineage", repository=sight.key, scope=row.scope)
@@ -202,7 +202,7 @@ def _scopes(sight: Sight) -> str:
     return table("Scopes", heads, rows, numbers=(2, 3, 4, 5), note=note)
 
 
-def _shards(seen: Seen) -> str:
+def _shards(seen: SeenRepository) -> str:
     sight = seen.sight
     hottest = sorted(sight.shard_rows, key=lambda row: (-seen.asked.get(row.shard, 0), -row.asked, row.shard))
     rows = [
@@ -223,7 +223,7 @@ def _shards(seen: Seen) -> str:
     return table(title, heads, rows, numbers=(2, 3, 4, 5, 6), note=note)
 
 
-def _labels(sight: Sight) -> str:
+def _labels(sight: RepositoryView) -> str:
     rows = [(label, f"{models:,}") for label, models in sight.labels[:20]]
     note = "A label keeps its models; with its last label a model is retired."
     return table("Labels", ("label", "models"), rows, numbers=(1,), note=note)

@@ -93,7 +93,7 @@ class ProviderSight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class RepositoryView:
     """A repository at one moment.
 
     Parameters
@@ -144,7 +144,7 @@ class Sight:
         return sum(provider.figures[figure] for provider in self.providers)
 
 
-def sight_of(key: str, told: Mapping[str, Any], at_s: float) -> Sight:
+def sight_of(key: str, told: Mapping[str, Any], at_s: float) -> RepositoryView:
     """Read what :meth:`daskevo_plugins.coordinator.plugin.CoordinatorPlugin.shown` returned.
 
     Raises
@@ -183,7 +183,7 @@ def sight_of(key: str, told: Mapping[str, Any], at_s: float) -> Sight:
         models += [_model(row, budget) for row in budget.marks(answer["models"])]
         models_in_all += count(answer["models_in_all"])
         spent_s = max(spent_s, seconds(answer["spent_s"]))
-    return Sight(
+    return RepositoryView(
         key=key,
         root=facts["root"],
         durability=facts["durability"],

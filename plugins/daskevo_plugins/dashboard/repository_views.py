@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from daskevo.provider.call_counts import BOUNDS_S
-from daskevo_plugins.dashboard.repository_view import COUNTS, CountRow, ProviderSight, Sight
+from daskevo_plugins.dashboard.repository_view import COUNTS, CountRow, ProviderSight, RepositoryView
 
 EVERY_S = 2.0
 """Between two looks, while somebody watches."""
@@ -42,7 +42,7 @@ class Rate:
 
 
 @dataclass(eq=False)
-class Seen:
+class SeenRepository:
     """What is remembered of a repository.
 
     Parameters
@@ -63,7 +63,7 @@ class Seen:
         Parts of the page of its lineage, by their scopes: as long as the models are the same.
     """
 
-    sight: Sight
+    sight: RepositoryView
     rates: dict[str, Rate] = field(default_factory=dict)
     by_provider: dict[str, Rate] = field(default_factory=dict)
     asked: dict[int, int] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Sights:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, SeenRepository] = {}
         self._next: dict[str, float] = {}
         self._asked: set[str] = set()
         self.changes = 0
@@ -107,11 +107,11 @@ class Sights:
         self.troubles: dict[str, str] = {}
         """Why the last look at a repository came to nothing, by its key."""
 
-    def all(self) -> list[Seen]:
+    def all(self) -> list[SeenRepository]:
         """Return all, those with the most models first."""
         return sorted(self._seen.values(), key=lambda seen: (-seen.sight.total("models"), seen.sight.key))
 
-    def one(self, key: str) -> Seen | None:
+    def one(self, key: str) -> SeenRepository | None:
         """Return the one of that key, else the first; None: there is none."""
         return self._seen.get(key) or next(iter(self.all()), None)
 
@@ -139,10 +139,10 @@ class Sights:
             return 0.0
         return max(0.0, min(self._next.get(key, 0.0) for key in self._seen) - self._clock())
 
-    def take(self, sight: Sight) -> None:
+    def take(self, sight: RepositoryView) -> None:
         """Take in a look."""
         before = self._seen.get(sight.key)
-        seen = Seen(sight, models_since_s=sight.at_s)
+        seen = SeenRepository(sight, models_since_s=sight.at_s)
         if before is not None:
             seen.history = before.history
             elapsed = sight.at_s - before.sight.at_s
@@ -168,12 +168,12 @@ class Sights:
         self.model_changes += models
 
 
-def _models(sight: Sight) -> tuple[object, ...]:
+def _models(sight: RepositoryView) -> tuple[object, ...]:
     """Return all of a look that the page of lineages shows."""
     return sight.models, sight.models_in_all
 
 
-def _compare(seen: Seen, before: Sight, elapsed: float) -> None:
+def _compare(seen: SeenRepository, before: RepositoryView, elapsed: float) -> None:
     """Work out what went on since the look before; a provider whose process is another one now began anew."""
     earlier = {provider.name: provider for provider in before.providers}
     pairs = [(provider, earlier.get(provider.name)) for provider in seen.sight.providers]

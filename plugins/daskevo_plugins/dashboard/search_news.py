@@ -82,7 +82,7 @@ class PhaseRow(NamedTuple):
     spent_s: float
 
 
-class UnitRow(NamedTuple):
+class ShownUnit(NamedTuple):
     """Units of one kind, by what became of them: those that are ready wait for a trainer."""
 
     kind: str
@@ -157,7 +157,7 @@ class SearchNews:
     points: tuple[Point, ...]
     best_line: tuple[tuple[float, float], ...]
     phases: tuple[PhaseRow, ...]
-    units: tuple[UnitRow, ...]
+    units: tuple[ShownUnit, ...]
     trainers: tuple[TrainerRow, ...]
 
     @property
@@ -242,9 +242,9 @@ def _phase(row: Any, budget: Budget) -> PhaseRow:
     return PhaseRow(budget.text(phase), count(times), seconds(spent_s))
 
 
-def _unit(row: Any, budget: Budget) -> UnitRow:
+def _unit(row: Any, budget: Budget) -> ShownUnit:
     kind, *counts = just(row, 7)
-    return UnitRow(budget.text(kind), *map(count, counts))
+    return ShownUnit(budget.text(kind), *map(count, counts))
 
 
 def _trainer(row: Any, budget: Budget, phases: int) -> TrainerRow:

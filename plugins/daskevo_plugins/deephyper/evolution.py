@@ -25,7 +25,7 @@ ENUMERABLE = 100_000
 """Configurations that may be listed one by one to find one that was not asked for."""
 
 
-class AgedEvolution(LivingPopulation, Search):  # type: ignore[misc]
+class AgedEvolutionSearch(LivingPopulation, Search):  # type: ignore[misc]
     """Mutate the best of a random sample of the population; the oldest leaves.
 
     DeepHyper's own RegularizedEvolution draws the changed value anew, the old one among others: of 600 children 203
@@ -174,3 +174,7 @@ class AgedEvolution(LivingPopulation, Search):  # type: ignore[misc]
 
 def _key(configuration: dict[str, Any]) -> str:
     return json.dumps(configuration, sort_keys=True, default=str)
+
+
+AgedEvolution = AgedEvolutionSearch
+"""As users import it from `daskevo_plugins.deephyper`."""

@@ -12,7 +12,7 @@ import pytest
 from daskevo.types import ModelId
 from daskevo_workflows.comparing.blame import blame
 from daskevo_workflows.comparing.difference import difference
-from daskevo_workflows.comparing.family import Member, best_of, dot_of, family_of, quoted, tree_of
+from daskevo_workflows.comparing.family import FamilyMember, best_of, dot_of, family_of, quoted, tree_of
 from tests.cluster.helpers import chain
 from tests.workflows.exporting.records import record
 
@@ -59,12 +59,16 @@ def test_difference_names_the_settings_that_differ() -> None:
     assert {name: pair[::-1] for name, pair in backwards.layers[-1].settings.items()} == found.layers[-1].settings
 
 
-def members() -> list[Member]:
+def members() -> list[FamilyMember]:
     graph = chain(8, 3)
     first = record("first", graph)
     second = record("second", graph, {0: "first", 1: "first"}, ancestor="first", parent="other", quality=0.7)
     third = record("third", graph, {0: "first", 1: "first"}, ancestor="first", parent="second", quality=0.6)
-    return [Member.of(first.tombstone(), "retired"), Member.of(second, "published"), Member.of(third, "published")]
+    return [
+        FamilyMember.of(first.tombstone(), "retired"),
+        FamilyMember.of(second, "published"),
+        FamilyMember.of(third, "published"),
+    ]
 
 
 def test_a_tree_has_each_model_once_after_its_ancestor() -> None:
@@ -148,7 +152,7 @@ def test_graphviz_text_has_every_model_and_who_inherited_from_whom() -> None:
 @pytest.mark.parametrize("name", ['a"];b->c;"', "back\\", 'both\\"', "line\nbreak", "\\N", "</TABLE>"])
 def test_no_name_leaves_its_quotes(name: str) -> None:
     fields: dict[str, Any] = {"parent": None, "state": "published", "scope": name, "objective": None, "quality": None}
-    one = Member(ModelId(name), None, step=1, inherited=None, **fields)
+    one = FamilyMember(ModelId(name), None, step=1, inherited=None, **fields)
     text = dot_of({ModelId(name): one})
     nodes, edges = parsed(text)
     assert (set(nodes), edges) == ({"node", "edge", quoted(name)}, [])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from daskevo.types import Objective
-from daskevo_workflows.reports.series import Evaluation, RunSeries, StorageSample
+from daskevo_workflows.reports.series import EvaluationRow, RunSeries, StorageSample
 
 MakeRun = Callable[..., RunSeries]
 
@@ -28,7 +28,7 @@ def _run(
 ) -> RunSeries:
     rng = random.Random(seed)
     clock = [0.0] * workers
-    evaluations: list[Evaluation] = []
+    evaluations: list[EvaluationRow] = []
     storage: list[StorageSample] = []
     living: list[tuple[str, int, int]] = []
     for number in range(n):
@@ -42,7 +42,7 @@ def _run(
         failed = rng.random() < failures
         model_id, full = f"{label}-{number:05d}", rng.randint(100_000, 400_000)
         evaluations.append(
-            Evaluation(
+            EvaluationRow(
                 number=number,
                 model_id=model_id,
                 status="failed" if failed else "finished",

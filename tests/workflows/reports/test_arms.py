@@ -11,7 +11,7 @@ import pytest
 from daskevo.errors import InvalidInput
 from daskevo_workflows.reports import arms as a
 from daskevo_workflows.reports.comparison import comparison
-from daskevo_workflows.reports.series import Evaluation, RunSeries
+from daskevo_workflows.reports.series import EvaluationRow, RunSeries
 
 FREEZES = "inherit, freeze what has had 300 steps"
 
@@ -66,7 +66,7 @@ def test_policies_that_all_inherit_keep_their_words(make_run: Any) -> None:
 def test_trainers_are_those_at_the_same_time() -> None:
     def run(*spans: tuple[float, float]) -> RunSeries:
         rows = [
-            Evaluation(number=i, model_id=f"m{i}", status="finished", started_s=start, ended_s=end)
+            EvaluationRow(number=i, model_id=f"m{i}", status="finished", started_s=start, ended_s=end)
             for i, (start, end) in enumerate(spans)
         ]
         return RunSeries(label="r", run_id="", objective=None, evaluations=tuple(rows))  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from daskevo.errors import CorruptRecord, RunFolderUnusable
-from daskevo.runs import RunRecord, RunView, Session, Unit
+from daskevo.runs import RunRecord, RunView, SessionRow, Unit
 from daskevo.search import Report, Request, TransferReport
 from daskevo.search.requests import Failure
 from daskevo.space import Candidate, Choice, Space
@@ -167,7 +167,7 @@ def test_a_duplicate_takes_no_room_on_a_trainer(tmp_path: Path) -> None:
 
 def test_pauses_between_sessions_take_no_room() -> None:
     clock = RunningTime(
-        [Session(100.0, 110.0, "a", None), Session(500.0, 530.0, "b", None), Session(600.0, 600.0, "c", None)]
+        [SessionRow(100.0, 110.0, "a", None), SessionRow(500.0, 530.0, "b", None), SessionRow(600.0, 600.0, "c", None)]
     )
     assert [clock.at(moment) for moment in (50.0, 100.0, 110.0, 499.0, 500.0, 520.0, 590.0, 700.0)] == [
         0.0,

@@ -9,7 +9,7 @@ import pytest
 
 from daskevo.types import Objective
 from daskevo_workflows.reports.series import (
-    Evaluation,
+    EvaluationRow,
     RunSeries,
     cumulative_bytes,
     first_reaching,
@@ -31,7 +31,7 @@ def run(objective: Objective, qualities: list[float | None], **fields: Any) -> R
         run_id="id",
         objective=objective,
         evaluations=tuple(
-            Evaluation(number=i, model_id=f"m{i}", status="finished", ended_s=10.0 * (i + 1), quality=quality)
+            EvaluationRow(number=i, model_id=f"m{i}", status="finished", ended_s=10.0 * (i + 1), quality=quality)
             for i, quality in enumerate(qualities)
         ),
         **fields,
@@ -83,9 +83,9 @@ def test_repository_time_is_a_part_of_evaluation_time() -> None:
 
 def test_phases_keep_their_order_and_unknown_ones_come_last() -> None:
     rows = [
-        Evaluation(number=0, model_id="a", status="finished", seconds={"put": 1.0, "polish": 4.0, "build": 2.0}),
-        Evaluation(number=1, model_id="b", status="finished", seconds={"put": 3.0}),
-        Evaluation(number=2, model_id="c", status="finished"),
+        EvaluationRow(number=0, model_id="a", status="finished", seconds={"put": 1.0, "polish": 4.0, "build": 2.0}),
+        EvaluationRow(number=1, model_id="b", status="finished", seconds={"put": 3.0}),
+        EvaluationRow(number=2, model_id="c", status="finished"),
     ]
     assert list(phase_means(rows).items()) == [("build", 1.0), ("put", 2.0), ("polish", 2.0)]
 

@@ -76,9 +76,9 @@ class Commands(click.Group):
                     click.echo("Interrupted.", err=True)
                     ctx.exit(INTERRUPTED)
                 if isinstance(error, DaskevoError):
-                    raise Refused(error) from error
+                    raise RefusedCommand(error) from error
                 if isinstance(error, ModuleNotFoundError) and (extra := _missing(error)) is not None:
-                    raise Refused(extra) from error
+                    raise RefusedCommand(extra) from error
                 if isinstance(error, click.ClickException) or _is_exit(error):
                     raise
                 if isinstance(error, OSError) and error.errno == errno.EPIPE:
@@ -105,7 +105,7 @@ def _check_texts(words: Sequence[str]) -> None:
             for word in found:
                 check_path(word)
         except DaskevoError as error:
-            raise Refused(error) from error
+            raise RefusedCommand(error) from error
 
 
 def _full(error: OSError) -> click.ClickException | None:
@@ -141,7 +141,7 @@ class NoSpace(click.ClickException):
     exit_code = 2
 
 
-class Refused(click.ClickException):
+class RefusedCommand(click.ClickException):
     """A :class:`DaskevoError` on its way to the terminal."""
 
     exit_code = 2

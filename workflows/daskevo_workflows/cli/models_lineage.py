@@ -16,8 +16,8 @@ from daskevo_workflows.cli.models_arguments import AS_JSON, MODEL, ROOT, facts_o
 if TYPE_CHECKING:
     from daskevo.protocol.model_record import ModelRecord
     from daskevo.repository import Repository
-    from daskevo_workflows.comparing.difference import Difference, LayerPair
-    from daskevo_workflows.comparing.family import Family, Member
+    from daskevo_workflows.comparing.difference import LayerPair, ModelDifference
+    from daskevo_workflows.comparing.family import Family, FamilyMember
 
 
 @click.command(short_help="Whom a model inherited from; --all, --dot: the whole family.")
@@ -94,23 +94,23 @@ def _entry(repository: Repository, record: ModelRecord) -> dict[str, Any]:
 
 
 def _members(repository: Repository, records: Sequence[ModelRecord]) -> Family:
-    from daskevo_workflows.comparing.family import Member, family_of
+    from daskevo_workflows.comparing.family import FamilyMember, family_of
 
-    return family_of(Member.of(record, repository.status(record.model_id).state) for record in records)
+    return family_of(FamilyMember.of(record, repository.status(record.model_id).state) for record in records)
 
 
 def _family(repository: Repository, scope: str | None) -> Family:
     """Return all living models and those that they come from, the oldest first."""
-    from daskevo_workflows.comparing.family import Member, family_of
+    from daskevo_workflows.comparing.family import FamilyMember, family_of
 
-    found: dict[str, tuple[Any, Member]] = {}
+    found: dict[str, tuple[Any, FamilyMember]] = {}
     for summary in repository.models(scope):
         wanted: str | None = summary.model_id
         while wanted is not None and wanted not in found:
             standing = repository.status(wanted)
             if standing.record is None:
                 break
-            found[wanted] = standing.record.created, Member.of(standing.record, standing.state)
+            found[wanted] = standing.record.created, FamilyMember.of(standing.record, standing.state)
             wanted = standing.record.ancestor
     return family_of(member for _, member in sorted(found.values(), key=lambda one: one[0]))
 
@@ -243,7 +243,7 @@ def _model(record: ModelRecord) -> dict[str, Any]:
 
 def _show_difference(
     records: Sequence[ModelRecord],
-    found: Difference,
+    found: ModelDifference,
     common: str | None,
     chosen: Mapping[str, tuple[Any, Any]] | None,
 ) -> None:

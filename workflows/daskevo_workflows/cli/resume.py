@@ -39,7 +39,7 @@ SEVERAL = "multi-objective"
 
 
 @dataclass(frozen=True)
-class Settings:
+class CallSettings:
     """What a search is called with, beside its problem and limits (see :func:`daskevo_workflows.nas.search`)."""
 
     strategy: Strategy
@@ -65,7 +65,7 @@ def settle(
     reference: ProblemReference,
     options: Mapping[str, Any],
     given: Collection[str],
-) -> Settings:
+) -> CallSettings:
     """Return the settings of a new run, or of the one in the folder: its own where no option was given.
 
     In place of one that came to nothing, with a problem that has been mended since, there is a new one.
@@ -95,7 +95,7 @@ def settle(
         # The usual strategy looks at the first objective only.
         word = SEVERAL if len(objective) > 1 and "strategy" not in given else options["strategy"]
         limits = changed_limits({}, options)
-        return Settings(
+        return CallSettings(
             _strategy(options, word), objective, options["seed"], typed_transfer(options), 0.0, None, scope, limits
         )
     policy: Mapping[str, Any] = _mapping(info.identity.get("policy"))
@@ -107,7 +107,7 @@ def settle(
         if "freeze" not in given:
             raise _begun_in_python(folder, error.message) from error
         transfer = changed_transfer(recorded_transfer({**policy, "freeze": None}), options, given)
-    settings = Settings(
+    settings = CallSettings(
         _recorded_strategy(folder, _mapping(info.identity.get("strategy")), options, given),
         options["objective"] or _texts(info.identity.get("objective")) or [loaded.objective],
         options["seed"] if "seed" in given else info.identity.get("seed", options["seed"]),

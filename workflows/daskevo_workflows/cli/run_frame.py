@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from daskevo.errors import ClusterError, RunFailed
-from daskevo_workflows.cli.group import Refused
+from daskevo_workflows.cli.group import RefusedCommand
 from daskevo_workflows.cli.interrupts import Interrupts, heard
 from daskevo_workflows.cli.paths import RUN
 from daskevo_workflows.cli.resume_hint import kept
@@ -22,7 +22,7 @@ FAILED = 1
 """Exit code when the run ended because too many evaluations or trials failed."""
 
 
-class Failed(Refused):
+class NothingFinished(RefusedCommand):
     """Nothing finished, as too many failed."""
 
     exit_code = FAILED
@@ -55,10 +55,10 @@ def carry_on(folder: Path, walltime: str | float, what: str, work: Callable[[Int
         except RunFailed as error:
             if error.facts.get("reason") != FAILURES:
                 raise
-            raise Failed(error) from error
+            raise NothingFinished(error) from error
         except ClusterError as error:
             if not (folder / RUN).exists():
                 raise
             how = "once the cluster is there (--scheduler takes its new address), the same command goes on"
-            raise Refused(error, kept(folder, what, how)) from error
+            raise RefusedCommand(error, kept(folder, what, how)) from error
     sys.exit(FAILED if word == FAILURES else 0)

@@ -17,7 +17,7 @@ from daskevo_workflows.cli.json_lines import NAS_KEYS, TUNE_KEYS, print_json_lin
 from daskevo_workflows.cli.search_summary import say_models, say_stored
 
 if TYPE_CHECKING:
-    from daskevo.runs import Session
+    from daskevo.runs import SessionRow
     from daskevo_workflows.results.result import Result
 
 SHOWN = 3
@@ -151,7 +151,7 @@ def _parts(configuration: Any) -> dict[str, Any]:
     return {**configuration.sequences, **configuration.constants}
 
 
-def _state(state: str, sessions: Sequence[Session]) -> str:
+def _state(state: str, sessions: Sequence[SessionRow]) -> str:
     """Say of a session without an end when it was last heard of, and on its own host whether its process lives."""
     from daskevo_workflows.formatting import plain, say_seconds
 

@@ -26,7 +26,7 @@ from daskevo_workflows.execution.deadline import WALLTIME
 if TYPE_CHECKING:
     from daskevo.types import Objective
     from daskevo_workflows.problems import ProblemReference
-    from daskevo_workflows.studies.result import Found, StudyResult
+    from daskevo_workflows.studies.result import FoundTrial, StudyResult
     from daskevo_workflows.studies.strategy_driver import StudyProgress
 
 KEPT = "Every answer and every snapshot is kept"
@@ -313,7 +313,7 @@ def _say_report(result: StudyResult, *, err: bool) -> None:
         click.echo(f"The report was not written: {error}", err=True)
 
 
-def _say_choices(found: Found) -> str:
+def _say_choices(found: FoundTrial) -> str:
     from daskevo_workflows.formatting import plain
 
     hyperparameters = {**found.configuration.sequences, **found.configuration.constants}

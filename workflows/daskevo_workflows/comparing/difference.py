@@ -50,7 +50,7 @@ class LayerPair:
 
 
 @dataclass(frozen=True)
-class Difference:
+class ModelDifference:
     """Two models beside each other.
 
     Parameters
@@ -71,7 +71,7 @@ class Difference:
 
 def difference(
     first: ModelRecord, first_graph: ArchitectureGraph, second: ModelRecord, second_graph: ArchitectureGraph
-) -> Difference:
+) -> ModelDifference:
     """Compare two models.
 
     Layers of the longest common prefix stand beside each other; then inputs, and outputs, of the same class; of the
@@ -86,7 +86,7 @@ def difference(
     ]
     places = _places(first_graph, second_graph, prefix.layers(first_graph, second_graph))
     layers = tuple(_pair(first, first_graph, second, second_graph, mine, theirs) for mine, theirs in places)
-    return Difference(layers, len(prefix.vertices), len(shared), sum(shared))
+    return ModelDifference(layers, len(prefix.vertices), len(shared), sum(shared))
 
 
 def _places(

@@ -11,7 +11,7 @@ from daskevo_workflows.formatting import plain, say_quality, say_share
 
 
 @dataclass(frozen=True)
-class Member:
+class FamilyMember:
     """One model of a family.
 
     Parameters
@@ -37,7 +37,7 @@ class Member:
     inherited: float | None
 
     @classmethod
-    def of(cls, record: ModelRecord, state: str) -> Member:
+    def of(cls, record: ModelRecord, state: str) -> FamilyMember:
         """Return the member of a record or tombstone."""
         share = None
         if record.graph is not None:
@@ -59,7 +59,7 @@ class Member:
         )
 
 
-Family = Mapping[ModelId, Member]
+Family = Mapping[ModelId, FamilyMember]
 
 
 def best_of(family: Family) -> set[ModelId]:
@@ -116,7 +116,7 @@ def quoted(text: object) -> str:
     return f'"{escaped}"'
 
 
-def tree_of(family: Family) -> Iterator[tuple[int, Member]]:
+def tree_of(family: Family) -> Iterator[tuple[int, FamilyMember]]:
     """Yield (depth, member), each ancestor before its heirs; whose ancestor isn't in the family has depth 0."""
     heirs: dict[ModelId | None, list[ModelId]] = {}
     for member in family.values():
@@ -132,11 +132,11 @@ def tree_of(family: Family) -> Iterator[tuple[int, Member]]:
         stack += [(depth + 1, heir) for heir in reversed(heirs.get(model, []))]
 
 
-def family_of(members: Iterable[Member]) -> dict[ModelId, Member]:
+def family_of(members: Iterable[FamilyMember]) -> dict[ModelId, FamilyMember]:
     """Return members by their ids."""
     return {member.model: member for member in members}
 
 
-def _figures(member: Member) -> str:
+def _figures(member: FamilyMember) -> str:
     quality = "no quality" if member.quality is None else f"quality {say_quality(member.quality)}"
     return f"{quality}, step {member.step}"

@@ -34,7 +34,7 @@ AGAIN_S = 30.0
 """After it failed, and as often as news are sent that have been before: the scheduler may have lost them."""
 
 
-class News(Protocol):
+class SentNews(Protocol):
     """What is sent: compared with what was sent before."""
 
     @property
@@ -49,7 +49,7 @@ class News(Protocol):
 class Picture(Protocol):
     """Something at one moment, of which news can be made in any thread."""
 
-    def news(self, client: str) -> News:
+    def news(self, client: str) -> SentNews:
         """Return what is sent; `client` is Dask's id of the client that sends."""
 
 
@@ -67,7 +67,7 @@ class Sender:
     def __init__(self, client: Any, page: Page) -> None:
         self._client = client
         self._page: Page = page
-        self._sent: dict[str, tuple[News, float]] = {}
+        self._sent: dict[str, tuple[SentNews, float]] = {}
         self._next = 0.0
         self._one_at_a_time = asyncio.Lock()
         self._on_its_way: Any = None
@@ -145,7 +145,7 @@ class Sender:
         self._is_watched = answer["is_watched"]
         return answer["path"]  # type: ignore[no-any-return]
 
-    async def _ask(self, news: News | None = None) -> dict[str, Any]:
+    async def _ask(self, news: SentNews | None = None) -> dict[str, Any]:
         try:
             answer = await ask(self._client, news, page=self._page, is_there=self._is_there)
         except NotDeployed:
@@ -158,14 +158,14 @@ class Sender:
         return answer
 
 
-def _made(picture: Picture, client: str) -> tuple[News, float]:
+def _made(picture: Picture, client: str) -> tuple[SentNews, float]:
     """Return a picture's news, and the processor time that it took to make them, in seconds."""
     began_s = time.thread_time()
     return picture.news(client), time.thread_time() - began_s
 
 
 async def ask(
-    client: Any, news: News | None = None, *, page: Page = "studies", is_there: bool = False
+    client: Any, news: SentNews | None = None, *, page: Page = "studies", is_there: bool = False
 ) -> dict[str, Any]:
     """Put the plugin on the client's scheduler if it isn't there, and give it news, if there are some.
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from daskevo.runs import Session
+from daskevo.runs import SessionRow
 from daskevo_plugins.dashboard.message_checks import finite
 from daskevo_plugins.dashboard.news import Standing
-from daskevo_plugins.dashboard.search_news import MOST_TRAINERS, Best, Doing, SearchNews, TrainerRow, UnitRow
+from daskevo_plugins.dashboard.search_news import MOST_TRAINERS, Best, Doing, SearchNews, ShownUnit, TrainerRow
 from daskevo_workflows.dashboard.dashboard_client import Sender
 from daskevo_workflows.dashboard.search_totals import SearchAccounts
 from daskevo_workflows.execution.progress import Progress
@@ -20,7 +20,7 @@ from daskevo_workflows.reports.run_reader import RunningTime
 
 if TYPE_CHECKING:
     from daskevo_workflows.execution.executor import Executor
-    from daskevo_workflows.execution.running_task import Flight
+    from daskevo_workflows.execution.running_task import RunningTask
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ ENDED = ("finished", "exhausted")
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenNews:
     """News that were made where the picture was taken."""
 
     made: SearchNews
@@ -57,7 +57,7 @@ class SearchShowing:
         sessions = executor.record.sessions()
         # The session that is under way has not ended at its last record.
         *before, this = sessions
-        self._clock = RunningTime([*before, Session(this.opened, float("inf"), this.process, None)])
+        self._clock = RunningTime([*before, SessionRow(this.opened, float("inf"), this.process, None)])
         self._accounts = SearchAccounts(executor.book, self._clock.at)
         self._facts = tuple(facts_of(executor.record.info.identity))
         self._since: dict[str, tuple[object, float]] = {}
@@ -83,7 +83,7 @@ class SearchShowing:
         began_s = time.thread_time()
         try:
             news = self._news(standing, said)
-            self._sender.send([Taken(news)], time.thread_time() - began_s)
+            self._sender.send([TakenNews(news)], time.thread_time() - began_s)
         except Exception:
             # Whatever is raised here would end the search.
             logger.exception("the search can't be shown on the dashboard any more")
@@ -136,10 +136,10 @@ class SearchShowing:
         ends = [] if deadline is None else [deadline.at - deadline.margin_s - time.time()]
         return min([*ends, *([] if limit is None else [limit])], default=None)
 
-    def _trainers(self, flights: list[Flight]) -> Iterator[TrainerRow]:
+    def _trainers(self, flights: list[RunningTask]) -> Iterator[TrainerRow]:
         trainers, accounts = self._executor.flights.trainers, self._accounts
         names, now = accounts.phase_names(), time.monotonic()
-        by_place: dict[str, list[Flight]] = {}
+        by_place: dict[str, list[RunningTask]] = {}
         for flight in flights:
             by_place.setdefault(flight.place, []).append(flight)
         stuck = {str(trainer.name) for trainer in trainers.stuck.values()}
@@ -184,7 +184,7 @@ def _best(report: Any) -> Best:
     return Best(report.number, plain(report.model_id, 200), float(report.quality))
 
 
-def said_of(flight: Flight) -> str:
+def said_of(flight: RunningTask) -> str:
     """Say what an evaluation is at, by what its trainer has said last."""
     number = f"evaluation {flight.request.number}"
     if flight.begun is None:
@@ -196,7 +196,7 @@ def said_of(flight: Flight) -> str:
     return f"{number}: trains, scores and puts"
 
 
-def moment_of(flight: Flight) -> float:
+def moment_of(flight: RunningTask) -> float:
     """Return the moment of what its trainer has said last, by this process's monotonic clock."""
     said = (flight.chosen, flight.ready, flight.begun)
     return next((moment for moment in said if moment is not None), flight.submitted)
@@ -204,7 +204,7 @@ def moment_of(flight: Flight) -> float:
 
 def unit_rows(
     counts: Mapping[str, Mapping[str, int]], evaluating: int, ready: int, standing: Standing
-) -> Iterator[UnitRow]:
+) -> Iterator[ShownUnit]:
     """Return the rows of units by kind.
 
     Parameters
@@ -219,7 +219,7 @@ def unit_rows(
         states = counts[kind]
         under_way = evaluating if kind == "evaluate" else states.get("submitted", 0)
         now = (ready if kind == "evaluate" else 0, under_way) if standing == "running" else (0, 0)
-        yield UnitRow(
+        yield ShownUnit(
             plain(kind, 40), *now, *(states.get(state, 0) for state in ("done", "failed", "lost", "cancelled"))
         )
 

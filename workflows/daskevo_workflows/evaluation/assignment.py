@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Assignment:
+class EvaluationAssignment:
     """What a trainer is told.
 
     Parameters

@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from typing import Any
 
 from daskevo.errors import InvalidProblem, ModelExists
-from daskevo.index import Match
+from daskevo.index import PrefixMatch
 from daskevo.search import BEST_MATCH, Report, Request
 from daskevo.types import Objective, Tick
-from daskevo_workflows.evaluation.assignment import Assignment
+from daskevo_workflows.evaluation.assignment import EvaluationAssignment
 from daskevo_workflows.evaluation.failures import Failed, failure_of, say_error, shown
 from daskevo_workflows.evaluation.offered_metrics import OFFERED, missing, when_stored
 from daskevo_workflows.evaluation.quiet_import import import_keras
@@ -32,8 +32,8 @@ from daskevo_workflows.problems.reference import ProblemReference, adopt, data_d
 
 
 def evaluate(
-    assignment: Assignment,
-    matches: Sequence[Match | None] | None = None,
+    assignment: EvaluationAssignment,
+    matches: Sequence[PrefixMatch | None] | None = None,
     index: int = 0,
     parcel: Parcel | None = None,
 ) -> Report:
@@ -65,7 +65,7 @@ def evaluate(
             say(assignment.key, "over")
 
 
-def _reported(assignment: Assignment, matches: Sequence[Match | None] | None, index: int) -> Report:
+def _reported(assignment: EvaluationAssignment, matches: Sequence[PrefixMatch | None] | None, index: int) -> Report:
     request, draft = assignment.request, Draft()
     try:
         say(assignment.key, "begun")
@@ -78,7 +78,7 @@ def _reported(assignment: Assignment, matches: Sequence[Match | None] | None, in
     return draft.report(request, found)
 
 
-def _evaluate(assignment: Assignment, match: Match | None, draft: Draft) -> Mapping[str, Any]:
+def _evaluate(assignment: EvaluationAssignment, match: PrefixMatch | None, draft: Draft) -> Mapping[str, Any]:
     with draft.phase("prepare"):
         import_keras()
         from daskevo.models import leaving_no_trace, seeded
@@ -92,7 +92,7 @@ def _evaluate(assignment: Assignment, match: Match | None, draft: Draft) -> Mapp
 
 
 def _trained(
-    assignment: Assignment, problem: Problem, data: Any, match: Match | None, draft: Draft
+    assignment: EvaluationAssignment, problem: Problem, data: Any, match: PrefixMatch | None, draft: Draft
 ) -> Mapping[str, Any]:
     from daskevo.models import seeded
 
@@ -141,7 +141,7 @@ def _trained(
         }
 
 
-def _wish(request: Request, policy: Transfer, match: Match | None) -> dict[str, Any]:
+def _wish(request: Request, policy: Transfer, match: PrefixMatch | None) -> dict[str, Any]:
     """Return whom to inherit from, as the repository takes it."""
     if not request.transfer or request.ancestor is None:
         return {"ancestor": False}
@@ -150,11 +150,15 @@ def _wish(request: Request, policy: Transfer, match: Match | None) -> dict[str, 
     if policy.source == "best match":
         return {"match": match}
     # Tried first, like the answer of a query; once it is gone, the best match.
-    return {"match": Match(0, 0.0, Tick(0, 0), request.parent)} if request.parent is not None else {"ancestor": False}
+    return (
+        {"match": PrefixMatch(0, 0.0, Tick(0, 0), request.parent)}
+        if request.parent is not None
+        else {"ancestor": False}
+    )
 
 
 def _fitted(
-    assignment: Assignment, problem: Problem, data: Any, child: Any, draft: Draft
+    assignment: EvaluationAssignment, problem: Problem, data: Any, child: Any, draft: Draft
 ) -> tuple[dict[str, Any], int]:
     """Train with the prefix frozen, then, if the policy says so, with nothing frozen; return metrics and steps."""
     request, policy, report = assignment.request, assignment.transfer, child.report

@@ -219,7 +219,7 @@ def _clock(until_step: int | None, cancelled: Callable[[], bool]) -> Any:
     """Return the callback that notes when the first batch was done, counts steps and ends training."""
     import keras
 
-    class Clock(keras.callbacks.Callback):  # type: ignore[misc]
+    class StepTimes(keras.callbacks.Callback):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.first: float | None = None
@@ -238,4 +238,4 @@ def _clock(until_step: int | None, cancelled: Callable[[], bool]) -> Any:
             if cancelled():
                 raise Stopped("training was cancelled")
 
-    return Clock()
+    return StepTimes()

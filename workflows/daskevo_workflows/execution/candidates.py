@@ -17,7 +17,7 @@ from daskevo_workflows.evaluation.training import check_training
 from daskevo_workflows.execution.alarm import Overdue, alarm
 from daskevo_workflows.execution.event_log import note
 from daskevo_workflows.execution.running_task import failed
-from daskevo_workflows.execution.search_settings import Settings
+from daskevo_workflows.execution.search_settings import SearchSettings
 from daskevo_workflows.execution.size_limits import outside
 from daskevo_workflows.execution.time_limits import build_limit_s
 from daskevo_workflows.problems.building import graph_and_key, space_of
@@ -49,7 +49,7 @@ class Candidates:
         strategy: Strategy,
         record: RunRecord,
         book: Book,
-        settings: Settings,
+        settings: SearchSettings,
         under_way: Callable[[], Iterable[Request]],
         report: Callable[[Report], None],
     ) -> None:

@@ -25,10 +25,10 @@ from daskevo_workflows.execution.machine_load import LoadNotes
 from daskevo_workflows.execution.progress import Progress
 from daskevo_workflows.execution.run_deadline import Closing
 from daskevo_workflows.execution.running_task import Landed, failed
-from daskevo_workflows.execution.running_tasks import TICK_S, Flights
+from daskevo_workflows.execution.running_tasks import TICK_S, RunningTasks
 from daskevo_workflows.execution.scaling_demand import Demand
 from daskevo_workflows.execution.scheduler_lost import told_if_scheduler_gone
-from daskevo_workflows.execution.search_settings import Settings
+from daskevo_workflows.execution.search_settings import SearchSettings
 from daskevo_workflows.execution.submission import Submission
 from daskevo_workflows.execution.time_limits import EvaluationLimit
 from daskevo_workflows.problems.delivery import Delivery
@@ -73,7 +73,7 @@ class Executor:
         strategy: Strategy,
         record: RunRecord,
         book: Book,
-        settings: Settings,
+        settings: SearchSettings,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
         self.repository = repository
@@ -85,7 +85,7 @@ class Executor:
         self.closing = Closing(settings.deadline, book.finished_seconds)
         self.demand = Demand(client, record.info.label)
         self.delivery = Delivery(client, reference)
-        self.flights = Flights(
+        self.flights = RunningTasks(
             client,
             repository,
             record,

@@ -21,7 +21,7 @@ from daskevo.errors import InvalidInput, NoTrainer
 from daskevo.runs.mismatch import differences
 from daskevo.search import Report, Request
 from daskevo.types import ModelId, Objective
-from daskevo_workflows.evaluation.assignment import Assignment
+from daskevo_workflows.evaluation.assignment import EvaluationAssignment
 from daskevo_workflows.evaluation.evaluate import evaluate
 from daskevo_workflows.evaluation.training import fresh
 from daskevo_workflows.evaluation.transfer import Transfer
@@ -145,7 +145,7 @@ def refine(
             ancestor=winner.model_id,
             transfer=not from_scratch,
         )
-        assignment = Assignment(
+        assignment = EvaluationAssignment(
             key=f"refine-{request.model_id}",
             request=request,
             problem=delivery.reference,
@@ -176,7 +176,9 @@ def _ending(patience: int, callbacks: Callbacks) -> str:
     return f"-{uuid.uuid4().hex[:8] if made.unknown else made.digest[:8]}"
 
 
-def _evaluated(client: Any, trainers: Trainers, assignments: Sequence[Assignment], delivery: Delivery) -> list[Report]:
+def _evaluated(
+    client: Any, trainers: Trainers, assignments: Sequence[EvaluationAssignment], delivery: Delivery
+) -> list[Report]:
     """Have all evaluated; what a restart of the cluster took is done again, and it is said if no trainer works.
 
     Raises

@@ -19,7 +19,7 @@ class Landed(NamedTuple):
 
 
 @dataclass
-class Flight:
+class RunningTask:
     """One evaluation on its way; `submitted`, `begun`, `ready` and `chosen` by this process' monotonic clock.
 
     `is_waiting`: it has been said that its trainer is busy for somebody else.

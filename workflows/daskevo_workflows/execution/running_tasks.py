@@ -17,12 +17,12 @@ from distributed.client import FutureCancelledError
 from daskevo.errors import ClusterError
 from daskevo.runs import RunRecord, Unit
 from daskevo.search import Report, Request
-from daskevo_workflows.evaluation.assignment import Assignment
+from daskevo_workflows.evaluation.assignment import EvaluationAssignment
 from daskevo_workflows.evaluation.evaluate import evaluate
 from daskevo_workflows.evaluation.trainer_task import EVENTS
 from daskevo_workflows.execution.event_kinds import DATA
 from daskevo_workflows.execution.event_log import note
-from daskevo_workflows.execution.running_task import Flight, Landed, failed
+from daskevo_workflows.execution.running_task import Landed, RunningTask, failed
 from daskevo_workflows.execution.scheduler_lost import FETCH_S, NO_ANSWER, why_cut_off
 from daskevo_workflows.execution.time_limits import EvaluationLimit
 from daskevo_workflows.execution.trainer_upkeep import Upkeep
@@ -46,7 +46,7 @@ LOSSES = 6
 candidate, nor does one that left in good order, as a smaller cluster's or one at the end of its lifetime does."""
 
 
-class Flights:
+class RunningTasks:
     """All evaluations of a run that are on their way.
 
     Parameters
@@ -88,7 +88,7 @@ class Flights:
         self.freed = freed
         self._parcel = parcel
         self._inbox: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self._flights: dict[str, Flight] = {}
+        self._flights: dict[str, RunningTask] = {}
         self._deaths: Counter[int] = Counter()
         self._losses: Counter[int] = Counter()
         self._watched = 0.0
@@ -119,7 +119,7 @@ class Flights:
         return False
 
     @property
-    def all(self) -> list[Flight]:
+    def all(self) -> list[RunningTask]:
         """All that are on their way."""
         return list(self._flights.values())
 
@@ -142,7 +142,7 @@ class Flights:
     def submit(
         self,
         units: Sequence[Unit],
-        assignments: Sequence[Assignment],
+        assignments: Sequence[EvaluationAssignment],
         places: Sequence[Trainer],
         graphs: Mapping[int, Any],
     ) -> None:
@@ -177,7 +177,7 @@ class Flights:
                 resources=self.trainers.claims,
                 pure=False,
             )
-            self._flights[assignment.key] = Flight(
+            self._flights[assignment.key] = RunningTask(
                 request=assignment.request,
                 unit=by_key[assignment.key],
                 trainer=trainer,
@@ -299,7 +299,7 @@ class Flights:
         self.upkeep.recycle(flight.place)
         yield Landed(flight.request, report)
 
-    def _unfetched(self, flight: Flight, why: str) -> Landed:
+    def _unfetched(self, flight: RunningTask, why: str) -> Landed:
         """Give back an evaluation that has ended, and whose report could not be fetched: its model tells."""
         self.record.unit_ended(flight.unit.key, "lost")
         flight.future.cancel(force=True)
@@ -313,7 +313,7 @@ class Flights:
         )
         return Landed(flight.request, None)
 
-    def _free(self, flight: Flight, *, evaluated: bool) -> None:
+    def _free(self, flight: RunningTask, *, evaluated: bool) -> None:
         """Give a trainer back that has done its work, and let it have more at once, unless it is to be restarted: that
         must wait until its report has been fetched."""
         del self._flights[flight.unit.key]
@@ -321,7 +321,7 @@ class Flights:
         if not self.upkeep.why_recycle(flight.place):
             self.freed()
 
-    def _land(self, flight: Flight, state: str) -> None:
+    def _land(self, flight: RunningTask, state: str) -> None:
         """Take an evaluation off that did not end by itself."""
         del self._flights[flight.unit.key]
         if flight.unit.key not in self.trainers.stuck:
@@ -364,7 +364,7 @@ class Flights:
         for name in present:
             self.upkeep.recycle(name)
 
-    def _unanswered(self, flight: Flight, now: float) -> bool:
+    def _unanswered(self, flight: RunningTask, now: float) -> bool:
         """Tell whether a flight waits in vain for its match.
 
         The provider's task may be pinned to a process that died, before or after it answered.
@@ -373,7 +373,7 @@ class Flights:
             return False
         return now - flight.submitted > (3 * MATCH_S if flight.matches.done() else MATCH_S)
 
-    def _waits_its_turn(self, flight: Flight, now: float) -> bool:
+    def _waits_its_turn(self, flight: RunningTask, now: float) -> bool:
         """Tell whether a trainer is busy for somebody else, and say so; then this evaluation's time begins anew."""
         others = self.trainers.others_tasks(flight.place, self._flights)
         if not others:
@@ -386,7 +386,7 @@ class Flights:
             note(self.record, "waiting", words, flight.request.number, worker=flight.place)
         return True
 
-    def _past_limit(self, flight: Flight, limit: str) -> Landed:
+    def _past_limit(self, flight: RunningTask, limit: str) -> Landed:
         """End an evaluation past its limit."""
         end = self._end(flight)
         self._land(flight, "cancelled")
@@ -394,15 +394,15 @@ class Flights:
         message = f"the evaluation was past {limit}; {end}"
         return Landed(flight.request, failed(flight.request, "time limit", message, flight.place))
 
-    def _end(self, flight: Flight) -> str:
+    def _end(self, flight: RunningTask) -> str:
         what = f"evaluation {flight.request.number}"
         return self.upkeep.end(flight.future, flight.place, flight.unit.key, what)
 
-    def _stalled(self, flight: Flight, message: str) -> Landed:
+    def _stalled(self, flight: RunningTask, message: str) -> Landed:
         """Give back an evaluation whose trainer does not work."""
         return self._lost(flight, f"{message}; {self._end(flight)}")
 
-    def _lost(self, flight: Flight, message: str) -> Landed:
+    def _lost(self, flight: RunningTask, message: str) -> Landed:
         """Give back what was lost with its trainer, to be submitted again, unless it seems to be its fault."""
         number = flight.request.number
         self._losses[number] += 1
@@ -414,12 +414,12 @@ class Flights:
         again = f"{message}; this evaluation has lost {self._losses[number]} trainers"
         return Landed(flight.request, failed(flight.request, "trainer lost", again, flight.place))
 
-    def _without_match(self, flight: Flight, message: str) -> Landed:
+    def _without_match(self, flight: RunningTask, message: str) -> Landed:
         """Give back an evaluation that has not begun, to be submitted without the answer of a query."""
         self.unmatched.add(flight.request.number)
         return self._withdraw(flight, f"{message}; it will ask for itself")
 
-    def _withdraw(self, flight: Flight, message: str) -> Landed:
+    def _withdraw(self, flight: RunningTask, message: str) -> Landed:
         flight.future.cancel(force=True)
         self._land(flight, "lost")
         note(self.record, "again", message, flight.request.number, worker=flight.place)

@@ -12,7 +12,7 @@ from daskevo_workflows.execution.time_limits import Limit
 
 
 @dataclass(frozen=True)
-class Settings:
+class SearchSettings:
     """How a run evaluates (see :func:`daskevo_workflows.nas.search`)."""
 
     seed: int = 0

@@ -8,10 +8,10 @@ from dataclasses import replace
 from daskevo.repository import Repository
 from daskevo.runs import Book, RunRecord, Unit, plan
 from daskevo.search import Request
-from daskevo_workflows.evaluation.assignment import Assignment
+from daskevo_workflows.evaluation.assignment import EvaluationAssignment
 from daskevo_workflows.execution.candidates import Candidates
-from daskevo_workflows.execution.running_tasks import Flights
-from daskevo_workflows.execution.search_settings import Settings
+from daskevo_workflows.execution.running_tasks import RunningTasks
+from daskevo_workflows.execution.search_settings import SearchSettings
 from daskevo_workflows.problems.reference import ProblemReference
 
 
@@ -33,10 +33,10 @@ class Submission:
     def __init__(
         self,
         candidates: Candidates,
-        flights: Flights,
+        flights: RunningTasks,
         reference: ProblemReference,
         repository: Repository,
-        settings: Settings,
+        settings: SearchSettings,
         record: RunRecord,
         book: Book,
     ) -> None:
@@ -113,7 +113,7 @@ class Submission:
         if new:
             self._record_units(new, units, workers)
         assignments = [
-            Assignment(
+            EvaluationAssignment(
                 key=keys[request.number],
                 request=request,
                 problem=self._reference,

@@ -16,7 +16,7 @@ from daskevo.protocol.model_record import ModelRecord
 from daskevo.repository.prefix_boundary import facts_of as facts_of_vertex
 from daskevo.search import TransferReport
 from daskevo.types import JSON, Objective
-from daskevo_workflows.exporting.origins import Origin, Origins
+from daskevo_workflows.exporting.origins import ModelOrigin, Origins
 from daskevo_workflows.exporting.space_facts import space_facts
 
 
@@ -57,7 +57,7 @@ def facts_of(known: Known, origins: Origins | None, data: JSON = None) -> dict[s
         What `data_facts` says; None: nobody asked for it.
     """
     record = known.record
-    origin = Origin() if origins is None else origins.of(record.model_id)
+    origin = ModelOrigin() if origins is None else origins.of(record.model_id)
     facts = {
         "model": record.model_id,
         "quality": _quality(record),
@@ -86,7 +86,7 @@ def _quality(record: ModelRecord) -> dict[str, JSON]:
     }
 
 
-def _training(record: ModelRecord, origins: Origins | None, origin: Origin) -> dict[str, JSON]:
+def _training(record: ModelRecord, origins: Origins | None, origin: ModelOrigin) -> dict[str, JSON]:
     identity: Mapping[str, Any] = {} if origins is None else origins.info.identity
     policy = identity.get("policy") if origin.request is not None else None
     policy = policy if isinstance(policy, Mapping) else {}
@@ -123,7 +123,7 @@ def _size(known: Known) -> dict[str, JSON]:
     }
 
 
-def _space(origins: Origins | None, origin: Origin) -> JSON:
+def _space(origins: Origins | None, origin: ModelOrigin) -> JSON:
     if origins is None or origin.request is None:
         return None
     return space_facts(origins.info.identity.get("space"), origin.choices)
@@ -190,7 +190,7 @@ def _contributors(known: Known) -> list[JSON]:
     ]
 
 
-def _inherited(record: ModelRecord, origin: Origin) -> dict[str, JSON]:
+def _inherited(record: ModelRecord, origin: ModelOrigin) -> dict[str, JSON]:
     transfer = (None if origin.report is None else origin.report.transfer) or transfer_of(record)
     return {"ancestor": record.ancestor, **({} if transfer is None else {**asdict(transfer), "said": str(transfer)})}
 
@@ -232,7 +232,7 @@ def kind_of(config: JSON) -> str:
     return str(config.get("class_name", "?")) if isinstance(config, dict) else "?"
 
 
-def _run(origins: Origins | None, origin: Origin) -> JSON:
+def _run(origins: Origins | None, origin: ModelOrigin) -> JSON:
     if origins is None:
         return None
     info = origins.info
@@ -248,7 +248,7 @@ def _run(origins: Origins | None, origin: Origin) -> JSON:
     }
 
 
-def _unknown(facts: Mapping[str, Any], origins: Origins | None, origin: Origin, data: JSON) -> list[str]:
+def _unknown(facts: Mapping[str, Any], origins: Origins | None, origin: ModelOrigin, data: JSON) -> list[str]:
     """Say what the card can't, and why."""
     missing = []
     if origins is None:

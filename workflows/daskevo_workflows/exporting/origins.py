@@ -15,7 +15,7 @@ from daskevo.types import JSON, ModelId, Objective
 
 
 @dataclass(frozen=True)
-class Origin:
+class ModelOrigin:
     """What a run's record says of one model.
 
     Parameters
@@ -65,17 +65,17 @@ class Origins:
         """Return the record of the run in a folder; None if it holds none, such as the root of a repository."""
         return cls(place) if place.is_dir() and read_info(place) is not None else None
 
-    def of(self, model_id: str) -> Origin:
+    def of(self, model_id: str) -> ModelOrigin:
         """Return what is known of a model."""
         report = self._reports.get(model_id)  # type: ignore[call-overload]
         if report is None:
-            return Origin()
+            return ModelOrigin()
         request = self._requests.get(report.number)
         choices = None
         if request is not None:
             with contextlib.suppress(CorruptRecord):
                 choices = self._chosen.of(request)
-        return Origin(request, report, choices)
+        return ModelOrigin(request, report, choices)
 
     def best(self, k: int) -> list[ModelId]:
         """Return the k best models by the first objective, best first, whatever became of them since."""

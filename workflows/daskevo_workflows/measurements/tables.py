@@ -11,7 +11,7 @@ ABSENT = "–"
 
 
 @dataclass(frozen=True)
-class Table:
+class FigureTable:
     """One table.
 
     Parameters

@@ -15,12 +15,12 @@ from daskevo_workflows.reports.series import (
     late,
     mean,
 )
-from daskevo_workflows.reports.tables import Table, ratio
+from daskevo_workflows.reports.tables import ReportTable, ratio
 
 Figure = Callable[[RunSeries], float | None]
 
 
-def comparison(arms: Sequence[Arm]) -> Table | None:
+def comparison(arms: Sequence[Arm]) -> ReportTable | None:
     """Compare arms as paper 000 does in section 5; the targets are those of the arm that inherited least.
 
     Of several runs in an arm each figure is the median, with the least and the most in brackets; the targets are those
@@ -64,7 +64,7 @@ def comparison(arms: Sequence[Arm]) -> Table | None:
     ]
     names = [plain(arm.label, 60) for arm in arms]
     last = (f"{names[1]} / {names[0]}",) if len(arms) == 2 else ()
-    return Table(("", *names, *last), tuple(rows), frozenset(range(1, len(arms) + 2)))
+    return ReportTable(("", *names, *last), tuple(rows), frozenset(range(1, len(arms) + 2)))
 
 
 def deviation(values: Sequence[float]) -> float | None:

@@ -66,7 +66,7 @@ def _run_parts(run: RunSeries) -> dict[str, Any]:
         "more_on_front": max(0, len(run.front) - tables.FRONT_SHOWN),
         "best": tables.best_models(run),
         "retired": tables.RETIRED.strip() if run.retired else "",
-        "summary": tables.Table(("", ""), tuple(tables.transfer_summary(run))),
+        "summary": tables.ReportTable(("", ""), tuple(tables.transfer_summary(run))),
         "transfers": tables.transfers(run),
         "failures": tables.failures(run),
         "rejected": run.rejected,

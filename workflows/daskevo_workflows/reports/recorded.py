@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from daskevo.runs import Event, RunInfo, RunView, Session, UnitRow
+from daskevo.runs import Event, RunInfo, RunView, SessionRow, UnitRow
 from daskevo.search import Report, Request
 
 
@@ -22,7 +22,7 @@ class Recorded:
     """
 
     info: RunInfo
-    sessions: Sequence[Session]
+    sessions: Sequence[SessionRow]
     requests: Sequence[Request]
     reports: Sequence[Report]
     times: Mapping[int, float]

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from daskevo.errors import CorruptRecord, DaskevoError
-from daskevo.runs import Chosen, Event, RunInfo, RunView, Session, UnitRow
+from daskevo.runs import Chosen, Event, RunInfo, RunView, SessionRow, UnitRow
 from daskevo.search import Report, Request
 from daskevo.space import Space
 from daskevo.types import JSON, Objective
@@ -17,7 +17,7 @@ from daskevo_workflows.execution.event_kinds import SESSION, STOPPED, STORAGE
 from daskevo_workflows.execution.machine_load import LOAD
 from daskevo_workflows.formatting import say_bytes, say_count
 from daskevo_workflows.reports.recorded import Recorded
-from daskevo_workflows.reports.series import Evaluation, Happening, RunSeries, StorageSample
+from daskevo_workflows.reports.series import EvaluationRow, Happening, RunSeries, StorageSample
 
 
 def read_run(folder: Path) -> RunSeries:
@@ -85,7 +85,7 @@ class RunningTime:
     (5.0, 10.0, 11.0)
     """
 
-    def __init__(self, sessions: Sequence[Session]) -> None:
+    def __init__(self, sessions: Sequence[SessionRow]) -> None:
         self._spans: list[tuple[float, float, float]] = []
         before = 0.0
         for session in sessions:
@@ -109,7 +109,7 @@ def _evaluation(
     chosen: Chosen,
     skews: Mapping[str | None, float],
     others: Sequence[Objective],
-) -> Evaluation:
+) -> EvaluationRow:
     started = ended = None
     if report.status == "duplicate":  # nothing ran: its figures are those of the evaluation that it repeats
         ended = reported
@@ -120,7 +120,7 @@ def _evaluation(
         ended = reported
         started = None if unit is None else unit.started or unit.submitted
     failure, transfer = report.failure, report.transfer
-    return Evaluation(
+    return EvaluationRow(
         number=report.number,
         model_id=report.model_id,
         status=report.status,
@@ -223,7 +223,7 @@ def happenings_of(events: Sequence[Event], clock: RunningTime, left_out: Collect
     ]
 
 
-def state_of(sessions: Sequence[Session], stops: Sequence[Event], pending: int, noun: str = "evaluation") -> str:
+def state_of(sessions: Sequence[SessionRow], stops: Sequence[Event], pending: int, noun: str = "evaluation") -> str:
     """Say whether a run is over, and what it left."""
     ended = sessions[-1].ended if sessions else "never started"
     if ended is None:
@@ -243,7 +243,7 @@ def _compared(identity: Mapping[str, JSON]) -> dict[str, JSON]:
     return {**identity, "problem": problem} if "problem" in identity else dict(identity)
 
 
-def facts_of(info: RunInfo, space: Space | None, sessions: Sequence[Session]) -> dict[str, str]:
+def facts_of(info: RunInfo, space: Space | None, sessions: Sequence[SessionRow]) -> dict[str, str]:
     """Say what a run is, by name."""
     facts: dict[str, str] = {}
     for name, value in info.identity.items():

@@ -22,7 +22,7 @@ REPOSITORY_PHASES = frozenset({"query", "inherit", "put"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
+class EvaluationRow:
     """One evaluation as the report needs it. Moments are seconds of running time since the run's first start.
 
     Parameters
@@ -136,7 +136,7 @@ class RunSeries:
     run_id: str
     objective: Objective
     others: tuple[Objective, ...] = ()
-    evaluations: tuple[Evaluation, ...]
+    evaluations: tuple[EvaluationRow, ...]
     storage: tuple[StorageSample, ...] = ()
     happenings: tuple[Happening, ...] = ()
     asked: int | None = None
@@ -147,17 +147,17 @@ class RunSeries:
     retired: frozenset[str] = frozenset()
 
     @property
-    def finished(self) -> list[Evaluation]:
+    def finished(self) -> list[EvaluationRow]:
         """Evaluations that spent budget."""
         return [evaluation for evaluation in self.evaluations if evaluation.status == "finished"]
 
     @property
-    def scored(self) -> list[Evaluation]:
+    def scored(self) -> list[EvaluationRow]:
         """Finished evaluations with a quality and a moment, in the order in which they ended."""
         return [e for e in self.finished if e.quality is not None and e.ended_s is not None]
 
     @property
-    def failed(self) -> list[Evaluation]:
+    def failed(self) -> list[EvaluationRow]:
         """Evaluations that ended without a model."""
         return [evaluation for evaluation in self.evaluations if evaluation.status == "failed"]
 
@@ -172,17 +172,17 @@ class RunSeries:
         return sum(evaluation.status == "duplicate" for evaluation in self.evaluations)
 
     @property
-    def transferred(self) -> list[Evaluation]:
+    def transferred(self) -> list[EvaluationRow]:
         """Evaluations that inherited something."""
         return [evaluation for evaluation in self.finished if evaluation.transferred]
 
-    def best(self, k: int) -> list[Evaluation]:
+    def best(self, k: int) -> list[EvaluationRow]:
         """Return the `k` best evaluations, the best first; the earlier one of equals."""
         ranked = [e for e in self.finished if e.quality is not None]
         return sorted(ranked, key=lambda e: -self.objective.rank(e.quality or 0.0))[:k]
 
     @cached_property
-    def front(self) -> list[Evaluation]:
+    def front(self) -> list[EvaluationRow]:
         """With several objectives, the evaluations that no other dominates, best first by the first objective."""
         if not self.others:
             return []
@@ -302,18 +302,18 @@ def high_quality(run: RunSeries, share: float = 0.9) -> float | None:
     return quantile(qualities, share if run.objective.direction == "max" else 1 - share)
 
 
-def late(run: RunSeries) -> list[Evaluation]:
+def late(run: RunSeries) -> list[EvaluationRow]:
     """Return the last quarter of the finished evaluations, where prefixes are longest."""
     finished = run.finished
     return finished[len(finished) - math.ceil(len(finished) / 4) :]
 
 
-def early(run: RunSeries) -> list[Evaluation]:
+def early(run: RunSeries) -> list[EvaluationRow]:
     """Return the first quarter of the finished evaluations."""
     return run.finished[: math.ceil(len(run.finished) / 4)]
 
 
-def phase_means(evaluations: Sequence[Evaluation]) -> dict[str, float]:
+def phase_means(evaluations: Sequence[EvaluationRow]) -> dict[str, float]:
     """Return phase -> mean seconds, known phases first and in their order."""
     timed = [e for e in evaluations if e.seconds]
     names = {phase for e in timed for phase in e.seconds}

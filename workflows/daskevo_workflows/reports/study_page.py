@@ -12,7 +12,7 @@ from daskevo_workflows.formatting import plain, say_count, say_quality, say_seco
 from daskevo_workflows.reports.page import fill
 from daskevo_workflows.reports.sparkline import sparkline
 from daskevo_workflows.reports.study_reader import BestTrial, StudySeries
-from daskevo_workflows.reports.tables import HAPPENINGS_SHOWN, REASONS_SHOWN, Card, Table
+from daskevo_workflows.reports.tables import HAPPENINGS_SHOWN, REASONS_SHOWN, FigureCard, ReportTable
 
 
 def render_study(study: StudySeries, *, version: str) -> str:
@@ -37,29 +37,29 @@ def render_study(study: StudySeries, *, version: str) -> str:
         rows=_rows(layout),
         failures=_failures(study),
         happenings=_happenings(study),
-        facts=Table(("", ""), tuple((plain(name, 80), plain(words, 400)) for name, words in study.facts.items())),
+        facts=ReportTable(("", ""), tuple((plain(name, 80), plain(words, 400)) for name, words in study.facts.items())),
     )
 
 
-def _cards(study: StudySeries) -> list[Card]:
+def _cards(study: StudySeries) -> list[FigureCard]:
     figures = study.figures
     best = study.best[0] if study.best else None
     failed = say_count(len(study.failures), "request") + " failed" if study.failures else ""
     pending = f"{say_count(study.pending, 'request')} without an answer" if study.pending else ""
     return [
-        Card(str(figures.trials), "trials", ", ".join(filter(None, (failed, pending)))),
-        Card(
+        FigureCard(str(figures.trials), "trials", ", ".join(filter(None, (failed, pending)))),
+        FigureCard(
             say_quality(None if best is None else best.quality),
             f"best {plain(study.objective.metric, 40)}",
             "" if best is None else plain(f"{_names(best)}, step {best.step}", 60),
         ),
-        Card(
+        FigureCard(
             f"{figures.trained_steps:,}",
             "steps trained",
             f"of {figures.total_steps:,} if each trial were trained by itself",
         ),
-        Card(say_times(figures.saving), "saving", "steps of all trials / steps trained"),
-        Card(
+        FigureCard(say_times(figures.saving), "saving", "steps of all trials / steps trained"),
+        FigureCard(
             say_seconds(study.runtime_s),
             "running time",
             f"{say_seconds(figures.training_s)} of training on all trainers" if figures.training_s else "",
@@ -67,10 +67,10 @@ def _cards(study: StudySeries) -> list[Card]:
     ]
 
 
-def _accounts(study: StudySeries) -> Table:
+def _accounts(study: StudySeries) -> ReportTable:
     figures, steps = study.figures, study.tree.steps()
     left = ", ".join(f"{count:,} {word}" for word, count in steps.items() if count)
-    return Table(
+    return ReportTable(
         ("", ""),
         (
             ("trials that were answered", str(figures.trials)),
@@ -119,17 +119,17 @@ def _sequence(name: str, sequence: StepSequence, steps: int) -> dict[str, str]:
     }
 
 
-def _rows(layout: TreeLayout) -> Table:
+def _rows(layout: TreeLayout) -> ReportTable:
     """Say the drawing in a table, for those who can't see it."""
     rows = []
     for number, row in enumerate(layout.rows, start=1):
         spans = ", ".join(f"{span.start}–{span.stop} {span.progress}" for span in row.spans)
         parent = "" if row.parent is None else str(row.parent + 1)
         rows.append((str(number), parent, plain(spans, 200), plain(say_row(row), 200)))
-    return Table(("row", "parts from", "steps", "what"), tuple(rows), frozenset({0, 1}))
+    return ReportTable(("row", "parts from", "steps", "what"), tuple(rows), frozenset({0, 1}))
 
 
-def _failures(study: StudySeries) -> Table | None:
+def _failures(study: StudySeries) -> ReportTable | None:
     if not study.failures:
         return None
     trials: dict[str, list[str]] = {}
@@ -139,12 +139,12 @@ def _failures(study: StudySeries) -> Table | None:
     rows = [(str(len(who)), why, plain(", ".join(who), 200)) for why, who in groups[:REASONS_SHOWN]]
     if rest := groups[REASONS_SHOWN:]:
         rows.append((str(sum(len(who) for _, who in rest)), say_count(len(rest), "further reason"), ""))
-    return Table(("times", "reason", "trials"), tuple(rows), frozenset({0}))
+    return ReportTable(("times", "reason", "trials"), tuple(rows), frozenset({0}))
 
 
-def _happenings(study: StudySeries) -> Table | None:
+def _happenings(study: StudySeries) -> ReportTable | None:
     if not study.happenings:
         return None
     shown = study.happenings[-HAPPENINGS_SHOWN:]
     rows = tuple((say_seconds(what.at_s), plain(what.kind, 40), plain(what.message, 300)) for what in shown)
-    return Table(("at", "what", "words"), rows, frozenset({0}))
+    return ReportTable(("at", "what", "words"), rows, frozenset({0}))

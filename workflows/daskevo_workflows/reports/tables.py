@@ -19,7 +19,7 @@ from daskevo_workflows.formatting import (
 from daskevo_workflows.reports.arms import Arm
 from daskevo_workflows.reports.frozen_words import say_rule
 from daskevo_workflows.reports.series import (
-    Evaluation,
+    EvaluationRow,
     RunSeries,
     early,
     founders,
@@ -39,7 +39,7 @@ RETIRED = " †"
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class FigureCard:
     """One of the figures at the head of the report."""
 
     value: str
@@ -48,7 +48,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ReportTable:
     """Column heads and rows of words; `numeric` are the columns that are aligned to the right.
 
     A cell that is a tuple of words is a chain: each inherited from the next.
@@ -59,7 +59,7 @@ class Table:
     numeric: frozenset[int] = frozenset()
 
 
-def cards(run: RunSeries) -> list[Card]:
+def cards(run: RunSeries) -> list[FigureCard]:
     """Return what a reader wants to know first."""
     best = run.best(1)
     asked = f" of {run.asked}" if run.asked else ""
@@ -69,25 +69,25 @@ def cards(run: RunSeries) -> list[Card]:
     apart = ", ".join(filter(None, (failed, rejected, duplicates)))
     stored = run.storage[-1] if run.storage else None
     return [
-        Card(f"{len(run.finished)}{asked}", "evaluations", apart),
-        Card(
+        FigureCard(f"{len(run.finished)}{asked}", "evaluations", apart),
+        FigureCard(
             say_quality(best[0].quality) if best else "–",
             f"best {plain(run.objective.metric, 40)}",
             plain(best[0].model_id, 40) + (f"; {say_count(len(run.front), 'model')} on the front" if run.front else "")
             if best
             else "",
         ),
-        Card(
+        FigureCard(
             say_share(run.mean_frozen_share),
             "mean share of frozen vertices",
             _inherited(run),
         ),
-        Card(
+        FigureCard(
             say_times(ratio(stored.full_bytes, stored.stored_bytes)) if stored else "–",
             "less space than full copies",
             f"{say_bytes(stored.stored_bytes)} for {say_count(stored.live_models, 'living model')}" if stored else "",
         ),
-        Card(
+        FigureCard(
             say_seconds(run.runtime_s),
             "running time",
             f"repository {say_share(ratio(run.repository_s, run.evaluation_s))} of evaluation time"
@@ -114,7 +114,7 @@ def ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
-def best_models(run: RunSeries) -> Table | None:
+def best_models(run: RunSeries) -> ReportTable | None:
     """Return the best models with the chain of models they inherited from."""
     best = run.best(BEST_SHOWN)
     if not best:
@@ -131,7 +131,7 @@ def best_models(run: RunSeries) -> Table | None:
         "lineage (inherited from)",
         "choices",
     )
-    return Table(
+    return ReportTable(
         heads,
         tuple(
             (
@@ -151,7 +151,7 @@ def best_models(run: RunSeries) -> Table | None:
     )
 
 
-def front_models(run: RunSeries) -> Table | None:
+def front_models(run: RunSeries) -> ReportTable | None:
     """Return the models of a front, the best by the first objective first."""
     if not run.front:
         return None
@@ -172,7 +172,7 @@ def front_models(run: RunSeries) -> Table | None:
         )
         for place, (e, said) in enumerate(zip(shown, figures, strict=True), start=1)
     ]
-    return Table(heads, tuple(rows), frozenset({0, *range(2, len(heads) - 1)}))
+    return ReportTable(heads, tuple(rows), frozenset({0, *range(2, len(heads) - 1)}))
 
 
 def transfer_summary(run: RunSeries) -> list[tuple[str, str]]:
@@ -202,13 +202,13 @@ def transfer_summary(run: RunSeries) -> list[tuple[str, str]]:
     ]
 
 
-def transfers(run: RunSeries) -> Table | None:
+def transfers(run: RunSeries) -> ReportTable | None:
     """Return the last evaluations that inherited: from whom, how much, and what was left to store."""
     moved = run.transferred[-TRANSFERS_SHOWN:][::-1]
     if not moved:
         return None
     said = say_qualities([e.quality for e in moved] + [_quality_of(run, e.ancestor) for e in moved])
-    return Table(
+    return ReportTable(
         (
             "model",
             "inherited from",
@@ -238,7 +238,7 @@ def transfers(run: RunSeries) -> Table | None:
     )
 
 
-def failures(run: RunSeries) -> Table | None:
+def failures(run: RunSeries) -> ReportTable | None:
     """Return the reasons of failed evaluations, the most frequent first."""
     if not run.failed:
         return None
@@ -252,15 +252,15 @@ def failures(run: RunSeries) -> Table | None:
     ]
     if rest := groups[REASONS_SHOWN:]:
         rows.append((str(sum(len(which) for _, which in rest)), say_count(len(rest), "further reason"), ""))
-    return Table(("times", "reason", "evaluations"), tuple(rows), frozenset({0}))
+    return ReportTable(("times", "reason", "evaluations"), tuple(rows), frozenset({0}))
 
 
-def happenings(run: RunSeries) -> Table | None:
+def happenings(run: RunSeries) -> ReportTable | None:
     """Return the last things that the run noted besides its evaluations."""
     if not run.happenings:
         return None
     shown = run.happenings[-HAPPENINGS_SHOWN:]
-    return Table(
+    return ReportTable(
         ("at", "what", "evaluation", "words"),
         tuple(
             (
@@ -275,7 +275,7 @@ def happenings(run: RunSeries) -> Table | None:
     )
 
 
-def run_rows(arms: Sequence[Arm]) -> Table:
+def run_rows(arms: Sequence[Arm]) -> ReportTable:
     """Return a row per run, arm by arm: what it came to."""
     metric = plain(arms[0].runs[0].objective.metric, 40)
     heads = ("arm", "run", "seed", "trainers", "evaluations", "failed", f"best {metric}", "running time", "state")
@@ -295,14 +295,14 @@ def run_rows(arms: Sequence[Arm]) -> Table:
         )
         for (arm, run), best in zip(runs, said, strict=True)
     )
-    return Table(heads, rows, frozenset(range(2, 8)))
+    return ReportTable(heads, rows, frozenset(range(2, 8)))
 
 
-def facts(runs: Sequence[RunSeries]) -> Table:
+def facts(runs: Sequence[RunSeries]) -> ReportTable:
     """Return what the runs were, a column per run."""
     names = list(dict.fromkeys(name for run in runs for name in run.facts))
     rows = tuple((plain(name, 80), *(plain(run.facts.get(name, "–"), 400) for run in runs)) for name in names)
-    return Table(("", *(name_of(run) for run in runs)), rows)
+    return ReportTable(("", *(name_of(run) for run in runs)), rows)
 
 
 def name_of(run: RunSeries) -> str:
@@ -310,7 +310,7 @@ def name_of(run: RunSeries) -> str:
     return plain(run.label, 60)
 
 
-def _reasons(evaluations: Sequence[Evaluation]) -> str:
+def _reasons(evaluations: Sequence[EvaluationRow]) -> str:
     """Return why prefixes ended or there were none, the most frequent reason first."""
     counts = Counter(e.no_more for e in evaluations if e.no_more)
     return ", ".join(f"{plain(reason, 40)} {times}" for reason, times in counts.most_common())
@@ -321,11 +321,11 @@ def shown_models(run: RunSeries) -> list[str]:
     return list(dict.fromkeys(e.model_id for e in [*run.best(BEST_SHOWN), *run.front[:FRONT_SHOWN]]))
 
 
-def _named(run: RunSeries, evaluation: Evaluation) -> str:
+def _named(run: RunSeries, evaluation: EvaluationRow) -> str:
     return plain(evaluation.model_id, 100) + (RETIRED if evaluation.model_id in run.retired else "")
 
 
-def _chain(run: RunSeries, evaluation: Evaluation) -> str | tuple[str, ...]:
+def _chain(run: RunSeries, evaluation: EvaluationRow) -> str | tuple[str, ...]:
     chain = run.lineage(evaluation.model_id)[1:]
     if not chain:
         return "none: from scratch"
@@ -333,7 +333,7 @@ def _chain(run: RunSeries, evaluation: Evaluation) -> str | tuple[str, ...]:
     return tuple(plain(model_id, 100) for model_id in shown)
 
 
-def _choices(evaluation: Evaluation) -> str:
+def _choices(evaluation: EvaluationRow) -> str:
     return ", ".join(f"{plain(name, 60)} = {plain(value, 60)}" for name, value in evaluation.choices.items())
 
 

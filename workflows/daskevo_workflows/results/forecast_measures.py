@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from daskevo.errors import InvalidInput
-from daskevo.runs import Event, RunView, Session
+from daskevo.runs import Event, RunView, SessionRow
 from daskevo.search import Report
 from daskevo.types import JSON
 from daskevo_workflows.execution.event_kinds import RECYCLED, SESSION, STORAGE
@@ -83,7 +83,7 @@ def _by_worker(reports: Sequence[Report]) -> dict[str, list[Report]]:
 
 
 def _between(
-    workers: Mapping[str, Sequence[Report]], sessions: Sequence[Session], recycled: Sequence[Event]
+    workers: Mapping[str, Sequence[Report]], sessions: Sequence[SessionRow], recycled: Sequence[Event]
 ) -> tuple[set[int], list[float], list[float]]:
     """Return the numbers of each process' first evaluations, the seconds between two of a process, and of two in a row.
 
@@ -107,7 +107,7 @@ def _between(
     return firsts, gaps, restarts
 
 
-def _start_s(sessions: Sequence[Session], reports: Sequence[Report]) -> float:
+def _start_s(sessions: Sequence[SessionRow], reports: Sequence[Report]) -> float:
     if not sessions or not reports:
         return 0.0
     return max(0.0, min(report.started or 0.0 for report in reports) - sessions[0].opened)

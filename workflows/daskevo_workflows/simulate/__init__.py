@@ -6,10 +6,20 @@ made of measured costs.
 
 from __future__ import annotations
 
-from daskevo_workflows.simulate.costs import Costs, Phase
+from daskevo_workflows.simulate.costs import MeasuredCosts, Phase
 from daskevo_workflows.simulate.graphs import layered, layered_space, of_problem
-from daskevo_workflows.simulate.outcome import Outcome
+from daskevo_workflows.simulate.outcome import SimulatedOutcome
 from daskevo_workflows.simulate.queries import Answered, queries
 from daskevo_workflows.simulate.searching import search
 
-__all__ = ["Answered", "Costs", "Outcome", "Phase", "layered", "layered_space", "of_problem", "queries", "search"]
+__all__ = [
+    "Answered",
+    "MeasuredCosts",
+    "Phase",
+    "SimulatedOutcome",
+    "layered",
+    "layered_space",
+    "of_problem",
+    "queries",
+    "search",
+]

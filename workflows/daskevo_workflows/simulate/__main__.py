@@ -12,7 +12,7 @@ from daskevo.errors import DaskevoError
 from daskevo.search import AgedEvolution, Random
 from daskevo_workflows.evaluation.transfer import FREEZE
 from daskevo_workflows.simulate import fitting
-from daskevo_workflows.simulate.costs import Costs
+from daskevo_workflows.simulate.costs import MeasuredCosts
 from daskevo_workflows.simulate.graphs import layered, layered_space, of_problem
 from daskevo_workflows.simulate.queries import queries
 from daskevo_workflows.simulate.searching import search
@@ -106,11 +106,11 @@ def _say(line: str) -> None:
 
 def _fit(given: argparse.Namespace) -> None:
     reports = fitting.reports_of(given.folder)
-    fitting.fitted(Costs.load(given.costs), reports, f"the run in {given.folder}").save(given.to)
+    fitting.fitted(MeasuredCosts.load(given.costs), reports, f"the run in {given.folder}").save(given.to)
 
 
 def _search(given: argparse.Namespace) -> None:
-    costs = Costs.load(given.costs)
+    costs = MeasuredCosts.load(given.costs)
     if given.set:
         costs = costs.but("said on the command line", **dict(given.set))
     if given.problem is None:
@@ -140,7 +140,7 @@ def _search(given: argparse.Namespace) -> None:
 
 
 def _queries(given: argparse.Namespace) -> None:
-    costs = Costs.load(given.costs)
+    costs = MeasuredCosts.load(given.costs)
     if given.set:
         costs = costs.but("said on the command line", **dict(given.set))
     found = [

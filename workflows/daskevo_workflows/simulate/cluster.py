@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from daskevo_workflows.simulate.clock import Host, Server
-from daskevo_workflows.simulate.costs import Costs
-from daskevo_workflows.simulate.outcome import Load
+from daskevo_workflows.simulate.costs import MeasuredCosts
+from daskevo_workflows.simulate.outcome import SimulatedLoad
 
 TRAINERS_PER_PROVIDER = 4
 """As in paper 000, section 5.4: a node has a provider and four trainers."""
@@ -43,7 +43,7 @@ class Layout:
 class Cluster:
     """Servers of a layout: the search's process, the scheduler, providers and trainers."""
 
-    def __init__(self, layout: Layout, costs: Costs) -> None:
+    def __init__(self, layout: Layout, costs: MeasuredCosts) -> None:
         host = None if layout.shared_cores is None else Host(layout.shared_cores)
         workers = layout.trainers + layout.providers
         looks = costs.look_s * workers
@@ -54,7 +54,7 @@ class Cluster:
         self.trainers = [Server(host) for _ in range(layout.trainers)]
         self.files = Server(host)
 
-    def loads(self, runtime_s: float, evaluations: int) -> Sequence[Load]:
+    def loads(self, runtime_s: float, evaluations: int) -> Sequence[SimulatedLoad]:
         """Return who had how much to do, the busiest first."""
         servers = {
             "search's process": self.controller,
@@ -63,7 +63,7 @@ class Cluster:
             "central server": self.files,
         }
         loads = [
-            Load(name, server.busy_s / runtime_s, evaluations / server.busy_s, server.longest_wait_s)
+            SimulatedLoad(name, server.busy_s / runtime_s, evaluations / server.busy_s, server.longest_wait_s)
             for name, server in servers.items()
             if server.busy_s
         ]

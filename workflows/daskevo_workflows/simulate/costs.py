@@ -42,7 +42,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Costs:
+class MeasuredCosts:
     """What each part of a search costs. Seconds, unless said otherwise.
 
     Parameters
@@ -126,7 +126,7 @@ class Costs:
             if name not in self.sources:
                 raise InvalidInput(f"nothing says where the cost {name!r} comes from: name its source")
 
-    def but(self, source: str, **changes: float | Phase) -> Costs:
+    def but(self, source: str, **changes: float | Phase) -> MeasuredCosts:
         """Return costs that differ in some figures, and say so.
 
         Parameters
@@ -155,7 +155,7 @@ class Costs:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, value: JSON) -> Costs:
+    def from_json(cls, value: JSON) -> MeasuredCosts:
         """Read what `to_json` wrote; raises CorruptRecord on anything else."""
         try:
             fields: dict[str, Any] = {
@@ -170,7 +170,7 @@ class Costs:
         Path(path).write_text(json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n")
 
     @classmethod
-    def load(cls, path: str | Path) -> Costs:
+    def load(cls, path: str | Path) -> MeasuredCosts:
         """Read a file of costs; raises CorruptRecord if it isn't one."""
         try:
             return cls.from_json(json.loads(Path(path).read_text()))
@@ -184,4 +184,4 @@ PHASES = ("build", "first_step", "training", "scoring")
 
 def figures() -> list[str]:
     """Return the names of all costs."""
-    return [field.name for field in dataclasses.fields(Costs) if field.name not in ("machine", "sources")]
+    return [field.name for field in dataclasses.fields(MeasuredCosts) if field.name not in ("machine", "sources")]

@@ -24,8 +24,8 @@ from daskevo.runs import LabelChange
 from daskevo.search import Request
 from daskevo.types import Attempt, ModelId
 from daskevo_workflows.simulate.clock import Clock, Server
-from daskevo_workflows.simulate.costs import Costs
-from daskevo_workflows.simulate.storing import DIGEST, SCOPE, Inherited, Steps, Stored
+from daskevo_workflows.simulate.costs import MeasuredCosts
+from daskevo_workflows.simulate.storing import DIGEST, SCOPE, Inherited, Steps, StoredSizes
 
 TRIES = 3
 """Ancestors that are tried, one after the other, before nothing is inherited."""
@@ -47,7 +47,7 @@ class Evo:
     """
 
     def __init__(
-        self, clock: Clock, costs: Costs, providers: list[Server], scheduler: Server, shards: int, retire: bool
+        self, clock: Clock, costs: MeasuredCosts, providers: list[Server], scheduler: Server, shards: int, retire: bool
     ) -> None:
         self.messages: Counter[str] = Counter()
         self.by_shard: Counter[int] = Counter()
@@ -246,5 +246,5 @@ class Evo:
         message = kind(change.model_id, change.label, self._coordinator.tick())
         yield from self._send(change.model_id, message, self._costs.message_s)
 
-    def stored(self) -> Stored:
-        return Stored(self._bytes, self._full, len(self._records))
+    def stored(self) -> StoredSizes:
+        return StoredSizes(self._bytes, self._full, len(self._records))

@@ -12,8 +12,8 @@ from daskevo.runs import LabelChange
 from daskevo.search import Request
 from daskevo.types import ModelId
 from daskevo_workflows.simulate.clock import Clock, Server
-from daskevo_workflows.simulate.costs import Costs
-from daskevo_workflows.simulate.storing import DIGEST, SCOPE, Inherited, Steps, Stored
+from daskevo_workflows.simulate.costs import MeasuredCosts
+from daskevo_workflows.simulate.storing import DIGEST, SCOPE, Inherited, Steps, StoredSizes
 
 
 class Files:
@@ -26,7 +26,7 @@ class Files:
         That answers queries, one after the other.
     """
 
-    def __init__(self, clock: Clock, costs: Costs, server: Server, retire: bool) -> None:
+    def __init__(self, clock: Clock, costs: MeasuredCosts, server: Server, retire: bool) -> None:
         self.messages: Counter[str] = Counter()
         self._clock, self._costs, self._server, self._retires = clock, costs, server, retire
         self._index = PrefixIndex()
@@ -91,5 +91,5 @@ class Files:
             self._index.remove(name)
             del self._maps[name], self._labels[name]
 
-    def stored(self) -> Stored:
-        return Stored(self._bytes, self._bytes, len(self._graphs))
+    def stored(self) -> StoredSizes:
+        return StoredSizes(self._bytes, self._bytes, len(self._graphs))

@@ -12,7 +12,7 @@ import numpy as np
 from daskevo.errors import InvalidInput
 from daskevo.runs import RunView
 from daskevo.search import Report
-from daskevo_workflows.simulate.costs import Costs, Phase
+from daskevo_workflows.simulate.costs import MeasuredCosts, Phase
 
 FEWEST = 8
 """Evaluations that a fit needs: of fewer the medians are taken."""
@@ -83,7 +83,7 @@ def reports_of(run: str | Path) -> list[Report]:
         return view.reports()
 
 
-def fitted(costs: Costs, reports: Sequence[Report], source: str) -> Costs:
+def fitted(costs: MeasuredCosts, reports: Sequence[Report], source: str) -> MeasuredCosts:
     """Return costs with the evaluations of a run, and all else as it was.
 
     Parameters

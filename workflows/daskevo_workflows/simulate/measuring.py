@@ -26,7 +26,7 @@ from daskevo_workflows.measurements.machine import machine_line
 from daskevo_workflows.problems.building import graph_of, space_of
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.simulate.cluster import heartbeats_per_s
-from daskevo_workflows.simulate.costs import PHASES, Costs, Phase, figures
+from daskevo_workflows.simulate.costs import PHASES, MeasuredCosts, Phase, figures
 from daskevo_workflows.simulate.fitting import fitted
 
 REDIS_S, REDIS_MODELS = 1.15, 60_000
@@ -44,7 +44,7 @@ def measure(
     evaluations: int = 24,
     trainers: int = 2,
     say: Callable[[str], None] = print,
-) -> Costs:
+) -> MeasuredCosts:
     """Measure the costs of a problem's search on this machine, on a cluster of one provider.
 
     Parameters
@@ -113,7 +113,7 @@ def measure(
         **dict.fromkeys(("prepare_s", "inherit_s", "compile_s", "put_s"), 0.0),
     }
     phases = dict.fromkeys(PHASES, Phase(0.0))
-    costs = Costs(machine_line(["distributed", "keras", "tensorflow"]), _SOURCES, steps=0, **phases, **found)  # type: ignore[arg-type]
+    costs = MeasuredCosts(machine_line(["distributed", "keras", "tensorflow"]), _SOURCES, steps=0, **phases, **found)  # type: ignore[arg-type]
     source = f"a search of {problem.name}, {evaluations} evaluations, {trainers} trainers"
     return fitted(costs, list(result.reports), source)
 

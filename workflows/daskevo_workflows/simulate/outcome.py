@@ -11,7 +11,7 @@ from daskevo.search import Report, Request
 from daskevo.types import JSON
 
 
-class Span(NamedTuple):
+class SimulatedSpan(NamedTuple):
     """An evaluation on a trainer: number of the trainer and of the request; seconds from the beginning."""
 
     trainer: int
@@ -20,7 +20,7 @@ class Span(NamedTuple):
     ended_s: float
 
 
-class Sample(NamedTuple):
+class SimulatedSample(NamedTuple):
     """What the repository held at a moment, in seconds from the beginning; bytes."""
 
     at_s: float
@@ -29,7 +29,7 @@ class Sample(NamedTuple):
     models: int
 
 
-class Load(NamedTuple):
+class SimulatedLoad(NamedTuple):
     """How much a server had to do.
 
     Parameters
@@ -51,7 +51,7 @@ class Load(NamedTuple):
 
 
 @dataclass
-class Outcome:
+class SimulatedOutcome:
     """What a simulated search came to.
 
     Parameters
@@ -81,10 +81,10 @@ class Outcome:
     runtime_s: float = 0.0
     requests: Sequence[Request] = ()
     reports: Sequence[Report] = ()
-    spans: list[Span] = field(default_factory=list)
-    storage: list[Sample] = field(default_factory=list)
+    spans: list[SimulatedSpan] = field(default_factory=list)
+    storage: list[SimulatedSample] = field(default_factory=list)
     messages: Mapping[str, int] = field(default_factory=dict)
-    loads: Sequence[Load] = ()
+    loads: Sequence[SimulatedLoad] = ()
     hottest_shard: float = 0.0
     gone: int = 0
 

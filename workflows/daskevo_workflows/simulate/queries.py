@@ -7,7 +7,7 @@ from typing import NamedTuple
 from daskevo.errors import InvalidInput
 from daskevo_workflows.simulate.clock import Clock, Host, Process, Server
 from daskevo_workflows.simulate.cluster import TRAINERS_PER_PROVIDER
-from daskevo_workflows.simulate.costs import Costs
+from daskevo_workflows.simulate.costs import MeasuredCosts
 
 
 class Answered(NamedTuple):
@@ -37,7 +37,7 @@ class Answered(NamedTuple):
 
 def queries(
     workers: int,
-    costs: Costs,
+    costs: MeasuredCosts,
     *,
     count: int = 10_000,
     batch: int = 1,

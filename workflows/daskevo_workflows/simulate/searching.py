@@ -23,12 +23,12 @@ from daskevo.types import Objective
 from daskevo_workflows.evaluation.transfer import FREEZE
 from daskevo_workflows.simulate.clock import Clock
 from daskevo_workflows.simulate.cluster import TRAINERS_PER_PROVIDER, Cluster, Layout
-from daskevo_workflows.simulate.costs import Costs
+from daskevo_workflows.simulate.costs import MeasuredCosts
 from daskevo_workflows.simulate.evo import Evo
 from daskevo_workflows.simulate.files import Files
 from daskevo_workflows.simulate.graphs import Graphs, frozen_layers, landscape, settings_of
-from daskevo_workflows.simulate.outcome import Outcome, Sample, Span
-from daskevo_workflows.simulate.storing import Inherited, Repository, Steps
+from daskevo_workflows.simulate.outcome import SimulatedOutcome, SimulatedSample, SimulatedSpan
+from daskevo_workflows.simulate.storing import Inherited, SimulatedRepository, Steps
 
 LABEL = "simulated"
 OBJECTIVE = Objective("max", "quality")
@@ -46,7 +46,7 @@ def search(
     *,
     trainers: int,
     evaluations: int,
-    costs: Costs,
+    costs: MeasuredCosts,
     seed: int = 0,
     providers: int | None = None,
     shards: int = 64,
@@ -56,7 +56,7 @@ def search(
     keep: Keep = "evo",
     quality: Quality = landscape,
     shared_cores: int | None = None,
-) -> Outcome:
+) -> SimulatedOutcome:
     """Simulate a search; the same arguments give the same outcome.
 
     Parameters
@@ -99,12 +99,12 @@ def search(
     if count < 1 or (shards < count and keep == "evo") or (shared_cores is not None and shared_cores < 1):
         raise InvalidInput(f"providers={count}, shards={shards}, shared_cores={shared_cores}: a provider needs a shard")
     layout = Layout(trainers, count, shared_cores)
-    return _Search(
+    return _SimulatedSearch(
         strategy, space, graphs, layout, evaluations, costs, seed, shards, freeze, transfer, retire, keep, quality
     ).go()
 
 
-class _Search:
+class _SimulatedSearch:
     def __init__(
         self,
         strategy: Strategy,
@@ -112,7 +112,7 @@ class _Search:
         graphs: Graphs,
         layout: Layout,
         evaluations: int,
-        costs: Costs,
+        costs: MeasuredCosts,
         seed: int,
         shards: int,
         freeze: object,
@@ -127,7 +127,7 @@ class _Search:
         self.clock = Clock()
         self.cluster = Cluster(layout, costs)
         self.evo: Evo | None = None
-        self.repository: Repository
+        self.repository: SimulatedRepository
         if keep == "evo":
             self.repository = self.evo = Evo(
                 self.clock, costs, self.cluster.providers, self.cluster.scheduler, shards, retire
@@ -135,7 +135,7 @@ class _Search:
         else:
             self.repository = Files(self.clock, costs, self.cluster.files, retire)
         self.book = Book(OBJECTIVE, evaluations, LABEL)
-        self.outcome = Outcome(layout.trainers, layout.providers)
+        self.outcome = SimulatedOutcome(layout.trainers, layout.providers)
         self.free = deque(range(layout.trainers))
         self.prepared: set[int] = set()
         self.graphs: dict[int, ArchitectureGraph] = {}
@@ -153,7 +153,7 @@ class _Search:
         self.control: Steps | None = None
         strategy.start(space, [OBJECTIVE], seed)
 
-    def go(self) -> Outcome:
+    def go(self) -> SimulatedOutcome:
         self.control = self._control()
         self.clock.start(self.control)
         self.clock.go(self.control)
@@ -309,7 +309,7 @@ class _Search:
 
     def _sample(self) -> None:
         held = self.repository.stored()
-        self.outcome.storage.append(Sample(self.clock.now, held.nbytes, held.full_bytes, held.models))
+        self.outcome.storage.append(SimulatedSample(self.clock.now, held.nbytes, held.full_bytes, held.models))
 
     # On a trainer
 
@@ -354,7 +354,7 @@ class _Search:
         own = yield from self.repository.put(request, got, kept, value, costs.steps, self.book.population_label)
         seconds["put"] = clock.now - since
         ended = clock.now
-        self.outcome.spans.append(Span(trainer, request.number, begun, ended))
+        self.outcome.spans.append(SimulatedSpan(trainer, request.number, begun, ended))
         report = Report(
             request.number,
             request.model_id,

@@ -32,7 +32,7 @@ class Inherited:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredSizes:
     """What a repository holds: bytes, bytes of full copies of the living models, and how many live."""
 
     nbytes: int
@@ -40,7 +40,7 @@ class Stored:
     models: int
 
 
-class Repository(Protocol):
+class SimulatedRepository(Protocol):
     """What a simulated search stores its models in."""
 
     messages: Counter[str]
@@ -56,5 +56,5 @@ class Repository(Protocol):
     def change(self, change: LabelChange) -> Steps:
         """Carry a label change out, for the search's process that waits for it."""
 
-    def stored(self) -> Stored:
+    def stored(self) -> StoredSizes:
         """Return what is held now."""

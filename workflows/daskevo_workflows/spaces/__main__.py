@@ -14,7 +14,7 @@ from daskevo.search import Random, Strategy
 from daskevo_workflows.evaluation.quiet_import import import_keras
 from daskevo_workflows.formatting import say_count
 from daskevo_workflows.measurements.machine import machine_line
-from daskevo_workflows.measurements.tables import ABSENT, Table
+from daskevo_workflows.measurements.tables import ABSENT, FigureTable
 from daskevo_workflows.nas import STRATEGIES
 from daskevo_workflows.problems.building import space_of
 from daskevo_workflows.spaces.published import PUBLISHED, SMALL, look
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.write(f"{table}\n\n")
 
 
-def of_spaces(evaluations: int, seed: int) -> Table:
+def of_spaces(evaluations: int, seed: int) -> FigureTable:
     """Draw from every published space at random."""
     rows = []
     for word, make in PUBLISHED.items():
@@ -61,10 +61,10 @@ def of_spaces(evaluations: int, seed: int) -> Table:
         )
         rows.append([word, str(size), _counted(looked), *figures, f"{1e3 * spent:.0f}"])
     head = ["space", "candidates", "architectures of those asked for", "vertices", "depth", "parameters", "ms each"]
-    return Table(f"Published spaces, {say_count(evaluations, 'evaluation')} of random search", head, rows)
+    return FigureTable(f"Published spaces, {say_count(evaluations, 'evaluation')} of random search", head, rows)
 
 
-def of_strategies(evaluations: int, seed: int) -> Table:
+def of_strategies(evaluations: int, seed: int) -> FigureTable:
     """Run every strategy on the three small spaces."""
     problems = {word: make() for word, make in SMALL.items()}
     rows, notes = [], []
@@ -82,7 +82,7 @@ def of_strategies(evaluations: int, seed: int) -> Table:
         rows.append([word, *cells])
     head = ["strategy", *(part for word in problems for part in (word, "fewest parameters"))]
     title = f"Strategies, {say_count(evaluations, 'evaluation')} each: architectures of those asked for"
-    return Table(title, head, rows, notes)
+    return FigureTable(title, head, rows, notes)
 
 
 def _counted(looked: Any) -> str:

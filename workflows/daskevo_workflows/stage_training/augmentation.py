@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from daskevo.errors import InvalidInput, InvalidProblem
-from daskevo_workflows.stage_training.hyperparameters import Asked
+from daskevo_workflows.stage_training.hyperparameters import AskedValue
 
 
 def augmented(
@@ -35,7 +35,7 @@ def augmented(
         If it returns no batch.
     """
     x, *rest = batch
-    asked = Asked(values)
+    asked = AskedValue(values)
     generator = np.random.Generator(np.random.Philox(key=[seed, update]))
     made = problem.batch(x, rest[0] if rest else None, asked, generator)
     if not isinstance(made, (tuple, list)) or len(made) not in (2, 3):

@@ -18,7 +18,7 @@ from daskevo.types import JSON
 from daskevo_workflows.problems.building import maker_of
 from daskevo_workflows.problems.protocol import compile_model, optional_callbacks
 from daskevo_workflows.stage_training.callbacks import Callbacks
-from daskevo_workflows.stage_training.hyperparameters import SETTABLE, Asked, OptimizerSettings
+from daskevo_workflows.stage_training.hyperparameters import SETTABLE, AskedValue, OptimizerSettings
 
 RULES_BATCHES = "batch_size"
 
@@ -63,8 +63,8 @@ def compiled(problem: Any, configuration: Configuration, seed: int) -> Compiled:
     _check_parts(problem, ("compile",) if ARCHITECTURE in configuration.constants else ("build", "compile"))
     known = dict(configuration.constants)
     chosen = copy.deepcopy(known.pop(ARCHITECTURE, {}))
-    constants = Asked({**known, **chosen})
-    everything = Asked({**known, **chosen, **configuration.at(0)})
+    constants = AskedValue({**known, **chosen})
+    everything = AskedValue({**known, **chosen, **configuration.at(0)})
     make = (
         maker_of(problem, chosen, constants)
         if ARCHITECTURE in configuration.constants

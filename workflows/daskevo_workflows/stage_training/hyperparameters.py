@@ -22,7 +22,7 @@ SETTABLE = (
 """Sequences that are set in the optimizer, if it has a setting of that name."""
 
 
-class Asked(Mapping[str, Any]):
+class AskedValue(Mapping[str, Any]):
     """Hyper-parameters by name, which note those that were asked for.
 
     Called as ``asked(name, options)``, they answer like the `choose` of a :class:`daskevo.space.Builder`.

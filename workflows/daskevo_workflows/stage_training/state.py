@@ -17,7 +17,7 @@ from daskevo.types import TensorSpec
 Array = np.ndarray[Any, Any]
 
 
-class State:
+class TrainingState:
     """All variables that training changes, besides weights: by group.
 
     Parameters

@@ -17,7 +17,7 @@ from daskevo_workflows.stage_training.compiled import compiled
 from daskevo_workflows.stage_training.data import Rows, feed_of, order_of
 from daskevo_workflows.stage_training.origin import Origin, check_header, check_same, check_until
 from daskevo_workflows.stage_training.schedule import Schedule
-from daskevo_workflows.stage_training.state import State
+from daskevo_workflows.stage_training.state import TrainingState
 from daskevo_workflows.stage_training.steps import Steps
 
 
@@ -55,7 +55,7 @@ class KerasTraining:
             self._model = made.model
             self._steps = Steps(made.model, made.settings, made.generator)
             self._steps.build_metrics(self._feed.first())
-            self._state = State(made.flat, made.model, made.generator)
+            self._state = TrainingState(made.flat, made.model, made.generator)
             self._take(trajectory)
             self._origin = Origin.of(trajectory, seed, self._feed.digest, made.described)
         self.step = 0

@@ -3,14 +3,14 @@ given."""
 
 from __future__ import annotations
 
-from daskevo_workflows.studies.room_request import Room
+from daskevo_workflows.studies.room_request import RoomRequest
 from daskevo_workflows.studies.stage_commands import Orders, Reply
 
 _orders: dict[str, Orders] = {}
-_rooms: dict[str, Room] = {}
+_rooms: dict[str, RoomRequest] = {}
 
 
-def open_box(key: str, orders: Orders, room: Room) -> None:
+def open_box(key: str, orders: Orders, room: RoomRequest) -> None:
     """Have a work's orders, and what it asks for room with, found by its key."""
     _orders[key] = orders
     _rooms[key] = room

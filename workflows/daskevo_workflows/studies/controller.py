@@ -47,7 +47,7 @@ STARTING = ("build", "load", "first_step")
 """Phases of a training that are paid per start, not per step."""
 
 
-class Wish(NamedTuple):
+class ControllerWish(NamedTuple):
     """Who wants to know the metrics of which trajectory, after how many steps."""
 
     waiter: Waiter
@@ -135,7 +135,7 @@ class Controller:
             return function()
         return self.call(function)
 
-    def request(self, wishes: Sequence[Wish]) -> list[Future[Mapping[str, float]]]:
+    def request(self, wishes: Sequence[ControllerWish]) -> list[Future[Mapping[str, float]]]:
         """Ask for metrics; a future that is cancelled takes its request back.
 
         Raises

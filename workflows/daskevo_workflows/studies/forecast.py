@@ -9,7 +9,7 @@ from daskevo.tuning import Costs, SearchPlan, Trajectory, count_steps, stage_tre
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class StudyForecast:
     """Steps and seconds of some trials.
 
     Parameters
@@ -47,7 +47,7 @@ class Forecast:
         return self.total_s - self.seconds_to_train
 
 
-def forecast(trials: Sequence[tuple[Trajectory, int]], known: SearchPlan, costs: Costs) -> Forecast:
+def forecast(trials: Sequence[tuple[Trajectory, int]], known: SearchPlan, costs: Costs) -> StudyForecast:
     """Foretell what some trials cost, each a trajectory and its last step.
 
     Parameters
@@ -69,7 +69,7 @@ def forecast(trials: Sequence[tuple[Trajectory, int]], known: SearchPlan, costs:
     stages = stage_tree(scratch).stages
     steps = sum(stage.steps for stage in stages)
     if not known.nodes or costs.step_s(0).basis == "cold":
-        return Forecast(total, unique, steps, None, None)
+        return StudyForecast(total, unique, steps, None, None)
 
     def seconds(trajectory: Trajectory, start: int, stop: int) -> float:
         return (stop - start) * costs.step_s(known.locate(trajectory, stop).node).seconds
@@ -86,4 +86,4 @@ def forecast(trials: Sequence[tuple[Trajectory, int]], known: SearchPlan, costs:
             start = known.nodes[point.node].start
             alone += (last - start) * costs.step_s(point.node).seconds
             last = start
-    return Forecast(total, unique, steps, alone, to_train)
+    return StudyForecast(total, unique, steps, alone, to_train)

@@ -9,7 +9,7 @@ from daskevo.tuning import Halt, Run, Save, Scheduler
 
 if TYPE_CHECKING:
     from daskevo_workflows.studies.controller import Controller
-    from daskevo_workflows.studies.study_view import Picture
+    from daskevo_workflows.studies.study_view import StudyView
 
 
 class Crew(Protocol):
@@ -61,7 +61,7 @@ class Watcher(Protocol):
     def ended(self, failure: BaseException) -> None:
         """The controller ends; why."""
 
-    def picture(self, scheduler: Scheduler, *, is_over: bool = False) -> Picture:
+    def picture(self, scheduler: Scheduler, *, is_over: bool = False) -> StudyView:
         """Say what it looks like now."""
 
 

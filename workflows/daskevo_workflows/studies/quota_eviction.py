@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from daskevo.errors import ClusterError, ModelLost, ModelRetired, RepositoryError, UnknownModel
-from daskevo.tuning import Kept, kept_snapshots, make_room
+from daskevo.tuning import KeptSnapshot, kept_snapshots, make_room
 from daskevo_workflows.studies.controller import Controller
 
 logger = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ ROUNDS = 5
 GONE = (ModelRetired, ModelLost, UnknownModel)
 
 
-class Store(Protocol):
+class EvictionStore(Protocol):
     """What of a repository is used here."""
 
     def release(self, model_id: str, label: str) -> Any: ...
@@ -31,7 +31,7 @@ class Store(Protocol):
     def stats(self) -> Any: ...
 
 
-def release_all(store: Store, name: str, labels: Iterable[str]) -> None:
+def release_all(store: EvictionStore, name: str, labels: Iterable[str]) -> None:
     """Release labels of a snapshot, which may be gone by now."""
     for label in labels:
         try:
@@ -62,7 +62,7 @@ class RoomMaker:
     def __init__(
         self,
         controller: Controller,
-        store: Store,
+        store: EvictionStore,
         own: Collection[str],
         *,
         later: Callable[[Callable[[], None]], None],
@@ -130,7 +130,7 @@ class RoomMaker:
 
         self._later(let_go)
 
-    def _note_evicted(self, gone: Sequence[Kept]) -> None:
+    def _note_evicted(self, gone: Sequence[KeptSnapshot]) -> None:
         seconds = sum(one.seconds for one in gone)
         words = (
             f"the repository is full: {len(gone)} snapshots that nobody needs now were let go for one that is needed; "

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundTrial:
     """One of the best trials; handed to `Study.submit` it goes on.
 
     Parameters
@@ -105,7 +105,7 @@ class StudyResult:
         for report in self.reports:
             self._book.report(report)
 
-    def best(self, k: int = 1) -> list[Found]:
+    def best(self, k: int = 1) -> list[FoundTrial]:
         """Return the k best answers, best first; of equal ones the earlier leads. A trial may be there several times.
 
         Raises
@@ -119,11 +119,11 @@ class StudyResult:
             raise RunError(f"no trial of the study in {self.study.folder} has finished{why}")
         return [self._found(report) for report in reports]
 
-    def _found(self, report: Report) -> Found:
+    def _found(self, report: Report) -> FoundTrial:
         request = self._book.requests[report.number]
         assert report.quality is not None
         trial = self.study.line(request).trial
-        return Found(
+        return FoundTrial(
             report.quality,
             report.metrics,
             report.step,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 
-class Room:
+class RoomRequest:
     """One question at a time."""
 
     def __init__(self) -> None:

@@ -39,7 +39,7 @@ CLOSE_S = 60.0
 """Longest that the end of a study waits for its labels."""
 
 
-class Store(quota_eviction.Store, Protocol):
+class RetentionStore(quota_eviction.EvictionStore, Protocol):
     """What of a repository is used here."""
 
     def hold(self, model_id: str, label: str) -> Any: ...
@@ -58,7 +58,7 @@ class Told(Protocol):
         """Take in snapshots of states that were stored by another process, too."""
 
 
-class Keeper:
+class SnapshotRetention:
     """Of one study; made and called in the controller's thread, but for `close`.
 
     Parameters
@@ -78,7 +78,13 @@ class Keeper:
     """
 
     def __init__(
-        self, controller: Controller, store: Store, told: Told, origin: str, label: str, stored: Iterable[Any] = ()
+        self,
+        controller: Controller,
+        store: RetentionStore,
+        told: Told,
+        origin: str,
+        label: str,
+        stored: Iterable[Any] = (),
     ) -> None:
         self._controller, self._store, self._told, self._origin = controller, store, told, origin
         self._labels: dict[Kind, str] = {"request": f"request:{label}", "cache": f"cache:{label}"}

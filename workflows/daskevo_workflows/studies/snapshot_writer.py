@@ -14,7 +14,7 @@ from daskevo.repository import Snapshot
 from daskevo.types import ModelId
 from daskevo_workflows.evaluation.failures import failure_of
 from daskevo_workflows.studies.assignment import Setting
-from daskevo_workflows.studies.room_request import Room
+from daskevo_workflows.studies.room_request import RoomRequest
 
 ROOM_S = 120.0
 """How long a work waits, once it has nothing else to do, until somebody has made room for a state that is needed."""
@@ -59,7 +59,7 @@ class Storing:
         self,
         setting: Setting,
         base: str | None,
-        room: Room,
+        room: RoomRequest,
         stored: Callable[[int, str, str], None],
         lacking: Callable[[int, int], None],
         unsaved: Callable[[int, str, DaskevoError], None],

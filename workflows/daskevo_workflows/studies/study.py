@@ -17,16 +17,16 @@ from daskevo.space import Candidate
 from daskevo.tuning import Configuration, ConfigurationSpace, StepSequence, Trajectory
 from daskevo_workflows.execution.deadline import WALLTIME, At, moment_of
 from daskevo_workflows.studies.accounts import Figures
-from daskevo_workflows.studies.controller import Controller, Wish
-from daskevo_workflows.studies.forecast import Forecast, forecast
-from daskevo_workflows.studies.result import Found, StudyResult
-from daskevo_workflows.studies.snapshot_retention import Keeper
+from daskevo_workflows.studies.controller import Controller, ControllerWish
+from daskevo_workflows.studies.forecast import StudyForecast, forecast
+from daskevo_workflows.studies.result import FoundTrial, StudyResult
+from daskevo_workflows.studies.snapshot_retention import SnapshotRetention
 from daskevo_workflows.studies.stored_barrier import STORED_S, until_stored
 from daskevo_workflows.studies.strategy_driver import AT_ONCE, Leading
 from daskevo_workflows.studies.study_record import Ledger
 from daskevo_workflows.studies.trial_lines import Line
 
-Point = Candidate | Mapping[str, Any] | Found
+Point = Candidate | Mapping[str, Any] | FoundTrial
 """A candidate of the space; its options by name, sequences or constants; or what was found, to go on with it."""
 
 Metrics = Mapping[str, float]
@@ -92,8 +92,10 @@ class Study:
         self._keeper = None if repository is None else controller.call(partial(self._keep, stored))
         controller.join(origin, setting(self._ledger.info.label), self._ledger, self._keeper)
 
-    def _keep(self, stored: Iterable[Any]) -> Keeper:
-        return Keeper(self.controller, self.repository, self._ledger, self.origin, self._ledger.info.label, stored)
+    def _keep(self, stored: Iterable[Any]) -> SnapshotRetention:
+        return SnapshotRetention(
+            self.controller, self.repository, self._ledger, self.origin, self._ledger.info.label, stored
+        )
 
     def __enter__(self) -> Study:
         return self
@@ -148,7 +150,7 @@ class Study:
             If there is no such point, or the problem can't be trained so.
         """
         before: Request | None
-        if isinstance(point, Found):
+        if isinstance(point, FoundTrial):
             candidate, before = point.candidate, point.request
         else:
             candidate = self._candidate(point)
@@ -228,7 +230,7 @@ class Study:
         """Return how many times the steps of some points are of those that are not alike; see :meth:`forecast`."""
         return self.forecast(points, step).merge_rate
 
-    def forecast(self, points: Iterable[Point] | None = None, step: int | None = None) -> Forecast:
+    def forecast(self, points: Iterable[Point] | None = None, step: int | None = None) -> StudyForecast:
         """Foretell what points cost if each is trained until a step: exact in steps.
 
         Parameters
@@ -273,7 +275,9 @@ class Study:
             new = [request for request in requests if request.number not in self._ledger.book.requests]
             self._ledger.ask(new)
             wishes = [
-                Wish((self._name, request.number), self._ledger.trajectory(request.model_id), request.until_step or 0)
+                ControllerWish(
+                    (self._name, request.number), self._ledger.trajectory(request.model_id), request.until_step or 0
+                )
                 for request in requests
             ]
             futures = self.controller.request(wishes)
@@ -344,7 +348,7 @@ class Study:
         return self._ledger.lines[request.model_id]
 
     def _candidate(self, point: Point) -> Candidate:
-        if isinstance(point, Found):
+        if isinstance(point, FoundTrial):
             return point.candidate
         if isinstance(point, Candidate):
             self.space.configuration(point)

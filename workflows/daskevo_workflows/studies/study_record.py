@@ -15,7 +15,7 @@ from daskevo.types import JSON, ModelId, Objective
 from daskevo_workflows.execution.event_kinds import SESSION
 from daskevo_workflows.execution.event_log import note
 from daskevo_workflows.studies.accounts import Accounts, Figures
-from daskevo_workflows.studies.study_view import Picture, picture_of
+from daskevo_workflows.studies.study_view import StudyView, picture_of
 from daskevo_workflows.studies.trial_lines import Line, Lines
 
 STRATEGY = "strategy"
@@ -234,7 +234,7 @@ class Ledger:
     def figures(self) -> Figures:
         return self.accounts.figures()
 
-    def picture(self, scheduler: Scheduler, *, is_over: bool = False) -> Picture:
+    def picture(self, scheduler: Scheduler, *, is_over: bool = False) -> StudyView:
         return picture_of(self, scheduler, is_over=is_over)
 
     # What the controller tells

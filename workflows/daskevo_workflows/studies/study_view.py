@@ -21,7 +21,7 @@ ROWS = (60, 30, 15, 5)
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class StudyView:
     """A study at one moment.
 
     Parameters
@@ -54,7 +54,7 @@ class Picture:
         )
 
 
-def picture_of(ledger: Ledger, scheduler: Scheduler, *, is_over: bool = False) -> Picture:
+def picture_of(ledger: Ledger, scheduler: Scheduler, *, is_over: bool = False) -> StudyView:
     """Return a study's picture.
 
     Parameters
@@ -66,7 +66,7 @@ def picture_of(ledger: Ledger, scheduler: Scheduler, *, is_over: bool = False) -
     asked = list(_asked(ledger, scheduler))
     tree = progress_tree(scheduler.plan, asked, reached=reached, running={} if is_over else running)
     pending = len(ledger.book.requests) - len(ledger.book.reports)
-    return Picture(
+    return StudyView(
         study=ledger.info.id,
         name=ledger.info.name,
         metric=ledger.objective.metric,

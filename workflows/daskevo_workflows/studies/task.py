@@ -19,7 +19,7 @@ from daskevo_workflows.problems.reference import adopt
 from daskevo_workflows.studies import held_training
 from daskevo_workflows.studies.assignment import StageAssignment
 from daskevo_workflows.studies.command_mailbox import close_box, open_box
-from daskevo_workflows.studies.room_request import Room
+from daskevo_workflows.studies.room_request import RoomRequest
 from daskevo_workflows.studies.snapshot_writer import Storing
 from daskevo_workflows.studies.stage_commands import Orders
 from daskevo_workflows.studies.stored_snapshots import described
@@ -47,7 +47,7 @@ def train_stages(assignment: StageAssignment, parcel: Parcel | None = None) -> d
     if parcel is not None:
         adopt(setting.problem, parcel.instance)
     orders = Orders(run.start, run.marks, setting.cache_s)
-    room = Room()
+    room = RoomRequest()
     telling = _Telling(assignment, orders, room)
     open_box(assignment.key, orders, room)
     try:
@@ -88,7 +88,7 @@ def _memory() -> str:
 class _Telling:
     """Says what happens to whoever leads, and stores what is made."""
 
-    def __init__(self, assignment: StageAssignment, orders: Orders, room: Room) -> None:
+    def __init__(self, assignment: StageAssignment, orders: Orders, room: RoomRequest) -> None:
         self._assignment = assignment
         self._orders = orders
         self._sayer = Sayer(assignment.key, assignment.topic)

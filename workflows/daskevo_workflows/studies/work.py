@@ -28,7 +28,7 @@ class Trained(Protocol):
         """Return metrics of the state."""
 
 
-class Told(Protocol):
+class WorkListener(Protocol):
     """Who is told what happens, and keeps what is made."""
 
     def progress(self, step: int) -> None:
@@ -44,7 +44,7 @@ class Told(Protocol):
         """Store a copy, beside the training: of a ``mark``, of a ``pause``, or of ``known`` weights with metrics."""
 
 
-def carry_out(training: Trained, orders: Orders, told: Told, before: Mapping[str, float] | None = None) -> None:
+def carry_out(training: Trained, orders: Orders, told: WorkListener, before: Mapping[str, float] | None = None) -> None:
     """Train as ordered until there is nothing left to do.
 
     Parameters
@@ -81,7 +81,7 @@ def carry_out(training: Trained, orders: Orders, told: Told, before: Mapping[str
             told.keep(step, snapshot, metrics, "mark" if step > first else "known")
 
 
-def _announcing(orders: Orders, told: Told) -> Callable[[int], bool]:
+def _announcing(orders: Orders, told: WorkListener) -> Callable[[int], bool]:
     said = time.monotonic()
 
     def passed(step: int) -> bool:
@@ -97,7 +97,7 @@ def _announcing(orders: Orders, told: Told) -> Callable[[int], bool]:
 class _Clock:
     """Says which steps were trained since it was last asked, and the seconds by phase that went by for them."""
 
-    def __init__(self, training: Trained, told: Told, before: Mapping[str, float]) -> None:
+    def __init__(self, training: Trained, told: WorkListener, before: Mapping[str, float]) -> None:
         self._training = training
         self._told = told
         self._step = training.step

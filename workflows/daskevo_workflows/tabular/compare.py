@@ -20,7 +20,7 @@ from daskevo.search import Strategy
 from daskevo_workflows.measurements.machine import machine_line
 from daskevo_workflows.measurements.plots import check_plot, save_plot
 from daskevo_workflows.measurements.tables import ABSENT
-from daskevo_workflows.measurements.tables import Table as Shown
+from daskevo_workflows.measurements.tables import FigureTable as Shown
 from daskevo_workflows.nas import STRATEGIES
 from daskevo_workflows.tabular.running import run_on_table
 from daskevo_workflows.tabular.table import Table, load_table

@@ -22,11 +22,11 @@ from daskevo_workflows.reports.figures.chart import (
     title_panel,
 )
 from daskevo_workflows.reports.series import (
-    Evaluation,
+    EvaluationRow,
     RunSeries,
 )
 
-KINDS: tuple[tuple[str, Callable[[Evaluation], bool], str, str | None], ...] = (
+KINDS: tuple[tuple[str, Callable[[EvaluationRow], bool], str, str | None], ...] = (
     ("prefix inherited", lambda e: e.transferred, d.BLUE, None),
     ("from scratch", lambda e: e.status != "failed" and not e.transferred, d.ORANGE, "//"),
     ("failed", lambda e: e.status == "failed", d.VERMILION, "xxx"),
@@ -78,7 +78,7 @@ def tasks(runs: Sequence[RunSeries], sheet: Sheet) -> Sketch | None:
     )
 
 
-def _draw(panel: Any, bars: Sequence[Evaluation], place: Mapping[str, int], scale: float) -> None:
+def _draw(panel: Any, bars: Sequence[EvaluationRow], place: Mapping[str, int], scale: float) -> None:
     for kind, belongs, colour, hatch in KINDS:
         chosen = [e for e in bars if belongs(e)]
         for name, row in place.items():
@@ -107,7 +107,7 @@ def _words(run: RunSeries, trainers: int) -> str:
     )
 
 
-def _bars(run: RunSeries) -> list[Evaluation]:
+def _bars(run: RunSeries) -> list[EvaluationRow]:
     return [e for e in run.evaluations if e.started_s is not None and e.ended_s is not None and e.ended_s > e.started_s]
 
 
