@@ -11,8 +11,9 @@ import re
 import runpy
 import sys
 import zipfile
-from collections.abc import Iterator
-from functools import reduce
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,9 @@ ELSEWHERE = {
 }
 """Pages whose Python is run by a test of its own."""
 
+WITHOUT_CLUSTER = {"docs/results.md", "docs/simulation.md", "docs/spaces.md"}
+"""Pages whose Python needs no cluster and trains nothing."""
+
 REPORTS = "docs/tutorial.md"
 """The page whose reports are written: drawing those of the others would only take time."""
 
@@ -61,8 +65,8 @@ NEEDS = {"keras_tuner": "KerasTuner"}
 class Shared:
     """Stands in for the cluster that a block starts: all have the same one."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, start: Callable[[], str]) -> None:
+        self.start = start
         self.clients: list[Any] = []
 
     def __enter__(self) -> Shared:
@@ -70,6 +74,10 @@ class Shared:
 
     def __exit__(self, *_: object) -> None:
         pass
+
+    @property
+    def address(self) -> str:
+        return self.start()
 
     def get_client(self) -> Any:
         from distributed import Client
@@ -84,13 +92,19 @@ class Shared:
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with daskevo.local_cluster(trainers=2, dashboard_address=None) as cluster:
-        yield cluster.scheduler_address
+def address() -> Iterator[Callable[[], str]]:
+    """Tells where the cluster is, which is started by the first who asks."""
+    with ExitStack() as stack:
+
+        @cache
+        def start() -> str:
+            return stack.enter_context(daskevo.local_cluster(trainers=2, dashboard_address=None)).scheduler_address
+
+        yield start
 
 
 @pytest.fixture
-def shared(address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shared]:
+def shared(address: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Shared]:
     cluster = Shared(address)
     real = inspect.signature(daskevo.local_cluster)
 
@@ -141,7 +155,7 @@ def _shell(text: str, address: str, folder: Path) -> None:
 
 
 def _case(page: Path) -> Any:
-    quick = name_of(page) in {"README.md", *NOT_RUN, *ELSEWHERE}
+    quick = name_of(page) in {*WITHOUT_CLUSTER, *NOT_RUN, *ELSEWHERE}
     return pytest.param(page, id=name_of(page), marks=[] if quick else pytest.mark.long)
 
 
@@ -173,7 +187,7 @@ def test_page(page: Path, shared: Shared, tmp_path: Path, monkeypatch: pytest.Mo
     before: dict[str, Any] = {}
     given = GIVEN.get(name)
     if given is not None:
-        before = given(shared.get_client(), tmp_path)
+        before = given(None if name in WITHOUT_CLUSTER else shared.get_client(), tmp_path)
     for code in codes(page):
         names |= before
         text = code.text

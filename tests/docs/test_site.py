@@ -14,6 +14,8 @@ import pytest
 from tests.docs.pages import DOCS, PAGES
 from tests.test_public_api import PUBLIC
 
+pytestmark = pytest.mark.long
+
 BUILD = """
 import socket, sys
 def refuse(*_): raise OSError("a site is built without the network")

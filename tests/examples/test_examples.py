@@ -28,6 +28,7 @@ def test_search(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "report.html").read_text().startswith("<!DOCTYPE html>")
 
 
+@pytest.mark.long
 def test_repository(tmp_path: Path) -> None:
     told = _run(tmp_path, sys.executable, str(EXAMPLES / "02_repository.py"), "root")
     assert "3 classes: ancestor None, 0% of its vertices frozen" in told

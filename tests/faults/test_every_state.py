@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.faults.switched_off import SHORTEST, SWITCHED_OFF
@@ -44,7 +46,15 @@ def _explore(system: System, scene: str, budget: dict[str, int]) -> Exploration:
     return explore(system, SCENARIOS[scene], budget)
 
 
-@pytest.mark.parametrize(("scene", "budget"), SMALL, ids=[f"{scene}-{'-'.join(faults)}" for scene, faults in SMALL])
+LARGER = [("twice", {}), ("next_best", {"late": 1}), ("label_ends", {"restart": 1}), ("next_best", {"rewrite": 1})]
+
+
+def _case(scene: str, budget: dict[str, int]) -> Any:
+    marks = [pytest.mark.long] if (scene, budget) in LARGER else []
+    return pytest.param(scene, budget, id=f"{scene}-{'-'.join(budget)}", marks=marks)
+
+
+@pytest.mark.parametrize(("scene", "budget"), [_case(scene, budget) for scene, budget in SMALL])
 def test_no_state_breaks_a_promise(scene: str, budget: dict[str, int]) -> None:
     found = _explore(System(behaviour=Behaviour(retries=1, separate_publish=False)), scene, budget)
     assert found.violation is None, str(found.violation)

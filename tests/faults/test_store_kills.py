@@ -147,7 +147,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.parametrize("durability", ["written", "synced"])
+@pytest.mark.parametrize("durability", ["written", pytest.param("synced", marks=pytest.mark.long)])
 def test_killed_at_random_moments(tmp_path: Path, durability: str) -> None:
     root = Root.create(tmp_path / "root", shards=1, durability=durability)
     rng = np.random.default_rng(7)
@@ -178,7 +178,9 @@ def test_killed_at_random_moments(tmp_path: Path, durability: str) -> None:
     assert answered > 20
 
 
-@pytest.mark.parametrize("durability", ["volatile", "written", "synced"])
+@pytest.mark.parametrize(
+    "durability", ["written", *(pytest.param(name, marks=pytest.mark.long) for name in ("volatile", "synced"))]
+)
 def test_killed_at_every_call_of_the_system(place: Path, durability: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", DIES_AT, str(place), durability], stdout=subprocess.PIPE, text=True, check=True
