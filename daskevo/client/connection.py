@@ -44,8 +44,9 @@ class Connection(Protocol):
         """Return who asks: the holder of attempts that are begun here and now."""
         ...
 
-    def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> Any:
-        """Run a coroutine function on the event loop: its result, or an awaitable if `asynchronous`."""
+    def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
+        """Run a coroutine function on the event loop: its result, or, which no type says, an awaitable of it if
+        `asynchronous`, in Dask's own manner."""
         ...
 
     def post(self, function: Callable[..., object], *arguments: Any) -> None:
@@ -77,9 +78,9 @@ class ClientConnection:
     def caller(self) -> Caller:
         return Caller(ClientHolder(self.client.id))
 
-    def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> Any:
+    def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
         if self.asynchronous:
-            return function(*arguments)
+            return function(*arguments)  # type: ignore[return-value]
         return waited_for(self.client.loop, function, *arguments)
 
     def post(self, function: Callable[..., object], *arguments: Any) -> None:
@@ -112,7 +113,7 @@ class WorkerConnection:
     def caller(self) -> Caller:
         return task_caller(self.worker)
 
-    def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> Any:
+    def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
         return waited_for(self.worker.loop, function, *arguments)
 
     def post(self, function: Callable[..., object], *arguments: Any) -> None:

@@ -62,7 +62,7 @@ class Verification:
         """Whether there is nothing to complain of, but for models that are marked lost."""
         return not self.differences
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """Return what ``daskevo verify --json`` prints."""
         return {
             "clean": self.clean,

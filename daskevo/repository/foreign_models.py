@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from daskevo.repository.early_reservation import Wish
 from daskevo.repository.handle_base import HandleBase
 from daskevo.repository.inheritance import Inheritance
-from daskevo.types import JSON
+from daskevo.types import JSON, ModelId
 
 if TYPE_CHECKING:
     from daskevo.repository.handle import Repository
@@ -26,7 +26,7 @@ class Adding(HandleBase):
         labels: Sequence[str] = (),
         model_id: str | None = None,
         extra: JSON = None,
-    ) -> Any:
+    ) -> ModelId:
         """Store a model that was trained elsewhere, as it is: later models of the scope inherit from it.
 
         Nothing is inherited, and the model isn't changed.
@@ -74,8 +74,9 @@ class Adding(HandleBase):
             with child:
                 return child.put(**options)
 
-        async def put() -> Any:
+        async def put() -> ModelId:
             async with child:
-                return await child.put(**options)
+                stored: ModelId = await child.put(**options)  # type: ignore[misc]
+                return stored
 
-        return put()
+        return put()  # type: ignore[return-value]

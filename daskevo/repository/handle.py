@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from daskevo.client.best_match import Question
 from daskevo.client.connection import connect
@@ -29,6 +29,9 @@ from daskevo.repository.results import Matches, ModelSummary
 from daskevo.repository.snapshots import Snapshots
 from daskevo.repository.stored_models import StoredModels
 from daskevo.types import ModelId
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
 
 UNSAID = (None, None, None, "vertex", 0)
 """Of what to inherit from, what `inherit` takes if nothing is said."""
@@ -138,7 +141,7 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
         (one,) = as_graphs(graph)
         return EarlyReservation(self, one, Wish.of(model_id, ancestor, match, weights, minimum_layers))
 
-    def best_match(self, graphs: Any, weights: str = "vertex") -> Any:
+    def best_match(self, graphs: Any, weights: str = "vertex") -> Matches:
         """Return the best match of each graph among all models of the scope.
 
         Parameters
@@ -160,7 +163,7 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
 
         return self._run(ask)
 
-    def query_futures(self, graphs: Any, weights: str = "vertex", client: Any = None) -> Any:
+    def query_futures(self, graphs: Any, weights: str = "vertex", client: Client | None = None) -> Future:
         """Do the same as a graph of Dask futures: one query per provider, one reduction, seen on the dashboard.
 
         Returns
@@ -179,7 +182,7 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
             query_futures, found, self.settings.key, connection.session, self.scope, as_graphs(graphs), weights
         )
 
-    def close(self, force: bool = False) -> Any:
+    def close(self, force: bool = False) -> None:
         """Close the repository for everybody on this cluster: what `daskevo.open` began ends, the lease is given back.
 
         What is stored in a root stays, and `daskevo.open` opens it again, here or elsewhere. A repository in memory
@@ -207,7 +210,7 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
 
         return self._run(close)
 
-    def stats(self) -> Any:
+    def stats(self) -> dict[str, Any]:
         """Return counts and bytes: of the whole, of the coordinator, and by provider.
 
         Returns
@@ -223,7 +226,7 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
 
     def verify(
         self, repair: bool = False, *, rebuild: bool = False, custom_objects: Mapping[str, Any] | None = None
-    ) -> Any:
+    ) -> Verification:
         """Look for everything that isn't as promised; without `repair` nothing is changed.
 
         A repair drops what nobody uses, gives published models back references that a shard restored from an older

@@ -1,17 +1,24 @@
 """What every part of a handle builds on: whose repository it is, and the way to the cluster from this thread.
 
-With an asynchronous Dask client calls return awaitables, in Dask's own manner; inside a task the same handle works,
-without needing a free slot of the worker.
+Signatures say what a call returns with a synchronous client and inside a task, where it needs no free slot of the
+worker. With an asynchronous client each returns an awaitable of that, in Dask's own manner.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from daskevo.client.connection import Connection, connect, is_in_task
 from daskevo.deploy.settings import RepositorySettings
 from daskevo.errors import InvalidInput
 from daskevo.types import Objective
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class HandleBase:
@@ -52,7 +59,7 @@ class HandleBase:
         return self._connection
 
     @property
-    def client(self) -> Any:
+    def client(self) -> Client:
         """The Dask client it was opened with, or that of this process.
 
         Raises
@@ -70,18 +77,18 @@ class HandleBase:
             raise InvalidInput(f"this needs a Dask client, and {where}")
         return client
 
-    def _run(self, function: Any, *arguments: Any) -> Any:
+    def _run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
         # The connection is this thread's; the coroutine runs in another.
         connection = self.connection
         return connection.run(function, connection.session, *arguments)
 
-    def _run_then(self, function: Any, then: Any) -> Any:
+    def _run_then(self, function: Callable[..., Coroutine[Any, Any, T]], then: Callable[[T], R]) -> R:
         """Run a coroutine function, then `then` with its result, in the caller's thread where there is one."""
         result = self._run(function)
         if not self.connection.asynchronous:
             return then(result)
 
-        async def both() -> Any:
-            return then(await result)
+        async def both() -> R:
+            return then(await result)  # type: ignore[misc]
 
-        return both()
+        return both()  # type: ignore[return-value]

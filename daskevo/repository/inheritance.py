@@ -253,7 +253,7 @@ class Inheritance:
         extra: JSON = None,
         trained_steps: int | None = None,
         finite: bool = False,
-    ) -> Any:
+    ) -> ModelId:
         """Store what changed and publish the model.
 
         Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 from daskevo.client.connection import ClientConnection, WorkerConnection, provider_plugin, worker_here
 from daskevo.deploy.configuration import warn_of_unknown
@@ -18,6 +18,9 @@ from daskevo.store.files import Durability
 from daskevo.types import Objective
 from daskevo.wire.transport import repository_key, root_path
 
+if TYPE_CHECKING:
+    from distributed import Client
+
 TIMEOUT = "daskevo.timeout"
 """Where Dask's configuration has the longest wait of each step, if `timeout_s` is left out."""
 TIMEOUT_S = 30.0
@@ -27,14 +30,14 @@ def open_repository(
     root: str | os.PathLike[str] | None,
     scope: str = "default",
     *,
-    client: Any = None,
+    client: Client | None = None,
     objective: str | None = None,
     memory: int | float | None = None,
     shards: int = 64,
     durability: Durability | None = None,
     quota: int | str | None = None,
     timeout_s: float | None = None,
-) -> Any:
+) -> Repository:
     """Open a repository of models, made if it isn't there.
 
     Parameters
@@ -108,7 +111,7 @@ def open_repository(
         )
         return Repository(settings, scope, None if found is None else Objective.parse(found), timeout_s, connection)
 
-    return client.sync(open_on_cluster)
+    return client.sync(open_on_cluster)  # type: ignore[no-any-return]
 
 
 def _open_offline(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from daskevo.client.session import Session
 from daskevo.errors import DaskevoError
@@ -18,7 +17,7 @@ from daskevo.types import ModelId, check_name
 class Provenance(HandleBase):
     """Lineage, common ancestor, contributors."""
 
-    def lineage(self, model_id: str) -> Any:
+    def lineage(self, model_id: str) -> list[ModelRecord]:
         """Return the records of a model and of those it inherited from, one after the other, retired ones included.
 
         Raises
@@ -27,7 +26,7 @@ class Provenance(HandleBase):
         """
         return self._run(_lineage, ModelId(check_name(model_id)))
 
-    def common_ancestor(self, first: str, second: str) -> Any:
+    def common_ancestor(self, first: str, second: str) -> ModelId | None:
         """Return the id of the nearest model that both inherited from (each counts as its own), or None."""
         ids = ModelId(check_name(first)), ModelId(check_name(second))
 
@@ -38,7 +37,7 @@ class Provenance(HandleBase):
 
         return self._run(find)
 
-    def contributors(self, model_id: str) -> Any:
+    def contributors(self, model_id: str) -> list[Contribution]:
         """Return which models stored the tensors of a published model, with their bytes, largest share first."""
         wanted = ModelId(check_name(model_id))
 

@@ -63,7 +63,7 @@ class Snapshots(HandleBase):
         base: str | None = None,
         labels: Sequence[str] = (),
         metrics: Mapping[str, Any] | None = None,
-    ) -> Any:
+    ) -> ModelId:
         """Store the state of a training; what an earlier one has already, bit for bit, is not stored again.
 
         Parameters
@@ -187,7 +187,7 @@ class Snapshots(HandleBase):
             extra=plain_extra(snapshot.extra),
         )
 
-    def read_snapshot(self, name: str) -> Any:
+    def read_snapshot(self, name: str) -> StoredSnapshot:
         """Return the state of a training as it was put, bit for bit.
 
         Returns
@@ -223,7 +223,7 @@ class Snapshots(HandleBase):
 
         return self._run(read)
 
-    def snapshots(self) -> Any:
+    def snapshots(self) -> FoundList[SnapshotSummary]:
         """Return all published snapshots of this handle's scope, oldest first.
 
         Returns
@@ -240,7 +240,7 @@ class Snapshots(HandleBase):
 
         return self._run(ask)
 
-    def snapshot_tensors(self, names: Iterable[str]) -> Any:
+    def snapshot_tensors(self, names: Iterable[str]) -> dict[ModelId, dict[tuple[ModelId, int], int]]:
         """Return which stored tensors snapshots refer to: what only those refer to that are let go is freed.
 
         Parameters

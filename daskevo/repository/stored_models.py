@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,10 +15,14 @@ from daskevo.errors import CannotRebuild, InvalidInput
 from daskevo.graph import ArchitectureGraph
 from daskevo.graph.attached import detach, is_snapshot
 from daskevo.protocol.model_record import ModelRecord
+from daskevo.protocol.replies import Standing
 from daskevo.protocol.scopes import check_scope
 from daskevo.repository.handle_base import HandleBase
 from daskevo.repository.results import FoundList, ModelSummary
 from daskevo.types import ModelId, check_name
+
+if TYPE_CHECKING:
+    import keras
 
 Array = np.ndarray[Any, Any]
 
@@ -26,7 +30,7 @@ Array = np.ndarray[Any, Any]
 class StoredModels(HandleBase):
     """Load, read, record, status, models."""
 
-    def load(self, model_id: str, *, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    def load(self, model_id: str, *, custom_objects: Mapping[str, Any] | None = None) -> keras.Model:
         """Return a stored model, or that of a snapshot, as a Keras model with its weights in place, uncompiled.
 
         The Keras model is named by its id, so that several can be parts of one, such as an ensemble.
@@ -43,7 +47,7 @@ class StoredModels(HandleBase):
             graph = await asyncio.to_thread(_model_graph, record)
             return graph, await read_model(session, caller, record, range(len(graph.tensors)))
 
-        def build(found: tuple[ArchitectureGraph, dict[int, Array]]) -> Any:
+        def build(found: tuple[ArchitectureGraph, dict[int, Array]]) -> keras.Model:
             from daskevo.models import rebuild_flat
 
             graph, arrays = found
@@ -51,7 +55,7 @@ class StoredModels(HandleBase):
 
         return self._run_then(read, build)
 
-    def read(self, model_id: str, layers: Iterable[int | str] | None = None) -> Any:
+    def read(self, model_id: str, layers: Iterable[int | str] | None = None) -> dict[tuple[int, int], Array]:
         """Return tensors of a stored model, read-only.
 
         Parameters
@@ -77,12 +81,12 @@ class StoredModels(HandleBase):
 
         return self._run(read)
 
-    def record(self, model_id: str) -> Any:
+    def record(self, model_id: str) -> ModelRecord:
         """Return the record of a published model (`daskevo.protocol.model_record.ModelRecord`)."""
         wanted = ModelId(check_name(model_id))
         return self._run(Session.open, wanted)
 
-    def status(self, model_id: str) -> Any:
+    def status(self, model_id: str) -> Standing:
         """Return where a model stands: ``unknown``, ``staged``, ``published``, ``retiring`` or ``retired``.
 
         Returns
@@ -93,7 +97,7 @@ class StoredModels(HandleBase):
         wanted = ModelId(check_name(model_id))
         return self._run(Session.standing, wanted)
 
-    def models(self, scope: str | None = None, *, snapshots: bool = False) -> Any:
+    def models(self, scope: str | None = None, *, snapshots: bool = False) -> FoundList[ModelSummary]:
         """Return all published models, of all scopes or of one, oldest first.
 
         Parameters

@@ -207,12 +207,13 @@ def _by_quality(repository: Repository, scope: str, k: int, mine: Any) -> Sequen
     """Return the best living models or, of a study, snapshots of a scope by their quality."""
     from daskevo.types import Objective
 
-    found = [one for one in repository.models(scope, snapshots=True) if one.quality is not None and mine(one.labels)]
-    if not found:
-        return [one.model_id for one in repository.models(scope, snapshots=True) if mine(one.labels)][:k]
-    objective = repository.record(found[0].model_id).objective
+    ours = [one for one in repository.models(scope, snapshots=True) if mine(one.labels)]
+    scored = [(one.quality, one.model_id) for one in ours if one.quality is not None]
+    if not scored:
+        return [one.model_id for one in ours][:k]
+    objective = repository.record(scored[0][1]).objective
     rank = Objective.parse(objective).rank if objective else float
-    return [one.model_id for one in sorted(found, key=lambda one: -rank(one.quality))][:k]
+    return [model_id for _, model_id in sorted(scored, key=lambda one: -rank(one[0]))][:k]
 
 
 def _problem_data(problem: str | None, origins: Origins | None, with_data: bool) -> Any:

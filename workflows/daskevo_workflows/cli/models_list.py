@@ -48,11 +48,11 @@ def ls(root: Path, scope: str | None, limit: int | None, snapshots: bool, as_jso
         summary.scope: repository.record(summary.model_id).objective
         for summary in {summary.scope: summary for summary in found}.values()
     }
-    found = sorted(found, key=lambda summary: _rank_in_scope(summary, objectives[summary.scope]))[:limit]
+    best = sorted(found, key=lambda summary: _rank_in_scope(summary, objectives[summary.scope]))[:limit]
     if as_json:
-        click.echo(json.dumps([facts_of(summary) | {"labels": sorted(summary.labels)} for summary in found]))
+        click.echo(json.dumps([facts_of(summary) | {"labels": sorted(summary.labels)} for summary in best]))
     else:
-        _print(repository, root, scope, found, snapshots=snapshots)
+        _print(repository, root, scope, best, snapshots=snapshots)
     if is_damaged(repository):
         click.echo(f"Models may be missing here. What is lost says\n    {command('verify', root)}", err=True)
         sys.exit(MAYBE_MORE)
