@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from daskevo.runs import RunView
+from daskevo_workflows.cli import main
 from daskevo_workflows.cli.json_lines import NAS_KEYS
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
@@ -152,8 +154,8 @@ def test_the_same_command_goes_on_to_exactly_the_budget(stopped: tuple[Path, Any
 def test_bad_input_ends_with_code_2_and_what_to_do(words: list[str], error: str, tmp_path: Path) -> None:
     if "--run" not in words:
         words = [*words, "--run", str(tmp_path / "runs" / "run")]
-    done = nas(*words)
-    assert done.returncode == 2, done.stderr
+    done = CliRunner().invoke(main, ["nas", *words], prog_name="daskevo")
+    assert done.exit_code == 2, done.stderr
     assert done.stdout == ""
     assert done.stderr.startswith(f"Error: {error}: ")
     assert "Traceback" not in done.stderr
