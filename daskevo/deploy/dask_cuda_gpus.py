@@ -12,7 +12,7 @@ import os
 import warnings
 from typing import Any
 
-from daskevo.deploy.worker_environment import chosen_gpus
+from daskevo.deploy.worker_environment import chosen_gpus, visible_gpus
 from daskevo.errors import ClusterError, InvalidInput
 
 logger = logging.getLogger(__name__)
@@ -117,3 +117,21 @@ def _all_gpus(utils: Any, count: int) -> list[str]:
     if not instances:
         return [str(number) for number in range(count)]
     return [uuid.decode() if isinstance(uuid, bytes) else str(uuid) for uuid in instances]
+
+
+def find_gpus(cuda: bool = False) -> list[str]:
+    """Return ids of the GPUs that trainers may use.
+
+    Parameters
+    ----------
+    cuda:
+        Let dask-cuda say, for which there have to be some.
+
+    Raises
+    ------
+    InvalidInput, ClusterError
+        If dask-cuda was asked for, and is missing, or there is no GPU.
+    """
+    if not cuda:
+        return visible_gpus()
+    return cuda_gpus()

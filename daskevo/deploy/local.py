@@ -27,9 +27,10 @@ from distributed.system import MEMORY_LIMIT
 
 from daskevo.deploy.adaptive import AdaptiveTrainers, check_limits
 from daskevo.deploy.dashboard_address import dashboard_place
+from daskevo.deploy.dask_cuda_gpus import find_gpus
 from daskevo.deploy.role_options import provider_options, trainer_options
 from daskevo.deploy.roles import EVALUATION
-from daskevo.deploy.worker_environment import find_gpus, next_gpu
+from daskevo.deploy.worker_environment import next_gpu
 from daskevo.errors import InvalidInput
 from daskevo.wire.dask_private import NoOpAwaitable
 

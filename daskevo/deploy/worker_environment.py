@@ -56,26 +56,6 @@ def visible_gpus(driver: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
     return [str(number) for number, _ in enumerate(sorted(driver.iterdir()))]
 
 
-def find_gpus(cuda: bool = False) -> list[str]:
-    """Return ids of the GPUs that trainers may use.
-
-    Parameters
-    ----------
-    cuda:
-        Let dask-cuda say, for which there have to be some.
-
-    Raises
-    ------
-    InvalidInput, ClusterError
-        If dask-cuda was asked for, and is missing, or there is no GPU.
-    """
-    if not cuda:
-        return visible_gpus()
-    from daskevo.deploy.dask_cuda_gpus import cuda_gpus
-
-    return cuda_gpus()
-
-
 def next_gpu(gpus: Sequence[str], in_use: Iterable[str]) -> str | None:
     """Return the GPU that fewest trainers have, the first of several; None if there is none.
 

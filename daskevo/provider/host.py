@@ -31,7 +31,7 @@ from daskevo.provider.quota import Quota
 from daskevo.provider.retire import retire
 from daskevo.provider.served_shard import ServedShard, open_shard
 from daskevo.provider.shard_openings import SHORT_TURNS, Openings, ShardOpening
-from daskevo.provider.tensor_server import UNLIMITED_BUDGET, Landings
+from daskevo.provider.upload_buffer import UNLIMITED_BUDGET, Landings
 from daskevo.store.losses import Loss
 from daskevo.store.root import Root
 from daskevo.store.shard_state import damaged

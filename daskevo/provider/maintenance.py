@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from daskevo.client.session import Session
 from daskevo.errors import ClusterError, RepositoryError, ShardFenced
 from daskevo.provider.compaction import tidy_shard
 from daskevo.provider.served_shard import ServedShard
 from daskevo.provider.shard_audit import audit_shard
-
-if TYPE_CHECKING:
-    from daskevo.provider.host import ShardHost
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +19,29 @@ AUDIT_EVERY_S = 600.0
 TIDY_EVERY_S = 30.0
 
 
-async def keep_order(host: ShardHost) -> None:
+class Maintained(Protocol):
+    """A host of shards, as its maintenance sees it."""
+
+    shards: dict[int, ServedShard]
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def session(self) -> Session: ...
+    def in_order(self) -> list[ServedShard]:
+        """Return all shards, in the order in which they are looked through."""
+        ...
+
+    def take_up_retirements(self, served: ServedShard) -> None:
+        """Go on with the retirements that a shard has begun."""
+        ...
+
+    def fenced(self, served: ServedShard, error: ShardFenced) -> None:
+        """Give up a shard that another provider has now."""
+        ...
+
+
+async def keep_order(host: Maintained) -> None:
     """Audit and tidy for ever."""
     loop = asyncio.get_running_loop()
     while True:
@@ -35,21 +55,21 @@ async def keep_order(host: ShardHost) -> None:
             logger.info("daskevo: audit of %s was cut short: %s", host.name, error)
 
 
-async def audit(host: ShardHost, give_up_lost: bool = False) -> int:
+async def audit(host: Maintained, give_up_lost: bool = False) -> int:
     """Audit a provider's shards now; return how many drops and files that took; `give_up_lost` as in `remedies`."""
     done = sum([await _audit(host, served, give_up_lost) for served in host.in_order()])
     await tidy(host)
     return done
 
 
-async def audit_opened(host: ShardHost, numbers: Sequence[int]) -> None:
+async def audit_opened(host: Maintained, numbers: Sequence[int]) -> None:
     """Audit shards that were just opened, if they still are."""
     for number in numbers:
         if number in host.shards:
             await _audit(host, host.shards[number])
 
 
-async def _audit(host: ShardHost, served: ServedShard, give_up_lost: bool = False) -> int:
+async def _audit(host: Maintained, served: ServedShard, give_up_lost: bool = False) -> int:
     host.take_up_retirements(served)
     try:
         return await audit_shard(served, host.session, give_up_lost=give_up_lost)
@@ -61,12 +81,12 @@ async def _audit(host: ShardHost, served: ServedShard, give_up_lost: bool = Fals
     return 0
 
 
-async def tidy(host: ShardHost) -> int:
+async def tidy(host: Maintained) -> int:
     """Renew long journals and rewrite half-dead segment files; return how many files that took."""
     return sum([await _tidy(host, served) for served in host.in_order()])
 
 
-async def _tidy(host: ShardHost, served: ServedShard) -> int:
+async def _tidy(host: Maintained, served: ServedShard) -> int:
     try:
         return await tidy_shard(served)
     except ShardFenced as error:

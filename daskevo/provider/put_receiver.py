@@ -6,7 +6,7 @@ They are held against the put's record before anything names them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,13 +15,12 @@ from daskevo.protocol.limits import MAX_RECORD_BYTES
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.records import Staged
 from daskevo.provider.published_models import summary_of
+from daskevo.provider.upload_buffer import Landings
 from daskevo.store.files import dump_json
-from daskevo.store.tiers import DurableTensors
+from daskevo.store.shard_folder import ShardFolder
+from daskevo.store.tiers import DurableTensors, Tensors
 from daskevo.types import TensorSpec
 from daskevo.wire.tensor_framing import Landing, nbytes_of
-
-if TYPE_CHECKING:
-    from daskevo.provider.served_shard import ServedShard
 
 Array = np.ndarray[Any, Any]
 
@@ -38,7 +37,20 @@ class Brought(NamedTuple):
     frames: Sequence[Any] | None = None
 
 
-def take_in(served: ServedShard, record: ModelRecord, brought: Brought) -> int | None:
+class Receiver(Protocol):
+    """What a put needs of the shard that takes it in."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def landings(self) -> Landings: ...
+    @property
+    def tensors(self) -> Tensors: ...
+    @property
+    def folder(self) -> ShardFolder | None: ...
+
+
+def take_in(served: Receiver, record: ModelRecord, brought: Brought) -> int | None:
     """Make a put's tensors safe, however they were brought; return the size of their file.
 
     Blocks on the disk.
@@ -81,7 +93,7 @@ def take_in(served: ServedShard, record: ModelRecord, brought: Brought) -> int |
     return None if served.folder is None else served.folder.segment_path(model_id, attempt).stat().st_size
 
 
-def _adopt(served: ServedShard, record: ModelRecord) -> int:
+def _adopt(served: Receiver, record: ModelRecord) -> int:
     """Take in the segment file that the writer has written, if its header says the same as the record.
 
     Its bytes are compared with the digests by whoever reads them: the writer has hashed what it wrote.

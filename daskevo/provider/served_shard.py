@@ -46,7 +46,7 @@ from daskevo.provider.damage import Damage, damage_of
 from daskevo.provider.outgoing_messages import Outgoing
 from daskevo.provider.put_receiver import Brought, named_in, take_in
 from daskevo.provider.quota import Quota
-from daskevo.provider.tensor_server import UNLIMITED_BUDGET, Landings
+from daskevo.provider.upload_buffer import UNLIMITED_BUDGET, Landings
 from daskevo.store.segment import Segment
 from daskevo.store.shard_folder import ShardFolder
 from daskevo.store.shard_state import damaged

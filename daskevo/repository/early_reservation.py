@@ -19,7 +19,7 @@ from daskevo.types import ModelId, check_name
 from daskevo.wire.to_the_end import to_the_end
 
 if TYPE_CHECKING:
-    from daskevo.repository.handle import Repository
+    from daskevo.repository.handle_base import HandleBase
 
 _PATIENCE_S = 1.0
 """Longest that a reservation under way is waited for to be given back in order; the coordinator settles the rest."""
@@ -106,7 +106,7 @@ class EarlyReservation:
         The id that the model will have.
     """
 
-    def __init__(self, repository: Repository, graph: ArchitectureGraph, wish: Wish) -> None:
+    def __init__(self, repository: HandleBase, graph: ArchitectureGraph, wish: Wish) -> None:
         self.graph = graph
         self.wish = wish
         self._repository = repository

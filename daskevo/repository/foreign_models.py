@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from daskevo.repository.early_reservation import Wish
 from daskevo.repository.handle_base import HandleBase
 from daskevo.repository.inheritance import Inheritance
 from daskevo.types import JSON, ModelId
-
-if TYPE_CHECKING:
-    from daskevo.repository.handle import Repository
 
 
 class Adding(HandleBase):
@@ -68,7 +65,7 @@ class Adding(HandleBase):
         """
         wish = Wish.of(model_id, False, None, "vertex", 0)
         # Nothing is inherited, so nothing is frozen: that it may be compiled does no harm.
-        child = Inheritance(cast("Repository", self), model, freeze="none", wish=wish, parent=None, trained=True)
+        child = Inheritance(self, model, freeze="none", wish=wish, parent=None, trained=True)
         options: dict[str, Any] = {"metrics": metrics, "step": step, "labels": labels, "extra": extra, "finite": True}
         if not self.connection.asynchronous:
             with child:

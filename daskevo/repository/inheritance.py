@@ -29,7 +29,7 @@ from daskevo.wire.to_the_end import begin, to_the_end
 if TYPE_CHECKING:
     from daskevo.models import FlatModel, Freezing, Loaded
     from daskevo.repository.early_reservation import EarlyReservation, Wish
-    from daskevo.repository.handle import Repository
+    from daskevo.repository.handle_base import HandleBase
 
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Inheritance:
 
     def __init__(
         self,
-        repository: Repository,
+        repository: HandleBase,
         model: Any,
         *,
         freeze: Any,

@@ -13,7 +13,7 @@ from daskevo.deploy.settings import MemoryBudget
 from daskevo.errors import RootUnusable
 from daskevo.protocol.shard import Shard
 from daskevo.provider.served_shard import ServedShard
-from daskevo.provider.tensor_server import Landings
+from daskevo.provider.upload_buffer import Landings
 from daskevo.store.tiers import DurableTensors
 from daskevo.types import ModelId, Tick
 from tests.cluster.helpers import coordinator_of, evo_cluster, open_here, plugin_of

@@ -18,9 +18,9 @@ from distributed import Client
 from daskevo.deploy import local
 from daskevo.deploy.batch.launch import batch_cluster
 from daskevo.deploy.batch.node_plan import plan_node
-from daskevo.deploy.dask_cuda_gpus import cuda_gpus, near
+from daskevo.deploy.dask_cuda_gpus import cuda_gpus, find_gpus, near
 from daskevo.deploy.local import local_cluster
-from daskevo.deploy.worker_environment import chosen_gpus, find_gpus, next_gpu, trainer_environment, visible_gpus
+from daskevo.deploy.worker_environment import chosen_gpus, next_gpu, trainer_environment, visible_gpus
 from daskevo.errors import ClusterError, InvalidInput
 
 OF_TWO = Path(__file__).parent / "dask_cuda_of_two"

@@ -18,7 +18,7 @@ from daskevo.protocol.messages import Put, Refer
 from daskevo.protocol.owner_map import OwnerMap
 from daskevo.provider import tensor_server, transfer_memory
 from daskevo.provider.handlers import ProviderHandlers
-from daskevo.provider.tensor_server import Landings
+from daskevo.provider.upload_buffer import Landings
 from daskevo.store.tiers import SpillingTensors
 from daskevo.types import ModelId, TensorSpec, Tick
 from daskevo.wire import tensor_framing

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
+from daskevo.deploy.settings import RepositorySettings
 from daskevo.errors import CorruptRecord, DaskevoError
 from daskevo_plugins.background_tasks import Background
-from daskevo_plugins.coordinator.plugin import CoordinatorPlugin
 from daskevo_plugins.dashboard.board import Board
 from daskevo_plugins.dashboard.repository_view import sight_of
 
@@ -19,6 +19,17 @@ MODELS = 2_000
 ANSWER_S = 3.0
 FIRST_S = 1.0
 """Longest that a page that would be empty waits for the first look."""
+
+
+@runtime_checkable
+class ShownCoordinator(Protocol):
+    """A coordinator, as a dashboard needs it: found among a scheduler's plugins by what it offers."""
+
+    settings: RepositorySettings
+
+    async def shown(self, models: int, timeout_s: float) -> Any:
+        """Return what the providers tell of the repository; None while it is not open."""
+        ...
 
 
 class Looker:
@@ -37,9 +48,9 @@ class Looker:
         self._board = board
         self._background = Background()
 
-    def _coordinators(self) -> dict[str, CoordinatorPlugin]:
+    def _coordinators(self) -> dict[str, ShownCoordinator]:
         plugins = list(self._scheduler.plugins.values())
-        return {plugin.settings.key: plugin for plugin in plugins if isinstance(plugin, CoordinatorPlugin)}
+        return {plugin.settings.key: plugin for plugin in plugins if isinstance(plugin, ShownCoordinator)}
 
     async def look(self) -> None:
         """Begin the looks that are due; wait for them a moment if there is nothing to show yet."""
@@ -52,7 +63,7 @@ class Looker:
             while not sights.all() and self._board.clock() < until:
                 await asyncio.sleep(0.05)
 
-    async def _look_at(self, key: str, coordinator: CoordinatorPlugin) -> None:
+    async def _look_at(self, key: str, coordinator: ShownCoordinator) -> None:
         try:
             told = await coordinator.shown(MODELS, ANSWER_S)
             if told is not None:

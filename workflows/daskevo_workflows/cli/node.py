@@ -84,7 +84,7 @@ def _run(scheduler: str | None, scheduler_file: Path | None, asked: dict[str, An
     from daskevo.deploy.batch.interfaces import ipv4_interfaces, say_missing
     from daskevo.deploy.batch.node import run_node
     from daskevo.deploy.batch.node_plan import plan_node
-    from daskevo.deploy.worker_environment import find_gpus
+    from daskevo.deploy.dask_cuda_gpus import find_gpus
     from daskevo.errors import InvalidInput
 
     network = asked["interface"]
