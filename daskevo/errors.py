@@ -130,7 +130,7 @@ class CandidateRejected(InvalidInput):
 class InvalidMutation(InvalidInput):
     """A change that a model graph can't take, such as an edge that would make a cycle.
 
-    `reason` is one of the words of :data:`daskevo.space.model_graph.REASONS`; `nodes` are those concerned.
+    `reason` is one of the words of :data:`daskevo.space.wiring.REASONS`; `nodes` are those concerned.
     """
 
 

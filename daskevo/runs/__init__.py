@@ -1,4 +1,4 @@
-"""The record of a run, its accounts, and the planner from requests to units."""
+"""Runs: the record on disk, the book in memory, and the planner from requests to units of work."""
 
 from __future__ import annotations
 

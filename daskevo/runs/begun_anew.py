@@ -1,7 +1,7 @@
-"""A run that came to nothing may be begun anew by the problem, mended: nothing is lost by it but what failed.
+"""Start a run without results afresh when its problem has been mended: only its failures are lost.
 
-Decided by what the run was and what it has; carried out in one transaction, and then in its description. Killed in
-between it is a run without requests, which may be begun anew again.
+The record is emptied in one transaction; then `run.json` is replaced. A process killed in between leaves a run without
+requests, which can be started afresh again.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ _OF_THE_PROBLEM = ("problem.content", "problem.settings", "problem.made", "polic
 
 
 def is_mended(found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> bool:
-    """Tell whether a run is asked for with the problem of the folder's one by name, and not as it was then.
+    """Tell whether the same problem, by name, was asked for with changed code, settings or callbacks.
 
     Parameters
     ----------
     found, asked:
-        Identities of the run in the folder and of the one that is asked for.
+        Identities of the run in the folder and of the one asked for.
     """
     differing = differences(found, asked)
     return "problem.name" not in differing and any(part.startswith(_OF_THE_PROBLEM) for part in differing)
 
 
 def came_to_nothing(requests: Iterable[Request], reports: Iterable[Report], was_put: Callable[[ModelId], bool]) -> bool:
-    """Tell whether a run has no model: none finished, and none was put whose report was lost.
+    """Tell whether a run has no model: nothing finished, and no model was put whose report was lost.
 
     Parameters
     ----------
     was_put:
-        Asks the repository for the model of a request that has no report.
+        Asks the repository for the model of a request without a report.
     """
     told = set()
     for report in reports:
@@ -51,7 +51,7 @@ def came_to_nothing(requests: Iterable[Request], reports: Iterable[Report], was_
 def begins_anew(
     folder: Path, found: Mapping[str, JSON], asked: Mapping[str, JSON], was_put: Callable[[ModelId], bool]
 ) -> bool:
-    """Tell whether what is asked for may take the place of the run in a folder; raises as `RunView`."""
+    """Tell whether the run asked for may replace the one in the folder; raises like `RunView`."""
     if not is_mended(found, asked):
         return False
     with RunView(folder) as view:
@@ -59,7 +59,7 @@ def begins_anew(
 
 
 def empty(folder: Path) -> str:
-    """Take all rows out of a record, in one transaction; return what they came to, in words.
+    """Delete all rows of a record in one transaction; return a sentence about the failures that were deleted.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""The accounts of a run: budget, duplicates, failures, the best k, which labels to give and take, and when to stop.
+"""The state of a run in memory: budget, duplicates, failures, the best models, due label changes, when to stop.
 
-Pure: requests and reports in, decisions out. The executor carries them out and the record stores them; after a kill the
-book is made again from the record.
+Pure: requests and reports in, decisions out. The executor carries them out and the record stores them; on resume the
+book is filled again from the record.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from daskevo.space import Candidate
 from daskevo.types import ModelId, Objective
 
 IN_VAIN = 500
-"""So many candidates in a row whose training is known, or rejected: the space has no more models to offer."""
+"""Candidates in a row that are duplicates or rejected before the space counts as exhausted."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelChange:
-    """One label to give (``hold``) or take (``release``)."""
+    """One label to add (``hold``) or remove (``release``)."""
 
     action: str
     label: str
@@ -30,21 +30,21 @@ class LabelChange:
 
 
 class Book:
-    """Accounts of one run.
+    """Counts and decides for one run.
 
     Parameters
     ----------
     objectives:
-        What counts as better; of several, the first is the quality.
+        What counts as better; with several, the first one is the quality.
     evaluations:
-        Finished evaluations wanted in total, those of earlier sessions included.
+        Finished evaluations wanted in total, including those of earlier sessions.
     label:
-        The run's part of its labels: ``population:<label>`` and ``best:<label>``.
+        The run's name in its labels: ``population:<label>`` and ``best:<label>``.
     keep_best:
-        How many of the best models stay in the repository whatever the population does: with several objectives, of
-        the front (see :class:`daskevo.runs.leaders.Leaders`).
+        Number of best models that stay in the repository even if they leave the population; with several objectives,
+        models of the front (see :class:`daskevo.runs.leaders.Leaders`).
     sessions:
-        When the run's sessions began, in seconds since the epoch, in order.
+        Start times of the run's sessions, in seconds since the epoch, in order.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class Book:
         self.rejected = self.stopped = 0
         self.first_failure: Report | None = None
         self.in_vain = 0
-        # Looked at for each request that is asked: never by going through all that there were.
+        # Kept up to date, since they are read for each request: a scan of all requests would make a search quadratic.
         self._pending: dict[int, Request] = {}
         self._next_number = 0
         self._firsts = FirstEvaluations(sessions)
         self._leaders = Leaders(self.objectives, keep_best)
 
     def ask(self, requests: Iterable[Request]) -> None:
-        """Take in what a strategy asked for."""
+        """Add requests of the strategy."""
         for request in requests:
             self.requests[request.number] = request
             self.asked.add(request.candidate)
@@ -85,7 +85,7 @@ class Book:
                 self._pending[request.number] = request
 
     def identify(self, number: int, identity: str) -> None:
-        """Take in what a request computes."""
+        """Store what a request computes (see :func:`daskevo.runs.planner.identity`)."""
         self.identities[number] = identity
 
     @property
@@ -99,7 +99,7 @@ class Book:
 
     @property
     def wanted(self) -> int:
-        """How many more requests the budget allows: every pending one may still finish."""
+        """Number of further requests that the budget allows: every pending one may still finish."""
         return max(0, self.evaluations - self.counts["finished"] - (len(self.requests) - len(self.reports)))
 
     @property
@@ -108,11 +108,11 @@ class Book:
 
     @property
     def failures(self) -> int:
-        """Evaluations that failed. What was rejected or stopped has not been evaluated: it says nothing of others."""
+        """Evaluations that failed. Rejected and stopped ones don't count: they were not evaluated to the end."""
         return self.counts["failed"] - self.rejected - self.stopped
 
     def stop_reason(self) -> tuple[str, str] | None:
-        """Return why nothing more is to be started (a word and a sentence), or None to go on."""
+        """Return why the run ends now (a word and a sentence), or None to go on."""
         if self.counts["finished"] >= self.evaluations:
             return "finished", f"{self.counts['finished']} evaluations finished"
         if self.failures >= self.failures_allowed:
@@ -132,14 +132,14 @@ class Book:
         return None
 
     def duplicate(self, number: int, original: int) -> Report:
-        """Make the report of a request whose result is known: the score is reused, no budget is spent."""
+        """Return the report of a request whose training is already known: it reuses the score and spends no budget."""
         known = self.reports[original]
         return replace(known, number=number, status="duplicate", duplicate_of=original, seconds={}, own_bytes=0)
 
     def report(self, report: Report) -> list[LabelChange]:
-        """Take in a report; return the changes of the best models' labels, what is given before what is taken.
+        """Add a report; return the label changes of the best models, labels to add before labels to remove.
 
-        Reports for unknown or answered requests change nothing (a message may come twice).
+        A report for an unknown or already reported request changes nothing (messages may arrive twice).
         """
         if report.number not in self.requests or report.number in self.reports:
             return []
@@ -154,6 +154,7 @@ class Book:
         self.stopped += report.failure is not None and report.failure.kind == "stopped"
         self.in_vain = self.in_vain + 1 if rejected or report.status == "duplicate" else 0
         identity = self.identities.get(report.number)
+        # Failures of the machine are not reusable: the same training may succeed elsewhere.
         reusable = report.status == "finished" or (report.failure is not None and report.failure.of_the_candidate)
         if identity is not None and reusable and report.status != "duplicate":
             self.done.setdefault(identity, report.number)
@@ -165,7 +166,7 @@ class Book:
         ]
 
     def left(self, models: Sequence[ModelId]) -> list[LabelChange]:
-        """Return the changes for models that left the population."""
+        """Return the label changes for models that left the population."""
         return [LabelChange("release", self.population_label, name) for name in models]
 
     def best(self, k: int | None = None) -> list[Report]:
@@ -177,25 +178,25 @@ class Book:
         return [self.reports[number] for number in self._leaders.front()]
 
     def kept(self) -> list[Report]:
-        """Return the reports whose models stay in the repository as the best."""
+        """Return the reports whose models are kept in the repository as the best."""
         return [self.reports[number] for number in self._leaders.kept]
 
     @property
     def mean_frozen_share(self) -> float:
-        """Mean share of frozen vertices over the finished evaluations, 0 to 1; those without transfer count as 0."""
+        """Mean share of frozen vertices of the finished evaluations, 0 to 1; those without transfer count as 0."""
         shares = [report.frozen_share for report in self.reports.values() if report.status == "finished"]
         return sum(shares) / len(shares) if shares else 0.0
 
     def recent_seconds(self) -> float | None:
         """Return the mean seconds of the last 20 finished evaluations on their trainers.
 
-        Without the first of each trainer, which imports Keras and prepares the data, once there is another.
+        The first evaluation of each trainer is left out if there are others: it imports Keras and prepares the data.
         """
         recent = [_seconds(report) for report in without_firsts(self._timed(20), self._firsts)]
         return sum(recent) / len(recent) if recent else None
 
     def finished_seconds(self, count: int) -> list[float]:
-        """Return the seconds that the last `count` finished evaluations took on their trainers, of recent reports."""
+        """Return the seconds of the last `count` finished evaluations, looking at recent reports only."""
         return [_seconds(report) for report in self._timed(count)]
 
     def _timed(self, count: int) -> list[Report]:

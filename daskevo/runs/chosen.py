@@ -1,4 +1,4 @@
-"""Which options a recorded candidate takes, by name: from the run's record alone, without the problem's code."""
+"""Option names of recorded candidates, read from the run's record alone, without the problem's code."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from daskevo.types import JSON
 
 
 class Chosen:
-    """Tells candidates of a run.
+    """Names the options of a run's candidates.
 
     Parameters
     ----------
     space:
-        As it stands in the run's identity.
+        The space as stored in the run's identity.
     """
 
     def __init__(self, space: JSON) -> None:
         self.space: Space | None = None
-        """The space, if it has the same choices for all."""
-        # Else requests carry their choices, or the record is an older one.
+        """The space, if all its candidates have the same choices; otherwise None."""
+        # Otherwise each request carries its own choices, or the record is from an older version.
         with contextlib.suppress(CorruptRecord):
             self.space = Space.from_json(space)
 
@@ -33,7 +33,7 @@ class Chosen:
         Raises
         ------
         CorruptRecord
-            If the record doesn't have them.
+            If the record does not have them.
         """
         if request.choices is not None:
             return request.choices

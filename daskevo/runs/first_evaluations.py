@@ -1,6 +1,6 @@
-"""Which evaluations were the first of their trainer's process: they import Keras, prepare the data and trace graphs.
+"""Find the first evaluation of each trainer process: it imports Keras, prepares the data and traces graphs.
 
-Pure, and cheap at each report: for a progress line that is not to take the first seconds for those of all others.
+Pure, and cheap per report. Progress estimates leave these evaluations out, because they take longer than the others.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from daskevo.search import Report
 
 ENDS_ITS_TRAINER = ("trainer lost", "time limit")
-"""Kinds of failures after which a trainer's process is another one."""
+"""Kinds of failures after which the trainer has a new process."""
 
 
 class FirstEvaluations:
-    """Numbers of the requests whose evaluation was the first of its trainer's process.
+    """Numbers of the requests that were the first evaluation of their trainer's process.
 
     Parameters
     ----------
     sessions:
-        When sessions of the run began, in seconds since the epoch, in order: each has trainers of its own, as far as
-        anybody knows.
+        Start times of the run's sessions, in seconds since the epoch, in order. Each session is assumed to have new
+        trainers.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class FirstEvaluations:
         return number in self._numbers
 
     def add(self, report: Report) -> None:
-        """Take in a report, in the order in which they came."""
+        """Add a report; call in the order in which reports came."""
         if report.worker is None or report.status == "duplicate":
             return
         if report.failure is not None and report.failure.kind in ENDS_ITS_TRAINER:
@@ -56,11 +56,11 @@ class FirstEvaluations:
 
 
 def without_firsts(reports: Sequence[Report], firsts: FirstEvaluations) -> list[Report]:
-    """Return the reports that were not a trainer's first; all, if there are no others.
+    """Return the reports that were not a trainer's first, or all if there are no others.
 
     Parameters
     ----------
     reports:
-        In the order in which they came; it stays.
+        In the order in which they came, which is kept.
     """
     return [report for report in reports if report.number not in firsts] or list(reports)

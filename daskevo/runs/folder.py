@@ -1,4 +1,4 @@
-"""A run's folder: `run.json`, which says what the run is, and whose repository it has."""
+"""A run's folder and its `run.json`, which describes the run and names its repository."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERSION = 1
 
 
 class Parts(dict[str, JSON]):
-    """The parts of a run's description; one that is asked for and isn't there is a damaged description."""
+    """A part of a run's description; a key that is missing raises an error about the damaged file."""
 
     def __init__(self, parts: Mapping[str, JSON], path: Path) -> None:
         super().__init__(parts)
@@ -36,21 +36,21 @@ class Parts(dict[str, JSON]):
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What a run is, as `run.json` holds it.
+    """The description of a run, as stored in `run.json`.
 
     Parameters
     ----------
     id:
-        UUID, made when the run was.
+        UUID of the run.
     name:
-        The folder's name, made fit for model ids.
+        The folder's name, with characters that model ids don't allow replaced.
     created:
         Seconds since the epoch.
     identity:
         Problem (name, content hash, settings), space, objective, seed, strategy with settings, policy.
     about:
-        What is good to know: root and id of the repository that the run belongs to (the root may move, the id stays),
-        its scope, versions, and the folder that the run was in when it last went on.
+        Further facts: root and id of the run's repository (the root may move, the id stays), its scope, versions, and
+        the run's own folder in the last session.
     """
 
     id: str
@@ -61,7 +61,7 @@ class RunInfo:
 
     @property
     def label(self) -> str:
-        """The run's name in labels and model ids: unique in a repository shared by many runs."""
+        """The run's name in labels and model ids, unique even if many runs share the repository."""
         return f"{self.name}-{self.id[:8]}"
 
     def to_json(self) -> JSON:
@@ -77,7 +77,7 @@ class RunInfo:
 
 
 def new_info(folder: Path, identity: Mapping[str, JSON], about: Mapping[str, JSON]) -> RunInfo:
-    """Make the description of a new run."""
+    """Create the description of a new run."""
     name = re.sub(r"[^A-Za-z0-9._-]", "-", folder.resolve().name)[:60].strip("-._") or "run"
     return RunInfo(str(uuid.uuid4()), name, time.time(), identity, {**about, "folder": str(folder.resolve())})
 
@@ -124,7 +124,7 @@ def read_info(folder: Path) -> RunInfo | None:
 
 
 def _moment(value: float) -> float:
-    """Return seconds since the epoch, if a calendar has them."""
+    """Return a time in seconds since the epoch, if it is a plausible one."""
     created = float(value)
     if not 0 <= created < 1e11:
         raise ValueError(f"it was made at {created} s, which is no moment")
@@ -132,19 +132,19 @@ def _moment(value: float) -> float:
 
 
 def write_info(folder: Path, info: RunInfo) -> None:
-    """Write `run.json` in one step, so that it is there in full or not at all."""
+    """Write `run.json` atomically: it is there in full or not at all."""
     data = json.dumps(info.to_json(), indent=1, allow_nan=False).encode()
     replace_file(folder / "run.json", data, sync=True)
 
 
 def prepare_folder(folder: Path) -> None:
-    """Make the folder if need be, and see that it can be written.
+    """Create the folder if it doesn't exist, and check that it can be written.
 
     Raises
     ------
     RunFolderUnusable
     InvalidInput
-        If its path is no UTF-8 text.
+        If its path is not UTF-8 text.
     """
     check_path(folder.absolute(), "run's folder")
     try:
@@ -159,7 +159,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 def check_repository(folder: Path, found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> None:
-    """See that a run goes on with its own repository: its models and labels are there, and nowhere else.
+    """Check that a run continues with its own repository: its models and labels exist only there.
 
     Parameters
     ----------
@@ -169,10 +169,11 @@ def check_repository(folder: Path, found: Mapping[str, JSON], asked: Mapping[str
     Raises
     ------
     RunMismatch
-        Naming both.
+        The message names both.
     """
     if "repository" not in found or "repository" not in asked:
         return
+    # Prefer the id: a repository may have been moved, or another one put in its place.
     name = "repository_id" if "repository_id" in found and "repository_id" in asked else "repository"
     if found[name] != asked[name]:
         raise RunMismatch(
@@ -192,17 +193,17 @@ def _say_repository(about: Mapping[str, JSON]) -> str:
 
 
 def copied_from(folder: Path, info: RunInfo, root: JSON) -> Path | None:
-    """Return the folder of the run whose repository this is, if the run in `folder` is a copy of it; else None.
+    """Return the original's folder if the run in `folder` is a copy that would use its repository; else None.
 
-    Of two copies that go on in one repository each would give and take the labels of the other, under the same names.
-    The original is where the repository lies, or where the run was when it last went on.
+    Two copies in one repository would add and remove each other's labels, since both use the same names. The original
+    lies next to the repository, or where the run was in its last session.
 
     Parameters
     ----------
     info:
-        Of the run in `folder`.
+        Description of the run in `folder`.
     root:
-        Of the repository that it would go on with.
+        Root of the repository that it would continue with.
     """
     if not isinstance(root, str):
         return None

@@ -1,6 +1,6 @@
-"""Whose trainings a study keeps: what is still asked for, what its strategies have not let go, and the best.
+"""Decide which trainings a study keeps: those pending, those their strategy still wants, and the best.
 
-Pure: requests, reports and who left in, numbers of requests out. After a kill it is made again from the record.
+Pure: requests, reports and departures in, request numbers out. On resume it is filled again from the record.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from daskevo.types import ModelId, Objective
 
 
 class Keeping:
-    """Requests by who asked them, which is what their model ids begin with.
+    """Requests grouped by the strategy that asked for them, which is the first part of their model ids.
 
-    Kept are a request that has no report yet, and a finished one until its model leaves its strategy
-    (:meth:`daskevo.search.Strategy.leave`); the best of each strategy are kept even then. What no strategy asked for,
-    nobody lets go.
+    Kept are requests without a report, and finished ones until their model leaves its strategy
+    (:meth:`daskevo.search.Strategy.leave`); the best of each strategy are kept even then. Requests that no strategy
+    asked for are never released.
 
     Parameters
     ----------
     objective:
         What counts as better.
     best:
-        How many of the best of each strategy are kept whatever leaves.
+        Number of best trainings of each strategy that are kept even if they leave it.
     """
 
     def __init__(self, objective: Objective, best: int) -> None:
@@ -36,11 +36,11 @@ class Keeping:
         self._leaders: dict[str, Leaders] = {}
 
     def ask(self, request: Request) -> None:
-        """Take in a request."""
+        """Add a request."""
         self._pending.add(request.number)
 
     def report(self, report: Report) -> None:
-        """Take in what came of a request."""
+        """Add the report of a request."""
         self._pending.discard(report.number)
         if report.status == "finished":
             self._finished[report.model_id] = report.number
@@ -48,7 +48,7 @@ class Keeping:
             self._leaders.setdefault(whose, Leaders((self._objective,), self._best)).add(report)
 
     def leave(self, models: Iterable[ModelId]) -> list[ModelId]:
-        """Take in who left; return those of whom it is news."""
+        """Note that models left their strategy; return those that had not left before."""
         news = [name for name in dict.fromkeys(models) if name not in self._left]
         self._left.update(news)
         return news

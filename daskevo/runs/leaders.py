@@ -1,6 +1,6 @@
-"""The best of a run: those of the highest quality, or, with several objectives, the front that nobody dominates.
+"""Track the best reports of a run: by quality, or with several objectives the non-dominated front.
 
-Pure. Which of them stay in the repository is decided here, too.
+Pure. It also decides which of them stay in the repository.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from daskevo.types import Objective
 
 
 class Moves(NamedTuple):
-    """Whose models are kept from now on, and whose no longer: numbers of reports."""
+    """Changes of the kept reports, by number: newly kept, and no longer kept."""
 
     entered: tuple[int, ...] = ()
     dropped: tuple[int, ...] = ()
 
 
 class Leaders:
-    """Finished reports in order.
+    """Finished reports, ordered by quality.
 
     Parameters
     ----------
     objectives:
-        What counts as better. With one, the best are kept; with several, the front, and of a front of more than
-        `keep` those with the most room around them (crowding distance), the ends first. Once dropped, a report is not
+        What counts as better. With one, the best are kept. With several, the front is kept; if it has more than
+        `keep` members, those with the largest crowding distance, extremes first. A report that was dropped is not
         kept again.
     keep:
-        How many are kept at most.
+        Number of reports kept, at most.
     """
 
     def __init__(self, objectives: Sequence[Objective], keep: int) -> None:
@@ -44,14 +44,14 @@ class Leaders:
         """Numbers of the reports whose models are kept, best first by the first objective."""
 
     def add(self, report: Report) -> Moves:
-        """Take in a report; one that has no finite figure for an objective is none of the best."""
+        """Add a report; one without a finite value for each objective is never among the best."""
         if report.status != "finished" or not usable(report.quality):
             return Moves()
         ranks = ranks_of(self._objectives, {**report.metrics, self._objectives[0].metric: report.quality})
         if ranks is None:
             return Moves()
         self._ranks[report.number] = ranks
-        # Of equal qualities the earlier one leads, so that an order is one order.
+        # Ties go to the earlier report, so that the order is unique.
         insort(self._ordered, (-ranks[0], report.number))
         before = self.kept
         if len(self._objectives) == 1:
@@ -68,7 +68,7 @@ class Leaders:
         kept = [number for number in [*self.kept, newcomer] if number in self._front]
         if len(kept) > self._keep:
             distances = crowding([self._ranks[number] for number in kept])
-            # Of equally crowded ones the later goes.
+            # Among equally crowded ones drop the latest.
             kept.remove(min(zip(distances, (-number for number in kept), kept, strict=True))[2])
         return self._sorted(kept)
 

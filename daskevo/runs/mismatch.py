@@ -1,4 +1,4 @@
-"""Whether the run in a folder is the one that is asked for, and in which parts it differs, in words."""
+"""Compare the run in a folder with the one that was asked for, and describe the differences."""
 
 from __future__ import annotations
 
@@ -10,40 +10,39 @@ from daskevo.errors import RunMismatch
 from daskevo.types import JSON
 
 IDENTIFYING = ("problem", "space", "objective", "seed", "strategy", "policy")
-"""Parts of `run.json` that a resumed run must agree with; budgets and limits may change."""
+"""Parts of `run.json` that must be equal to resume a run; budgets and limits may change."""
 
 SOURCE = "problem.content"
-"""The part that tells a problem's source from any other."""
+"""Digest of the problem's source."""
 
 MADE = "problem.made.digest"
-"""The part that tells what a problem consists of, through all that it calls and reads; older runs don't have it."""
+"""Digest of everything that a problem consists of, including what it calls and reads; older runs lack it."""
 
 UNKNOWN = "problem.made.unknown"
-"""What of a problem can't be looked into, so that nobody can tell whether it is the same."""
+"""Names of the objects of a problem that can't be inspected, so that nobody can tell whether it is the same."""
 
 TRAINED, DATA = "problem.data", "problem.made.data"
-"""The parts that tell a study's data from others: those that it trains with, which only some have, and all."""
+"""Digests of a study's data: of the training data (only some runs have it), and of all data."""
 
 PYTHON, DATA_PYTHON = "problem.made.python", "problem.made.data_python"
-"""The version of Python whose compiled code is in digests; in that of data only where they are objects of classes that
-the user wrote."""
+"""Python version whose bytecode is in the digests; for data only if they contain instances of the user's classes."""
 
 CALLBACKS = "policy.passed.callbacks"
-"""Names of the callbacks that were passed to a search; older runs don't have them."""
+"""Names of the callbacks passed to a search; older runs lack them."""
 
 PASSED, PASSED_UNKNOWN = "policy.passed.digest", "policy.passed.unknown"
-"""The parts that tell callbacks and functions that were passed to a search from others, if there are any."""
+"""Digest of the callbacks and functions passed to a search, if any, and what of them can't be inspected."""
 
 _NOT_KNOWN = frozenset({UNKNOWN, PASSED_UNKNOWN})
 
 COMPILED = "policy.passed.compiled"
-"""The versions of Python and Keras that the digest of what was passed holds for."""
+"""Versions of Python and Keras for which the digest of passed objects is valid."""
 
 _FOR_PEOPLE = ("problem.parts.", "problem.made.parts.", "policy.passed.parts.", PYTHON, DATA_PYTHON, COMPILED)
-"""Digests of what a problem consists of, by name: they say which of it changed, and decide nothing."""
+"""Digests of single parts, by name: they tell the user what changed, and don't decide anything."""
 
 SHOWN = 6
-"""Parts of a source that are named, at most."""
+"""Changed parts of a source that are named, at most."""
 
 _FOLLOWS: Mapping[str, tuple[str, ...]] = {
     "problem.name": ("problem", "space", "objective", "policy.epochs", "policy.batch_size"),
@@ -55,16 +54,16 @@ _FOLLOWS: Mapping[str, tuple[str, ...]] = {
     TRAINED: (DATA,),
     "strategy.name": ("strategy",),
 }
-"""Part -> what cannot but differ with it, and is not said apart."""
+"""Part -> parts that necessarily differ with it, and so are not reported separately."""
 
 
 def check_identity(folder: Path, found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> None:
-    """See that a folder's run is the one asked for.
+    """Check that a folder's run is the one asked for.
 
     Raises
     ------
     RunMismatch
-        Naming each part that differs, with both values; its `parts` are their names, such as
+        Names each part that differs, with both values; its `parts` are their names, such as
         ``strategy.settings.population``.
     """
     differing = differences(found, json.loads(json.dumps(asked)))
@@ -87,13 +86,14 @@ def check_identity(folder: Path, found: Mapping[str, JSON], asked: Mapping[str, 
 
 
 def differences(found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> dict[str, tuple[JSON, JSON]]:
-    """Return part -> (value in the folder, value asked for) where they differ; None where one has no such part."""
+    """Return part -> (value in the folder, value asked for) where they differ; None where a part is missing."""
+    # Through JSON and back above: the stored side has lists and text keys where Python has tuples and numbers.
     there, here = (dict(_parts("", {name: identity.get(name) for name in IDENTIFYING})) for identity in (found, asked))
     compared = _compared(there, here)
     names = [
         name
         for name in dict.fromkeys([*there, *here])
-        # What is unknown is not known to be the same, however alike the words are.
+        # Something that can't be inspected counts as different, even if both sides say the same about it.
         if (_differ(name, there.get(name), here.get(name)) or name in _NOT_KNOWN) and compared(name)
     ]
     following = {
@@ -107,14 +107,14 @@ def differences(found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> dict[st
 
 
 def _differ(name: str, there: JSON, here: JSON) -> bool:
-    # Python holds 1 == True == 1.0. Among the options of a space they are three; a setting means the same by each.
+    # In Python 1 == True == 1.0. As options of a space they are three different ones; as settings they mean the same.
     if name.startswith("space."):
         return json.dumps(there, sort_keys=True) != json.dumps(here, sort_keys=True)
     return bool(there != here)
 
 
 def _compared(there: Mapping[str, JSON], here: Mapping[str, JSON]) -> Callable[[str], bool]:
-    """Return which parts decide: what a problem consists of only where both have looked, code with the same Python."""
+    """Return which parts to compare: digests only if both runs have them, bytecode only of the same Python version."""
     both = PYTHON in there and PYTHON in here
     same = both and there[PYTHON] == here[PYTHON]
     passed = CALLBACKS in there and CALLBACKS in here
@@ -132,7 +132,7 @@ def _compared(there: Mapping[str, JSON], here: Mapping[str, JSON]) -> Callable[[
 
 
 def _changed_parts(part: str, found: Mapping[str, JSON], asked: Mapping[str, JSON]) -> str:
-    """Say which parts of the code are others, new or gone; empty where there is none, or an older run lacks them."""
+    """Name the parts of the code that changed, are new or gone; empty if there are none or an older run lacks them."""
     names: dict[str, None] = {}
     kind = "policy" if part == PASSED else "problem"
     match found.get(kind), asked.get(kind):
@@ -152,7 +152,7 @@ def _differing(there: Mapping[str, JSON], here: Mapping[str, JSON]) -> dict[str,
 
 
 def _parts(name: str, value: JSON) -> Iterator[tuple[str, JSON]]:
-    """Yield the parts of an identity by their dotted names; those of a space are its choices."""
+    """Yield the parts of an identity by dotted name; the parts of a space are its choices."""
     match value:
         case {"name": space, "choices": list(choices)} if name == "space":
             yield "space.name", space

@@ -1,4 +1,4 @@
-"""Why a folder can't be read as a run: what it is instead, and what to do."""
+"""Errors for folders that can't be read as a run: what the folder is instead, and what to do."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from daskevo.runs.run_lock import holder
 from daskevo.runs.schema import FILE, VERSION
 
 RESTORE = "restore it from a copy, or use another folder for a new run"
-"""What to do about a run's record that is missing, cut or damaged."""
+"""Advice for a record that is missing or damaged."""
 
 SALVAGE = "restore it from a copy, save what can be read of it with daskevo salvage RUN TO, or use another folder"
-"""What to do about one that is there, and cut or damaged."""
+"""Advice for a record that exists but is damaged."""
 
 DESCRIPTION = "run.json"
 REPOSITORY = "repository.json"
 """The file that makes a folder the root of a repository."""
 SHOWN = 5
-"""Runs that are named where a folder of several was given, at most."""
+"""Runs below the folder that are named, at most."""
 
 
 def no_run(folder: Path) -> RunFolderUnusable:
-    """Return the error that says what a folder without a run is, and which one to name."""
+    """Return the error for a folder without a run: what the folder is, and which one to name."""
     return RunFolderUnusable(_say(folder), path=str(folder))
 
 
 def without_description(folder: Path) -> RunFolderUnusable:
-    """Return the error of a record whose description has been lost."""
+    """Return the error for a record without `run.json`."""
     return RunFolderUnusable(
         f"{folder / DESCRIPTION} is missing: {folder / FILE} is the record of a run; {RESTORE}", path=str(folder)
     )
 
 
 def other_version(path: Path, version: int) -> RunFolderUnusable:
-    """Return the error of a record that is of a version which this daskevo neither reads nor writes."""
+    """Return the error for a record of a version that this daskevo can't read or write."""
     if version == 0:
         return RunFolderUnusable(f"{path} is empty, or not what daskevo wrote: {RESTORE}", path=str(path))
     later = "a later daskevo wrote it" if version > VERSION else "no daskevo that is known here wrote it"
@@ -46,7 +46,7 @@ def other_version(path: Path, version: int) -> RunFolderUnusable:
 
 
 def copy_of(folder: Path, home: Path) -> RunMismatch:
-    """Return the error of a copied run that would go on in the repository of the one that it was copied from."""
+    """Return the error for a copied run that would continue in the repository of its original."""
     return RunMismatch(
         f"{folder} is a copy of the run in {home}, which has the repository: what is done by the copy's name would be "
         f"done to the models of {home}. Name that folder, or copy it as a whole, with its repository ({REPOSITORY} and "

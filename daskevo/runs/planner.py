@@ -1,7 +1,7 @@
-"""From requests to units of work: what has to be computed, what is known already, what is being computed.
+"""Turn requests into units of work, and find requests whose result is known or already being computed.
 
-Pure: no clock, no I/O. A unit is one Dask future. For one-shot evaluation the plan of a batch is a query per
-provider, their reduction, and an evaluation per request that nobody has asked for before.
+Pure: no clock, no I/O. A unit is one Dask future. A batch of evaluations is planned as one query to all providers and
+one evaluation for each request whose training nobody has asked for before.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Unit:
     kind:
         ``match``: one query to all providers for a batch of requests; ``evaluate``: inherit, train, score and put one.
     numbers:
-        The requests it works for.
+        Numbers of the requests that it serves.
     inputs:
         Keys of the units whose results it needs.
     estimated_s:
-        Seconds it will probably take on its worker; None = nothing to go by.
+        Estimated seconds on its worker; None if there is no estimate.
     """
 
     key: str
@@ -42,15 +42,15 @@ class Unit:
 
 
 class Sharing(NamedTuple):
-    """Requests sorted by who computes their result.
+    """Requests sorted by where their result comes from.
 
     Parameters
     ----------
     fresh:
         To be evaluated, in the order in which they were asked.
     known, waiting:
-        Number of a request -> number of the request that has been answered, or is being evaluated, and computes the
-        same.
+        Number of a request -> number of the request with the same training that has been reported (`known`) or is being
+        evaluated (`waiting`).
     """
 
     fresh: tuple[Request, ...]
@@ -59,17 +59,17 @@ class Sharing(NamedTuple):
 
 
 def identity(request: Request, model: Sequence[bytes]) -> str:
-    """Name the training that a request asks for, within its run: the *training key*, apart from what is the run's.
+    """Return the *training key*: a name, unique within the run, for the training that a request asks for.
 
-    Equal for requests whose models are trained alike, with the same sequence, settings, end, repeat and model to
-    continue. Choices without effect give different candidates with the same key; where inherited weights come from is
-    no part of it, so a search does not train the same model twice with different luck.
+    Requests have equal keys if their models are trained alike, with the same sequence, settings, end, repeat and model
+    to continue. Candidates that differ only in choices without effect have the same key. The source of inherited
+    weights is not part of it, so a search does not train the same model again with other inherited weights.
 
     Parameters
     ----------
     model:
-        What the candidate's model is to its training: its vertices' ids, which say no more than what weights it may
-        take over, and all that they leave out.
+        What training depends on in the model: its vertex ids (which only say what weights it may take over), and
+        everything that they leave out.
     """
     digest = hashlib.blake2b(b"".join(model), digest_size=16)
     parts = [request.sequence, request.until_step, dict(request.training)]
@@ -87,16 +87,16 @@ def share(
     done: Mapping[str, int],
     under_way: Mapping[str, int],
 ) -> Sharing:
-    """Find the requests whose result is known or under way, those among `requests` included.
+    """Find the requests whose result is known or being computed, also by another one of `requests`.
 
     Parameters
     ----------
     requests:
         In the order in which they were asked.
     identities:
-        What each computes, by number (see :func:`identity`).
+        Training key of each, by number (see :func:`identity`).
     done, under_way:
-        Identity -> number of the request that has been answered, or is being evaluated.
+        Training key -> number of the request that has been reported, or is being evaluated.
     """
     known: dict[int, int] = {}
     waiting: dict[int, int] = {}
@@ -117,14 +117,14 @@ def share(
 def plan(
     requests: Sequence[Request], attempts: Mapping[int, int] | None = None, seconds: float | None = None
 ) -> tuple[Unit, ...]:
-    """Make the units of a batch: one match for all requests that take the best one, and an evaluation each.
+    """Make the units of a batch: one match for all requests that inherit from the best match, one evaluation each.
 
     Parameters
     ----------
     attempts:
-        How often each has been submitted before, by number: a unit submitted again has another key.
+        How often each was submitted before, by number: a unit that is submitted again gets another key.
     seconds:
-        What a recent evaluation took.
+        Mean duration of recent evaluations, as the estimate.
     """
     attempts = attempts or {}
     matched = [request for request in requests if request.transfer and request.ancestor == BEST_MATCH]
@@ -141,6 +141,6 @@ def plan(
 
 
 def evaluation_key(model_id: ModelId, attempt: int) -> str:
-    """Return the key of an evaluation's unit: new for each submission, since Dask answers a key it knows from
-    memory."""
+    """Return the key of an evaluation's unit; each attempt has its own, because Dask returns the old result for a key
+    that it still knows."""
     return f"evaluate-{model_id}-{attempt}"

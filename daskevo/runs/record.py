@@ -1,4 +1,4 @@
-"""The record of a run as its one writer sees it."""
+"""The writable record of a run: an SQLite file with exactly one writer."""
 
 from __future__ import annotations
 
@@ -37,27 +37,26 @@ _Execute = Callable[..., sqlite3.Cursor]
 
 
 class RunRecord(RunView):
-    """Open a run to carry it on, or make a new one. A second writer is refused.
+    """Open a run to continue it, or create a new one. A second writer is refused.
 
     Parameters
     ----------
     folder:
-        The run's folder; made if it isn't there.
+        The run's folder; created if it doesn't exist.
     identity:
-        What the run is (see :data:`daskevo.runs.mismatch.IDENTIFYING`).
+        What identifies the run (see :data:`daskevo.runs.mismatch.IDENTIFYING`).
     about:
-        What is good to know about it, the repository it belongs to (see :class:`daskevo.runs.folder.RunInfo`).
+        Further facts, such as the repository that the run belongs to (see :class:`daskevo.runs.folder.RunInfo`).
     was_put:
-        Tells whether the repository has heard of a model. With it, a run that came to nothing (none finished, no model
-        put) is begun anew under another id if its problem has changed since: it has been mended.
+        Tells whether the repository knows a model. If given, a run without results (nothing finished, no model put) is
+        started afresh under another id when its problem has changed since: the problem has been mended.
 
     Raises
     ------
     RunMismatch
-        If the folder holds another run, or one that belongs to another repository.
+        If the folder holds a different run, or one that belongs to another repository.
     RunFolderUnusable
-        If it can't be written, is of another format, has lost a part or is damaged, or another process carries the
-        run on.
+        If it can't be written, has another format, misses a part or is damaged, or another process is running it.
     """
 
     def __init__(
@@ -73,6 +72,7 @@ class RunRecord(RunView):
         self._unit_places: list[tuple[str, str]] = []
         with contextlib.ExitStack() as stack:
             prepare_folder(path)
+            # The lock comes first: everything below reads and then writes the folder.
             stack.enter_context(locked(path))
             info = read_info(path)
             if info is not None:
@@ -85,9 +85,10 @@ class RunRecord(RunView):
             self.resumed = info is not None
             _prepare_tables(path, resumed=self.resumed)
             if info is None:
+                # After the tables: `run.json` is what makes the folder a run, so a kill before this line leaves none.
                 write_info(path, new_info(path, identity, about or {}))
             elif about:
-                # The same repository may lie at another place now, and so may the run.
+                # The repository and the run's folder may both have been moved since.
                 now_about = {**info.about, "repository": about.get("repository"), "folder": str(path.resolve())}
                 if now_about != info.about:
                     write_info(path, replace(info, about=now_about))
@@ -107,12 +108,13 @@ class RunRecord(RunView):
     def _connect(self) -> sqlite3.Connection:
         return checked(
             sqlite3.connect(self.folder / FILE, timeout=30, isolation_level=None),
+            # TRUNCATE and FULL: see `schema` for why there is no WAL. A report must survive a power failure.
             "PRAGMA journal_mode = TRUNCATE",
             "PRAGMA synchronous = FULL",
         )
 
     def close(self, ended: str = "closed") -> None:
-        """Close the record, and say how the session ended."""
+        """Close the record and store how the session ended."""
         with self._stack, self._transaction() as execute:
             execute("UPDATE sessions SET ended = ? WHERE id = ?", (ended, self._session))
 
@@ -126,12 +128,13 @@ class RunRecord(RunView):
                 if hasattr(self, "_session"):
                     self._connection.execute("UPDATE sessions SET last = ? WHERE id = ?", (time.time(), self._session))
             except BaseException:
-                # SQLite has rolled back already if the file is damaged, or the disk full.
+                # SQLite has already rolled back if the file is damaged or the disk is full.
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
             self._connection.execute("COMMIT")
         except sqlite3.DatabaseError as error:
+            # These two are bugs of the caller, not the state of the file.
             if isinstance(error, (sqlite3.IntegrityError, sqlite3.ProgrammingError)):
                 raise
             if not isinstance(error, sqlite3.OperationalError):
@@ -145,7 +148,7 @@ class RunRecord(RunView):
             ) from error
 
     def asked(self, requests: Sequence[Request]) -> None:
-        """Store what a strategy asked for."""
+        """Store the requests that a strategy asked for."""
         now = time.time()
         with self._transaction() as execute:
             for request in requests:
@@ -155,7 +158,7 @@ class RunRecord(RunView):
                 )
 
     def planned(self, identities: Mapping[int, str], units: Sequence[Unit], workers: Mapping[str, str | None]) -> None:
-        """Store what requests compute, and the units about to be submitted (`workers`: trainer by key)."""
+        """Store the identities of requests, and the units about to be submitted (`workers`: trainer by unit key)."""
         now = time.time()
         with self._transaction() as execute:
             for number, identity in identities.items():
@@ -168,14 +171,14 @@ class RunRecord(RunView):
                 )
 
     def unit_ended(self, key: str, state: str, started: float | None = None, ended: float | None = None) -> None:
-        """Note how a unit ended: ``done``, ``failed``, ``cancelled`` or ``lost``; stored with the next transaction.
+        """Note how a unit ended: ``done``, ``failed``, ``cancelled`` or ``lost``; written with the next transaction.
 
-        A transaction of its own would wait for the disk once more per unit, for something that decides nothing.
+        A transaction of its own would mean one more fsync per unit, and nothing on resume depends on these notes.
         """
         self._unit_ends.append((state, started, time.time() if ended is None else ended, key))
 
     def unit_placed(self, key: str, worker: str) -> None:
-        """Note which trainer a unit went to that was planned before one was free; stored as :meth:`unit_ended` is."""
+        """Note the trainer of a unit that was planned before one was free; written like :meth:`unit_ended`."""
         self._unit_places.append((worker, key))
 
     def _write_unit_notes(self) -> None:
@@ -187,8 +190,7 @@ class RunRecord(RunView):
         self._unit_ends.clear()
 
     def reported(self, report: Report, population: Sequence[ModelId], labels: Sequence[LabelChange]) -> None:
-        """Store a report, the population of the strategy that was told, and the label changes that follow, in one
-        transaction."""
+        """Store a report, the strategy's population after it, and the label changes that follow, in one transaction."""
         with self._transaction() as execute:
             execute(
                 "INSERT INTO reports (number, step, status, quality, report, reported) VALUES (?, ?, ?, ?, ?, ?)",
@@ -202,13 +204,13 @@ class RunRecord(RunView):
                 )
 
     def labels_changed(self, numbers: Sequence[int]) -> None:
-        """Forget label changes that have been carried out."""
+        """Delete label changes that have been carried out."""
         with self._transaction() as execute:
             for number in numbers:
                 execute("DELETE FROM labels WHERE id = ?", (number,))
 
     def event(self, kind: str, message: str, number: int | None = None, **facts: JSON) -> None:
-        """Store something that happened."""
+        """Store an event."""
         with self._transaction() as execute:
             execute(
                 "INSERT INTO events (time, kind, number, message, facts) VALUES (?, ?, ?, ?, ?)",
@@ -217,14 +219,14 @@ class RunRecord(RunView):
 
 
 def check_record(folder: Path) -> None:
-    """See, without changing anything, that a folder has no run, or one whose description and record are both there.
+    """Check, without changing anything, that a folder holds either no run or one with description and record.
 
-    A new :class:`RunRecord` finds this out, too; here it is said before a cluster is started for it.
+    A new :class:`RunRecord` checks this too; this check runs before a cluster is started for the run.
 
     Raises
     ------
     RunFolderUnusable
-        If one is missing, or can't be read.
+        If one of the two is missing or can't be read.
     """
     if read_info(folder) is not None:
         RunView(folder).close()
@@ -247,9 +249,9 @@ def _read_only(path: Path) -> sqlite3.Connection:
 
 
 def _prepare_tables(folder: Path, *, resumed: bool) -> None:
-    """Make the tables of a new run, or see that those of a run that goes on are there and whole.
+    """Create the tables of a new run, or check that those of a resumed run are there and intact.
 
-    They are made before `run.json` is: where that is, a record without tables has been lost, not never written.
+    Tables are created before `run.json`: if `run.json` exists without them, the record was lost, not never written.
     """
     path = folder / FILE
     if resumed and not path.exists():
@@ -278,7 +280,7 @@ def _prepare_tables(folder: Path, *, resumed: bool) -> None:
 
 
 def _check_whole(connection: sqlite3.Connection, path: Path) -> None:
-    """See that every page and every index of the record is what SQLite wrote, before anything is added."""
+    """Check that every page and index of the record is intact before anything is written to it."""
     (first, *_), *_ = connection.execute("PRAGMA integrity_check(1)").fetchall()
     if first != "ok":
         raise RunFolderUnusable(

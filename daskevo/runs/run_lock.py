@@ -1,4 +1,4 @@
-"""The lock that keeps two processes out of one run: the system frees it when the process ends."""
+"""A file lock that lets one process at a time run a run; the system frees it when the process ends."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from daskevo.errors import RunFolderUnusable
 FILE = "run.lock"
 
 _early: dict[Path, TextIO] = {}
-"""Locks of this process that nobody carries a run on with yet."""
+"""Locks that this process took early and no record has taken over yet."""
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the run's lock: one process at a time goes on with a run. One that was :func:`locked_early` is taken over.
+    """Hold the run's lock in this block, taking over one from :func:`locked_early`.
 
     Raises
     ------
     RunFolderUnusable
-        If another process has it, or another record of this one; the message names it.
+        If another process holds it, or another record of this process; the message names the holder.
     """
     with _early.pop(folder.resolve(), None) or _lock(folder):
         yield
@@ -33,9 +33,9 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked_early(folder: Path) -> Iterator[None]:
-    """Hold the run's lock for the one that will carry it on in this block, such as while its cluster is started.
+    """Hold the run's lock before its record is opened, for example while a cluster is started for it.
 
-    If nobody has, nothing is left of it: a lock file that wasn't there before is taken away again.
+    If no record takes the lock over, a lock file that did not exist before is removed.
 
     Raises
     ------
@@ -55,10 +55,11 @@ def locked_early(folder: Path) -> Iterator[None]:
 
 
 def holder(folder: Path) -> str | None:
-    """Return who has the run's lock, in its own words; None if nobody has."""
+    """Return the lock's holder as written in its file; None if it is free."""
     try:
         with (folder / FILE).open(encoding="utf-8", errors="replace") as file:
             try:
+                # A shared lock: two readers that ask at once must not take each other for the run's process.
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 return _words(file)
@@ -93,7 +94,7 @@ def _lock(folder: Path) -> TextIO:
             file.write(f"process {os.getpid()} on {socket.gethostname()}")
             file.flush()
             return file
-        file.close()  # who had it has taken the file away: it locks nobody out any more
+        file.close()  # the last holder deleted this file between our open and lock, so it locks nobody out: try again
 
 
 def _is_at(file: TextIO, path: Path) -> bool:

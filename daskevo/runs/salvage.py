@@ -1,7 +1,7 @@
-"""What can still be read of a run's damaged record, as a run in a folder of its own.
+"""Save the readable rows of a damaged record as a new run.
 
-SQLite gives up at the first page that is cut off or damaged; all rows on other pages are there. They are read one by
-one, by their numbers, past what can't be read. Nothing of the damaged run is changed.
+SQLite stops at the first damaged or missing page, although rows on other pages are intact. They are read one by one, by
+rowid. The damaged run is not changed.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from daskevo.runs.schema import FILE, TABLES, TYPES, VERSION
 from daskevo.search import Report, Request
 
 GAP = 2_000
-"""Rows in a row that can't be read, after which a table whose last row isn't known counts as read."""
+"""Unreadable rowids in a row after which a table ends, if its last rowid is not known."""
 
 _ORDER = ("requests", "reports", "units", "events", "state", "labels", "sessions")
 
 
 def salvage(folder: str | Path, to: str | Path) -> dict[str, int]:
-    """Save what can be read of a run's record.
+    """Save the readable rows of a run's record in another folder.
 
     Parameters
     ----------
     folder:
-        Of the run. Its `run.json` must be whole: it is small, and says what the run is.
+        The run's folder. Its `run.json` must be intact: it is small, and describes the run.
     to:
-        A folder that holds nothing yet; it becomes a run that can be looked at, reported and compared. It has no
-        repository: models stay where they are.
+        An empty or new folder; it becomes a run that can be viewed, reported and compared. It has no repository: the
+        models stay where they are.
 
     Returns
     -------
     dict
-        Rows that were saved, by table.
+        Number of saved rows by table.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def _saved(source: Path, target: Path, copy: Path) -> dict[str, int]:
         contextlib.closing(sqlite3.connect(copy)) as damaged,
         contextlib.closing(sqlite3.connect(target / FILE, isolation_level=None)) as whole,
     ):
-        # Of text that isn't: then the row is left out, not the table.
+        # Text that isn't UTF-8 must cost its row, not the whole table.
         damaged.text_factory = lambda found: found.decode("utf-8", "replace")
         whole.executescript(TABLES)
         whole.execute(f"PRAGMA user_version = {VERSION}")
@@ -90,20 +90,20 @@ def _saved(source: Path, target: Path, copy: Path) -> dict[str, int]:
 
 
 def _lengthen(path: Path) -> None:
-    """Give a file that was cut the length that its header says: SQLite refuses a shorter one altogether."""
+    """Extend a truncated file to the length in its header: SQLite refuses to open a shorter one."""
     with path.open("r+b") as file:
         head = file.read(32)
         if len(head) == 32:
             size = int.from_bytes(head[16:18], "big")
             wanted = (65536 if size == 1 else size) * int.from_bytes(head[28:32], "big")
             file.seek(0, 2)
-            # At most what it may plausibly have been: a damaged header may say anything.
+            # Only up to a plausible size: a damaged header may say anything.
             if file.tell() < wanted <= 64 * max(file.tell(), 1 << 20):
                 file.truncate(wanted)
 
 
 def _rows(damaged: sqlite3.Connection, table: str, names: str) -> Iterator[tuple[object, ...]]:
-    """Yield the rows of a table with their numbers: from the front, from the end, then one by one in between."""
+    """Yield the rows of a table with their rowids: from the front, from the end, then one by one in between."""
     select = f"SELECT rowid, {names} FROM {table} NOT INDEXED"
     last, first_after = 0, None
     with contextlib.suppress(sqlite3.DatabaseError):
@@ -127,7 +127,7 @@ def _rows(damaged: sqlite3.Connection, table: str, names: str) -> Iterator[tuple
 
 
 def _is_whole(table: str, columns: list[str], row: tuple[object, ...], whole: sqlite3.Connection) -> bool:
-    """Tell whether a row is one that daskevo wrote, and what it speaks of was saved, too."""
+    """Tell whether a row is one that daskevo wrote, and the row it refers to was saved too."""
     values = dict(zip(columns, row, strict=True))
     if not all(isinstance(value, TYPES[name]) for name, value in values.items() if name in TYPES):
         return False

@@ -1,8 +1,8 @@
-"""The tables of a run's record.
+"""The SQLite tables of a run's record.
 
-One transaction per decision: a strategy's requests with its state, a report with the strategy's state and the labels
-it changes. The rollback journal (emptied, not deleted: a wait for the disk less), not WAL: WAL needs memory shared
-between processes, which network file systems don't have.
+Each decision is one transaction: a strategy's requests; or a report with the strategy's population and the label
+changes. The rollback journal is truncated rather than deleted (one fsync less). It is not WAL, because WAL needs shared
+memory between processes, which network file systems don't have.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ CREATE TABLE IF NOT EXISTS sessions (
     id INTEGER PRIMARY KEY, opened REAL NOT NULL, last REAL NOT NULL, process TEXT NOT NULL, ended TEXT
 );
 """
-"""`labels` holds changes that are decided and not yet carried out; `sessions` one row per process that went on with
-the run."""
+"""`labels` holds label changes that are decided and not carried out yet; `sessions` has one row per process."""
 
 _NUMBER, _SECONDS, _TEXT, _NOTHING = (int,), (int, float), (str,), (type(None),)
 TYPES: dict[str, tuple[type, ...]] = {
@@ -47,5 +46,5 @@ TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("identity", "worker", "how"), _TEXT + _NOTHING),
     "number": _NUMBER + _NOTHING,
 }
-"""What Python gets of each column, by its name in a query. SQLite itself takes anything, whatever a table says; only an
-event's number may be missing, which a query of others does not meet: those are keys."""
+"""Python types of each column, by its name in queries; SQLite itself accepts any type. `number` may be missing only in
+events; in the other tables it is a key."""

@@ -1,4 +1,4 @@
-"""A read-only view of a run, while it is running or after: for reports, progress and programs."""
+"""Read a run's record, while the run is running or later."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from daskevo.search import Report, Request
 from daskevo.types import JSON, ModelId, check_name
 
 BUSY_S = 10.0
-"""How long who reads waits for who writes, who takes milliseconds."""
+"""Seconds that a reader waits for the writer's lock; a write takes milliseconds."""
 
 LOOKED_AT = ("PRAGMA user_version", "PRAGMA schema_version")
-"""What tells a database from anything else, whatever tables it has."""
+"""Statements that fail on a file that is not an SQLite database, whatever its tables."""
 
 
 class Event(NamedTuple):
-    """Something that happened in a run. `time` in seconds since the epoch; `number` of the request, if one is meant."""
+    """An event of a run. `time` is in seconds since the epoch; `number` is the request's, if it concerns one."""
 
     time: float
     kind: str
@@ -37,7 +37,7 @@ class Event(NamedTuple):
 
 
 class UnitRow(NamedTuple):
-    """What became of a unit of work; times in seconds since the epoch."""
+    """The state of a unit of work; times in seconds since the epoch."""
 
     key: str
     kind: str
@@ -51,7 +51,7 @@ class UnitRow(NamedTuple):
 
 
 class SessionRow(NamedTuple):
-    """One process that carried the run on. `ended` says how it stopped; None = killed, or still running."""
+    """One process that ran this run. `ended` says how it stopped; None = killed, or still running."""
 
     opened: float
     last: float
@@ -60,7 +60,7 @@ class SessionRow(NamedTuple):
 
 
 class RunView:
-    """Read a run's folder.
+    """A run's folder, opened for reading.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class RunView:
     def _connect(self) -> sqlite3.Connection:
         path = self.folder / FILE
         try:
-            # Opened for writing where that's allowed: a killed run leaves a journal that the first reader must roll
+            # Open for writing where that is allowed: a killed run leaves a journal that the first reader must roll
             # back.
             connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, timeout=BUSY_S)
             return of_this_version(checked(connection, "PRAGMA query_only = 1", *LOOKED_AT), path)
@@ -100,7 +100,7 @@ class RunView:
             raise RunFolderUnusable(f"{path} can't be read: {error}; {SALVAGE}", path=str(path)) from error
 
     def _connect_to_copy(self, path: Path) -> sqlite3.Connection:
-        """Open a copy of the record: the folder may only be read, and a journal there couldn't be rolled back."""
+        """Open a copy of the record: in a read-only folder the journal could not be rolled back."""
         self._scratch = tempfile.TemporaryDirectory(prefix="daskevo-run-")
         copy = Path(self._scratch.name) / FILE
         try:
@@ -117,9 +117,9 @@ class RunView:
 
     @contextlib.contextmanager
     def still(self) -> Iterator[None]:
-        """Read all of one moment: what a process that carries the run on writes meanwhile waits until this ends.
+        """Read a consistent snapshot: the writer of the run waits until this block ends.
 
-        So a request whose report was read is there, and so on. A writer waits for up to 30 s: read, and leave.
+        For example, each report read has its request. Writers wait for up to 30 s, so read and leave.
         """
         self._connection.execute("BEGIN")
         try:
@@ -167,7 +167,7 @@ class RunView:
         ]
 
     def identities(self) -> dict[int, str]:
-        """Return what each request computes, by number, as far as known."""
+        """Return the identity of each request, by number, as far as known."""
         return dict(self._rows("SELECT number, identity FROM requests WHERE identity IS NOT NULL"))
 
     def reports(self) -> list[Report]:
@@ -175,7 +175,7 @@ class RunView:
         return [Report.from_json(_parse(text)) for (text,) in self._rows("SELECT report FROM reports ORDER BY rowid")]
 
     def report_times(self) -> dict[int, float]:
-        """Return when each report came, by number, in seconds since the epoch."""
+        """Return when each report was stored, by number, in seconds since the epoch."""
         return dict(self._rows("SELECT number, max(reported) AS reported FROM reports GROUP BY number"))
 
     def units(self) -> list[UnitRow]:
@@ -194,7 +194,7 @@ class RunView:
         return found
 
     def events(self, kind: str | None = None) -> list[Event]:
-        """Return what happened, oldest first; all kinds, or one."""
+        """Return the events, oldest first; of all kinds, or of one."""
         where, values = ("", ()) if kind is None else (" WHERE kind = ?", (kind,))
         return [
             Event(time, word, number, message, _parse(facts))
@@ -204,7 +204,7 @@ class RunView:
         ]
 
     def sessions(self) -> list[SessionRow]:
-        """Return the processes that carried the run on, first to last."""
+        """Return the processes that ran this run, first to last."""
         return [
             SessionRow(*row)
             for row in self._rows("SELECT opened, last, process, ended AS how FROM sessions ORDER BY id")
@@ -212,18 +212,18 @@ class RunView:
 
     @property
     def runtime_s(self) -> float:
-        """Seconds during which a process carried the run on, up to the last thing each recorded."""
+        """Seconds during which a process ran this run, up to the last write of each."""
         return sum(session.last - session.opened for session in self.sessions())
 
     def label_changes(self) -> list[tuple[int, LabelChange]]:
-        """Return the label changes still to be carried out in the repository, in order, with their numbers."""
+        """Return the label changes that are still due in the repository, in order, with their numbers."""
         return [
             (number, LabelChange(action, label, _model(name)))
             for number, action, label, name in self._rows("SELECT id, action, label, model_id FROM labels ORDER BY id")
         ]
 
     def population(self) -> list[ModelId]:
-        """Return the models of the strategy's population at the last report, oldest first."""
+        """Return the models of the strategy's population as of the last report, oldest first."""
         for (text,) in self._rows("SELECT value FROM state WHERE name = 'population'"):
             value = _parse(text)
             if isinstance(value, list):
@@ -247,12 +247,12 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def of_this_version(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
-    """Return a connection to a record that this daskevo reads; closed if it doesn't.
+    """Return the connection if this daskevo can read the record's version; otherwise close it.
 
     Raises
     ------
     RunFolderUnusable
-        If it is of another version: which, and what to do.
+        If it has another version; the message says which, and what to do.
     """
     with contextlib.ExitStack() as stack:
         stack.callback(connection.close)
@@ -265,7 +265,7 @@ def of_this_version(connection: sqlite3.Connection, path: Path) -> sqlite3.Conne
 
 
 def checked(connection: sqlite3.Connection, *statements: str) -> sqlite3.Connection:
-    """Return a connection on which some statements work; closed if one doesn't."""
+    """Run statements on a connection and return it; close it if one fails."""
     try:
         for statement in statements:
             connection.execute(statement).fetchone()

@@ -80,12 +80,12 @@ def test_units_and_facts_are_said() -> None:
     ]
 
 
-def flight(number: int, place: str, **said: float) -> RunningTask:
+def task(number: int, place: str, **said: float) -> RunningTask:
     request, unit, trainer = (SimpleNamespace(number=number, key=f"k{number}", name=place) for _ in range(3))
     return RunningTask(request, unit, trainer, None, None, submitted=time.monotonic() - 9.0, **said)  # type: ignore[arg-type]
 
 
-def executor_of(flights: list[RunningTask]) -> Any:
+def executor_of(tasks: list[RunningTask]) -> Any:
     """What is looked at of an executor."""
     trainers = SimpleNamespace(
         present={name: SimpleNamespace(paused=name == "t3") for name in ("t0", "t1", "t2", "t3", "t4")},
@@ -106,7 +106,7 @@ def executor_of(flights: list[RunningTask]) -> Any:
         submission=SimpleNamespace(planned=3),
         book=kept,
         strategy=SimpleNamespace(population=lambda: ["m0"]),
-        flights=SimpleNamespace(all=flights, trainers=trainers),
+        tasks=SimpleNamespace(all=tasks, trainers=trainers),
         holdings=SimpleNamespace(storage={}),
         closing=SimpleNamespace(deadline=lambda: SimpleNamespace(at=time.time() + 100.0, margin_s=20.0)),
         time_left_s=lambda: 30.0,
@@ -115,9 +115,9 @@ def executor_of(flights: list[RunningTask]) -> Any:
 
 def test_each_trainer_says_what_it_is_at() -> None:
     now = time.monotonic()
-    flights = [flight(1, "t0", begun=now - 8, ready=now - 7, chosen=now - 6), flight(2, "t1")]
+    tasks = [task(1, "t0", begun=now - 8, ready=now - 7, chosen=now - 6), task(2, "t1")]
     began = time.time()
-    news = SearchShowing(SimpleNamespace(id="c"), executor_of(flights))._news("running", "")
+    news = SearchShowing(SimpleNamespace(id="c"), executor_of(tasks))._news("running", "")
     took, running = time.monotonic() - now, time.time() - began
     said = {row.trainer: (row.doing, row.what) for row in news.trainers}
     assert said == {

@@ -92,12 +92,12 @@ class SearchShowing:
     def _news(self, standing: Standing, said: str) -> SearchNews:
         executor, book, accounts = self._executor, self._executor.book, self._accounts
         accounts.update()
-        info, flights = executor.record.info, executor.flights.all
+        info, tasks = executor.record.info, executor.tasks.all
         members = frozenset(executor.strategy.population())
-        progress = Progress.of(book, executor.holdings.storage, executor.flights.trainers.slots)
+        progress = Progress.of(book, executor.holdings.storage, executor.tasks.trainers.slots)
         best = next(iter(book.best(1)), None)
         storage = executor.holdings.storage
-        under_way = 0 if standing != "running" else len(flights)
+        under_way = 0 if standing != "running" else len(tasks)
         return SearchNews(
             search=info.id,
             client=self._client.id,
@@ -114,7 +114,7 @@ class SearchShowing:
             stopped=book.stopped,
             duplicates=book.counts["duplicate"],
             under_way=under_way,
-            slots=max(0, executor.flights.trainers.slots),
+            slots=max(0, executor.tasks.trainers.slots),
             running_s=max(0.0, self._clock.at(time.time())),
             left_s=progress.left_s,
             deadline_s=self._deadline_s(),
@@ -127,7 +127,7 @@ class SearchShowing:
             best_line=accounts.best_line(),
             phases=accounts.phases(),
             units=tuple(unit_rows(executor.record.unit_counts(), under_way, executor.submission.planned, standing)),
-            trainers=() if standing != "running" else tuple(self._trainers(flights))[:MOST_TRAINERS],
+            trainers=() if standing != "running" else tuple(self._trainers(tasks))[:MOST_TRAINERS],
         )
 
     def _deadline_s(self) -> float | None:
@@ -136,12 +136,12 @@ class SearchShowing:
         ends = [] if deadline is None else [deadline.at - deadline.margin_s - time.time()]
         return min([*ends, *([] if limit is None else [limit])], default=None)
 
-    def _trainers(self, flights: list[RunningTask]) -> Iterator[TrainerRow]:
-        trainers, accounts = self._executor.flights.trainers, self._accounts
+    def _trainers(self, tasks: list[RunningTask]) -> Iterator[TrainerRow]:
+        trainers, accounts = self._executor.tasks.trainers, self._accounts
         names, now = accounts.phase_names(), time.monotonic()
         by_place: dict[str, list[RunningTask]] = {}
-        for flight in flights:
-            by_place.setdefault(flight.place, []).append(flight)
+        for task in tasks:
+            by_place.setdefault(task.place, []).append(task)
         stuck = {str(trainer.name) for trainer in trainers.stuck.values()}
         for name in sorted({*trainers.present, *trainers.restarting}):
             there, here = trainers.present.get(name), by_place.get(name, [])
@@ -160,7 +160,7 @@ class SearchShowing:
             )
             what = "; ".join(map(said_of, here[:4])) if doing == "evaluating" else ""
             # Of several the one that was begun last: its moment is the one that the words are of.
-            since = max((moment_of(flight) for flight in here), default=now)
+            since = max((moment_of(task) for task in here), default=now)
             since = since if doing == "evaluating" else self._since_of(name, doing, now)
             spent = accounts.trainers.get(name)
             yield TrainerRow(
@@ -184,22 +184,22 @@ def _best(report: Any) -> Best:
     return Best(report.number, plain(report.model_id, 200), float(report.quality))
 
 
-def said_of(flight: RunningTask) -> str:
+def said_of(task: RunningTask) -> str:
     """Say what an evaluation is at, by what its trainer has said last."""
-    number = f"evaluation {flight.request.number}"
-    if flight.begun is None:
+    number = f"evaluation {task.request.number}"
+    if task.begun is None:
         return f"is sent {number}"
-    if flight.ready is None:
+    if task.ready is None:
         return f"prepares for {number}: imports Keras, gets the data"
-    if flight.chosen is None:
+    if task.chosen is None:
         return f"{number}: builds, and looks for an ancestor"
     return f"{number}: trains, scores and puts"
 
 
-def moment_of(flight: RunningTask) -> float:
+def moment_of(task: RunningTask) -> float:
     """Return the moment of what its trainer has said last, by this process's monotonic clock."""
-    said = (flight.chosen, flight.ready, flight.begun)
-    return next((moment for moment in said if moment is not None), flight.submitted)
+    said = (task.chosen, task.ready, task.begun)
+    return next((moment for moment in said if moment is not None), task.submitted)
 
 
 def unit_rows(

@@ -1,4 +1,4 @@
-"""Candidates on their way to a trainer: asked of the strategy, built for their graphs, shared with equal ones."""
+"""Candidates before submission: ask the strategy, build each model for its graph, and merge equal trainings."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from daskevo_workflows.problems.protocol import Problem
 
 
 class Candidates:
-    """Requests that are not submitted yet.
+    """The requests that are not submitted yet.
 
     Parameters
     ----------
     problem:
-        Builds them.
+        Builds the models.
     strategy:
-        Asked for them.
+        Asked for requests.
     record, book:
         Of the run.
     settings:
-        Which of them inherit.
+        Which requests inherit weights, and limits of model size.
     under_way:
-        Returns the requests that are with trainers.
+        Returns the requests that are running on trainers.
     report:
-        Takes reports of those that need no trainer: duplicates, and what can't be built.
+        Called with the reports of requests that need no trainer: duplicates, and models that can't be built.
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class Candidates:
         report: Callable[[Report], None],
     ) -> None:
         self.ready: deque[Request] = deque()
-        """To be submitted, in this order."""
+        """Requests to submit next, in this order."""
         self.graphs: dict[int, Any] = {}
-        """Architecture graphs of requests that have no report yet, by number."""
+        """Architecture graphs of requests without a report, by number."""
         self.exhausted: str | None = None
-        """Why the strategy has no more."""
+        """Why the strategy asks for nothing more; None while it may."""
         self.all_asked = False
-        """Whether the strategy had no more when it was last asked: for good, or until it hears reports."""
+        """Whether the strategy asked for nothing when last called: for good, or until it is told more reports."""
         self._problem = problem
         self._space = space_of(problem)
         self._strategy = strategy
@@ -70,6 +70,7 @@ class Candidates:
         self._build_limit_s = build_limit_s(settings.evaluation_limit_s)
         self._under_way = under_way
         self._report = report
+        # `_queue`: not built yet; `_waiting`: number of a request -> number of the equal one that is being evaluated.
         self._queue: deque[Request] = deque()
         self._waiting: dict[int, int] = {}
 
@@ -77,28 +78,28 @@ class Candidates:
         return len(self._queue) + len(self.ready)
 
     def add(self, request: Request) -> None:
-        """Take in a request that was asked for in an earlier session."""
+        """Add a request that an earlier session asked for."""
         self._queue.append(request)
 
     def again(self, request: Request) -> None:
-        """Have a request submitted again, before all others."""
+        """Submit a request again, before all others."""
         self.ready.appendleft(request)
 
     def drop(self, number: int) -> None:
-        """Forget a request that is not to be evaluated."""
+        """Drop a request that is not to be evaluated."""
         self._queue = deque(request for request in self._queue if request.number != number)
         self.ready = deque(request for request in self.ready if request.number != number)
         self._waiting.pop(number, None)
 
     def reported(self, number: int) -> None:
-        """Let go on who waits for the result of a request that has its report now."""
+        """Release the requests that waited for this one's report."""
         self.graphs.pop(number, None)
         for waiting in [waiting for waiting, original in self._waiting.items() if original == number]:
             del self._waiting[waiting]
             self._queue.appendleft(self._book.requests[waiting])
 
     def prepare(self, wanted: int) -> bool:
-        """Make up to so many more ready; False if there is none to be had just now."""
+        """Make up to `wanted` more requests ready; return False if there are none just now."""
         if not self._queue and not self._ask(wanted):
             return False
         asked = [self._queue.popleft() for _ in range(min(wanted, len(self._queue)))]
@@ -129,15 +130,16 @@ class Candidates:
                 "begin at the first step; daskevo_workflows.tune.study goes on from snapshots"
             )
         requests = [self._completed(request) for request in answer[:wanted]]
+        # Record before anything uses them: a resumed run goes on with the same numbers and model ids.
         self._record.asked(requests)
         self._book.ask(requests)
         self._queue.extend(requests)
         return bool(requests)
 
     def _completed(self, request: Request) -> Request:
-        """Return a request with what the run decides of it."""
+        """Return a request with the fields that the run decides: whether it inherits, and its choices."""
         check_training(request.training)
-        # Of other spaces the record can't tell what an option's number means.
+        # Only a Space is in the record in full; for other spaces store the chosen values by name.
         choices = None if isinstance(self._space, Space) else self._space.values(request.candidate)
         return replace(request, transfer=self._transfers(request), choices=choices)
 
@@ -147,7 +149,7 @@ class Candidates:
         return request.transfer and settings.transfer.is_any and not control
 
     def _identify(self, request: Request) -> bool:
-        """Build the candidate without weights to know its graph; a candidate without one has failed."""
+        """Build the candidate without weights to know its graph; report a failure and return False if that fails."""
         if request.number in self.graphs:
             return True
         try:
@@ -179,7 +181,7 @@ class Candidates:
         return True
 
     def _share(self, requests: Sequence[Request]) -> tuple[Request, ...]:
-        """Answer what is known, let wait what is under way; return what is to be evaluated."""
+        """Report duplicates of finished requests, let duplicates of running ones wait, and return the rest."""
         under_way = {
             self._book.identities[request.number]: request.number for request in [*self._under_way(), *self.ready]
         }

@@ -1,8 +1,8 @@
-"""The loop of a run: have candidates ready, submit them, take reports, until it stops; resume what was stopped.
+"""The main loop of a search: prepare candidates, submit them to trainers, record reports, resume after a kill.
 
-Decisions are made by pure parts (the strategy, :class:`daskevo.runs.Book`, the planner). They are carried out by this
-room's `candidates` before a request is submitted, `submission` then, `running_tasks` on the cluster, and `label_sync`
-in the repository.
+Pure parts decide (the strategy, :class:`daskevo.runs.Book`, the planner). Other modules of this package carry the
+decisions out: `candidates` before a request is submitted, `submission` when it is, `running_tasks` on the cluster, and
+`label_sync` in the repository.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from daskevo_workflows.problems.reference import ProblemReference
 logger = logging.getLogger(__name__)
 
 MISSING = "model missing"
-"""Kind of the events that say of a model of the run that it is not in the repository any more."""
+"""Kind of the events that note that a model of the run is no longer in the repository."""
 
 ATTEMPTS = 2
-"""How often an evaluation is submitted before a failure of the repository counts as its own."""
+"""Submissions of one evaluation, at most, when the repository fails; after that the evaluation has failed."""
 
 
 class Executor:
-    """Carries a run on until it stops.
+    """Runs a search until it stops.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ class Executor:
     reference:
         The problem.
     strategy:
-        Started, and told what the run knows if it is resumed.
+        Already started; on resume it has been told the recorded reports.
     record, book:
-        Of the run; the book holds what the record holds.
+        Of the run; on resume the book has been filled from the record.
     settings:
         How to evaluate.
     on_progress:
@@ -85,7 +85,7 @@ class Executor:
         self.closing = Closing(settings.deadline, book.finished_seconds)
         self.demand = Demand(client, record.info.label)
         self.delivery = Delivery(client, reference)
-        self.flights = RunningTasks(
+        self.tasks = RunningTasks(
             client,
             repository,
             record,
@@ -96,19 +96,19 @@ class Executor:
             expected_s=self.closing.expected_s,
             parcel=self.delivery.parcel,
         )
-        self.holdings = Holdings(repository, record, lambda: self.flights.choosing)
+        self.holdings = Holdings(repository, record, lambda: self.tasks.choosing)
         self.candidates = Candidates(
-            reference.load(), strategy, record, book, settings, lambda: self.flights.requests, self._report
+            reference.load(), strategy, record, book, settings, lambda: self.tasks.requests, self._report
         )
         self.submission = Submission(
-            self.candidates, self.flights, self.delivery.reference, repository, settings, record, book
+            self.candidates, self.tasks, self.delivery.reference, repository, settings, record, book
         )
         self.load = LoadNotes(record)
         self._started = time.monotonic()
         self.showing = SearchShowing(client, self)
 
     def run(self) -> tuple[str, str]:
-        """Go on until the budget is spent or something else ends the run; return why, as a word and a sentence.
+        """Run until the budget is spent or something else ends the run; return why, as a word and a sentence.
 
         Raises
         ------
@@ -117,7 +117,7 @@ class Executor:
         InvalidProblem
             If the first evaluation to end has no data, or none of the objective's metric.
         KeyboardInterrupt
-            What was on its way is cancelled, and pending in the record.
+            Running evaluations are cancelled; they stay pending in the record.
         """
         try:
             with told_if_scheduler_gone():
@@ -128,6 +128,7 @@ class Executor:
             self.showing.close("error", why)
             note(self.record, STOPPED, why)
             raise
+        # Cancel first: releases of labels wait for running evaluations to choose an ancestor, and now none is running.
         self._close()
         self.holdings.change_labels()
         self.holdings.sample(at_once=True)
@@ -138,14 +139,15 @@ class Executor:
 
     def _until_it_stops(self) -> tuple[str, str]:
         self._resume()
-        self._take(self.flights.watch())
+        # Fetches the list of trainers; without it the first round would submit nothing.
+        self._take(self.tasks.watch())
         self._look_at_load()
         while (stop := self._stop_reason()) is None:
             self._fill()
             self.demand.say(self._useful())
-            for landed in self.flights.wait(TICK_S):
+            for landed in self.tasks.wait(TICK_S):
                 self._take([landed])
-                # Before the next report is heard, so that a run on one trainer asks in one order.
+                # Submit before the next report is told, so that a run on one trainer always asks in the same order.
                 self._fill()
             self.holdings.go_on()
             self._look_at_load()
@@ -154,24 +156,24 @@ class Executor:
         return stop
 
     def _look_at_load(self, *, at_once: bool = False) -> None:
-        self.load.look([trainer.address for trainer in self.flights.trainers.present.values()], at_once=at_once)
+        self.load.look([trainer.address for trainer in self.tasks.trainers.present.values()], at_once=at_once)
 
     def _close(self) -> None:
         self.demand.close()
-        self.flights.close()
+        self.tasks.close()
         self.delivery.close()
         self.submission.close()
 
     def _useful(self) -> int:
-        """Return how many evaluations could be under way if there were trainers for all."""
+        """Return how many evaluations could run now if there were enough trainers."""
         if self.closing.is_closing():
-            return len(self.flights)
+            return len(self.tasks)
         left = self.book.evaluations - self.book.counts["finished"]
-        # A strategy that waits for reports, or has no more to ask, needs no more trainers than it has candidates.
-        return min(left, len(self.flights) + len(self.candidates)) if self.candidates.all_asked else left
+        # A strategy that waits for reports, or has nothing more to ask, can't use more trainers than it has candidates.
+        return min(left, len(self.tasks) + len(self.candidates)) if self.candidates.all_asked else left
 
     def time_left_s(self) -> float | None:
-        """Return what is left of the search's time limit, in seconds; None: it has none."""
+        """Return the seconds left of the search's time limit; None if it has no limit."""
         limit = self.settings.time_limit_s
         return None if limit is None else limit - (time.monotonic() - self._started)
 
@@ -179,19 +181,20 @@ class Executor:
         left_s = self.time_left_s()
         if left_s is not None and left_s < 0:
             return "time limit", f"the search's time limit of {self.settings.time_limit_s:g} s is over"
-        stop = self.book.stop_reason() or self.closing.why_over(len(self.flights))
+        stop = self.book.stop_reason() or self.closing.why_over(len(self.tasks))
         exhausted = self.candidates.exhausted
-        if stop is None and exhausted is not None and not self.flights and not self.candidates:
+        if stop is None and exhausted is not None and not self.tasks and not self.candidates:
             stop = ("exhausted", exhausted)
         return stop
 
     # Resuming
 
     def _resume(self) -> None:
-        """Carry out label changes that were decided, and find what was put but never reported."""
+        """Carry out label changes that are still due, and recover models that were put but not reported."""
         self.holdings.change_labels()
         self._mind_strategy()
         for request in self.book.pending:
+            # A killed process may have lost the report of a model that was already put: don't train it twice.
             if not self.record.resumed or not self._found(request):
                 self.candidates.add(request)
         best = [report.model_id for report in self.book.kept()]
@@ -201,18 +204,18 @@ class Executor:
                 self._note_missing(name, f"{name} was reported, but the repository says it is {standing.state}")
 
     def _note_missing(self, name: str, words: str, number: int | None = None) -> None:
-        """Note that a model is not there any more: once, however often the run goes on."""
+        """Note that a model is gone: once per model, however often the run is resumed."""
         if not any(event.facts.get("model") == name for event in self.record.events(MISSING)):
             logger.warning("%s", words)
             note(self.record, MISSING, words, number, model=name)
 
     def _again(self, request: Request) -> None:
-        """Have a request whose evaluation has no report submitted again, before all others."""
+        """Submit a request without a report again, before all others."""
         if not self._found(request):
             self.candidates.again(request)
 
     def _found(self, request: Request) -> bool:
-        """Take in the model of a request that has no report, if it was put all the same."""
+        """Recover the report of a request from its model, if that was put; return whether it was."""
         standing = self._standing(request.model_id)
         if standing is None or standing.record is None or standing.state not in ("published", "retiring", "retired"):
             return False
@@ -227,7 +230,7 @@ class Executor:
         return True
 
     def _standing(self, model_id: str) -> Any:
-        """Ask where a model stands; None if its home gives no answer: evaluated again, it will be found there."""
+        """Ask for a model's status; None if its home shard does not answer (a new evaluation will find it there)."""
         try:
             return self.repository.status(model_id)
         except ShardUnavailable as error:
@@ -235,8 +238,7 @@ class Executor:
             return None
 
     def _is_worth_another(self, report: Report) -> bool:
-        """Tell whether to submit a failed evaluation again: once, if it was the repository that failed, not the
-        candidate."""
+        """Tell whether to submit a failed evaluation again: once, if the repository and not the candidate failed."""
         if (
             report.failure is None
             or report.failure.kind not in ("repository", "no room")
@@ -249,26 +251,27 @@ class Executor:
     # Submitting
 
     def _fill(self) -> None:
-        """Give free trainers something to do, and have evaluations ready for those that will be free."""
+        """Submit evaluations to free trainers, and prepare some for the trainers that become free next."""
         if self.closing.is_closing():
             return
-        trainers = self.flights.trainers
+        trainers = self.tasks.trainers
         self._prepare(len(trainers.free()))
         self.submission.submit()
-        # A strategy is asked so much earlier than it need be, but a trainer never waits for candidates to be built.
+        # The strategy is asked earlier than necessary, so that no trainer waits while candidates are built.
         self._prepare(max(1, trainers.slots // 4))
         self.submission.plan_ahead()
 
     def _freed(self) -> None:
-        """Submit what is ready before anything else is done for the evaluation that has just ended."""
+        """Submit what is ready as soon as a trainer is free, before its last report is fetched."""
         if self._stop_reason() is None and not self.closing.is_closing():
             self.holdings.go_on()
             self.submission.submit(ended=1)
 
     def _prepare(self, wanted: int) -> None:
-        """Have so many evaluations ready to be submitted, if the budget allows and the strategy has them.
+        """Prepare up to `wanted` evaluations, as far as the budget and the strategy allow.
 
-        Candidates are built here to know their graphs, and many may be known: limits and trainers are minded meanwhile.
+        Building candidates for their graphs can take long when many of them are duplicates, so time limits and trainers
+        are checked in between.
         """
         until = time.monotonic() + TICK_S
         while self._stop_reason() is None:
@@ -276,38 +279,38 @@ class Executor:
             if room < 1 or not self.candidates.prepare(room):
                 return
             if time.monotonic() > until:
-                self._take(self.flights.watch())
+                self._take(self.tasks.watch())
                 until = time.monotonic() + TICK_S
 
     # Reports
 
     def _take(self, landings: Iterable[Landed]) -> None:
-        """Take in evaluations that are no longer on their way.
+        """Handle evaluations that have ended: report them, recover their models, or submit them again.
 
         Raises
         ------
         RepositoryFull
-            If one has found no room for its model twice.
+            If an evaluation found no room for its model twice.
         """
         for landed in landings:
             if landed.report is None or self._is_worth_another(landed.report):
                 self._again(landed.request)
             elif self._may_be_put(landed.report) and self._found(landed.request):
-                pass  # it was put before it was given up, and is a finished evaluation like any other
+                pass  # the model was put before the evaluation ended: it counts as finished
             elif landed.report.failure is not None and landed.report.failure.kind == "no room":
                 raise self._full(landed.report.failure.message)
             else:
                 self._report(landed.report)
 
     def _may_be_put(self, report: Report) -> bool:
-        """Tell whether an evaluation that failed may have put its model all the same, before what ended it."""
+        """Tell whether a failed evaluation may nevertheless have put its model before it ended."""
         kinds = ("cancelled", "trainer lost", "time limit", "repository")
         return report.failure is not None and report.failure.kind in kinds
 
     def _full(self, found: str) -> RepositoryFull:
-        """Return what ends a run whose models find no room: every other evaluation would be trained in vain.
+        """Return the error that ends the run: no further model would find room either.
 
-        It has no report, so that it is pending in the record, and done again when the run goes on.
+        The evaluation gets no report, so it is pending in the record and is done again on resume.
         """
         return RepositoryFull(
             f"the repository has no room for another model, so the run in {self.record.folder} was ended: {found}. All "
@@ -316,15 +319,17 @@ class Executor:
         )
 
     def _report(self, report: Report) -> None:
-        """Take in a report: book, strategy, record, labels, then whoever waits for the same result."""
+        """Store a report: in book, strategy and record; then change labels and release requests that wait for it."""
         if report.number in self.book.reports:
             return
         changes = self.book.report(report)
+        # Tell the strategy before writing: the record stores the population that follows from this report with it.
         self.strategy.tell(self.book.requests[report.number], report)
         changes += self.book.left(self.strategy.leave())
         self.record.reported(report, self.strategy.population(), changes)
         if report.status == "failed" and report.failure is not None:
             logger.info("evaluation %d failed (%s): %s", report.number, report.failure.kind, report.failure.message)
+        # Only after the write: a process killed here finds the changes in the record and carries them out on resume.
         self.holdings.change_labels()
         self.candidates.reported(report.number)
         self.holdings.sample()
@@ -333,20 +338,20 @@ class Executor:
         self._mind_strategy()
 
     def _mind_strategy(self) -> None:
-        """Give up what the strategy does not want finished."""
+        """Cancel the evaluations that the strategy no longer wants."""
         for number in self.strategy.stop():
             request = self.book.requests.get(number)
             if request is None or number in self.book.reports:
                 continue
             self.candidates.drop(number)
-            if not self.flights.give_up(number) or not self._found(request):
+            if not self.tasks.give_up(number) or not self._found(request):
                 self._report(failed(request, "stopped", f"the strategy {self.strategy.name!r} gave it up"))
 
     def _mind_problem(self, report: Report) -> None:
-        """End the run if nothing can finish: every other candidate would fail alike.
+        """End the run if the problem itself is at fault, because then every candidate would fail alike.
 
-        A problem that has been seen to work goes on: then it is this candidate that `score` treats otherwise, or this
-        trainer that sees no data.
+        Once one evaluation has finished, the run goes on: the fault lies with this candidate (`score` treats it
+        differently) or with this trainer (it sees no data).
         """
         failure = report.failure
         if failure is not None and failure.kind == "problem" and not self.book.counts["finished"]:
@@ -359,5 +364,5 @@ class Executor:
 
     def _tell_progress(self) -> None:
         if self.on_progress is not None:
-            self.on_progress(Progress.of(self.book, self.holdings.storage, self.flights.trainers.slots))
+            self.on_progress(Progress.of(self.book, self.holdings.storage, self.tasks.trainers.slots))
         self.showing.look()

@@ -1,6 +1,6 @@
-"""Evaluations on their way: submitted as futures, watched, landed with a report, or to be submitted again.
+"""Running evaluations: submit them as Dask futures, watch them, and yield each one that ends.
 
-What happens on the cluster arrives in one inbox, so that a run lives in one thread.
+Callbacks of other threads only put messages into one queue, so all state of a run changes in one thread.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ from daskevo_workflows.formatting import say_count
 logger = logging.getLogger(__name__)
 
 TICK_S = 1.0
-"""How often limits and trainers are looked at when nothing else happens."""
+"""Interval at which limits and trainers are checked when nothing else happens."""
 SETUP_S = 180.0
-"""What a trainer may take, beyond an evaluation's limit, to import Keras and prepare the data."""
+"""Time a trainer may take, beyond an evaluation's limit, to import Keras and prepare the data."""
 PAUSED_S = 2.0
-"""What a paused trainer may take to say that it had begun before it was paused."""
+"""Time a paused trainer has to report that it began the evaluation before it was paused."""
 MATCH_S = 30.0
-"""What the query of a batch may take; after that each evaluation asks for itself."""
+"""Time limit of a batch's query; after that each evaluation makes its own."""
 DEATHS = 2
-"""Trainers that may die under an evaluation before it counts as failed: one death may be the machine's fault."""
+"""Trainers that may die during an evaluation before it counts as failed: one death may be the machine's fault."""
 LOSSES = 6
-"""How often it may be lost in all: a trainer that had died before the evaluation began says little about the
-candidate, nor does one that left in good order, as a smaller cluster's or one at the end of its lifetime does."""
+"""Losses of any kind before it counts as failed. They say little about the candidate when the trainer died before it
+began, or left in good order (cluster scaled down, worker lifetime over)."""
 
 
 class RunningTasks:
-    """All evaluations of a run that are on their way.
+    """All running evaluations of a run.
 
     Parameters
     ----------
     client:
         A synchronous Dask client.
     repository:
-        To submit queries as futures.
+        Used to submit queries as futures.
     record:
         Where units and events are noted.
     limit:
-        Longest that an evaluation may take once its trainer is ready.
+        Time limit of an evaluation, counted from when its trainer is ready.
     recycle_after, grows:
         See :class:`daskevo_workflows.execution.trainer_upkeep.Upkeep`.
     expected_s:
@@ -66,7 +66,7 @@ class RunningTasks:
     parcel:
         Returns a future of the problem, if that is an object (:class:`daskevo_workflows.problems.delivery.Delivery`).
     freed:
-        Called as soon as an evaluation has ended and its trainer may take another, before its report is fetched.
+        Called as soon as an evaluation has ended and its trainer is free, before the report is fetched.
     """
 
     def __init__(
@@ -87,8 +87,9 @@ class RunningTasks:
         self.limit = limit
         self.freed = freed
         self._parcel = parcel
+        # Callbacks run in the client's event loop thread: they may only put into this queue.
         self._inbox: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self._flights: dict[str, RunningTask] = {}
+        self._tasks: dict[str, RunningTask] = {}
         self._deaths: Counter[int] = Counter()
         self._losses: Counter[int] = Counter()
         self._watched = 0.0
@@ -99,43 +100,41 @@ class RunningTasks:
         client.subscribe_topic(EVENTS, lambda event: self._inbox.put(("said", event[1])))
 
     def close(self) -> None:
-        """Cancel what is on its way and stop listening. Trainers notice after the current batch."""
-        flights, self._flights = list(self._flights.values()), {}
+        """Cancel all running evaluations and stop listening. Trainers notice after their current batch of data."""
+        tasks, self._tasks = list(self._tasks.values()), {}
         try:
-            if flights:
-                self.client.cancel([flight.future for flight in flights], force=True)
+            if tasks:
+                self.client.cancel([task.future for task in tasks], force=True)
             self.client.unsubscribe_topic(EVENTS)
         except (*NO_ANSWER, ClusterError) as error:
             logger.warning("tasks on their way could not be cancelled: %s", error)
-        for flight in flights:
-            self.record.unit_ended(flight.unit.key, "cancelled")
+        for task in tasks:
+            self.record.unit_ended(task.unit.key, "cancelled")
 
     def give_up(self, number: int) -> bool:
-        """Cancel a request's evaluation, which ends after its current batch; False if it is not on its way."""
-        for flight in [flight for flight in self._flights.values() if flight.request.number == number]:
-            flight.future.cancel(force=True)
-            self._land(flight, "cancelled")
+        """Cancel a request's evaluation, which ends after its current batch of data; False if it is not running."""
+        for task in [task for task in self._tasks.values() if task.request.number == number]:
+            task.future.cancel(force=True)
+            self._land(task, "cancelled")
             return True
         return False
 
     @property
     def all(self) -> list[RunningTask]:
-        """All that are on their way."""
-        return list(self._flights.values())
+        """All running evaluations."""
+        return list(self._tasks.values())
 
     @property
     def requests(self) -> list[Request]:
-        return [flight.request for flight in self._flights.values()]
+        return [task.request for task in self._tasks.values()]
 
     @property
     def choosing(self) -> frozenset[str]:
-        """Keys of the evaluations that may still choose an ancestor among the living."""
-        return frozenset(
-            key for key, flight in self._flights.items() if flight.chosen is None and flight.request.transfer
-        )
+        """Keys of the evaluations that may still choose an ancestor from the published models."""
+        return frozenset(key for key, task in self._tasks.items() if task.chosen is None and task.request.transfer)
 
     def __len__(self) -> int:
-        return len(self._flights)
+        return len(self._tasks)
 
     # Submitting
 
@@ -146,14 +145,14 @@ class RunningTasks:
         places: Sequence[Trainer],
         graphs: Mapping[int, Any],
     ) -> None:
-        """Submit a batch: futures that ask the providers, their reduction, and an evaluation per assignment.
+        """Submit a batch: a query per provider, their reduction, and an evaluation per assignment.
 
         Parameters
         ----------
         units:
-            The batch's plan; in the record already.
+            The batch's plan; already in the record.
         assignments, places:
-            One per evaluation, and the trainer it goes to.
+            One evaluation each, and the trainer that gets it.
         graphs:
             Architecture graphs by request number.
         """
@@ -175,9 +174,10 @@ class RunningTasks:
                 workers=[trainer.name],
                 allow_other_workers=False,
                 resources=self.trainers.claims,
+                # pinned: this run counts slots per trainer, and the record already names this one
                 pure=False,
             )
-            self._flights[assignment.key] = RunningTask(
+            self._tasks[assignment.key] = RunningTask(
                 request=assignment.request,
                 unit=by_key[assignment.key],
                 trainer=trainer,
@@ -189,7 +189,7 @@ class RunningTasks:
             future.add_done_callback(lambda done, key=assignment.key: self._inbox.put(("done", key)))
 
     def _match(self, match: Unit, graphs: Mapping[int, Any]) -> Any:
-        """Submit the query of a batch; None if no provider is there just now: then each evaluation asks for itself."""
+        """Submit a batch's query; None if no provider is there now, and then each evaluation queries for itself."""
         try:
             matches = self.repository.query_futures([graphs[number] for number in match.numbers], client=self.client)
         except ClusterError as error:
@@ -202,7 +202,7 @@ class RunningTasks:
     # What happens on the cluster
 
     def wait(self, timeout_s: float) -> Iterator[Landed]:
-        """Wait for something to happen; yield what has landed, then look at limits and trainers.
+        """Wait for messages, then check limits and trainers; yield each evaluation that has ended.
 
         Raises
         ------
@@ -221,15 +221,15 @@ class RunningTasks:
         if message["what"] == "over" and self.trainers.unstick(message["key"]):
             words = f"{message['worker']} has ended the evaluation that was given up, and takes others again"
             note(self.record, "trainer back", words, worker=message["worker"])
-        flight = self._flights.get(message["key"])
-        if flight is not None and message["what"] in ("begun", "ready", "chosen"):
-            setattr(flight, message["what"], time.monotonic())
+        task = self._tasks.get(message["key"])
+        if task is not None and message["what"] in ("begun", "ready", "chosen"):
+            setattr(task, message["what"], time.monotonic())
             if message["what"] == "ready":
                 self._mind_data(message.get("data"), message["worker"])
         yield from ()
 
     def _mind_data(self, rows: str | None, worker: str) -> None:
-        """Say, once for each, that a trainer has other data than those that the run began with, by their data key."""
+        """Warn, once per data key, that a trainer's data differ from those the run began with."""
         if rows is None or rows in self._rows:
             return
         if not self._rows:
@@ -258,81 +258,84 @@ class RunningTasks:
         yield from ()
 
     def _on_done(self, key: str) -> Iterator[Landed]:
-        flight = self._flights.get(key)
-        if flight is None:
+        task = self._tasks.get(key)
+        if task is None:
             return
-        if flight.future.status == "finished":
-            self._free(flight, evaluated=True)
+        if task.future.status == "finished":
+            self._free(task, evaluated=True)
             try:
-                report: Report = flight.future.result(FETCH_S)
+                # The result lives on the worker: it may die between the end of the task and this fetch.
+                report: Report = task.future.result(FETCH_S)
             except (*NO_ANSWER, FutureCancelledError) as cut:
                 self.trainers.refresh()  # raises if it is the scheduler that is gone
-                yield self._unfetched(flight, f"{type(cut).__name__}: {cut}")
+                yield self._unfetched(task, f"{type(cut).__name__}: {cut}")
                 return
             state = "done" if report.status == "finished" else "failed"
-            self.record.unit_ended(flight.unit.key, state, report.started, report.ended)
-        elif flight.future.status in ("lost", "pending"):
-            # It had ended. Dask does it again, and waits for ever where it was to be done by that trainer alone.
-            self._free(flight, evaluated=True)
-            yield self._unfetched(flight, "it went with its trainer")
+            self.record.unit_ended(task.unit.key, state, report.started, report.ended)
+        elif task.future.status in ("lost", "pending"):
+            # The evaluation had ended, but its result was lost with the worker. Dask would run it again, pinned to a
+            # worker that is gone, and wait for ever.
+            self._free(task, evaluated=True)
+            yield self._unfetched(task, "it went with its trainer")
             return
-        elif flight.future.status == "error":
-            error = flight.future.exception()
+        elif task.future.status == "error":
+            error = task.future.exception()
             if type(error).__name__ == "KilledWorker":
-                yield self._lost(flight, f"its trainer died: {error}")
+                yield self._lost(task, f"its trainer died: {error}")
                 return
-            if flight.matches is not None and flight.matches.status == "error":
-                yield self._without_match(flight, f"the query of its batch failed: {error}")
+            if task.matches is not None and task.matches.status == "error":
+                yield self._without_match(task, f"the query of its batch failed: {error}")
                 return
-            self._free(flight, evaluated=True)
-            self.record.unit_ended(flight.unit.key, "failed")
-            report = failed(flight.request, "error", f"{type(error).__name__}: {error}", flight.place)
+            self._free(task, evaluated=True)
+            self.record.unit_ended(task.unit.key, "failed")
+            report = failed(task.request, "error", f"{type(error).__name__}: {error}", task.place)
         else:
             self.trainers.refresh()  # raises if it is the scheduler that is gone
-            if (why := why_cut_off(flight.future)) is not None:
-                yield self._withdraw(flight, why)
+            if (why := why_cut_off(task.future)) is not None:
+                yield self._withdraw(task, why)
                 return
-            self._free(flight, evaluated=False)
-            self.record.unit_ended(flight.unit.key, "cancelled")
-            report = failed(flight.request, "cancelled", "its task was cancelled by somebody else", flight.place)
-        flight.future.release()
-        self.upkeep.recycle(flight.place)
-        yield Landed(flight.request, report)
+            self._free(task, evaluated=False)
+            self.record.unit_ended(task.unit.key, "cancelled")
+            report = failed(task.request, "cancelled", "its task was cancelled by somebody else", task.place)
+        task.future.release()
+        self.upkeep.recycle(task.place)
+        yield Landed(task.request, report)
 
-    def _unfetched(self, flight: RunningTask, why: str) -> Landed:
-        """Give back an evaluation that has ended, and whose report could not be fetched: its model tells."""
-        self.record.unit_ended(flight.unit.key, "lost")
-        flight.future.cancel(force=True)
-        flight.future.release()
+    def _unfetched(self, task: RunningTask, why: str) -> Landed:
+        """Give back an evaluation that ended without its report reaching us: the executor looks for its model."""
+        self.record.unit_ended(task.unit.key, "lost")
+        task.future.cancel(force=True)
+        task.future.release()
         note(
             self.record,
             "again",
             f"its report could not be fetched: {why}",
-            flight.request.number,
-            worker=flight.place,
+            task.request.number,
+            worker=task.place,
         )
-        return Landed(flight.request, None)
+        return Landed(task.request, None)
 
-    def _free(self, flight: RunningTask, *, evaluated: bool) -> None:
-        """Give a trainer back that has done its work, and let it have more at once, unless it is to be restarted: that
-        must wait until its report has been fetched."""
-        del self._flights[flight.unit.key]
-        self.trainers.give_back(flight.place, flight.unit.key, evaluated=evaluated)
-        if not self.upkeep.why_recycle(flight.place):
+    def _free(self, task: RunningTask, *, evaluated: bool) -> None:
+        """Free a trainer after an evaluation and submit the next one at once, unless the trainer is due for a restart:
+        a restart must wait until the report is fetched."""
+        del self._tasks[task.unit.key]
+        self.trainers.give_back(task.place, task.unit.key, evaluated=evaluated)
+        if not self.upkeep.why_recycle(task.place):
             self.freed()
 
-    def _land(self, flight: RunningTask, state: str) -> None:
-        """Take an evaluation off that did not end by itself."""
-        del self._flights[flight.unit.key]
-        if flight.unit.key not in self.trainers.stuck:
-            self.trainers.give_back(flight.place, flight.unit.key, evaluated=False)
-        self.record.unit_ended(flight.unit.key, state)
-        flight.future.release()
+    def _land(self, task: RunningTask, state: str) -> None:
+        """Remove an evaluation that did not end by itself."""
+        del self._tasks[task.unit.key]
+        # A stuck trainer still computes this evaluation: its slot stays taken (see `Trainers.stick`).
+        if task.unit.key not in self.trainers.stuck:
+            self.trainers.give_back(task.place, task.unit.key, evaluated=False)
+        self.record.unit_ended(task.unit.key, state)
+        task.future.release()
 
     # Limits and trainers
 
     def watch(self) -> Iterator[Landed]:
-        """Look at limits and trainers, once per tick; yield what is no longer on its way."""
+        """Check limits and trainers, once per tick; yield each evaluation that is over."""
         now = time.monotonic()
         if now - self._watched < TICK_S:
             return
@@ -343,84 +346,87 @@ class RunningTasks:
             note(self.record, "trainers", f"{len(present)} trainers: {', '.join(sorted(present)) or 'none'}")
         self.upkeep.check_any(now)
         limit = self.limit.now()
-        for flight in [flight for flight in self._flights.values() if not flight.future.done()]:
-            there = present.get(flight.place)
-            if there is None or there.address != flight.trainer.address:
-                yield self._lost(flight, f"trainer {flight.place} died or left")
-            elif self._unanswered(flight, now):
-                yield self._without_match(flight, "the query of its batch was not answered")
-            elif self.trainers.is_silent(flight.place):
-                yield self._stalled(flight, f"nothing was heard of trainer {flight.place} for {SILENT_S:g} s")
-            elif flight.begun is None and there.paused and now - flight.submitted > PAUSED_S:
-                # It won't begin before the trainer has less in memory, which a restart sees to.
-                yield self._lost(flight, f"trainer {flight.place} was paused for its memory before it had begun it")
-            elif flight.begun is None:
-                if now - flight.submitted > SETUP_S and not self._waits_its_turn(flight, now):
-                    yield self._stalled(flight, f"trainer {flight.place} did not begin it within {SETUP_S:g} s")
+        for task in [task for task in self._tasks.values() if not task.future.done()]:
+            there = present.get(task.place)
+            # Compare addresses, not names: a nanny's restart keeps the name, and the task died with the old process.
+            if there is None or there.address != task.trainer.address:
+                yield self._lost(task, f"trainer {task.place} died or left")
+            elif self._unanswered(task, now):
+                yield self._without_match(task, "the query of its batch was not answered")
+            elif self.trainers.is_silent(task.place):
+                yield self._stalled(task, f"nothing was heard of trainer {task.place} for {SILENT_S:g} s")
+            elif task.begun is None and there.paused and now - task.submitted > PAUSED_S:
+                # It can't begin before the trainer's memory use falls, and only a restart does that.
+                yield self._lost(task, f"trainer {task.place} was paused for its memory before it had begun it")
+            elif task.begun is None:
+                if now - task.submitted > SETUP_S and not self._waits_its_turn(task, now):
+                    yield self._stalled(task, f"trainer {task.place} did not begin it within {SETUP_S:g} s")
             elif limit is not None:
-                since = flight.ready if flight.ready is not None else flight.begun + SETUP_S
+                # Until it is ready it has the set-up time on top of its limit.
+                since = task.ready if task.ready is not None else task.begun + SETUP_S
                 if now - since > limit[0]:
-                    yield self._past_limit(flight, limit[1])
+                    yield self._past_limit(task, limit[1])
         for name in present:
             self.upkeep.recycle(name)
 
-    def _unanswered(self, flight: RunningTask, now: float) -> bool:
-        """Tell whether a flight waits in vain for its match.
+    def _unanswered(self, task: RunningTask, now: float) -> bool:
+        """Tell whether an evaluation waits in vain for its batch's query.
 
-        The provider's task may be pinned to a process that died, before or after it answered.
+        The query's task may be pinned to a provider that died, before or after it answered.
         """
-        if flight.matches is None or flight.begun is not None:
+        if task.matches is None or task.begun is not None:
             return False
-        return now - flight.submitted > (3 * MATCH_S if flight.matches.done() else MATCH_S)
+        # An answer that is done still has to travel to the trainer, so it gets more time.
+        return now - task.submitted > (3 * MATCH_S if task.matches.done() else MATCH_S)
 
-    def _waits_its_turn(self, flight: RunningTask, now: float) -> bool:
-        """Tell whether a trainer is busy for somebody else, and say so; then this evaluation's time begins anew."""
-        others = self.trainers.others_tasks(flight.place, self._flights)
+    def _waits_its_turn(self, task: RunningTask, now: float) -> bool:
+        """Tell whether the trainer is busy with other clients' tasks; note it once, and restart the set-up time."""
+        others = self.trainers.others_tasks(task.place, self._tasks)
         if not others:
             return False
-        flight.submitted = now
-        if not flight.is_waiting:
-            flight.is_waiting = True
-            words = f"it has not begun: {flight.place} has {say_count(others, 'task')} of others, and does those first"
-            logger.warning("evaluation %d: %s", flight.request.number, words)
-            note(self.record, "waiting", words, flight.request.number, worker=flight.place)
+        task.submitted = now
+        if not task.is_waiting:
+            task.is_waiting = True
+            words = f"it has not begun: {task.place} has {say_count(others, 'task')} of others, and does those first"
+            logger.warning("evaluation %d: %s", task.request.number, words)
+            note(self.record, "waiting", words, task.request.number, worker=task.place)
         return True
 
-    def _past_limit(self, flight: RunningTask, limit: str) -> Landed:
+    def _past_limit(self, task: RunningTask, limit: str) -> Landed:
         """End an evaluation past its limit."""
-        end = self._end(flight)
-        self._land(flight, "cancelled")
-        note(self.record, "time limit", f"past {limit}; {end}", flight.request.number, worker=flight.place)
+        end = self._end(task)
+        self._land(task, "cancelled")
+        note(self.record, "time limit", f"past {limit}; {end}", task.request.number, worker=task.place)
         message = f"the evaluation was past {limit}; {end}"
-        return Landed(flight.request, failed(flight.request, "time limit", message, flight.place))
+        return Landed(task.request, failed(task.request, "time limit", message, task.place))
 
-    def _end(self, flight: RunningTask) -> str:
-        what = f"evaluation {flight.request.number}"
-        return self.upkeep.end(flight.future, flight.place, flight.unit.key, what)
+    def _end(self, task: RunningTask) -> str:
+        what = f"evaluation {task.request.number}"
+        return self.upkeep.end(task.future, task.place, task.unit.key, what)
 
-    def _stalled(self, flight: RunningTask, message: str) -> Landed:
-        """Give back an evaluation whose trainer does not work."""
-        return self._lost(flight, f"{message}; {self._end(flight)}")
+    def _stalled(self, task: RunningTask, message: str) -> Landed:
+        """Give back an evaluation whose trainer does not respond, and end that trainer's process."""
+        return self._lost(task, f"{message}; {self._end(task)}")
 
-    def _lost(self, flight: RunningTask, message: str) -> Landed:
-        """Give back what was lost with its trainer, to be submitted again, unless it seems to be its fault."""
-        number = flight.request.number
+    def _lost(self, task: RunningTask, message: str) -> Landed:
+        """Give back an evaluation that was lost with its trainer: submit it again, or fail it after too many losses."""
+        number = task.request.number
         self._losses[number] += 1
-        self._deaths[number] += flight.begun is not None and flight.trainer.address not in self.trainers.left
+        self._deaths[number] += task.begun is not None and task.trainer.address not in self.trainers.left
         if self._deaths[number] < DEATHS and self._losses[number] < LOSSES:
-            return self._withdraw(flight, message)
-        flight.future.cancel(force=True)
-        self._land(flight, "lost")
+            return self._withdraw(task, message)
+        task.future.cancel(force=True)
+        self._land(task, "lost")
         again = f"{message}; this evaluation has lost {self._losses[number]} trainers"
-        return Landed(flight.request, failed(flight.request, "trainer lost", again, flight.place))
+        return Landed(task.request, failed(task.request, "trainer lost", again, task.place))
 
-    def _without_match(self, flight: RunningTask, message: str) -> Landed:
-        """Give back an evaluation that has not begun, to be submitted without the answer of a query."""
-        self.unmatched.add(flight.request.number)
-        return self._withdraw(flight, f"{message}; it will ask for itself")
+    def _without_match(self, task: RunningTask, message: str) -> Landed:
+        """Give back an evaluation that has not begun, to be submitted again without its batch's query."""
+        self.unmatched.add(task.request.number)
+        return self._withdraw(task, f"{message}; it will ask for itself")
 
-    def _withdraw(self, flight: RunningTask, message: str) -> Landed:
-        flight.future.cancel(force=True)
-        self._land(flight, "lost")
-        note(self.record, "again", message, flight.request.number, worker=flight.place)
-        return Landed(flight.request, None)
+    def _withdraw(self, task: RunningTask, message: str) -> Landed:
+        task.future.cancel(force=True)
+        self._land(task, "lost")
+        note(self.record, "again", message, task.request.number, worker=task.place)
+        return Landed(task.request, None)

@@ -22,7 +22,7 @@ class Submission:
     ----------
     candidates:
         What is ready.
-    flights:
+    tasks:
         Where it goes.
     reference, repository, settings:
         What trainers are told.
@@ -33,7 +33,7 @@ class Submission:
     def __init__(
         self,
         candidates: Candidates,
-        flights: RunningTasks,
+        tasks: RunningTasks,
         reference: ProblemReference,
         repository: Repository,
         settings: SearchSettings,
@@ -43,7 +43,7 @@ class Submission:
         self.attempts: dict[int, int] = {}
         """How often a request was submitted, by number."""
         self._candidates = candidates
-        self._flights = flights
+        self._tasks = tasks
         self._reference = reference
         self._repository = repository
         self._settings = settings
@@ -69,7 +69,7 @@ class Submission:
         ended:
             Evaluations that are over and not reported yet: each may be one of those that the budget counts.
         """
-        return self._book.evaluations - self._book.counts["finished"] - len(self._flights) - ended
+        return self._book.evaluations - self._book.counts["finished"] - len(self._tasks) - ended
 
     def plan_ahead(self) -> None:
         """Record the units of what is ready, so that nothing has to wait for the disk when it is submitted.
@@ -86,7 +86,7 @@ class Submission:
 
     def _is_matched(self, request: Request) -> bool:
         """Tell whether a request's batch is asked for its ancestor, if it may inherit from any."""
-        return self._settings.transfer.source == "best match" and request.number not in self._flights.unmatched
+        return self._settings.transfer.source == "best match" and request.number not in self._tasks.unmatched
 
     def _record_units(self, batch: Sequence[Request], units: Sequence[Unit], workers: Mapping[str, str]) -> None:
         # In the record before anything is submitted: whatever dies, the model's name is known.
@@ -96,7 +96,7 @@ class Submission:
 
     def submit(self, ended: int = 0) -> None:
         """Submit what is ready to free trainers (`ended`: see :meth:`room`)."""
-        free = self._flights.trainers.free()
+        free = self._tasks.trainers.free()
         ready = self._candidates.ready
         batch = [ready.popleft() for _ in range(max(0, min(len(free), self.room(ended), len(ready))))]
         if not batch:
@@ -129,6 +129,6 @@ class Submission:
             )
             for request in batch
         ]
-        self._flights.submit([*units, *ahead], assignments, places, self._candidates.graphs)
+        self._tasks.submit([*units, *ahead], assignments, places, self._candidates.graphs)
         for request in batch:
             self.attempts[request.number] = self.attempts.get(request.number, 0) + 1

@@ -1,8 +1,8 @@
-"""The trainers of a cluster as a run sees them: who is there, who is free, who is being restarted.
+"""The cluster's trainers as a run sees them: which are present, have free slots, or are being restarted.
 
-Trainers are known by name; a nanny's restart keeps the name and changes the address. Dask turns a name into the
-address of that moment when a task is submitted, so a task pinned to a trainer that dies waits for ever: who submits
-must watch the addresses.
+Trainers are identified by name; a nanny's restart keeps the name and changes the address. Dask resolves a name to an
+address once, when a task is submitted, so a task pinned to a trainer that dies waits for ever: code that submits must
+watch the addresses.
 """
 
 from __future__ import annotations
@@ -22,44 +22,44 @@ from daskevo_workflows.execution.deadline import may_take
 from daskevo_workflows.execution.scheduler_lost import NO_ANSWER, scheduler_gone
 
 LEAVING = ("closing_gracefully", "closing", "closed")
-"""Statuses of workers that leave in good order."""
+"""Statuses of workers that leave in good order, as in scaling down."""
 RESTART_TIMEOUT_S = 120.0
 SILENT_S = 150.0
-"""A trainer without a heartbeat for so long hangs in code that keeps Python's interpreter lock, or is cut off. After
-300 s (``distributed.scheduler.worker-ttl``) Dask forgets it, and whom to ask to end its process."""
+"""A trainer without a heartbeat for this long hangs in code that holds Python's global interpreter lock, or is cut off.
+It must stay below 300 s (``distributed.scheduler.worker-ttl``): then Dask forgets the worker and its nanny."""
 BLIND_S = 5.0
-"""The most that one look at the scheduler adds to a silence: this process, or the scheduler, may have slept."""
+"""Most that one look at the scheduler adds to a silence: this process, or the scheduler, may itself have stalled."""
 
 DELIVERED = "daskevo-problem-"
-"""What the keys of problems on their way to trainers begin with: Dask makes them again where they are lost."""
+"""Prefix of the keys of problems on their way to trainers: not other clients' work, and Dask can remake them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """One trainer at this moment.
+    """One trainer as the scheduler last described it.
 
     Parameters
     ----------
     name:
-        As Dask knows it (text or number).
+        As Dask has it (text or number).
     address:
         Of its process.
     slots:
-        Evaluations that it may run at once.
+        Evaluations that it may run at the same time.
     nanny:
-        Whether it can be restarted.
+        Whether it has a nanny, and so can be restarted.
     provider:
-        Whether it holds shards, too: then its process is not ended without need.
+        Whether it also holds shards; then its process is not ended unless it must be.
     running, paused:
-        Whether it takes tasks; paused = not, for its memory.
+        Whether it takes tasks; paused means Dask has stopped it for its memory use.
     heard:
-        When the scheduler last heard of it, by the scheduler's clock.
+        Time of its last heartbeat, by the scheduler's clock.
     memory_bytes:
-        That it may take; 0 if nobody set it.
+        Its memory limit; 0 if it has none.
     ends:
-        When it leaves, in seconds since the epoch; None: it says nothing of it.
+        When it leaves, in seconds since the epoch; None if it doesn't say.
     threads:
-        Tasks that it can run at once, whoever they are of.
+        Tasks of any client that it can run at the same time.
     """
 
     name: Any
@@ -85,7 +85,7 @@ class Trainers:
     restarted:
         Called from another thread when a restart has ended, with the name, and an error or None.
     expected_s:
-        Returns the seconds that nearly all evaluations stay below; None: nobody knows.
+        Returns the seconds that nearly all evaluations stay below; None if not known.
     clock:
         Seconds since the epoch.
     """
@@ -102,21 +102,21 @@ class Trainers:
         self._expected_s = expected_s
         self._clock = clock
         self.claims = claims()
-        """What an evaluation takes of a worker's resources, as long as the run goes on."""
+        """Resources of a worker that one evaluation uses; read once, so that it holds for the whole run."""
         self._whole_s: dict[str, float] = {}
-        """Seconds that a trainer had before it when it was first seen, by address."""
+        """Remaining lifetime in seconds of each trainer when it was first seen, by address."""
         self.present: dict[str, Trainer] = {}
         self.used: dict[str, set[str]] = {}
         self._had: dict[str, set[str]] = {}
-        """Keys that a trainer's process was given for this run, by name: it may hold their results a while longer."""
+        """Keys that this run gave to a trainer's current process, by name; it may still hold their results."""
         self.evaluations: dict[str, int] = {}
         self.restarting: set[str] = set()
         self.silent_s: dict[str, float] = {}
         """Seconds without a heartbeat, by name."""
         self.stuck: dict[str, Trainer] = {}
-        """Trainers by the key of an evaluation that was given up, and still runs there: it keeps its slot."""
+        """Trainers by the key of a cancelled evaluation that still runs there and keeps its slot."""
         self.left: set[str] = set()
-        """Addresses of workers that were seen leaving by themselves, or because they were told to."""
+        """Addresses of workers that were seen leaving in good order."""
         self._looked = time.monotonic()
 
     @property
@@ -125,7 +125,7 @@ class Trainers:
         return str(self._client.scheduler.address)
 
     def refresh(self) -> Mapping[str, Trainer]:
-        """Ask the scheduler who is there.
+        """Fetch the list of trainers from the scheduler.
 
         Raises
         ------
@@ -169,22 +169,22 @@ class Trainers:
         return found
 
     def _slots(self, resources: Mapping[str, float]) -> int:
-        """Return how many evaluations a worker with these resources may have at once."""
+        """Return how many evaluations a worker with these resources may run at the same time."""
         return min(int(resources.get(name, 0) // amount) for name, amount in self.claims.items())
 
     @property
     def claimed(self) -> str:
-        """The names of the resources that an evaluation claims, for people."""
+        """The resources that an evaluation claims, as text for messages."""
         return " and ".join(f"{name!r}" for name in self.claims)
 
     @property
     def how_to_start_one(self) -> str:
-        """Say how a trainer is started that has all that an evaluation claims."""
+        """The command that starts a trainer with all the resources that an evaluation claims."""
         more = {name: amount for name, amount in self.claims.items() if name != EVALUATION}
         return start_line(self.scheduler, EVALUATION, more)
 
     def _compare(self, found: Mapping[str, Trainer]) -> None:
-        """See who is new, and of whom nothing was heard."""
+        """Compare with the previous list: reset counts of new processes, add up silences."""
         now = time.monotonic()
         elapsed, self._looked = min(now - self._looked, BLIND_S), now
         silent_s = {}
@@ -195,16 +195,17 @@ class Trainers:
                 self._had[name] = set(self.used.get(name, ()))
             if trainer.ends is not None:
                 self._whole_s.setdefault(trainer.address, trainer.ends - self._clock())
+            # Only a heartbeat's time that stands still counts, not its age: the scheduler's clock may differ from ours.
             quiet = before is not None and (before.address, before.heard) == (trainer.address, trainer.heard)
             silent_s[name] = self.silent_s.get(name, 0.0) + elapsed if quiet else 0.0
         self.silent_s = silent_s
 
     def is_silent(self, name: str) -> bool:
-        """Tell whether nothing has been heard of a trainer for too long."""
+        """Tell whether a trainer has sent no heartbeat for too long."""
         return self.silent_s.get(name, 0.0) > SILENT_S
 
     def free(self) -> list[Trainer]:
-        """Return trainers with a free slot, once per slot, the idlest first, then in the order of their names."""
+        """Return trainers with free slots, once per slot, least busy first, then by name."""
         slots: list[tuple[int, str]] = []
         seconds = self._expected_s() if any(trainer.ends is not None for trainer in self.present.values()) else None
         for name, trainer in self.present.items():
@@ -223,26 +224,26 @@ class Trainers:
 
     @property
     def slots(self) -> int:
-        """Evaluations that may run at once."""
+        """Evaluations that can run at the same time."""
         return sum(trainer.slots for trainer in self.present.values()) - len(self.stuck)
 
     def take(self, name: str, key: str) -> None:
-        """Note that an evaluation was sent to a trainer."""
+        """Note that a trainer got an evaluation."""
         self.used.setdefault(name, set()).add(key)
         self._had.setdefault(name, set()).add(key)
 
     def give_back(self, name: str, key: str, *, evaluated: bool) -> None:
-        """Note that a trainer is done with an evaluation."""
+        """Note that a trainer has finished an evaluation."""
         self.used.get(name, set()).discard(key)
         if evaluated:
             self.evaluations[name] = self.evaluations.get(name, 0) + 1
 
     def stick(self, name: str, key: str) -> None:
-        """Note that an evaluation was given up that goes on all the same: its slot, kept, must not get another."""
+        """Keep a slot taken by a cancelled evaluation that goes on running."""
         self.stuck[key] = self.present[name]
 
     def unstick(self, key: str) -> bool:
-        """Take a slot back in use, its evaluation or its process having ended; False if it wasn't out of use."""
+        """Free a stuck slot, its evaluation or process having ended; return False if it was not stuck."""
         trainer = self.stuck.pop(key, None)
         if trainer is None:
             return False
@@ -250,7 +251,7 @@ class Trainers:
         return True
 
     def others_tasks(self, name: str, ours: Collection[str]) -> int:
-        """Count tasks that somebody else has on a trainer."""
+        """Count the tasks of other clients that a trainer has."""
         address = self.present[name].address
         try:
             processing = self._client.processing(workers=[address])
@@ -259,7 +260,7 @@ class Trainers:
         return sum(key not in ours and not str(key).startswith(DELIVERED) for key in processing.get(address, ()))
 
     def others(self, name: str) -> tuple[int, int]:
-        """Count what somebody else would lose with a trainer's process: tasks, and keys that are held nowhere else.
+        """Count what other clients would lose with a trainer's process: tasks, and results held nowhere else.
 
         Raises
         ------
@@ -275,7 +276,7 @@ class Trainers:
         return self.others_tasks(name, ours), sum(not set(holders.get(key, ())) - {address} for key in keys)
 
     def restart(self, name: str) -> bool:
-        """Restart a trainer's process beside everything else; False if it has no nanny to do so."""
+        """Restart a trainer's process in a thread of its own; return False if it has no nanny."""
         trainer = self.present.get(name)
         if trainer is None or not trainer.nanny:
             return False
@@ -288,8 +289,7 @@ class Trainers:
         failure: Exception | None = None
         try:
             # Not `client.restart_workers`: a process that doesn't end within 4 s (TensorFlow's, or one that hangs) is
-            # killed
-            # by its nanny, which then starts it twice over; now and then the scheduler takes both for failed and
+            # killed by its nanny, which then starts it twice; sometimes the scheduler takes both for failed and
             # dismisses the nanny, and the trainer is gone for good.
             self._client.run(kill_process, workers=[trainer.address], nanny=True)
             deadline = time.monotonic() + RESTART_TIMEOUT_S
@@ -308,19 +308,19 @@ class Trainers:
         )
 
     def has_restarted(self, name: str) -> None:
-        """Take a trainer back in after its restart."""
+        """Count a trainer in again after its restart."""
         self.restarting.discard(name)
         self.evaluations[name] = 0
         self.refresh()
 
 
 def _moment(value: Any) -> float | None:
-    """Return what a worker says of its end, if it is a moment: metrics are anybody's."""
+    """Return the time at which a worker ends, if it is a valid one: anything may be in a worker's metrics."""
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 else None
 
 
 def kill_process(dask_worker: Any) -> None:
-    """Kill the process that a nanny (`dask_worker` here) looks after; the nanny starts another."""
+    """Kill the worker process of a nanny (`dask_worker` here is the nanny); the nanny starts another."""
     pid = dask_worker.process.pid if dask_worker.process is not None else None
     if pid is not None:
         os.kill(pid, signal.SIGKILL)
