@@ -1,1 +1,1 @@
-"""What a provider does: its shards and their tensors, what it answers, and its work beside all messages."""
+"""Providers: they own shards, store tensors, answer messages and run background work such as audits."""

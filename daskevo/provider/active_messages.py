@@ -1,4 +1,4 @@
-"""Which messages a provider is at work on, by shard: who closes one lets them end first."""
+"""Counters of running messages by shard, so that closing a shard can wait for them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 
 class ActiveMessages:
-    """Counts what is under way on each opening of a shard; of one event loop."""
+    """Counts the running messages of each opening of a shard; for use on one event loop."""
 
     def __init__(self) -> None:
         self._counts: dict[object, int] = {}
@@ -16,7 +16,7 @@ class ActiveMessages:
 
     @contextmanager
     def one(self, opening: object) -> Iterator[None]:
-        """Count a message while it is worked on."""
+        """Count a message while the block runs."""
         self._counts[opening] = self._counts.get(opening, 0) + 1
         try:
             yield
@@ -28,7 +28,7 @@ class ActiveMessages:
                     self._idle[opening].set()
 
     async def ended(self, opening: object, timeout_s: float) -> None:
-        """Wait until nothing is under way on an opening that gets no more messages, but not for ever."""
+        """Wait up to `timeout_s` seconds for the running messages of an opening that gets no new ones."""
         if opening in self._counts:
             idle = self._idle[opening] = asyncio.Event()
             with suppress(TimeoutError):

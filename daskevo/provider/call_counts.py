@@ -1,4 +1,4 @@
-"""What a provider has been asked so far: how often, about how much, how long it took, how many took how long."""
+"""Counters of a provider's calls: their number, their items, and a histogram of their durations."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 from daskevo.types import JSON
 
 BOUNDS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-"""Seconds up to which calls are counted together; one more count has those that took longer."""
+"""Upper bounds of the histogram's buckets, in seconds; one more bucket counts longer calls."""
 
 
 @dataclass
 class Count:
-    """Calls of one kind.
+    """Counter of calls of one kind.
 
     Parameters
     ----------
     items:
-        What they were about: queries of batches, bytes of puts.
+        Sum of the calls' items: queries of batches, bytes of puts.
     seconds:
-        Of all calls, as the provider sees them: from a message's arrival to its answer.
+        Sum of the calls' durations at the provider, from the arrival of the message to its answer.
     within:
-        How many calls took up to each of `BOUNDS_S` and longer than the one before; the last: longer than all.
+        Calls in each bucket: longer than the previous of `BOUNDS_S`, up to this one; the last has all longer calls.
     """
 
     calls: int = 0
@@ -47,7 +47,7 @@ class Count:
         self.within[bisect_left(BOUNDS_S, seconds)] += 1
 
     def timed(self, items: int = 1) -> Timed:
-        """Count what a ``with`` block does, however it ends."""
+        """Return a context manager that counts its block as a call, also if the block raises."""
         return Timed(self, items)
 
     def to_wire(self) -> list[JSON]:
@@ -56,7 +56,7 @@ class Count:
 
 
 class Timed:
-    """One call that is under way; `items` may be changed until it ends."""
+    """One running call; `items` may be changed until it ends."""
 
     __slots__ = ("_began", "_count", "items")
 
@@ -74,7 +74,7 @@ class Timed:
 
 @dataclass
 class Tally:
-    """All that is counted of one provider.
+    """All counters of one provider.
 
     Parameters
     ----------
@@ -83,9 +83,9 @@ class Tally:
     puts:
         Models that were put; items are the bytes that they had to store.
     reservations:
-        References that were reserved at one owner, with the tensors handed out; items are tensors.
+        References that were reserved at one owner, with the tensors sent in the answer; items are tensors.
     reads:
-        Further reads of what was reserved; items are parts of tensors.
+        Further reads of reserved tensors; items are parts of tensors.
     """
 
     queries: Count = field(default_factory=Count)

@@ -1,4 +1,4 @@
-"""What the owner of a shard does for its folder beside all other work: journals start anew, half-dead files shrink."""
+"""Compaction of a shard's folder in the background: replace long journals, and shrink half-dead segment files."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ logger = logging.getLogger(__name__)
 
 
 async def tidy_shard(served: ServedShard) -> int:
-    """Renew a shard's journal if it is long, and rewrite its half-dead segment files; return how many files that took.
+    """Renew a shard's journal if it is long, and rewrite its half-dead segment files; return the number of files.
 
-    Messages of this shard wait while the journal is renewed, and for nothing else. Where the disk has no room for the
-    new file, the old one stays.
+    Messages to this shard wait while the journal is renewed, but not for segments. If the disk has no space for a new
+    file, the old one stays.
 
     Raises
     ------
     ShardFenced
-        If the shard has another owner.
+        If another provider owns the shard.
     """
     files = 0
     with contextlib.suppress(RootUnusable):
@@ -33,7 +33,7 @@ async def tidy_shard(served: ServedShard) -> int:
         return files
     references = served.shard.state.references
     for segment in tensors.segments.half_dead():
-        # Of what is staged nothing dies, and its writer may still replace it.
+        # Published models only: tensors of staged models don't die, and a writer may still replace its file.
         if references.published.get(segment[0]) != segment[1] or segment not in references.alive:
             continue
         try:
@@ -45,6 +45,6 @@ async def tidy_shard(served: ServedShard) -> int:
             continue
         files += 1
         if segment not in references.alive:
-            # It was deleted meanwhile, and has come back under its name.
+            # The model was retired and its file deleted meanwhile; the rewrite has created it again.
             await asyncio.to_thread(folder.delete, [segment])
     return files

@@ -1,4 +1,4 @@
-"""What is wrong with stored tensors: looked at where readers get them from, in memory, and on the disk."""
+"""Damage of stored tensors: compare them with their records, in memory, as readers get them, and on the disk."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from daskevo.store.tiers import DurableTensors, Tensors
 from daskevo.types import Attempt, ModelId, TensorSpec
 
 Named = Mapping[int, tuple[TensorSpec, str] | None]
-"""Tensor number -> what it is and its digest, as the record says; None if no record is known."""
+"""Tensor number -> specification and digest in the record; None if no record is known."""
 
 
 @dataclass
 class Damage:
-    """What is wrong with the tensors of one attempt."""
+    """Damage of the tensors of one attempt."""
 
     gone: dict[int, str] = field(default_factory=dict)
-    """Tensor number -> what was found; it is not what was written, and nothing here can give it back."""
+    """Number of each lost tensor -> description; no intact copy is left."""
     served_wrong: str = ""
-    """What readers would be given, or refused, though what was written is whole on the disk; a repair mends it."""
+    """Description of a damage in memory only: the disk has an intact copy, and a repair serves it again."""
     unread: str = ""
-    """Why it can't be told: the disk gives no answer."""
+    """Why the tensors can't be checked: the disk does not answer."""
 
 
 def damage_of(tensors: Tensors, files: ShardSegments | None, segment: tuple[ModelId, Attempt], named: Named) -> Damage:
-    """Look at every byte of the tensors of one attempt; blocks for as long as reading them takes.
+    """Check every byte of the tensors of one attempt; blocks while it reads them.
 
     Parameters
     ----------
     files:
-        Where its segment file is; None for a repository in memory.
+        Folder of the segment file; None for a repository in memory.
     """
     found = Damage()
     if files is None:
@@ -75,7 +75,7 @@ def _on_disk(files: ShardSegments, segment: tuple[ModelId, Attempt], named: Name
         try:
             return _in_file(files.open_segment(*segment), named)
         except Replaced:
-            continue  # it was written anew meanwhile
+            continue  # compaction has replaced the file meanwhile: open the new one
         except CorruptRecord as error:
             return dict.fromkeys(named, _short(error))
 
@@ -89,7 +89,7 @@ def _in_file(opened: Segment, named: Named) -> dict[int, str]:
     except Replaced:
         raise
     except CorruptRecord:
-        # Which of them, the next look tells: what one of them lacks is no reason to give the others up.
+        # Check each tensor alone to find the damaged ones: the others need not be given up.
         for number in there:
             try:
                 opened.check([number])
@@ -108,7 +108,7 @@ def _compare(found: Damage, there: Mapping[int, str], named: Named, where: str) 
 
 
 def _short(error: CorruptRecord) -> str:
-    """Return what is wrong, without what to do about one file: a repair says that for the models."""
+    """Describe a damage without the advice in the error's message: a repair gives its own, for whole models."""
     facts = error.facts
     if {"path", "offset", "found"} <= facts.keys():
         return f"{facts['path']} is damaged at byte {facts['offset']}: {facts['found']}"

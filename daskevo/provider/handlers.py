@@ -1,4 +1,4 @@
-"""What a provider serves under names of operations: each handler decodes a message, and works on the host's shards."""
+"""The operations that a provider serves: each handler decodes a message and works on the host's shards."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from daskevo.wire.transport import Handler, Replies, answer
 logger = logging.getLogger(__name__)
 
 THREADED_BYTES = 1 << 16
-"""From so many bytes of vertex ids on, 4,096 vertices, a batch is answered in a thread: other messages need not wait.
-Below, it takes a millisecond or two, and the way between threads and back up to half of one."""
+"""Size of a batch of queries, in bytes of vertex ids (4,096 vertices), from which it is answered in a thread, so that
+other messages need not wait. Smaller batches take one or two milliseconds, and switching threads up to half of one."""
 
 
 class ProviderHandlers:
@@ -39,14 +39,14 @@ class ProviderHandlers:
     Parameters
     ----------
     host:
-        Its shards.
+        The host with the provider's shards.
     """
 
     def __init__(self, host: ShardHost) -> None:
         self._host = host
 
     def methods(self) -> dict[str, Handler]:
-        """Return what is served under names of operations."""
+        """Return the handlers of messages, by operation."""
         host = self._host
         return {
             "open_shards": host.open_shards,
@@ -69,7 +69,7 @@ class ProviderHandlers:
         }
 
     def local_methods(self) -> dict[str, Handler]:
-        """Return the same for calls in this process: tensors are handed over, not packed."""
+        """Return the handlers of calls in this process, which pass tensors by reference."""
         return {
             **self.methods(),
             "together": partial(self.together, {"ask": self.ask, "refer": partial(self.refer, local=True)}),
@@ -78,12 +78,12 @@ class ProviderHandlers:
         }
 
     async def together(self, methods: Mapping[str, Handler], calls: Sequence[Any]) -> dict[str, Any]:
-        """Carry out calls ``[method, shard, arguments]`` of several shards that came in one message, all at once."""
+        """Carry out the calls ``[method, shard, arguments]`` of one message to several shards, concurrently."""
         asked = ((method, methods[method], {**more, "shard": shard}) for method, shard, more in calls)
         return {"replies": Replies(await asyncio.gather(*(answer(*call, "provider") for call in asked)))}
 
     async def ask(self, shard: int, messages: Sequence[Any]) -> list[Any] | None:
-        """Carry out messages of one shard in order."""
+        """Carry out messages to one shard in order."""
         decoded = [message_from_wire(message) for message in messages]
 
         async def work(served: ServedShard) -> list[Any]:
@@ -92,7 +92,7 @@ class ProviderHandlers:
         return await self._host.with_shard(shard, work)  # type: ignore[no-any-return]
 
     async def refer(self, shard: int, message: Any, near: bool = False, local: bool = False) -> dict[str, Any] | None:
-        """Reserve tensors of one owner, and hand them out: once they are reserved, nothing deletes them."""
+        """Reserve tensors of one owner and return them in the same answer; reserved tensors are not deleted."""
         decoded = message_from_wire(message)
         if not isinstance(decoded, Refer):
             raise CorruptRecord(f"a message 'refer' carries a {type(decoded).__name__}")
@@ -119,7 +119,7 @@ class ProviderHandlers:
         return await self._host.with_shard(shard, work)  # type: ignore[no-any-return]
 
     async def look_at(self, shard: int, model: str, numbers: Sequence[int]) -> dict[str, Any] | None:
-        """Read tensors that nobody has reserved, in this process; they may have gone."""
+        """Read tensors without a reservation, in this process; they may have been deleted meanwhile."""
 
         async def work(served: ServedShard) -> dict[str, Any]:
             found = served.shard.state.references.published.get(ModelId(model))
@@ -130,12 +130,12 @@ class ProviderHandlers:
         return await self._host.with_shard(shard, work)  # type: ignore[no-any-return]
 
     async def sight(self) -> dict[str, Any]:
-        """Say what this process sees of the root, for neighbours."""
+        """Return what this process sees of the root, for clients that check whether they share its storage."""
         told = await asyncio.to_thread(sight_to_wire, self._host.root)
         return {**told, "quota_bytes": self._host.quota.quota_bytes}
 
     async def room(self, shard: int) -> list[int] | None:
-        """Say what the quota leaves to writers beside me: ``[bytes left, my share]``."""
+        """Return what the quota leaves to writers that store files themselves: ``[bytes left, provider's share]``."""
 
         async def work(served: ServedShard) -> list[int] | None:
             return self._host.quota.room()
@@ -145,11 +145,11 @@ class ProviderHandlers:
     async def make_room(
         self, shard: int, model: str, attempt: Any, nbytes: int, patience_s: float
     ) -> dict[str, Any] | None:
-        """Make room for the tensors of a put that is to come; ``granted`` says whether its writer may send them."""
+        """Reserve memory for the tensors of a coming put; ``granted`` says whether the writer may send them."""
         model_id = ModelId(model)
 
         async def work(served: ServedShard) -> dict[str, Any]:
-            # Before anything is sent, not after all.
+            # Checked again by the put; here it spares the writer sending tensors that would be refused.
             self._host.quota.check(shard, served.place, model_id, nbytes)
             landings = self._host.landings
             return {"granted": await landings.make_room(shard, model_id, Tick.parse(attempt), nbytes, patience_s)}
@@ -159,7 +159,7 @@ class ProviderHandlers:
     async def land(
         self, shard: int, model: str, attempt: Any, specs: Sequence[Any], parts: Sequence[Any], frames: Sequence[Any]
     ) -> bool | None:
-        """Take in some of the tensors of a put that is to come; false if it has no room."""
+        """Receive some of the tensors of a coming put; return false if no memory is reserved for it."""
         named, model_id = specs_from_wire(specs), ModelId(model)
 
         async def work(served: ServedShard) -> bool:
@@ -175,7 +175,7 @@ class ProviderHandlers:
         frames: Sequence[Any] | None = None,
         arrays: Mapping[int, Any] | None = None,
     ) -> dict[str, Any] | None:
-        """Store, stage and publish; ``unseen`` in the answer says that the tensors aren't there."""
+        """Store, stage and publish a model; ``unseen`` in the answer says that its tensors have not arrived."""
         decoded = message_from_wire(message)
         if not isinstance(decoded, Put):
             raise CorruptRecord(f"a message 'put' carries a {type(decoded).__name__}")
@@ -195,14 +195,14 @@ class ProviderHandlers:
     async def match(
         self, scope: str, questions: Sequence[Any], records: bool = False, status: Sequence[Any] | None = None
     ) -> dict[str, Any]:
-        """Return the best match of each query among my models.
+        """Return the best match of each query among this provider's models.
 
         Parameters
         ----------
         records:
-            Whether to bring their records too.
+            Whether to return the matched models' records too.
         status:
-            ``[shard, model]``: if I am the model's home, the answer says where it stands.
+            ``[shard, model]``: if this provider serves that shard, the answer includes the model's status.
         """
         with self._host.tally.queries.timed(len(questions)):
             return await self._match(scope, questions, records, status)
@@ -212,9 +212,9 @@ class ProviderHandlers:
     ) -> dict[str, Any]:
         standing = None
         if status is not None and status[0] in self._host.shards:
-            # Its check of the epoch waits for the disk, and nothing here for it.
+            # Runs beside the search: its check of the epoch waits for the disk.
             standing = asyncio.ensure_future(self.ask(status[0], [Status(ModelId(status[1])).to_wire()]))
-        # The first queries may come while the index is still compiled, which takes seconds.
+        # In a thread also while the index is still being compiled, which takes seconds.
         if sum(len(ids) for ids, *_ in questions) >= THREADED_BYTES or not self._host.models.index.is_warm:
             found = await asyncio.to_thread(self._host.models.best_many, scope, questions)
         else:
@@ -240,7 +240,7 @@ class ProviderHandlers:
         return None
 
     async def drop_attempts(self, attempts: Sequence[Any]) -> int:
-        """Give back all bits of attempts that were settled, at all owners of my shards."""
+        """Release all references of settled attempts in all shards of this provider."""
         messages = [DropAttempt(model, Tick.parse(attempt)) for model, attempt in attempts]
         for number in list(self._host.shards):
 
@@ -251,6 +251,6 @@ class ProviderHandlers:
             try:
                 await self._host.with_shard(number, work)
             except RepositoryError as error:
-                # The other shards give theirs back all the same; here it is left to the audit.
+                # The other shards still release theirs; the next audit does it for this one.
                 logger.info("daskevo: shard %d keeps bits of attempts that are over: %s", number, error)
         return len(messages)

@@ -1,7 +1,7 @@
-"""A provider's shards, whatever process they live in: opened, asked, given up when fenced or wanted elsewhere.
+"""The shards of one provider: opening, serving, closing them when they move, giving them up when fenced.
 
-No distributed here but the transport that it is given: the same host lives in a Dask worker and, without a cluster, in
-a repair of a root. What it answers to others is in `handlers`.
+This module does not import distributed; the session brings the transport. So the same host runs in a Dask worker and,
+without a cluster, in the repair of a root. The operations that other processes call are in `handlers`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ from daskevo.types import ModelId, Tick
 logger = logging.getLogger(__name__)
 
 ENDING_S = 5.0
-"""Longest that a shard that goes to another provider waits for messages under way; those find it closed then."""
+"""Longest time that a shard which moves to another provider waits for running messages, in seconds. Messages that take
+longer find the shard closed."""
 CLOSING_S = 5.0
-"""Longest wait for background work that was cancelled."""
+"""Longest wait for cancelled background work, in seconds."""
 
 
 class ShardHost:
@@ -52,19 +53,19 @@ class ShardHost:
     Parameters
     ----------
     name:
-        Of the worker, as the coordinator's table has it.
+        Name of the worker in the coordinator's table.
     root:
-        The repository's folder; None for one in memory.
+        The repository's folder; None for a repository in memory.
     tensors:
-        Where tensors are kept.
+        Storage of the tensors of all shards.
     session:
-        For messages to other shards and the coordinator.
+        Sends messages to other shards and the coordinator.
     budget:
-        What tensors and messages may take of this process' memory.
+        Limits of tensors and messages in this process' memory, in bytes.
     quota_bytes:
-        What all tensors of the repository may take; None: no quota.
+        Limit of all tensors of the repository; None: no quota.
     shards_in_all:
-        How many the repository has: a quota is shared out over them.
+        Number of shards of the repository, over which the quota is divided.
     alone:
         Whether this process is a provider and nothing else.
     """
@@ -94,9 +95,9 @@ class ShardHost:
         self._under_way = ActiveMessages()
         self._closing: dict[int, asyncio.Future[None]] = {}
         self._forgetting = asyncio.Lock()
-        """Of threads that compute, each more makes the event loop wait longer for its turn."""
+        """One thread at a time removes models from the index: each more computing thread delays the event loop."""
         self.lost_in_memory: dict[int, list[Loss]] = {}
-        """What a repair has found to be gone, of a repository without a root."""
+        """Lost tensors that a repair found, by shard, of a repository without a root."""
         self.openings = Openings(self._open, alone=alone)
         self._failing: dict[int, str] = {}
         self.background: set[asyncio.Task[None]] = set()
@@ -104,25 +105,26 @@ class ShardHost:
         self._retiring: set[tuple[ServedShard, ModelId]] = set()
         self._closed = False
         self._auditing = asyncio.Lock()
-        """Shards that were just opened are audited one after the other."""
+        """Audits of newly opened shards run one after the other."""
 
     # -- opening and closing -------------------------------------------------------------------------------------------
 
     async def open_shards(
         self, shards: Sequence[int], generation: int, floors: Sequence[Any], patience_s: float = math.inf
     ) -> dict[str, Any]:
-        """Open shards, several at a time, in threads; what is being opened already goes on.
+        """Open shards, several at a time, in threads; openings that already run go on.
 
         Parameters
         ----------
         patience_s:
-            How long the coordinator waits for the next answer. What nobody asks for any more is given up: it has been
-            given to another provider, whose epoch counts.
+            Time after which the coordinator wants an answer, in seconds. An opening that it does not ask for again is
+            given up: the shard has been assigned to another provider, whose epoch counts.
 
         Returns
         -------
         ``{"opened": [[shard, epoch], ...], "failed": [[shard, kind of error, message], ...], "under_way": [[shard,
-        number of the opening, records and models done], ...]}``; nothing is under way without a limit to the patience.
+        number of the opening, records and models done], ...]}``. Without a limit in `patience_s`, ``under_way`` is
+        empty.
         """
         found = await self.openings.ask(
             shards, generation, {number: Tick.parse(tick) for number, tick in floors}, patience_s
@@ -136,7 +138,7 @@ class ShardHost:
         return {**found, "failed": failed}
 
     def _say_failed(self, opened: Sequence[int], failed: Sequence[Sequence[Any]]) -> None:
-        """Log what can't be opened, once for each kind of trouble: it is tried again and again."""
+        """Log shards that can't be opened, once for each kind of error: the coordinator retries all the time."""
         new: dict[str, list[tuple[int, str]]] = {}
         for number, kind, message in failed:
             if self._failing.get(number) != kind:
@@ -151,26 +153,27 @@ class ShardHost:
 
     @property
     def is_settled(self) -> bool:
-        """Whether there are shards, and none are being opened."""
+        """Whether this provider has shards and is opening none."""
         return bool(self.shards) and not self.openings
 
     async def close_shards(self, shards: Sequence[int], generation: float = math.inf) -> None:
-        """Stop serving shards that go to another provider: messages under way end first, new ones find nobody.
+        """Stop serving shards that move to another provider: refuse new messages, and wait for running ones.
 
         Parameters
         ----------
         generation:
-            Of the coordinator that says so. One that is past has no say in shards that were opened for a later one.
+            Generation of the coordinator that asks. Shards opened for a later coordinator are not closed.
         """
         for number in shards:
             if number in self.shards and self.shards[number].shard.heeds(generation):
                 self._leave(self.shards[number])
-                await asyncio.sleep(0)  # listing the models of all in one go would take as long as there are models
-        # Also those that an earlier message, whose sender waits no longer, began to close.
+                await asyncio.sleep(0)  # `_leave` lists the shard's models, which blocks the event loop for a while
+        # Wait also for shards that an earlier message began to close, whose sender has timed out.
         await asyncio.gather(*(asyncio.shield(self._closing[number]) for number in shards if number in self._closing))
 
     def _leave(self, served: ServedShard) -> None:
-        """Serve a shard no more, and match its models no more; it is let go when the messages under way have ended."""
+        """Stop serving a shard and matching its models; close it when its running messages have ended."""
+        # Removed first, so that messages from here on find no shard and ask its next owner.
         del self.shards[served.number]
         models = list(published(served.shard))
         self._closing[served.number] = asyncio.ensure_future(self._close_shard(served, models))
@@ -178,7 +181,7 @@ class ShardHost:
     async def _close_shard(self, served: ServedShard, models: Sequence[ModelId]) -> None:
         try:
             with SHORT_TURNS:
-                # In a thread, as all that takes as long as there are models, and of one shard at a time.
+                # Removing each model from the index takes time for each model: in a thread, and one shard at a time.
                 async with self._forgetting:
                     await asyncio.to_thread(self._forget, models)
                 await self._under_way.ended(served, ENDING_S)
@@ -187,14 +190,14 @@ class ShardHost:
             self._closing.pop(served.number, None)
 
     def pulse(self) -> dict[str, Any]:
-        """Give a sign of life: the shards that are served here."""
+        """Answer a heartbeat with the numbers of the shards served here."""
         return {"shards": sorted(self.shards)}
 
     async def _open(self, opening: ShardOpening) -> ServedShard:
         number, generation = opening.shard, opening.generation
         known = self.shards.get(number)
         if known is not None and known.shard.state.generation == generation:
-            return known  # the message was sent again
+            return known  # the coordinator sent the message again
         if known is not None and not known.shard.heeds(generation):
             raise ShardFenced(
                 f"shard {number} was opened for a coordinator of generation {known.shard.state.generation}: "
@@ -206,7 +209,7 @@ class ShardHost:
         if number in self._closing:
             await asyncio.shield(self._closing[number])
         self._refuse_closed(number)
-        opening.refuse_late()  # whoever opens a shard takes it from its owner
+        opening.refuse_late()  # opening takes the shard from its owner, so a request given up meanwhile must not do it
         folder = None if self.root is None else self.root.shard(number)
 
         def read() -> tuple[ServedShard, dict[ModelId, Summary]]:
@@ -234,8 +237,10 @@ class ShardHost:
 
         served, summaries = await asyncio.get_running_loop().run_in_executor(self.openings.threads, read)
         try:
-            # In a thread, since a shard may bring ten thousand models; nobody changes them before the shard is served.
+            # In a thread, since a shard may have ten thousand models. Safe without a lock: no message reaches the
+            # shard before `take`, so its models can't change meanwhile.
             await asyncio.to_thread(self.models.index_shard, served.shard, summaries)
+            # Both may have changed while the threads worked.
             self._refuse_closed(number)
             opening.refuse_late()
         except BaseException:
@@ -251,7 +256,7 @@ class ShardHost:
             raise ShardFenced(f"{self.name} is closing", shard=number)
 
     def take(self, served: ServedShard, summaries: Mapping[ModelId, Summary]) -> None:
-        """Serve a shard whose models are in the index from now on."""
+        """Start serving a shard whose models are in the index."""
         self.models.count(summaries)
         self.shards[served.number] = served
 
@@ -268,12 +273,12 @@ class ShardHost:
             self.fenced(served, error)
 
     def _forget(self, models: Iterable[ModelId]) -> None:
-        """Match models no more."""
+        """Remove models from the index."""
         for model_id in models:
             self.models.remove(model_id)
 
     def fenced(self, served: ServedShard, error: ShardFenced) -> None:
-        """Stop serving a shard that has another owner, and tell the coordinator."""
+        """Stop serving a shard that another provider has opened, and tell the coordinator."""
         if not self._is_served(served):
             return
         logger.warning("daskevo: %s stops serving shard %d: %s", self.name, served.number, error)
@@ -287,8 +292,9 @@ class ShardHost:
         )
 
     async def close(self) -> None:
-        """Stop serving; the journals stay as they are for the next owner."""
+        """Stop serving all shards; the next owner continues from the journals as they are."""
         self._closed = True
+        # Background work and openings end before the shards close: they still write into their journals.
         for task in list(self.background):
             task.cancel()
         if self.background:
@@ -305,7 +311,7 @@ class ShardHost:
 
     def _spawn(self, work: Coroutine[Any, Any, None], group: set[asyncio.Task[None]] | None = None) -> None:
         if self._closed:
-            work.close()
+            work.close()  # a coroutine that is never awaited would warn
             return
         task = asyncio.get_running_loop().create_task(work)
         self.background.add(task)
@@ -325,29 +331,36 @@ class ShardHost:
             logger.error("daskevo: background work of %s failed", self.name, exc_info=error)
 
     async def at_rest(self, timeout_s: float) -> None:
-        """Wait until nothing goes on beside the messages; of a host that was not started."""
+        """Wait until no background work is left, of a host on which `start` was not called.
+
+        Raises
+        ------
+        TimeoutError
+            After `timeout_s` seconds.
+        """
         async with asyncio.timeout(timeout_s):
             while self.background:
                 await asyncio.wait(list(self.background))
 
     def start(self) -> None:
-        """Begin what goes on beside all else: loading the compiled index, audits every ten minutes, tidy folders."""
+        """Start background work: compiling the index, audits every ten minutes, compaction of folders."""
         self._spawn(asyncio.to_thread(self.models.index.warm))
         self._spawn(keep_order(self))
 
     def _on_effects(self, served: ServedShard, effects: Effects) -> None:
         if not self._is_served(served):
-            return  # its next owner carries out what is left, and matches its models
+            return  # the next owner carries out the effects when it opens the shard, and indexes its models
         for model_id in effects.unpublished:
             self.models.remove(model_id)
         if effects.published is not None:
             model = served.shard.state.models[effects.published]
+            # A later message may have retired it before this effect was carried out.
             if model.state == "published":
                 self.models.add(model.record)
         self._begin_retirements(served, effects.retire)
 
     def take_up_retirements(self, served: ServedShard) -> None:
-        """Go on with retirements that are not under way: who began them has gone, or has failed."""
+        """Continue retirements that nothing runs: the provider that began them has gone, or its attempt failed."""
         self._begin_retirements(served, served.shard.retiring())
 
     def _begin_retirements(self, served: ServedShard, retirements: Iterable[Retirement]) -> None:
@@ -368,12 +381,12 @@ class ShardHost:
         return self.shards.get(served.number) is served
 
     async def with_shard(self, shard: int, work: Callable[[ServedShard], Coroutine[Any, Any, Any]]) -> Any:
-        """Run work on a shard; None if it is not mine: nothing was done.
+        """Run work on a shard; return None, without running it, if this provider does not serve the shard.
 
         Raises
         ------
         ShardFenced
-            If it turned out not to be mine any more: the last records may count or not.
+            If another provider has taken the shard meanwhile: the last records may be in effect or not.
         """
         served = self.shards.get(shard)
         if served is None:
@@ -390,5 +403,5 @@ class ShardHost:
             raise
 
     def in_order(self) -> list[ServedShard]:
-        """Return my shards by number."""
+        """Return the served shards, sorted by number."""
         return [served for _, served in sorted(self.shards.items())]

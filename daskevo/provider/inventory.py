@@ -1,4 +1,4 @@
-"""What a provider tells about itself: its models, snapshots of its shards, counts and bytes."""
+"""Inventory operations of a provider: its models, snapshots of its shards, counts and bytes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from daskevo.provider.host import ShardHost
 
 LINEAGE_AT_ONCE = 256
-"""Records in one answer: some are a hundred kilobytes long."""
+"""Most records in one answer: some have a hundred kilobytes."""
 RETIRING_S = 0.5
-"""Longest wait for retirements under way: what a retirement waits for may be away for long."""
+"""Longest wait for running retirements, in seconds: the provider that one of them waits for may be away for long."""
 
 
 def models(host: ShardHost, scope: str | None, with_snapshots: bool = False) -> list[Any]:
-    """Return ``[id, scope, quality, step, created, labels, own bytes]`` of my published models."""
+    """Return ``[id, scope, quality, step, created, labels, own bytes]`` of each published model of this provider."""
     scopes = () if scope is None else (scope, snapshot_scope(scope))
     return [
         _row(model)
@@ -34,7 +34,7 @@ def models(host: ShardHost, scope: str | None, with_snapshots: bool = False) -> 
 
 
 def trainings(host: ShardHost, scope: str) -> list[Any]:
-    """Return of my snapshots of a scope what `models` does, and ``[metrics, extra, base, bytes as a whole]``."""
+    """Return the row of `models` and ``[metrics, extra, base, bytes of all tensors]`` of each snapshot of a scope."""
     wanted = snapshot_scope(scope)
     return [
         [
@@ -50,7 +50,7 @@ def trainings(host: ShardHost, scope: str) -> list[Any]:
 
 
 def published_models(host: ShardHost) -> Iterator[Model]:
-    """Yield my published models, snapshots among them."""
+    """Yield the provider's published models, snapshots included."""
     for served in host.shards.values():
         for model in served.shard.state.models.values():
             if model.state == "published":
@@ -71,17 +71,17 @@ def _row(model: Model) -> list[Any]:
 
 
 async def snapshots(host: ShardHost) -> list[Any]:
-    """Return what my shards tell the audit and verify about themselves."""
+    """Return the snapshots of the provider's shards for audit and verify."""
     return [await asyncio.to_thread((await take_snapshot(served)).to_wire) for served in host.in_order()]
 
 
 def lineage(host: ShardHost, shard: int, models: Sequence[str]) -> list[Any] | None:
-    """Return the records of models and of those that they inherited from, one after the other, as far as I know them.
+    """Return the records of models and of their ancestors, in order, until the first that this provider lacks.
 
     Parameters
     ----------
     shard:
-        Home of the first one; None is answered if it isn't served here.
+        Shard of the first model; the answer is None if it is not served here.
     """
     if shard not in host.shards:
         return None
@@ -103,7 +103,7 @@ def _record(host: ShardHost, model_id: ModelId) -> ModelRecord | None:
 
 
 async def retirements(host: ShardHost) -> int:
-    """Wait a moment for the retirements that are under way; return how many still are."""
+    """Wait up to `RETIRING_S` for running retirements; return how many still run."""
     if host.retirements:
         await asyncio.wait(host.retirements, timeout=RETIRING_S)
     return len(host.retirements)
@@ -123,12 +123,12 @@ def stats(host: ShardHost) -> dict[str, Any]:
         "references": sum(1 for state in states for _ in state.references),
         "tensors": len(host.tensors),
         "payload_bytes": stored,
-        # On disk, with what is dead in files that are still in use.
+        # Dead tensors in files that are still in use are included.
         "file_bytes": host.tensors.stored_bytes if isinstance(host.tensors, DurableTensors) else 0,
         "journal_bytes": sum(s.folder.journal_bytes for s in host.shards.values() if s.folder is not None),
         "memory_bytes": memory,
         "spilled_bytes": 0 if isinstance(host.tensors, DurableTensors) else stored - memory,
-        # Of retired models, kept for descendants and reservations.
+        # Tensors of retired models that are kept for descendants and reservations.
         "retained_bytes": sum(
             spec.nbytes
             for state in states

@@ -1,4 +1,4 @@
-"""What a provider does for its shards beside all messages: audits every ten minutes, tidy folders every half minute."""
+"""Background maintenance of a provider's shards: an audit every ten minutes, compaction every 30 seconds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIDY_EVERY_S = 30.0
 
 
 class Maintained(Protocol):
-    """A host of shards, as its maintenance sees it."""
+    """Interface of the host that maintenance uses."""
 
     shards: dict[int, ServedShard]
 
@@ -29,20 +29,20 @@ class Maintained(Protocol):
     @property
     def session(self) -> Session: ...
     def in_order(self) -> list[ServedShard]:
-        """Return all shards, in the order in which they are looked through."""
+        """Return all shards, in the order of their audits."""
         ...
 
     def take_up_retirements(self, served: ServedShard) -> None:
-        """Go on with the retirements that a shard has begun."""
+        """Continue the retirements that a shard has begun."""
         ...
 
     def fenced(self, served: ServedShard, error: ShardFenced) -> None:
-        """Give up a shard that another provider has now."""
+        """Give up a shard that another provider has opened."""
         ...
 
 
 async def keep_order(host: Maintained) -> None:
-    """Audit and tidy for ever."""
+    """Audit and compact the provider's shards until cancelled."""
     loop = asyncio.get_running_loop()
     while True:
         next_audit = loop.time() + AUDIT_EVERY_S
@@ -56,14 +56,14 @@ async def keep_order(host: Maintained) -> None:
 
 
 async def audit(host: Maintained, give_up_lost: bool = False) -> int:
-    """Audit a provider's shards now; return how many drops and files that took; `give_up_lost` as in `remedies`."""
+    """Audit a provider's shards now; return the number of drops and deleted files; `give_up_lost` as in `remedies`."""
     done = sum([await _audit(host, served, give_up_lost) for served in host.in_order()])
     await tidy(host)
     return done
 
 
 async def audit_opened(host: Maintained, numbers: Sequence[int]) -> None:
-    """Audit shards that were just opened, if they still are."""
+    """Audit newly opened shards that are still served here."""
     for number in numbers:
         if number in host.shards:
             await _audit(host, host.shards[number])
@@ -76,13 +76,13 @@ async def _audit(host: Maintained, served: ServedShard, give_up_lost: bool = Fal
     except ShardFenced as error:
         host.fenced(served, error)
     except RepositoryError as error:
-        # The other shards are audited all the same.
+        # Log it only, so that the other shards are still audited.
         logger.warning("daskevo: the audit of shard %d by %s was cut short: %s", served.number, host.name, error)
     return 0
 
 
 async def tidy(host: Maintained) -> int:
-    """Renew long journals and rewrite half-dead segment files; return how many files that took."""
+    """Renew long journals and rewrite half-dead segment files; return the number of files written."""
     return sum([await _tidy(host, served) for served in host.in_order()])
 
 

@@ -1,7 +1,7 @@
-"""A provider gives memory back when its process takes as much as makes Dask spill, before Dask would pause it.
+"""Free a provider's memory when its process reaches Dask's spill threshold, before Dask would pause the worker.
 
-Dask's memory monitor lets a worker's own mapping of results spill. What a plugin holds it counts, and can't free: the
-provider looks at the same figure as often, and at the same thresholds of Dask's configuration
+Dask's memory monitor spills a worker's results. It counts the memory of plugins but can't free it. So the provider
+watches the same figure, at the same interval, with the thresholds of Dask's configuration
 (``distributed.worker.memory``: ``spill``, ``target``, ``monitor-interval``).
 """
 
@@ -18,16 +18,16 @@ logger = logging.getLogger(__name__)
 
 
 class Pressure(NamedTuple):
-    """When a process takes too much memory.
+    """Memory thresholds of a process.
 
     Parameters
     ----------
     taken:
-        Returns what the process takes, in bytes.
+        Returns the memory of the process, in bytes.
     spill_bytes, target_bytes:
-        From where on memory is given back, and how far.
+        Threshold above which memory is freed, and the size down to which it is freed.
     interval_s:
-        How often that is looked at.
+        Interval between checks, in seconds.
     """
 
     taken: Callable[[], int]
@@ -37,7 +37,7 @@ class Pressure(NamedTuple):
 
     @classmethod
     def of(cls, worker: Any) -> Pressure | None:
-        """Return what Dask's configuration says for a worker; None if it neither spills nor pauses there."""
+        """Read the thresholds of a worker from Dask's configuration; None if the worker neither spills nor pauses."""
         manager = worker.memory_manager
         spill = manager.memory_spill_fraction or manager.memory_pause_fraction
         if not manager.memory_limit or not spill:
@@ -51,16 +51,17 @@ class Pressure(NamedTuple):
         )
 
     def relieve(self, tensors: Tensors) -> int:
-        """Take tensors out of memory until the process takes no more than the target; return their bytes. May block."""
+        """Evict tensors until the process is below the target; return the bytes evicted. May block on the disk."""
         freed = 0
         if self.taken() > self.spill_bytes:
+            # A negative size means that nothing is left to evict.
             while self.taken() > self.target_bytes and (nbytes := tensors.evict()) >= 0:
                 freed += nbytes
         return freed
 
 
 async def spill_under_pressure(tensors: Tensors, pressure: Pressure | None) -> None:
-    """Relieve the process whenever it has to be, until cancelled."""
+    """Evict tensors whenever the process is above the threshold, until cancelled."""
     while pressure is not None:
         await asyncio.sleep(pressure.interval_s)
         if pressure.taken() > pressure.spill_bytes:

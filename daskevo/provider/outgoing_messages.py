@@ -1,6 +1,7 @@
-"""Messages with tensors on their way to readers: a few at once, counted until the network has taken the last byte.
+"""Memory limit of messages with tensors to readers: each counts until the network has taken its last byte.
 
-Dask says nothing when an answer has been sent. What an answer holds is let go then, which is noticed.
+Dask does not report when an answer has been sent. It drops its references to the arrays then, and finalizers of these
+arrays notice it.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ import numpy as np
 from daskevo.provider.transfer_memory import TransferMemory
 
 _LOOK_AGAIN_S = 1.0
+"""Interval at which a waiting message asks again, in seconds; it would lose its place in the queue otherwise."""
 
 
 class Outgoing:
-    """What readers are sent.
+    """Messages that a provider is sending to readers.
 
     Parameters
     ----------
     limit_bytes:
-        Most memory that all messages may take; a single one may be larger.
+        Most memory of all messages together; a larger one is sent alone.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -34,7 +36,7 @@ class Outgoing:
 
     @contextlib.asynccontextmanager
     async def message(self, nbytes: int) -> AsyncIterator[OutgoingMessage]:
-        """Wait until there is room for a message; it is given back when what `OutgoingMessage.frames` returned goes."""
+        """Wait for a message's memory; it is given back when the arrays of `OutgoingMessage.frames` are collected."""
         leaving = OutgoingMessage(self, asyncio.get_running_loop())
         try:
             while not self.room.ask(leaving, nbytes, time.monotonic()):
@@ -47,13 +49,13 @@ class Outgoing:
                 self.end(leaving)
 
     def end(self, leaving: OutgoingMessage) -> None:
-        """Give a message's room back."""
+        """Give the memory of a message back."""
         if self.room.give_back(leaving, time.monotonic()):
             self._changed.set()
 
 
 class OutgoingMessage:
-    """One message on its way."""
+    """One message that is being sent."""
 
     def __init__(self, outgoing: Outgoing, loop: asyncio.AbstractEventLoop) -> None:
         self._outgoing = outgoing
@@ -61,8 +63,9 @@ class OutgoingMessage:
         self.frames_left = 0
 
     def frames(self, found: Sequence[Any]) -> list[Any]:
-        """Return arrays with the same memory; when the last has gone, the message has left."""
-        # An array over a memoryview: views of it keep it alive itself, where views of a view keep the first array only.
+        """Return arrays over the same memory, whose collection tells that the message has been sent."""
+        # Arrays over a memoryview: a view of such an array keeps the array itself alive, while a view of a view keeps
+        # only the first array alive, and the finalizer would run too early.
         lent = [np.frombuffer(memoryview(frame), np.uint8) if frame.nbytes else frame for frame in found]
         for frame in lent:
             if frame.nbytes:
@@ -71,7 +74,7 @@ class OutgoingMessage:
         return lent
 
     def _one_less(self) -> None:
-        """Any thread may have let it go, also one that outlives the event loop."""
+        # A finalizer: it runs in any thread, also in one that outlives the event loop, which is closed then.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._count_down)
 

@@ -1,4 +1,4 @@
-"""The published models of a provider: their graphs in the prefix index, which answers queries, and their bytes."""
+"""The published models of a provider: the prefix index of their graphs, which answers queries, and their sizes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from daskevo.protocol.shard import Shard
 from daskevo.types import ModelId, Objective, VertexId
 
 QUESTIONS_AT_ONCE = 256
-"""Of one batch: what is published or retired meanwhile waits for them, some milliseconds."""
+"""Queries of a batch that the index answers under one read lock; models published or retired meanwhile wait for some
+milliseconds."""
 
 
 class Summary(NamedTuple):
-    """What the prefix index and the statistics know of a model: vertex ids, bytes of all its tensors."""
+    """Data of a model for index and statistics: its vertex ids, and the bytes of all its tensors."""
 
     ids: tuple[VertexId, ...]
     nbytes: int
 
 
 def summary_of(record: ModelRecord) -> Summary:
-    """Read a published model's architecture; of a snapshot, which is never matched, the bytes alone."""
+    """Summarise a published model's architecture; a snapshot is never matched, so its summary has no vertex ids."""
     graph = record.architecture
     return Summary(() if holds_snapshots(record.scope) else graph.ids, graph.nbytes)
 
@@ -35,7 +36,7 @@ def published(shard: Shard) -> Mapping[ModelId, ModelRecord]:
 
 
 class PublishedModels:
-    """What can be matched at one provider."""
+    """The models of one provider that queries can match."""
 
     def __init__(self) -> None:
         self.index = PrefixIndex()
@@ -43,38 +44,38 @@ class PublishedModels:
         """Model -> bytes of all its tensors, inherited ones included."""
 
     def index_shard(self, shard: Shard, summaries: Mapping[ModelId, Summary]) -> None:
-        """Bring the models of a shard that is being opened into the index; from any thread."""
+        """Add the models of a shard that is being opened to the index; may be called from any thread."""
         records = published(shard)
         self.index.insert_many(
             [_entry(records[model_id], summary) for model_id, summary in summaries.items() if summary.ids]
         )
 
     def count(self, summaries: Mapping[ModelId, Summary]) -> None:
-        """Count the bytes of models that are in the index."""
+        """Add models of the index to the sizes."""
         self.nbytes |= {model_id: summary.nbytes for model_id, summary in summaries.items()}
 
     def add(self, record: ModelRecord) -> None:
-        """Take in a model that was just published."""
+        """Add a model that was just published to index and sizes."""
         summary = summary_of(record)
         if summary.ids:
             self.index.insert_many([_entry(record, summary)])
         self.nbytes[record.model_id] = summary.nbytes
 
     def remove(self, model_id: ModelId) -> None:
-        """Match a model no more, and count it no more."""
+        """Remove a model from index and sizes."""
         self.index.remove(model_id)
         self.nbytes.pop(model_id, None)
 
     def leave_out(self, model_id: ModelId) -> None:
-        """Match a model no more, though it is still here, and counted."""
+        """Remove a model from the index only: it is still stored here, and counts in the sizes."""
         self.index.remove(model_id)
 
     def take_back(self, record: ModelRecord) -> None:
-        """Match a model again that was left out."""
+        """Return a model to the index that `leave_out` removed."""
         self.index.insert_many([_entry(record, summary_of(record))])
 
     def best_many(self, scope: str, questions: Sequence[Any]) -> list[PrefixMatch | None]:
-        """Answer queries as they came by wire; from any thread."""
+        """Answer queries in the form of the wire; may be called from any thread."""
         found: list[PrefixMatch | None] = []
         for start in range(0, len(questions), QUESTIONS_AT_ONCE):
             some = [Question.from_wire(value) for value in questions[start : start + QUESTIONS_AT_ONCE]]

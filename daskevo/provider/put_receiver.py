@@ -1,6 +1,6 @@
-"""How home takes in a put's tensors: by reference, from messages, or in the file that the writer has written.
+"""Receive the tensors of a put at the shard's provider: by reference, in messages, or in a file of the writer.
 
-They are held against the put's record before anything names them.
+They are compared with the put's record before any record in the journal names them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Array = np.ndarray[Any, Any]
 
 
 class Unseen(Exception):
-    """The tensors of a put aren't where its writer says: it sends them once more, in messages."""
+    """The tensors of a put are not where its writer says; the writer sends them again, in messages."""
 
 
 class Brought(NamedTuple):
-    """A put's tensors: by reference, as the last of several messages, or (nothing here) in a file that was written."""
+    """The tensors of a put: `arrays` by reference, `parts` and `frames` of the last message, or neither for a file."""
 
     arrays: Mapping[int, Array] | None = None
     parts: Sequence[Sequence[int]] = ()
@@ -38,7 +38,7 @@ class Brought(NamedTuple):
 
 
 class Receiver(Protocol):
-    """What a put needs of the shard that takes it in."""
+    """Interface of the shard that receives a put."""
 
     @property
     def number(self) -> int: ...
@@ -51,20 +51,21 @@ class Receiver(Protocol):
 
 
 def take_in(served: Receiver, record: ModelRecord, brought: Brought) -> int | None:
-    """Make a put's tensors safe, however they were brought; return the size of their file.
+    """Check and store the tensors of a put; return the size of their file in bytes, or None if there is none.
 
     Blocks on the disk.
 
     Raises
     ------
     Unseen
-        If the tensors aren't there: nothing was changed.
+        If the tensors have not arrived: nothing was changed.
     CorruptRecord
-        If they are not those that the record names.
+        If they differ from those that the record names.
     InvalidInput
-        If the record is larger than a journal takes; in memory it is held to the same.
+        If the record exceeds the journal's limit, which also holds for repositories in memory.
     """
-    # Read here and kept, so that the event loop need not when it is published; and refused here if it can't be.
+    # Decodes the architecture, which the record caches: here in a thread, not on the event loop when the model is
+    # published, and an invalid one is refused before anything is stored.
     summary_of(record)
     _check_size(record)
     if not record.own:
@@ -72,13 +73,14 @@ def take_in(served: Receiver, record: ModelRecord, brought: Brought) -> int | No
     model_id, attempt, named = record.model_id, record.attempt, named_in(record)
     digests = {number: digest for number, (_, digest) in named.items()}
     if brought.arrays is not None:
-        # Of this process: hashed by who hands them over, and read-only.
+        # The writer in this process has computed the digests, and the arrays are read-only: no need to hash again.
         arrays = brought.arrays
         _check_named(record, {number: (TensorSpec.of(array), digests[number]) for number, array in arrays.items()})
     elif brought.frames is not None:
         landing = served.landings.of(served.number, model_id, attempt)
         if landing is None:
-            # Before memory is made for what the record says: it has come, in this one message, or never will.
+            # Without earlier messages, this one must carry all bytes. Check that before allocating as much memory as
+            # the record, which may be wrong, asks for.
             if sum(map(nbytes_of, brought.frames)) < record.own_bytes:
                 raise Unseen(f"not all tensors of {model_id!r} have arrived")
             landing = Landing({number: spec for number, (spec, _) in named.items()})
@@ -94,9 +96,9 @@ def take_in(served: Receiver, record: ModelRecord, brought: Brought) -> int | No
 
 
 def _adopt(served: Receiver, record: ModelRecord) -> int:
-    """Take in the segment file that the writer has written, if its header says the same as the record.
+    """Adopt the segment file that the writer has written, if its header agrees with the record.
 
-    Its bytes are compared with the digests by whoever reads them: the writer has hashed what it wrote.
+    Only the header is checked: the writer has hashed what it wrote, and readers compare the bytes with the digests.
     """
     if served.folder is None or not isinstance(served.tensors, DurableTensors):
         raise Unseen("this repository has no root")
@@ -122,11 +124,11 @@ def _check_size(record: ModelRecord) -> None:
 
 
 _FILE_BYTES = 20
-"""Digits of the size of its file, which is not known yet."""
+"""Most digits of the file's size in the record, which is not known yet."""
 
 
 def named_in(record: ModelRecord) -> dict[int, tuple[TensorSpec, str]]:
-    """Return what a record says of the tensors that its model stored itself: by number, what it is and its digest."""
+    """Return specification and digest of each tensor that a record's model stored itself, by number."""
     return {number: (spec, record.owner_map.entries[number].digest) for number, spec in record.own.items()}
 
 

@@ -1,8 +1,8 @@
-"""A repository's quota: what all its tensors may take on disk, shared out over the shards.
+"""Quota of a repository: a limit of the bytes of all its tensors, divided over the shards.
 
-A provider may fill the share of the shards that it serves, so that nobody need ask the others, and all shares together
-are the quota. Counted are the files of tensors that records name (of a repository in memory, its tensors, wherever they
-are); journals, some kilobytes per model, come on top.
+A provider may fill the share of the shards that it serves, without asking others; all shares add up to the quota.
+Counted are the files of tensors that records name (in a repository in memory, the tensors, spilled or not). Journals
+are not counted; they take some kilobytes per model.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class Quota:
     Parameters
     ----------
     quota_bytes:
-        Of the whole repository; None: no quota.
+        Quota of the whole repository; None: no quota.
     shards:
-        How many the repository has.
+        Number of shards of the repository.
     served:
-        Returns how many of them this provider serves.
+        Returns the number of shards that this provider serves.
     stored_bytes:
-        Returns what their tensors take.
+        Returns the bytes of their tensors.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class Quota:
         return [max(share - self._stored_bytes() - self._claimed, 0), share]
 
     def check(self, shard: int, folder: str | os.PathLike[str], model_id: ModelId, nbytes: int) -> None:
-        """Make sure that so many bytes may be stored.
+        """Check that `nbytes` more bytes may be stored.
 
         Raises
         ------
         QuotaReached
-            If they may not.
+            If they exceed the rest of this provider's share.
         """
         room = self.room()
         if room is not None and nbytes > room[0]:
@@ -64,7 +64,10 @@ class Quota:
 
     @contextmanager
     def claimed(self, shard: int, folder: str | os.PathLike[str], model_id: ModelId, nbytes: int) -> Iterator[None]:
-        """Keep others from so many bytes while the block stores them; raises as `check` does."""
+        """Claim bytes of the share while the block stores them; raise QuotaReached as `check` does.
+
+        Without the claim, several puts that are stored concurrently in threads could exceed the quota together.
+        """
         self.check(shard, folder, model_id, nbytes)
         self._claimed += nbytes
         try:

@@ -1,4 +1,4 @@
-"""Retirement carried out: a model's bits are dropped at all other owners, then home writes that it is retired."""
+"""Retirement of a model: drop its references at all other owners, then record at its shard that it is retired."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from daskevo.provider.served_shard import ServedShard
 logger = logging.getLogger(__name__)
 
 _RETRY_S = (0.1, 0.5, 2.0, 10.0)
+"""Waits between attempts, in seconds; the last one repeats."""
 
 
 async def retire(
     served: ServedShard, retirement: Retirement, session: Session, is_served: Callable[[ServedShard], bool]
 ) -> None:
-    """Drop a retiring model's bits and finish, again and again until it is done or the shard isn't served here.
+    """Drop a retiring model's references and finish; retry until it is done or the shard has moved.
 
-    An owner that can't be asked keeps no other from giving its tensors back: it alone is asked again.
+    If an owner does not answer, the others still drop theirs, and only that owner is asked again.
 
     Raises
     ------
     ShardFenced
-        If the shard has another owner.
+        If another provider owns the shard.
     """
     attempt, owners = 0, list(retirement.uses)
     while is_served(served):
@@ -37,6 +38,7 @@ async def retire(
             answers = await session.send_together(drops)
             owners = [owner for owner, answer in zip(owners, answers, strict=True) if _is_left(answer)]
             found: Exception | None = next((answer for answer in answers if isinstance(answer, DaskevoError)), None)
+            # Only after all drops: the record of the retirement is what names the owners that still have to be asked.
             if not owners:
                 await served.ask([FinishRetirement(retirement.model, retirement.attempt)])
                 return
@@ -50,5 +52,5 @@ async def retire(
 
 
 def _is_left(answer: Reply | DaskevoError) -> bool:
-    """Whether an owner has to be asked again; one whose tensors went with its memory need not be."""
+    """Whether an owner must be asked again; not if its tensors are lost, and the references with them."""
     return isinstance(answer, DaskevoError) and not isinstance(answer, ModelLost)

@@ -1,4 +1,4 @@
-"""What a provider finds when it looks at every byte of its shards: tensors that are gone, files that nobody needs."""
+"""Scrub of a provider's shards: find damaged or missing tensors by reading every byte, and files that nothing uses."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 
 async def check_segments(host: ShardHost, mend: bool = False) -> list[list[Any]]:
-    """Read every live tensor, as readers get it and from where it lies, and compare it with its record.
+    """Read every living tensor, in memory and on disk, and compare it with its record.
 
     Parameters
     ----------
     mend:
-        Have readers served from the disk where that is whole, and what is in memory is not.
+        Serve readers from the disk where the copy in memory is damaged and the one on the disk is not.
 
     Returns
     -------
-    ``[owner, runs of the numbers that are gone, what is wrong, whether it was mended]``; no numbers if nothing is gone:
-    the disk gives no answer, or memory is wrong and the disk is not.
+    ``[owner, runs of the numbers of lost tensors, description, whether it was mended]`` for each damage. There are no
+    numbers if nothing is lost: the disk does not answer, or only the copy in memory is damaged.
     """
     wrong: list[list[Any]] = []
     for served in host.in_order():
         for model_id, attempt in list(served.shard.state.references.alive):
             found = await served.damage(model_id, attempt, mend=mend)
             if host.shards.get(served.number) is not served:
-                break  # it went elsewhere, and is asked for there
-            # Nor is what was freed while the rest was mended.
+                break  # the shard has moved, and its new provider checks it
+            # Leave out tensors that were freed while others were read or mended: they are no damage.
             alive = numbers_in(served.shard.state.references.alive.get((model_id, attempt), 0))
             gone = {number: words for number, words in found.gone.items() if number in alive}
             if gone:
@@ -50,7 +50,7 @@ async def check_segments(host: ShardHost, mend: bool = False) -> list[list[Any]]
 
 
 async def losses(host: ShardHost) -> list[Any]:
-    """Return the marks of all my shards: what a repair has found to be gone; a text for marks that can't be read."""
+    """Return the losses that repairs have marked in the provider's shards; a text for marks that can't be read."""
     found: list[Any] = []
     for served in host.in_order():
         try:
@@ -68,7 +68,7 @@ async def _losses(host: ShardHost, served: ServedShard) -> list[Loss]:
 
 
 async def mark_lost(host: ShardHost, shard: int, lost: Sequence[Any]) -> bool | None:
-    """Mark what is gone of a shard's tensors, in place of what was marked before: ``[owner, runs, what was found]``."""
+    """Replace the marks of a shard's lost tensors by `lost`, items ``[owner, runs of numbers, description]``."""
     found = [(ModelId(owner), numbers_of(numbers), str(words)) for owner, numbers, words in lost]
 
     async def work(served: ServedShard) -> bool:
@@ -76,7 +76,7 @@ async def mark_lost(host: ShardHost, shard: int, lost: Sequence[Any]) -> bool | 
             try:
                 known = await _losses(host, served)
             except CorruptRecord:
-                known = []  # it is about to be replaced
+                known = []  # unreadable marks are replaced
             marks = merged(known, found)
             folder = served.folder
             if folder is None:
@@ -84,13 +84,14 @@ async def mark_lost(host: ShardHost, shard: int, lost: Sequence[Any]) -> bool | 
                 return True
 
             def write() -> None:
-                folder.check()
+                folder.check()  # a fenced owner must not overwrite marks of the next owner
                 write_losses(folder.path, marks, sync=host.root is not None and host.root.durability == "synced")
 
             await asyncio.to_thread(write)
             return True
 
-    # To the end whoever waits: the next must not read the file before this one has written it.
+    # Not cancellable: a cancelled caller would release `marking` while the thread still writes, and the next call
+    # would read the old marks.
     return await host.with_shard(shard, lambda served: to_the_end(work(served)))  # type: ignore[no-any-return]
 
 
@@ -104,14 +105,14 @@ async def lost_of(host: ShardHost, shard: int, model: str) -> list[Any] | None:
 
 
 async def recount(host: ShardHost, older_s: float, remove: bool = False) -> dict[str, Any]:
-    """Look through the root's files and those of my shards.
+    """List the files of the root and of this provider's shards.
 
     Parameters
     ----------
     older_s:
-        Temporary files that nobody has touched for so long are leftovers.
+        Age from which temporary files count as leftovers, in seconds.
     remove:
-        Whether leftovers go.
+        Whether to delete leftovers.
 
     Returns
     -------
@@ -121,6 +122,7 @@ async def recount(host: ShardHost, older_s: float, remove: bool = False) -> dict
     root = host.root
     if root is None:
         return {"root": None, "shards": []}
+    # The states are read here: on the event loop nothing changes them, in the thread below they could change.
     owned = [(served, _published(served)) for served in host.in_order() if served.files is not None]
 
     def look() -> dict[str, Any]:
@@ -128,7 +130,7 @@ async def recount(host: ShardHost, older_s: float, remove: bool = False) -> dict
         shards = [recount_shard(served.files.path, published, older_s) for served, published in owned]  # type: ignore[union-attr]
         if remove:
             for found in (whole, *shards):
-                with contextlib.suppress(RootUnusable):  # what is still there, the next recount names
+                with contextlib.suppress(RootUnusable):  # the next recount lists the files that are still there
                     remove_leftover(found)
         return {"root": _wire(root.path, whole), "shards": [_wire(root.path, found) for found in shards]}
 

@@ -1,13 +1,14 @@
-"""One shard as its provider serves it: the state machine behind a lock, its journal, its tensors.
+"""One shard as its provider serves it: the state machine behind a lock, its journal and its tensors.
 
-The order at the edge is the protocol's: decide, append, flush where it must be, check the epoch, apply, carry out the
-effects, answer. Whoever waits for the lock sees nothing that is not flushed.
+Each message goes through the steps of the protocol in this order: decide, append, flush where required, check the
+epoch, apply, carry out the effects, answer. The lock is held until the records are flushed and applied, so a message
+that waits for it never sees state that is not flushed.
 
-A record in the journal and its effect are one thing. Between them there is one `await`, that of the thread which
-appends, flushes and checks (`_change`); between applied and carried out those of the threads that free tensors and
-delete files (`carry_out`), and after an abort or a put that of the thread which takes back what no record names
-(`_forget_unnamed`). All of them stand in tasks of their own that nobody's time limit or cancellation reaches. Where the
-event loop itself ends in between, or a record can't be applied, the shard is given up: opening it tells what counts.
+A record in the journal must never stay without its effect. The steps await at these places only: appending, flushing
+and checking in a thread (`_change`); freeing tensors and deleting files in threads (`carry_out`); and after an abort or
+a put, removing data that no record names (`_forget_unnamed`). All of them run in tasks of their own, which no
+time limit or cancellation of a caller reaches. If the event loop itself ends in between, or a record can't be applied,
+the shard is given up: its next opening reads from the journal which records are in effect.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ from daskevo.wire.to_the_end import to_the_end
 Array = np.ndarray[Any, Any]
 
 _FREEING = (Abort, Drop, DropAttempt, FinishRetirement, Release, ReleaseLabel, Retire)
-"""What gives back room: on a full disk too, or nothing could be retired there."""
+"""Messages that free space. They may use the journal's reserve, so that models can be retired on a full disk."""
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ T = TypeVar("T")
 
 
 class ServedShard:
-    """A shard that this process owns.
+    """A shard that this process owns and serves.
 
     Parameters
     ----------
@@ -74,17 +75,17 @@ class ServedShard:
     folder:
         Its folder, opened and served; None for a repository in memory.
     tensors:
-        Of all shards of this provider.
+        Tensors of all shards of this provider.
     on_effects:
-        Called with the shard and what each applied record asks for beyond files and tensors.
+        Called with the shard and the effects of each applied record, for those beyond files and tensors.
     read_only_files:
-        The folder of a shard that is looked at, not owned: nothing is changed.
+        The folder of a shard that is only inspected, not owned: nothing is changed.
     landings:
-        What writers are sending to this provider.
+        Tensors that writers are sending to this provider.
     outgoing:
-        What it is sending to readers.
+        Tensors that this provider is sending to readers.
     quota:
-        Of this provider.
+        The provider's quota.
     """
 
     def __init__(
@@ -109,11 +110,12 @@ class ServedShard:
         self.quota = quota or Quota(None, 1, lambda: 1, lambda: 0)
         self._lock = asyncio.Lock()
         self.marking = asyncio.Lock()
-        """Held while the marks of its lost tensors are read, changed and written."""
+        """Held while the marks of the shard's lost tensors are read, changed and written."""
         self.asked = 0
-        """Messages about it, since it is served here."""
+        """Number of messages about the shard since it is served here."""
         self._let_gone = False
-        """Whether its tensors may be another opening's by now: nothing of them is freed from here any more."""
+        """Whether the tensors are freed; a later opening of the shard may have loaded them again under the same keys,
+        so this object must free nothing more."""
 
     @property
     def number(self) -> int:
@@ -129,7 +131,7 @@ class ServedShard:
         Raises
         ------
         ShardFenced
-            If another owner has the shard: nothing of this was answered.
+            If another provider owns the shard: none of the messages is answered.
         RootUnusable
             If a record could not be written; it was not applied.
         """
@@ -138,7 +140,10 @@ class ServedShard:
         return [await to_the_end(self._carry_out(message)) for message in messages]
 
     async def _answer(self, messages: Sequence[Message]) -> list[Reply] | None:
-        """Answer messages none of which changes anything, with one look at the disk; None if one does."""
+        """Answer messages that change nothing, with one check of the epoch for all; None if one of them changes state.
+
+        Nothing has been carried out then, and each message has to be decided again.
+        """
         async with self._lock:
             decisions = [self.shard.decide(message) for message in messages]
             for message, decision in zip(messages, decisions, strict=True):
@@ -150,7 +155,7 @@ class ServedShard:
         return [decision.reply for decision in decisions]
 
     async def snapshot(self, files: tuple[FileView, ...] | None) -> ShardSnapshot:
-        """Return what audit and `verify` look at; messages of this shard wait meanwhile, the event loop does not."""
+        """Take a snapshot for audit and `verify`, in a thread; messages to this shard wait meanwhile."""
         async with self._lock:
             return await asyncio.to_thread(self.shard.snapshot, files)
 
@@ -165,17 +170,19 @@ class ServedShard:
         for effect in effects:
             await self.carry_out(effect)
         if isinstance(message, Abort) and drops_all((message.model, message.attempt), decision.reply):
-            # Its writer may have died after it wrote the file, and before it said so.
+            # The writer may have died between writing the file and sending the put: no record names that file.
             await self._forget_unnamed(message.model, message.attempt, (), named=False)
         return decision.reply
 
     async def _change(self, decision: Decision, *, frees: bool) -> list[Effects]:
-        """Append, flush, check, apply: what is in the journal is known here when this returns."""
+        """Append, flush, check the epoch and apply; journal and state agree when this returns."""
         if self.folder is not None and (decision.records or decision.check):
             rows = [record.to_json() for record in decision.records]
             try:
                 await asyncio.to_thread(self.folder.append, rows, flush=decision.flush, frees=frees)
             except asyncio.CancelledError:
+                # Whether the thread has written the records is not known here, so the state may lag behind the
+                # journal. `to_the_end` shields from callers, so only the end of the event loop comes here.
                 self.folder.give_up("the event loop ended while they were written")
                 raise
         try:
@@ -186,14 +193,18 @@ class ServedShard:
             raise self.folder.give_up(f"they could not be applied ({type(error).__name__}: {error})") from error
 
     async def renew(self) -> bool:
-        """Let the journal start anew from the present state, if it is long; messages wait meanwhile.
+        """Replace a long journal by one that starts with the present state; messages wait meanwhile.
+
+        Returns
+        -------
+        Whether the journal was long, and has been replaced.
 
         Raises
         ------
         ShardFenced
-            If another owner has the shard.
+            If another provider owns the shard.
         RootUnusable
-            If there is no room: the shard goes on as before.
+            If there is no space: the shard goes on with the old journal.
         """
         folder = self.folder
         if folder is None or not folder.is_long:
@@ -204,25 +215,26 @@ class ServedShard:
                 head = self.shard.head()
                 await asyncio.to_thread(folder.renew, (record.to_json() for record in head))
 
-        # Once begun it ends, whoever is cancelled: a record that is appended beside it would be lost.
+        # Not cancellable: the lock would be released while the thread still copies the state, and a record appended
+        # to the old journal then would be lost.
         await to_the_end(work())
         return True
 
     async def carry_out(self, effects: Effects) -> None:
-        """Hand on what concerns others, then free tensors and files.
+        """Report effects to the host, then free tensors and delete files.
 
-        In this order: a model that is retired is matched no more, and its references go, whatever becomes of its file.
-        One that can't be deleted is found by the next audit, since no record names it.
+        The host comes first, so that a retired model leaves the index and gives up its references even if its file
+        can't be deleted. The next audit finds such a file, since no record names it.
         """
         self._on_effects(self, effects)
         if effects.freed and isinstance(self.tensors, SpillingTensors):
-            await asyncio.to_thread(self._free, effects.freed)  # which may remove files
+            await asyncio.to_thread(self._free, effects.freed)  # spilled tensors are files, whose deletion blocks
         else:
             self._free(effects.freed)
         await self._delete(effects.segments)
 
     async def _delete(self, segments: Sequence[tuple[ModelId, Attempt]], *, temporary: bool = False) -> None:
-        """Delete files that no record names; those that can't go now are left to the next audit."""
+        """Delete files that no record names; leave those that can't be deleted to the next audit."""
         if not segments or self.folder is None:
             return
         try:
@@ -237,12 +249,12 @@ class ServedShard:
             self.tensors.free(model_id, attempt, numbers)
 
     def own(self, model_id: ModelId, attempt: Attempt) -> dict[int, tuple[TensorSpec, str]]:
-        """Return what an attempt stored for a model, by number: what each tensor is, and its digest."""
+        """Return specification and digest of each tensor that an attempt stored for a model, by number."""
         kept = self._kept(model_id, attempt)
         return {} if kept is None else named_in(kept.record)
 
     def _kept(self, model_id: ModelId, attempt: Attempt) -> Model | Staged | None:
-        """Return what is known of the model that an attempt published or staged."""
+        """Return the model that an attempt published or staged, if it is known."""
         state = self.shard.state
         model = state.models.get(model_id)
         if model is not None and model.record.attempt == attempt:
@@ -250,12 +262,12 @@ class ServedShard:
         return state.staged.get(model_id, {}).get(attempt)
 
     async def reading(self, model_id: ModelId, work: Callable[[], T]) -> T:
-        """Run what reads a model's tensors in a thread.
+        """Run `work`, which reads a model's tensors, in a thread.
 
         Raises
         ------
         CorruptRecord
-            If the segment is damaged, or one of them is not there.
+            If the segment is damaged, or a tensor is missing.
         """
         try:
             return await asyncio.to_thread(work)
@@ -267,31 +279,32 @@ class ServedShard:
             ) from error
 
     async def read(self, model_id: ModelId, attempt: Attempt, numbers: frozenset[int]) -> dict[int, Array]:
-        """Return tensors of one segment, read-only, by number; raises as `reading` does."""
+        """Return tensors of one segment, read-only, by number; raise the errors of `reading`."""
         keys = [(model_id, attempt, number) for number in numbers]
         found = await self.reading(model_id, lambda: self.tensors.read(keys)) if keys else {}
         return {number: found[model_id, attempt, number] for number in numbers}
 
     async def segment(self, model_id: ModelId, attempt: Attempt, numbers: Sequence[int]) -> Segment:
-        """Return the open segment that holds tensors, of a repository with a root; raises as `reading` does."""
+        """Return the open segment that holds tensors, of a repository with a root; raise the errors of `reading`."""
         assert isinstance(self.tensors, DurableTensors)
         segments = self.tensors.segments
         return await self.reading(model_id, lambda: segments.segment(model_id, attempt, numbers))
 
     async def damage(self, model_id: ModelId, attempt: Attempt, *, mend: bool) -> Damage:
-        """Compare living tensors with what the records say: as readers get them, in memory, and on the disk.
+        """Compare living tensors with their records, both in memory, as readers get them, and on the disk.
 
         Parameters
         ----------
         mend:
-            Have readers served from the disk where that is whole, and memory is not.
+            Serve readers from the disk where the copy in memory is damaged and the one on the disk is not.
         """
         while True:
             alive = self._alive(model_id, attempt)
             named = self.own(model_id, attempt)
             known = {number: named.get(number) for number in alive}
             found = await asyncio.to_thread(damage_of, self.tensors, self.files, (model_id, attempt), known)
-            # What was freed while it was looked at is no damage. Tensors only ever die: this ends.
+            # A tensor freed during the comparison would look damaged, so compare again. Tensors of an attempt are only
+            # ever freed, never added, so the loop ends.
             if self._alive(model_id, attempt) == alive:
                 break
         if found.served_wrong and mend:
@@ -302,7 +315,7 @@ class ServedShard:
         return found
 
     async def _serve_from_disk(self, model_id: ModelId, attempt: Attempt, gone: Iterable[int]) -> None:
-        """Take in anew, from the file, what lives of a segment; none of it dies meanwhile."""
+        """Load a segment's living tensors from the file again; the lock keeps them from being freed meanwhile."""
         assert isinstance(self.tensors, DurableTensors)
         async with self._lock:
             whole = self._alive(model_id, attempt).difference(gone)
@@ -319,16 +332,17 @@ class ServedShard:
         Raises
         ------
         Unseen
-            If the tensors aren't there: nothing was changed.
+            If the tensors have not arrived here: nothing was changed.
         CorruptRecord
-            If they are not those that the record names.
+            If they differ from those that the record names.
         QuotaReached
-            If the repository may not take so much: nothing was stored, and nothing is left of the writer's file.
+            If the model would exceed the quota: nothing was stored, and the writer's file is deleted.
         """
         return await to_the_end(self._put(message, brought))
 
     async def _put(self, message: Put, brought: Brought) -> Reply:
         record = message.record
+        # Decided without the lock, only to spare refused and repeated puts the work; `_carry_out` decides again.
         looked = self.shard.decide(message)
         if isinstance(looked.reply, Refused) or not looked.records:
             return await self._carry_out(message)
@@ -345,11 +359,11 @@ class ServedShard:
 
     @property
     def place(self) -> str:
-        """Where tensors of this shard go, for people."""
+        """Where tensors of this shard are stored, for messages to users."""
         return "memory" if self.folder is None else str(self.folder.path)
 
     async def _forget_unnamed(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int], named: bool) -> None:
-        """Take back what `put` stored if no record names it; a fenced owner leaves it to its successor's audit."""
+        """Remove data that `put` stored if no record names it; a fenced owner leaves it to the next owner's audit."""
         if named or self._let_gone or (model_id, attempt) in self.shard.state.references.alive:
             return
         self.tensors.free(model_id, attempt, numbers)
@@ -357,12 +371,12 @@ class ServedShard:
             await self._delete([(model_id, attempt)], temporary=True)
 
     def adopt(self, step: Callable[[], object] = lambda: None, turn: threading.Lock | None = None) -> None:
-        """Take the segments of the living into the tiers; blocks on the disk, where `turn` is not held.
+        """Register the segments of living models with the storage tiers; blocks on the disk, without holding `turn`.
 
-        `step` is called for each, and again for each file that is looked at.
+        `step` is called for each segment, and again for each file that is opened.
 
-        Only files that hold dead tensors are looked at: of all others the record says what is in them, and opening
-        a hundred thousand would take minutes. What is wrong with one its readers are told, and `verify` names it.
+        Only files that also hold dead tensors are opened. Of all others the record says what they contain, and opening
+        a hundred thousand files would take minutes. Damage in them is reported to their readers, and by `verify`.
         """
         if not isinstance(self.tensors, DurableTensors):
             return
@@ -381,14 +395,14 @@ class ServedShard:
             try:
                 self.tensors.adopt(model_id, attempt, numbers_in(mask))
             except RepositoryError as error:
-                # One damaged file must not keep the shard's other models away; verify names it.
+                # One damaged file must not keep the shard's other models from being served; verify reports it.
                 unread.append(error)
         if unread:
             many = "a segment" if len(unread) == 1 else f"{len(unread)} segments"
             logger.warning("daskevo: %s of shard %d can't be read: %s", many, self.number, unread[0])
 
     async def end(self) -> None:
-        """Close once what is being written is written; the event loop need not wait for the disk."""
+        """Close after running writes have ended, without blocking the event loop on the disk."""
         async with self._lock:
             self._forget_landings()
             if self.folder is not None:
@@ -396,18 +410,18 @@ class ServedShard:
             await asyncio.to_thread(self._let_go)
 
     def close(self) -> None:
-        """Stop owning the shard; the next owner opens it as if this one had died. On the event loop."""
+        """Stop owning the shard, at once; the next owner opens it as after a crash. Must run on the event loop."""
         self._forget_landings()
         self.close_unserved()
 
     def close_unserved(self) -> None:
-        """Close a shard that was never served, from any thread: nothing has been sent to it."""
+        """Close a shard that was never served, from any thread: no writer has sent anything to it."""
         self._let_go()
         if self.folder is not None:
             self.folder.close()
 
     def _forget_landings(self) -> None:
-        # Not in `_let_go`, which runs in threads: writers that wait for the room are woken by it.
+        # Not in `_let_go`, which runs in threads: this wakes writers that wait for memory, on the event loop.
         if not self._let_gone:
             self.landings.forget_shard(self.number)
 
@@ -427,9 +441,9 @@ def open_shard(
     step: Callable[[], object] = lambda: None,
     turn: threading.Lock | None = None,
 ) -> Shard:
-    """Open a shard, blocking on the disk: read its state, write it as the head of a new journal, serve.
+    """Open a shard, blocking on the disk: read its state and write it as the head of a new journal.
 
-    `step` is called for each record, and may raise: the shard is not served then. `turn` is held by what computes.
+    `step` is called for each record, and may raise to give up the opening. `turn` is held while this computes.
 
     Raises
     ------

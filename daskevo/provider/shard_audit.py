@@ -1,6 +1,7 @@
-"""The audit of one shard, carried out: ask the coordinator, ask the homes, drop what is over and unpublished.
+"""Audit of one shard: drop the claims of attempts that have ended without publishing.
 
-Runs beside all other work. No answer is no verdict (protocol.md, Ended attempts, audit).
+It asks the coordinator which attempts are over, and the shards of their models whether these were published. It runs
+beside all other work. Without an answer, a claim stays (protocol.md, Ended attempts, audit).
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ from daskevo.provider.served_shard import ServedShard
 T = TypeVar("T")
 
 _AT_ONCE = 4
-"""Messages to homes under way."""
+"""Concurrent messages to other shards."""
 _QUESTIONS_AT_ONCE = 256
 
 
 async def take_snapshot(served: ServedShard) -> ShardSnapshot:
-    """Return a shard's snapshot: the folder is looked through first, then the state is taken."""
+    """Return a shard's snapshot: list the folder first, then copy the state.
+
+    In this order, a file that is not in the state is a leftover, or one whose put is still running.
+    """
     files = None
     folder = served.files
     if folder is not None:
@@ -40,7 +44,7 @@ async def take_snapshot(served: ServedShard) -> ShardSnapshot:
 
 
 async def verdicts_of(session: Session, claims: Iterable[Claim]) -> dict[Claim, Reply | None]:
-    """Ask the homes about attempts that are over, many in one message; None where there is no answer."""
+    """Ask the shards of ended attempts' models for a verdict, in batches; None where there is no answer."""
     verdicts: dict[Claim, Reply | None] = {}
     at_home: dict[int, list[tuple[Claim, Abort]]] = {}
     for claim in claims:
@@ -63,17 +67,17 @@ async def verdicts_of(session: Session, claims: Iterable[Claim]) -> dict[Claim, 
 
 
 async def audit_shard(served: ServedShard, session: Session, *, give_up_lost: bool = False) -> int:
-    """Audit one shard; return how many drops and files it took; `give_up_lost` as in `remedies`.
+    """Audit one shard; return the number of drops and deleted files; `give_up_lost` as in `remedies`.
 
     Raises
     ------
     ClusterError
         If the coordinator gives no answer.
     ShardFenced
-        If the shard has another owner.
+        If another provider owns the shard.
     """
     snapshot = await take_snapshot(served)
-    # In threads where it takes as long as there are models: the event loop answers meanwhile.
+    # Steps that visit all models run in threads, so that the event loop answers messages meanwhile.
     claims = await asyncio.to_thread(claims_of, snapshot)
     over = await over_among(session, sorted({attempt for _, attempt in claims}))
     verdicts = await verdicts_of(session, [claim for claim in claims if claim[1] in over])
@@ -81,6 +85,7 @@ async def audit_shard(served: ServedShard, session: Session, *, give_up_lost: bo
     if found.drops:
         await served.ask(found.drops)
     if found.files and served.folder is not None:
+        # Look again: a put that ran during the audit may have named a file since the snapshot.
         named = served.shard.state.references.alive
         files = [segment for segment in found.files if segment not in named]
         await asyncio.to_thread(partial(served.folder.delete, files, temporary=True))

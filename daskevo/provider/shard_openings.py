@@ -1,8 +1,8 @@
-"""Openings of shards at one provider: numbered, one of a shard at a time, and able to say how far they are.
+"""Openings of shards at one provider: numbered, at most one for each shard at a time, with progress.
 
-A coordinator asks again and again until an opening has ended: it joins the one under way. Only when nothing of it moves
-any more, or nobody asks for it, is an opening given up; until it has ended, no other one of that shard begins here, so
-that none can close or free what a later one has taken in.
+The coordinator repeats its request until an opening has ended; each repetition joins the running one. An opening is
+given up only if it makes no progress or is not asked for any more. The next opening of the same shard waits until it
+has ended, so that it can't close or free what the next one has loaded.
 """
 
 from __future__ import annotations
@@ -25,25 +25,27 @@ if TYPE_CHECKING:
     from daskevo.provider.served_shard import ServedShard
 
 OPENINGS_AT_ONCE = 8
-"""Shards opened at the same time: each waits for the disk several times."""
+"""Shards opened concurrently: each waits for the disk several times, so several make better use of it."""
 FROZEN_AT_ONCE = 500
-"""In a process that is a provider alone, garbage collections leave out what is there after each so many records and
-models: it lives as long as the shard is served, and a look through that of ten thousand models stops all else for half
-a second. Not beside code of users, whose garbage would stay for ever."""
+"""Number of records and models after which a process that is only a provider calls ``gc.freeze``. These objects live
+as long as the shard is served, and a collection over those of ten thousand models stops the process for half a second.
+Not done in processes that also run code of users, whose garbage would never be collected."""
 _steps = itertools.count()
-"""Of all openings of this process: each shard may be small, and their models are many all the same."""
+"""Steps of all openings in this process: shards may be small, but many of them have many models together."""
 TURN_S = 0.0005
+"""Switch interval of threads while shards are opened or closed, in seconds (Python's default: 0.005)."""
 ANSWER_S = 2.0
-"""An opening that takes longer is answered with how far it is."""
+"""Time after which an unfinished opening is answered with its progress, in seconds."""
 
 
 class _ShortTurns:
-    """While shards are opened or closed in this process, its threads compute for a shorter time before others may.
+    """Shorten Python's thread switch interval while shards are opened or closed in this process.
 
-    Messages are answered by one thread among several that compute: each time it waits for all of their turns.
+    The event loop answers messages in one thread beside several that compute, and waits for a turn of each of them.
     """
 
     def __init__(self) -> None:
+        # Several event loops, each in a thread of its own, may be in one process, and the interval is the process'.
         self._lock = threading.Lock()
         self._openings = 0
         self._usual_s = 0.0
@@ -71,14 +73,15 @@ class ShardOpening:
     Parameters
     ----------
     number:
-        Tells it from others of the same shard at this provider; later ones have higher numbers.
+        Distinguishes this opening from others of the same shard at this provider; later ones have higher numbers.
     shard, generation, floor:
-        What is opened, in whose name; see :class:`daskevo.protocol.shard.Shard`.
+        The shard and the coordinator's generation; see :class:`daskevo.protocol.shard.Shard`.
     wanted_until:
-        When nobody asks for it any more, by the monotonic clock: the shard has been given to another provider by then.
+        Time on the monotonic clock after which the request has lapsed: the coordinator has assigned the shard to
+        another provider by then.
     turn:
-        Held by the one that computes. Waiting for the disk, many do at once; but of threads that compute only one gets
-        on at a time, and with each more of them the event loop waits longer for its turn.
+        Lock held while the opening computes. Many openings can wait for the disk at once, but of computing threads only
+        one advances at a time, and each more of them delays the event loop.
     alone:
         Whether this process is a provider and nothing else.
     """
@@ -103,15 +106,15 @@ class ShardOpening:
         self.alone = alone
         self.superseded = False
         self.done = 0
-        """Records and models that it has been through: it moves as long as this grows."""
+        """Number of records and models processed; the coordinator sees progress as long as it grows."""
 
     def step(self) -> None:
-        """Say, from any thread, that one more record or model is done.
+        """Count one more processed record or model; may be called from any thread.
 
         Raises
         ------
         ShardFenced
-            If nobody wants the shard open here any more: its next owner's epoch counts.
+            If the request has lapsed or was superseded: the next owner's epoch counts.
         """
         self.done += 1
         if self.alone and next(_steps) % FROZEN_AT_ONCE == 0:
@@ -119,7 +122,7 @@ class ShardOpening:
         self.refuse_late()
 
     def refuse_late(self) -> None:
-        """Raise as `step` does."""
+        """Raise the error of `step` if the request has lapsed, without counting."""
         if self.superseded or time.monotonic() >= self.wanted_until:
             raise ShardFenced(
                 f"shard {self.shard} was to be open earlier: opening {self.number} leaves it to the next",
@@ -128,12 +131,12 @@ class ShardOpening:
 
 
 class Openings:
-    """The openings that are under way at one provider.
+    """The running openings of one provider.
 
     Parameters
     ----------
     carry_out:
-        Opens a shard; what it raises is the opening's failure.
+        Opens a shard; its error is reported as the opening's failure.
     alone:
         Whether this process is a provider and nothing else.
     """
@@ -144,7 +147,7 @@ class Openings:
         self._limit = asyncio.Semaphore(OPENINGS_AT_ONCE)
         self._turn = threading.Lock()
         self.threads = ThreadPoolExecutor(OPENINGS_AT_ONCE, "daskevo-opening")
-        """Not those of the event loop: where the disk stands still, shards that are open still get theirs."""
+        """A pool of its own: openings that wait for a stalled disk must not take the threads that open shards need."""
         self._numbers = itertools.count(1)
         self._under_way: dict[int, tuple[ShardOpening, asyncio.Task[ServedShard]]] = {}
 
@@ -154,12 +157,12 @@ class Openings:
     async def ask(
         self, shards: Iterable[int], generation: int, floors: Mapping[int, Tick], patience_s: float
     ) -> dict[str, Any]:
-        """Begin to open shards, or join what is under way; answer when all have ended, or with how far they are.
+        """Start opening shards, or join running openings; return when all have ended, or with their progress.
 
         Parameters
         ----------
         patience_s:
-            How long the coordinator waits for a sign that it goes on: within this it asks again.
+            Time within which the coordinator wants to see progress, in seconds; it asks again before that.
 
         Returns
         -------
@@ -168,10 +171,11 @@ class Openings:
         """
         wanted_until = time.monotonic() + patience_s
         asked = {shard: self._begin(shard, generation, floors.get(shard, Tick(0, 0)), wanted_until) for shard in shards}
+        # A third leaves the coordinator time to ask again, even if one answer is lost.
         answer_s = None if math.isinf(patience_s) else min(ANSWER_S, patience_s / 3)
         tasks = [task for _, task in asked.values()]
         if tasks:
-            # Who asks may go: the openings go on, and the next one who asks joins them.
+            # `asyncio.wait` does not cancel them: if the caller goes, the openings go on for the next request.
             await asyncio.wait(tasks, timeout=answer_s)
         found: dict[str, Any] = {"opened": [], "failed": [], "under_way": []}
         for shard, (opening, task) in asked.items():
@@ -203,7 +207,7 @@ class Openings:
     async def _run(self, opening: ShardOpening, former: asyncio.Task[ServedShard] | None) -> ServedShard:
         try:
             if former is not None:
-                await asyncio.wait([former])
+                await asyncio.wait([former])  # `wait` does not raise its error, which its own request reports
             async with self._limit:
                 opening.refuse_late()
                 with SHORT_TURNS:
@@ -213,11 +217,11 @@ class Openings:
                 del self._under_way[opening.shard]
 
     async def end(self, timeout_s: float) -> None:
-        """Give up what is under way, and wait until it has ended, but not for ever."""
+        """Give up all openings, and wait up to `timeout_s` seconds for their end."""
         tasks = []
         for opening, task in self._under_way.values():
             opening.superseded = True
             tasks.append(task)
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s)
-        self.threads.shutdown(wait=False)
+        self.threads.shutdown(wait=False)  # a thread may wait for a disk that never answers

@@ -1,6 +1,7 @@
-"""What a provider tells those who watch: figures, its shards, scopes, labels, and some of its models.
+"""Statistics of a provider for metrics and the dashboard: figures, shards, scopes, labels, and some of its models.
 
-Bounded whatever the repository holds, and made shard by shard, so that messages are answered in between.
+Their size is bounded for repositories of any size. They are gathered shard by shard, and messages are answered in
+between.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
     from daskevo.provider.served_shard import ServedShard
 
 MOST_LABELS = 20
-"""Labels and scopes that are told by name."""
+"""Most labels, and most scopes, that are listed by name."""
 
 
 @dataclass
 class _Gathered:
-    """What has been seen of the shards so far."""
+    """Statistics of the shards visited so far."""
 
     references: int = 0
     reservations: int = 0
@@ -42,22 +43,22 @@ class _Gathered:
 
 
 async def shown(host: ShardHost, models: int = 0, live: Sequence[Any] = ()) -> dict[str, Any]:
-    """Return what is shown of a provider.
+    """Return the statistics of a provider.
 
     Parameters
     ----------
     models:
-        So many of its models are told of, if it has more: those with the most heirs, and those with the best quality.
+        Most models to list; if there are more, those with the most heirs and those with the best quality are chosen.
     live:
-        Attempts that are under way: what they have reserved is counted.
+        Running attempts, whose claims are counted as reservations.
 
     Returns
     -------
     dict
         ``figures``, ``tally`` (:mod:`daskevo.provider.call_counts`), ``shards`` (number, models, bytes put there, bytes
         of the journal, messages), ``scopes`` (name, objective, models, bytes put, bytes of full copies), ``labels``
-        (label, models), ``models`` (see :func:`row_of`), ``models_in_all`` that could be told of, and
-        ``spent_s``, seconds of this process's event loop that all this took.
+        (label, models), ``models`` (see :func:`row_of`), ``models_in_all`` (all that could be listed), and
+        ``spent_s`` (seconds for which this blocked the event loop, in all).
     """
     began, waited = time.perf_counter(), 0.0
     attempts = {Tick.parse(attempt) for attempt in live}
@@ -83,7 +84,7 @@ async def shown(host: ShardHost, models: int = 0, live: Sequence[Any] = ()) -> d
 
 
 def figures(host: ShardHost) -> dict[str, Any]:
-    """Return counts and bytes that are known without going through all models: for each scrape of the metrics, too."""
+    """Return counts and bytes that are known without visiting all models, cheap enough for each scrape of metrics."""
     durable = isinstance(host.tensors, DurableTensors)
     stored, memory = host.tensors.payload_bytes, host.tensors.memory_bytes
     shards = list(host.shards.values())
@@ -103,7 +104,7 @@ def figures(host: ShardHost) -> dict[str, Any]:
 
 
 def _look_at(host: ShardHost, served: ServedShard, live: Collection[Attempt], found: _Gathered) -> None:
-    """Add one shard to what has been seen."""
+    """Add one shard to the statistics."""
     state, put_bytes = served.shard.state, 0
     for owner, claims in state.references.bits.items():
         for claim in claims:
@@ -134,7 +135,7 @@ def _look_at(host: ShardHost, served: ServedShard, live: Collection[Attempt], fo
 def _choose(
     models: list[tuple[ServedShard, ModelId, Model, int]], most: int
 ) -> list[tuple[ServedShard, ModelId, Model, int]]:
-    """Return those that are told of: all, or half by their heirs, and the rest by their quality."""
+    """Choose the models to list: all, or half of `most` by number of heirs and the rest by quality."""
     if len(models) <= most:
         return models
     chosen = {one[1]: one for one in heapq.nlargest((most + 1) // 2, models, key=lambda one: one[3])}
@@ -146,14 +147,17 @@ def _rank(model: Model) -> float:
     record = model.record
     if record.quality is None or record.objective is None:
         return float("-inf")
-    # Of tens of thousands: an objective that is parsed for each would stop the event loop.
+    # Called for tens of thousands of models: parsing each objective would block the event loop.
     return -record.quality if record.objective.startswith("min ") else record.quality
 
 
 def row_of(host: ShardHost, served: ServedShard, model_id: ModelId, model: Model) -> list[Any]:
-    """Return of a model: id, scope, state, objective, quality, step, ancestor, the other model that stored most of its
-    tensors, how many of them, bytes it put, bytes of a full copy, tensors it put, tensors in all, heirs, tensors of its
-    own that they use, and their bytes."""
+    """Return the row of a model.
+
+    Its items are: id, scope, state, objective, quality, step, ancestor, the other model that stored most of its
+    tensors, number of these tensors, bytes of its own tensors, bytes of a full copy, number of own tensors, number of
+    all tensors, heirs, own tensors that heirs use, and their bytes.
+    """
     record = model.record
     claims: Mapping[Any, int] = served.shard.state.references.bits.get(model_id, {})
     used, heirs = 0, 0

@@ -1,6 +1,6 @@
-"""Tensors that a provider hands out to readers.
+"""Send stored tensors to readers.
 
-By reference within a process, by the name and ranges of a file to a neighbour, in messages to everybody else.
+Readers in the same process get references, readers on the same host the name and ranges of a file, all others messages.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 async def hand_out(
     served: ServedShard, owner: ModelId, attempt: Attempt, numbers: Collection[int], *, near: bool, local: bool
 ) -> dict[str, Any]:
-    """Return an answer with tensors of a published owner, or with where they are.
+    """Return an answer with tensors of a published owner, or with their place in a file.
 
     Parameters
     ----------
     near:
         Whether the reader is on this host and sees the root.
     local:
-        Whether it is this very process.
+        Whether the reader is in this process.
 
     Returns
     -------
     ``digests``, in the order of the numbers, and one of: ``file`` (see `daskevo.client.tensor_reader.file_answer`);
-    ``arrays``; ``parts`` and ``frames``, as much as one message takes: the reader asks for the rest.
+    ``arrays``; ``parts`` and ``frames``, as much as one message holds: the reader asks for the rest.
 
     Raises
     ------
     CorruptRecord
-        If the segment is damaged, or one of them is not there.
+        If the segment is damaged, or a tensor is missing.
     """
     wanted = sorted(numbers)
     specs = served.own(owner, attempt)
@@ -51,6 +51,7 @@ async def hand_out(
         stored = await served.read(owner, attempt, frozenset(wanted))
         return answer | {"arrays": {number: lent(array) for number, array in stored.items()}}
     sizes = {number: specs[number][0].nbytes for number in wanted if number in specs}
+    # Only whole tensors in the first message; the reader asks for the parts of split ones itself.
     first = next(iter(cut(sizes)), [])
     parts = [part for part in first if part.stop - part.start == sizes[part.number]]
     return answer | {"parts": [list(part) for part in parts], **await hand_out_parts(served, owner, attempt, parts)}
@@ -59,9 +60,10 @@ async def hand_out(
 async def hand_out_parts(
     served: ServedShard, owner: ModelId, attempt: Attempt, parts: Iterable[Sequence[int]]
 ) -> dict[str, Any]:
-    """Return the bytes of parts of reserved tensors as ``frames``; whoever joins them compares the digests."""
+    """Return the bytes of parts of reserved tensors as ``frames``; the reader checks the digests after joining them."""
     wanted = [Part(*part) for part in parts]
     specs = served.own(owner, attempt)
+    # Whole tensors come out of the tiers' memory where they are cached; parts are read from the file.
     whole = frozenset(
         part.number
         for part in wanted

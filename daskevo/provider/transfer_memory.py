@@ -1,7 +1,7 @@
-"""Who may use a provider's memory for a transfer, and who waits: pure, so that every order of arrival can be tried.
+"""Admission of transfers to a provider's memory, without I/O, so that tests can try every order of arrival.
 
-A transfer asks once, for all that it will take, before any of its bytes are sent: whoever waits holds nothing, so none
-can wait for one another. Room is given in the order of asking: a large transfer isn't passed by small ones for ever.
+A transfer asks once for all the memory that it will need, before any byte is sent: a waiting transfer holds nothing, so
+there is no deadlock. Memory is granted first come, first served, so that small transfers can't starve a large one.
 """
 
 from __future__ import annotations
@@ -10,21 +10,23 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 FORGOTTEN_AFTER_S = 300.0
-"""A writer that has room and has sent nothing for so long has died, or sends all again when it puts."""
+"""Time after which a silent transfer loses its memory, in seconds: the writer has died, or sends all again on its
+put."""
 ABANDONED_AFTER_S = 30.0
-"""Who waits for room, and has not asked for so long, has gone: others need not wait behind it."""
+"""Time after which a waiting transfer that no longer asks leaves the queue, in seconds, so that others need not wait
+behind it."""
 
 
 @dataclass
 class Share:
-    """What one transfer takes, or wants to.
+    """Memory that one transfer holds, or waits for.
 
     Parameters
     ----------
     nbytes:
-        All of it.
+        Its size in bytes.
     since, touched:
-        When it asked first, and when something was heard of it last; seconds of one clock.
+        Times of its first request and of its last sign of life, in seconds of one clock.
     """
 
     nbytes: int
@@ -33,43 +35,43 @@ class Share:
 
 
 class TransferMemory:
-    """A number of bytes that transfers share.
+    """A limited amount of memory that transfers share.
 
     Parameters
     ----------
     limit_bytes:
-        Most that all may take together. A transfer that is larger than that gets nothing, unless `lends_alone`.
+        Limit of all transfers together. A larger transfer is never granted, unless `lends_alone`.
     lends_alone:
-        Whether one that is larger gets its room while nobody else has any.
+        Whether a larger transfer is granted while no other holds memory.
     """
 
     def __init__(self, limit_bytes: int, *, lends_alone: bool = False) -> None:
         self.limit_bytes = limit_bytes
         self.lends_alone = lends_alone
         self.moved = 0.0
-        """When a transfer last got room, used it, or gave it back."""
+        """Time at which a transfer was last granted memory, used it, or gave it back."""
         self._held: dict[Hashable, Share] = {}
         self._waiting: dict[Hashable, Share] = {}  # in the order of asking
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that are taken."""
+        """Bytes that transfers hold."""
         return sum(share.nbytes for share in self._held.values())
 
     def bytes_of(self, key: Hashable) -> int:
-        """Return how much room a transfer has."""
+        """Return the bytes that a transfer holds; 0 if it waits or is unknown."""
         return self._held[key].nbytes if key in self._held else 0
 
     def ask(self, key: Hashable, nbytes: int, now: float) -> bool:
-        """Ask for a transfer's room, or ask again; whoever waits keeps its place as long as it asks.
+        """Request memory for a transfer, or ask again; a transfer keeps its place in the queue as long as it asks.
 
         Returns
         -------
-        Whether it has it.
+        Whether the memory is granted.
         """
         before = self._held.get(key) or self._waiting.get(key)
         if before is not None and before.nbytes != nbytes:
-            self.give_back(key, now)  # another transfer of that name
+            self.give_back(key, now)  # another transfer under the same key
             before = None
         if before is None:
             self._waiting[key] = Share(nbytes, now, now)
@@ -79,16 +81,16 @@ class TransferMemory:
         return key in self._held
 
     def touch(self, key: Hashable, now: float) -> None:
-        """Note that a transfer with room goes on."""
+        """Record progress of a transfer that holds memory."""
         self._held[key].touched = self.moved = now
 
     def waits_in_vain_s(self, key: Hashable, now: float) -> float:
-        """Return for how long a transfer has waited while none of the others went on; 0 if it doesn't wait."""
+        """Return the seconds that a transfer has waited without progress of any other; 0 if it does not wait."""
         share = self._waiting.get(key)
         return 0.0 if share is None else now - max(share.since, self.moved)
 
     def give_back(self, key: Hashable, now: float) -> bool:
-        """End a transfer, whether it has room or waits; return whether anything changed."""
+        """End a transfer that holds memory or waits; return whether there was one."""
         waited = self._waiting.pop(key, None) is not None
         held = self._held.pop(key, None) is not None
         if held:
@@ -98,12 +100,12 @@ class TransferMemory:
         return held or waited
 
     def give_back_all(self, of: Callable[[Hashable], bool], now: float) -> bool:
-        """End all transfers of which that is true."""
+        """End all transfers whose key satisfies a predicate; return whether there were any."""
         found = [key for key in [*self._held, *self._waiting] if of(key)]
         return sum(self.give_back(key, now) for key in found) > 0
 
     def forgotten(self, now: float) -> list[Hashable]:
-        """Return the transfers that have room and of which nothing was heard for long."""
+        """Return the transfers that hold memory and have been silent for `FORGOTTEN_AFTER_S`."""
         return [key for key, share in self._held.items() if now - share.touched > FORGOTTEN_AFTER_S]
 
     def _sweep(self, now: float) -> None:
@@ -115,7 +117,7 @@ class TransferMemory:
         self._grant(now)
 
     def _grant(self, now: float) -> None:
-        """Give room to the first of those who wait, as long as there is enough."""
+        """Grant memory to waiting transfers, in order, until the first one that does not fit."""
         taken = self.held_bytes
         for key, share in list(self._waiting.items()):
             alone = self.lends_alone and not self._held

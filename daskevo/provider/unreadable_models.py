@@ -1,4 +1,4 @@
-"""Models that can't be loaded any more are left out of the index: nobody is offered what he would be refused."""
+"""Remove models with lost tensors from the index, so that queries don't match models that can't be read."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from daskevo.types import ModelId
 logger = logging.getLogger(__name__)
 
 LOOK_S = 10.0
-"""Longest wait for what one provider has marked."""
+"""Longest wait for the marks of one provider, in seconds."""
 
 
 async def forget_lost(host: ShardHost) -> int:
-    """Match no model any more that uses tensors of a shard that is lost, or tensors that a repair has marked as gone.
+    """Remove models from the index that use tensors of a lost shard, or tensors that a repair has marked as lost.
 
-    Marked ones that are there again, as the last repair found, are matched again. A model that is matched all the same,
-    since a provider gave no answer, is refused when it is to be read: this saves the way there.
+    Models whose tensors the last repair found again return to the index. If a provider does not answer, a model with
+    lost tensors may still be matched; reading it then raises an error, which this only avoids.
 
     Returns
     -------
     int
-        How many models are left out that were matched before.
+        Number of models removed from the index.
     """
     directory = host.session.directory
     table = await directory.refresh()
     try:
         answers, silent = await directory.everywhere("losses", timeout_s=LOOK_S, patient=False)
     except RepositoryError as error:
-        # No reason to serve nothing: as if there were none, and nothing comes back by it.
+        # Matching goes on without the marks. `silent` is not empty then, so no model returns to the index by mistake.
         logger.info("daskevo: what is marked as lost can't be read: %s", error)
         answers, silent = {}, {host.name: error.message}
-    # Marks that can't be read come as a text, which `verify` says.
+    # Unreadable marks come as a text, which `verify` reports.
     losses = [Loss.from_json(value) for answer in answers.values() for value in answer if not isinstance(value, str)]
     return leave_out(host, table, losses, again=not silent)
 
 
 def leave_out(host: ShardHost, table: ShardTable, losses: Iterable[Loss], *, again: bool) -> int:
-    """Take models that are lost out of the index, and with `again` bring those back that aren't any more."""
+    """Remove models with lost tensors from the index; with `again`, return those that have none any more."""
     marks = _marks(losses)
     left_out, back = [], []
     for served in host.shards.values():

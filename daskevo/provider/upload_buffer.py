@@ -1,4 +1,4 @@
-"""Tensors that writers send to a provider before their put, and the memory that they take until then."""
+"""Receive buffer for tensors that writers send to a provider before their put, with its memory limit."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from daskevo.wire import tensor_framing
 from daskevo.wire.tensor_framing import Landing
 
 Key = tuple[int, ModelId, Attempt]
-"""A shard, and the attempt that will put a model there."""
+"""A shard, a model and the attempt that will put it there."""
 
 ROOM_S = 10.0
-"""Longest that a writer waits for room while none of those that have it goes on."""
+"""Longest time that a writer waits for memory while no transfer that holds some makes progress, in seconds."""
 UNLIMITED_BUDGET = MemoryBudget(kept=0, shared=256 << 20, leaving=192 << 20)
-"""Of a process that is no provider, and looks at a repository only."""
+"""Budget of a process that is no provider and only inspects a repository."""
 
 
 class Landings:
-    """What writers are sending to a provider, by the shard and the attempt that will put it.
+    """Tensors that writers are sending to a provider, by shard and attempt of the coming put.
 
-    A writer makes room for a whole put, the messages on their way too, before it sends the first of them.
+    A writer reserves memory for a whole put, messages in flight included, before it sends the first one.
 
     Parameters
     ----------
     tensors:
-        The provider's: what they keep in memory makes place for what comes.
+        The provider's tensors, whose cache in memory shrinks for arriving ones.
     budget:
-        What both may take.
+        Memory limits of both.
     """
 
     def __init__(self, tensors: Tensors, budget: MemoryBudget = UNLIMITED_BUDGET) -> None:
@@ -47,32 +47,32 @@ class Landings:
 
     @property
     def limit_bytes(self) -> int:
-        """Most memory that all of it may take."""
+        """Most memory of all arriving tensors, in bytes."""
         return self.room.limit_bytes
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes that are taken, or kept for what is on its way."""
+        """Bytes that are in use, or reserved for tensors in flight."""
         return self.room.held_bytes
 
     def of(self, shard: int, model_id: ModelId, attempt: Attempt) -> Landing | None:
-        """Return what has landed for an attempt so far."""
+        """Return the tensors of an attempt that have arrived so far."""
         return self._landings.get((shard, model_id, attempt))
 
     async def make_room(self, shard: int, model_id: ModelId, attempt: Attempt, nbytes: int, patience_s: float) -> bool:
-        """Make room for a put's tensors of so many bytes, or say that its writer has to wait: it asks again.
+        """Reserve memory for the `nbytes` bytes of a put, or return False: its writer waits and asks again.
 
         Parameters
         ----------
         patience_s:
-            How long the answer may take.
+            Longest time until the answer, in seconds.
 
         Raises
         ------
         ProviderFull
-            If there is no room for so much, or others have it and have not gone on for long.
+            If the put is larger than the limit, or the transfers that hold the memory make no progress for `ROOM_S`.
         RootUnusable
-            If what is kept in memory had to make place, and can't be written.
+            If tensors had to be written to disk to free memory, and could not be.
         """
         key = shard, model_id, attempt
         needed = room_for(nbytes)
@@ -96,8 +96,10 @@ class Landings:
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), min(until - now, left))
+        # Asking may have ended transfers that were silent for too long: free the memory that they received into.
         for other in [other for other in self._landings if not self.room.bytes_of(other)]:
             del self._landings[other]
+        # Before the writer is told to send: the cache must have shrunk when the bytes arrive.
         self._share_out()
         try:
             await asyncio.to_thread(self._tensors.shrink)
@@ -118,21 +120,22 @@ class Landings:
         parts: Sequence[Sequence[int]],
         frames: Sequence[Any],
     ) -> bool:
-        """Take in a message's bytes.
+        """Receive the bytes of a message.
 
         Returns
         -------
-        False if its put has no room, or no longer: nothing was changed.
+        False if no memory is reserved for the put (any more): nothing was changed.
 
         Raises
         ------
         CorruptRecord
-            If the bytes don't belong to these tensors, or these tensors take more than the room that was made.
+            If the bytes don't belong to these tensors, or the tensors are larger than the reserved memory.
         """
         key = shard, model_id, attempt
         if not self.room.bytes_of(key):
             return False
         landing = self.of(*key)
+        # Other specs: the writer began again with other tensors under the same attempt.
         if landing is None or landing.specs != specs:
             if room_for(sum(spec.nbytes for spec in specs.values())) > self.room.bytes_of(key):
                 raise CorruptRecord(f"the tensors of {model_id!r} are others than its writer made room for")
@@ -142,7 +145,7 @@ class Landings:
         return True
 
     def forget(self, shard: int, model_id: ModelId, attempt: Attempt) -> None:
-        """Give the memory of an attempt back."""
+        """Free the memory of an attempt."""
         key = shard, model_id, attempt
         self._landings.pop(key, None)
         if self.room.give_back(key, time.monotonic()):
@@ -150,7 +153,7 @@ class Landings:
             self._changed.set()
 
     def forget_shard(self, shard: int) -> None:
-        """Give the memory of all attempts of a shard back: it is another provider's."""
+        """Free the memory of all attempts of a shard that moves to another provider."""
         for key in [key for key in self._landings if key[0] == shard]:
             self.forget(*key)
         if self.room.give_back_all(lambda key: isinstance(key, tuple) and key[0] == shard, time.monotonic()):
@@ -159,5 +162,5 @@ class Landings:
 
 
 def room_for(nbytes: int) -> int:
-    """Return how much memory a put of so many bytes takes while it arrives: its tensors, and messages on their way."""
+    """Return the memory that a put of `nbytes` bytes needs while it arrives: its tensors and the messages in flight."""
     return nbytes + min(nbytes, tensor_framing.IN_FLIGHT * tensor_framing.MESSAGE_BYTES)

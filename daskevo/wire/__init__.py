@@ -1,1 +1,1 @@
-"""What travels between processes: calls to coordinator and providers, tensors in messages, what a message may hold."""
+"""Messages between processes: calls to coordinator and providers, framing of tensors, and checks of arguments."""

@@ -1,7 +1,8 @@
-"""What daskevo uses of Dask and dask-jobqueue beyond their public API, in one place, pinned by its test.
+"""Names of Dask and dask-jobqueue outside their public API that daskevo uses, in one place and pinned by a test.
 
-Functions that have no public name are imported from here. Methods and attributes of classes that ours are made of, and
-of objects that Dask hands us, are in the tables, which ``tests/cluster/test_dask_private.py`` holds against both.
+Private functions are imported from here. Private methods of classes that daskevo subclasses, and undocumented
+attributes of objects that Dask passes in, are listed in tables; ``tests/cluster/test_dask_private.py`` compares them
+with the installed versions.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ HOOKS: Mapping[str, tuple[str, ...]] = {
     ),
     "dask_jobqueue.core.JobQueueCluster": ("_job_kwargs", "_name"),
 }
-"""Private names of Dask's and dask-jobqueue's classes that ours call, override or read."""
+"""Private names of Dask's and dask-jobqueue's classes that daskevo's subclasses call, override or read."""
 
 ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "scheduler": (
@@ -60,19 +61,19 @@ ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "client": ("loop", "rpc", "scheduler", "status"),
     "client.rpc": ("connect", "connection_args", "reuse", "status"),
 }
-"""Attributes of Dask's objects that its documentation says nothing of."""
+"""Attributes of Dask's objects that its documentation does not mention."""
 
 HEARTBEAT = "heartbeat"
-"""The method of a Dask worker that logs an OSError of its own where the scheduler can't be reached."""
+"""The method of a Dask worker that logs an OSError itself if the scheduler can't be reached."""
 
 ENCRYPTED = ("tls", "wss")
 """Schemes of addresses whose connections are encrypted."""
 
 
 def refusal_of(pool: Any, address: str) -> str | None:
-    """Say why a connection pool, in the state that it is in, makes no connection to an address; None: it would.
+    """Return why a connection pool refuses to connect to an address in its present state, or None if it doesn't.
 
-    Dask says so by bare RuntimeErrors, which have nothing but words.
+    Dask raises a bare RuntimeError in these cases, which can be told apart only by its text.
 
     Parameters
     ----------
@@ -87,7 +88,7 @@ def refusal_of(pool: Any, address: str) -> str | None:
 
 
 def pages(scheduler: Any) -> list[str]:
-    """Return the list from which Dask's own pages take the names that they link to; what is added is linked, too."""
+    """Return the list of pages that Dask's dashboard links to; append a name to have it linked too."""
     from distributed.dashboard.scheduler import template_variables
 
     found: list[str] = template_variables(scheduler)["pages"]
@@ -95,7 +96,7 @@ def pages(scheduler: Any) -> list[str]:
 
 
 def plots() -> Any:
-    """Return the class of the route that lists plots for JupyterLab's Dask extension."""
+    """Return the handler class of the route that lists plots for JupyterLab's Dask extension."""
     from distributed.http.scheduler.info import IndividualPlots
 
     return IndividualPlots

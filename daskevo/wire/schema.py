@@ -1,7 +1,8 @@
-"""What each method of coordinator and provider may be called with: everything is checked before anything is done.
+"""Argument schemas of all methods of coordinator and provider, checked before a method runs.
 
-Whoever reaches a Dask cluster can run code on it, so this keeps no attacker out (docs/security.md): it keeps what
-another version, a bug or a damaged message says from being half carried out, or from claiming memory.
+These checks are not a defence against attackers: anyone who reaches a Dask cluster can run code on it
+(docs/security.md). They keep a message of another version, of a bug, or a damaged one, from being carried out by half
+or from allocating memory without bound.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ from daskevo.protocol.limits import MAX_TENSORS
 from daskevo.types import Tick, check_name
 
 Check = Callable[[Any], object]
-"""Raises CorruptRecord or InvalidInput unless a value is what it has to be; what it returns doesn't matter."""
+"""Raises CorruptRecord or InvalidInput if a value is not valid; its return value is ignored."""
 
 MOST = 1 << 20
-"""Longest list in a message."""
+"""Most items of a list in a message."""
 _LARGEST = 2**62
 _LONGEST = 1000
-"""Characters of a name, address or reason."""
+"""Most characters of a name, address or reason."""
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments of a method: those that must be there, and those that may be."""
+    """The arguments of a method: required ones (`needed`) and optional ones (`more`)."""
 
     needed: Mapping[str, Check] = field(default_factory=dict)
     more: Mapping[str, Check] = field(default_factory=dict)
 
 
 def check_arguments(role: str, method: str, arguments: Mapping[str, Any]) -> None:
-    """Make sure that a method can be called with what came in a message.
+    """Check the arguments of a message against the schema of its method; methods without a schema pass.
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ def check_arguments(role: str, method: str, arguments: Mapping[str, Any]) -> Non
     Raises
     ------
     CorruptRecord
-        With the method, the argument and what was found.
+        If an argument is missing, unknown or not valid; the message names the method, the argument and its value.
     """
     known = ARGUMENTS[role].get(method)
     if known is None:
@@ -102,6 +103,7 @@ def _expect(good: bool, what: str, found: object) -> None:
         raise CorruptRecord(f"expected {what}, found {shorten(found)}")
 
 
+# Checks of numbers compare the exact type where a bool, which is an int in Python, must not pass as a number.
 def _flag(value: Any) -> None:
     _expect(isinstance(value, bool), "true or false", value)
 
@@ -121,10 +123,10 @@ def _versions(value: Any) -> None:
 
 
 def _key(value: Any) -> None:
-    """A key of a Dask task: text, a number, or a tuple of such."""
+    """Check the key of a Dask task: text, a number, or a tuple of these."""
     _expect(value is None or isinstance(value, (str, bytes, int, float, tuple)), "a task's key", value)
     try:
-        hash(value)
+        hash(value)  # a tuple may hold a list, and the coordinator uses keys in dicts
     except TypeError:
         _expect(False, "a task's key", value)
 
@@ -134,7 +136,7 @@ def _bytes(value: Any) -> None:
 
 
 def _frame(value: Any) -> None:
-    """Bytes of tensors, as they come out of a message."""
+    """Check bytes of tensors as Dask deserializes them: a uint8 array, or a buffer."""
     plain = isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim == 1
     _expect(plain or isinstance(value, (bytes, bytearray, memoryview)), "bytes of tensors", type(value))
 
@@ -152,9 +154,10 @@ def _word(value: Any) -> None:
 
 
 def _questions(values: Any) -> None:
-    """The index checks what the weights are.
+    """Check the queries of a batch; the index checks the values of the weights.
 
-    Written out, since a batch has hundreds: by the checks above it takes longer than answering some of them.
+    Written as one match statement instead of the combinators above: a batch has hundreds of queries, and the
+    combinators take longer than answering some of them.
     """
     _list()(values)
     for value in values:
@@ -202,7 +205,7 @@ PROVIDER: Mapping[str, Arguments] = {
             "shard": count,
             "model": _model,
             "attempt": Tick.parse,
-            # What they are is looked at where they are read.
+            # `specs_from_wire` checks the items when it decodes them.
             "specs": _list(MAX_TENSORS),
             "parts": _parts,
             "frames": _frames,
@@ -228,7 +231,7 @@ PROVIDER: Mapping[str, Arguments] = {
         _NOTHING,
     ),
 }
-"""What a provider takes from other processes; in its own, tensors come by reference too."""
+"""Methods that a provider serves to other processes; calls in its own process may also pass tensors by reference."""
 
 COORDINATOR: Mapping[str, Arguments] = {
     "hello": Arguments({"versions": _versions, "opener": _word}),

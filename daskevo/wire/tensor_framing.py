@@ -1,6 +1,6 @@
-"""Tensors in messages: small ones joined, large ones sent as they lie in memory, very large ones cut; 48 MB a message.
+"""Framing of tensors in messages of at most 48 MB: small tensors joined, large ones sent without a copy or split.
 
-Both sides know the tensors' shapes and dtypes from a record, so that a message carries bytes and says which they are.
+Both sides know shapes and dtypes from the model's record, so a message carries only bytes and the list of its parts.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from daskevo.store.pack import Array, aligned_empty, frozen, raw, round_up, view
 from daskevo.types import TensorSpec
 
 MESSAGE_BYTES = 48 << 20
-"""About the most that one message carries: large enough for the bandwidth, small enough for memory and event loops."""
+"""Approximate limit of one message: large enough to use the bandwidth, small enough for memory and event loops."""
 IN_FLIGHT = 2
-"""Messages on their way at once: one is received while the next is sent."""
+"""Messages in flight at once: the receiver handles one while the next is sent."""
 SMALL_BYTES = 128 << 10
-"""Smaller tensors are joined: each frame of a message costs as much as copying so many bytes."""
+"""Tensors below this size are joined: one more frame in a message costs about as much as copying this many bytes."""
 
 Memory = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class Part(NamedTuple):
-    """Some bytes of one tensor."""
+    """Bytes `start` to `stop` of tensor `number`."""
 
     number: int
     start: int
@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
 
 def cut(sizes: Mapping[int, int]) -> list[list[Part]]:
-    """Share tensors out over messages.
+    """Split tensors into messages of at most about `MESSAGE_BYTES`.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def cut(sizes: Mapping[int, int]) -> list[list[Part]]:
 
     Returns
     -------
-    For each message its parts. Only tensors above `MESSAGE_BYTES` are cut.
+    The parts of each message. Only tensors above `MESSAGE_BYTES` are split over several messages.
 
     Examples
     --------
@@ -56,6 +56,7 @@ def cut(sizes: Mapping[int, int]) -> list[list[Part]]:
     messages: list[list[Part]] = []
     room = 0
     for number, nbytes in sizes.items():
+        # An empty tensor has one empty part: the receiver counts a tensor as complete by its parts.
         for start in range(0, max(nbytes, 1), MESSAGE_BYTES):
             part = Part(number, start, min(nbytes, start + MESSAGE_BYTES))
             size = part.stop - part.start
@@ -68,7 +69,7 @@ def cut(sizes: Mapping[int, int]) -> list[list[Part]]:
 
 
 def frames(parts: Iterable[Part], piece: Callable[[Part], Memory]) -> list[Memory]:
-    """Return the bytes of a message's parts, in order, as few arrays: neighbours that are small are joined."""
+    """Return the bytes of a message's parts, in order, with adjacent small parts joined into one array."""
     found: list[Memory] = []
     small: list[Memory] = []
 
@@ -89,19 +90,19 @@ def frames(parts: Iterable[Part], piece: Callable[[Part], Memory]) -> list[Memor
 
 
 def nbytes_of(frame: Any) -> int:
-    """Return the size of some bytes of a message, whatever they came as."""
+    """Return the size in bytes of a frame, which may be an array or any other buffer."""
     return memoryview(frame).nbytes
 
 
 class Landing:
-    """Memory for tensors that arrive in parts, in any order, each part once or more.
+    """Receive buffer for tensors that arrive in parts, in any order, each part once or more.
 
-    Large tensors have memory of their own, so that keeping one keeps no other; small ones share a block.
+    Each large tensor has its own memory, so that keeping one alive does not keep the others; small ones share a block.
 
     Parameters
     ----------
     specs:
-        Tensor number -> what it is.
+        Tensor number -> shape and dtype.
     """
 
     def __init__(self, specs: Mapping[int, TensorSpec]) -> None:
@@ -117,16 +118,17 @@ class Landing:
                 self._memory[number] = aligned_empty(spec.nbytes)
         self._landed: set[Part] = set()
         self._handed_on = False
-        """Whether the memory is the repository's by now: what comes once more changes nothing."""
+        """Whether the repository owns the memory by now: a part that arrives again must not write into it."""
         self._lock = threading.Lock()
+        # Guards `_landed` only: messages are copied in several threads at once, each into memory of its own.
 
     def land(self, parts: Iterable[Sequence[int]], frames: Sequence[Any]) -> None:
-        """Copy a message's bytes to where they belong; blocks for as long as copying takes.
+        """Copy a message's bytes into the buffer; blocks while it copies.
 
         Raises
         ------
         CorruptRecord
-            If the frames have another length than the parts, or the parts aren't these tensors'.
+            If the frames and the parts differ in length, or a part does not belong to these tensors.
         """
         if self._handed_on:
             return
@@ -151,12 +153,12 @@ class Landing:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all tensors, landed or not."""
+        """Bytes of all tensors, arrived or not."""
         return sum(memory.nbytes for memory in self._memory.values())
 
     @property
     def is_complete(self) -> bool:
-        """Whether all bytes have landed."""
+        """Whether all bytes have arrived."""
         with self._lock:
             found = dict.fromkeys(self._memory, 0)
             for part in self._landed:
@@ -164,12 +166,12 @@ class Landing:
         return all(found[number] >= memory.nbytes for number, memory in self._memory.items())
 
     def tensors(self, expected: Mapping[int, str]) -> dict[int, Array]:
-        """Return the tensors, read-only and aligned to 64 bytes, after comparing each with its digest.
+        """Check each tensor against its digest and return all of them, read-only and aligned to 64 bytes.
 
         Raises
         ------
         CorruptRecord
-            If one differs: it was damaged on the way, or where it lay.
+            If a digest differs: the tensor was damaged in transit or in storage.
         """
         arrays = {number: view(memory, self.specs[number]) for number, memory in self._memory.items()}
         found = digests(arrays)
@@ -185,7 +187,8 @@ class Landing:
 
 
 async def few_at_once(messages: Iterable[Sequence[Part]], send: Callable[[Sequence[Part]], Awaitable[None]]) -> None:
-    """Send messages in order, a few on their way at once; the first error stops it."""
+    """Send messages in order, `IN_FLIGHT` at once; the first error stops all."""
+    # Both lanes take from one iterator, so that a slow message in one does not hold back the other.
     rest = iter(messages)
 
     async def lane() -> None:
@@ -196,23 +199,24 @@ async def few_at_once(messages: Iterable[Sequence[Part]], send: Callable[[Sequen
     try:
         await asyncio.gather(*lanes)
     finally:
+        # After an error the other lane may still be sending: wait for its end, so that no message follows later.
         for task in lanes:
             task.cancel()
         await asyncio.gather(*lanes, return_exceptions=True)
 
 
 def specs_to_wire(specs: Mapping[int, TensorSpec]) -> list[Any]:
-    """Return specifications as a message carries them."""
+    """Encode tensor specifications for a message."""
     return [[number, *spec.to_json()] for number, spec in specs.items()]
 
 
 def specs_from_wire(value: Sequence[Any]) -> dict[int, TensorSpec]:
-    """Read what `specs_to_wire` made.
+    """Decode tensor specifications that `specs_to_wire` encoded.
 
     Raises
     ------
     CorruptRecord
-        If it is anything else.
+        If the value has another form.
     """
     specs = {}
     for item in value:

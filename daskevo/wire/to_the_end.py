@@ -1,4 +1,4 @@
-"""Work that runs to its end once it has begun, though whoever waits for it is cancelled or waits no longer."""
+"""Run a coroutine to its end even if its caller is cancelled or times out."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _under_way: set[asyncio.Task[Any]] = set()
-"""An event loop keeps no tasks alive that nobody else does."""
+"""Strong references to running tasks: an event loop keeps only weak ones, and would let them be collected."""
 
 
 def begin(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Begin work that needs nobody to wait for it."""
+    """Start a task that runs to its end whether or not anything awaits it."""
     task = asyncio.get_running_loop().create_task(work)
     _under_way.add(task)
     task.add_done_callback(_under_way.discard)
@@ -21,5 +21,5 @@ def begin(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Return what work returns; who is cancelled meanwhile waits no longer, and the work goes on."""
+    """Await work and return its result; if the caller is cancelled, it stops waiting and the work goes on."""
     return await asyncio.shield(begin(work))

@@ -1,8 +1,8 @@
-"""How coordinator and providers are called: one pooled message each, with a time limit, and named answers only.
+"""Calls to coordinator and providers over Dask's connection pool, with a time limit each and typed errors.
 
-Dask answers an unknown operation with None and lets a call to a dead address wait for 30 s. Here every call has its own
-time limit, a connection has a short one, and whatever goes wrong is one of three things: the other side said a typed
-error (raised as it is), nobody there knows the operation (`NotDeployed`), or no answer came (`NoAnswer`; for the
+Dask answers an unknown operation with None, and a call to a dead address takes 30 s to fail. Here every call has its
+own time limit, connecting has a short one, and a failed call raises one of three kinds of error: the typed error that
+the other side raised, `NotDeployed` if the operation is not known there, or `NoAnswer` if no answer came (for the
 scheduler `SchedulerUnreachable`).
 """
 
@@ -30,19 +30,19 @@ from daskevo.wire.to_the_end import to_the_end
 logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 3.0
-"""Longest wait for a connection: a dead address must not cost Dask's 30 s. A scheduler that gives no answer is tried
-again: it may stand still for some seconds, and nobody else can answer."""
+"""Longest wait for a connection, in seconds: a dead address must not cost Dask's 30 s. Connecting to the scheduler is
+tried again until the call's own limit: it may be suspended for some seconds, and no other process can answer."""
 
 Handler = Callable[..., Any]
 
 
 class NoAnswer(Exception):
-    """No answer came in time, or the connection broke: what was asked may have been done or not.
+    """No answer came in time, or the connection broke: the operation may have been carried out or not.
 
     Parameters
     ----------
     late:
-        Whether it was waited for in vain; otherwise something there said no at once.
+        Whether the call ran into its time limit; otherwise it was refused or broken off before.
     """
 
     def __init__(self, address: str, method: str, reason: str, *, late: bool = False) -> None:
@@ -74,17 +74,17 @@ class Transport(Protocol):
         Raises
         ------
         NoAnswer
-            If no answer came within `timeout_s` seconds, or nobody there knows this repository (yet).
+            If no answer came within `timeout_s` seconds, or `address` has no provider of this repository (yet).
         """
         ...
 
     def is_here(self, address: str) -> bool:
-        """Whether the provider at `address` is in this very process: what it is given it gets by reference."""
+        """Whether the provider at `address` is in this process, so that arguments are passed by reference."""
         ...
 
 
 def repository_key(root: str | os.PathLike[str] | None) -> str:
-    """Return the word that tells the repositories of one cluster apart in names of operations and plugins.
+    """Return a short key of a repository, used in names of operations and plugins to tell repositories apart.
 
     Examples
     --------
@@ -99,23 +99,23 @@ def repository_key(root: str | os.PathLike[str] | None) -> str:
 
 
 def root_path(root: str | os.PathLike[str]) -> str:
-    """Return the root as an absolute path without ``..`` (links are kept: hosts may mount them differently).
+    """Return the root as an absolute path without ``..``; symbolic links stay, since hosts may mount them differently.
 
     Raises
     ------
     InvalidInput
-        If it is no UTF-8 text.
+        If the path is not valid UTF-8.
     """
     return check_path(os.path.normpath(Path(root).expanduser().absolute()), "root")
 
 
 def operation(role: str, key: str, method: str) -> str:
-    """Return the name under which a method is known to Dask's handlers, e.g. ``daskevo_provider_memory_match``."""
+    """Return the name of a method among Dask's handlers, for example ``daskevo_provider_memory_match``."""
     return f"daskevo_{role}_{key}_{method}"
 
 
 def serve(handlers: dict[str, Handler], role: str, key: str, methods: Mapping[str, Handler]) -> None:
-    """Add `methods` to a Dask server's handlers; typed errors travel as values, others are logged and named."""
+    """Add `methods` to a Dask server's handlers; daskevo's errors are sent to the caller, others also logged."""
     for method, function in methods.items():
         handlers[operation(role, key, method)] = _answering(role, method, function)
 
@@ -123,8 +123,8 @@ def serve(handlers: dict[str, Handler], role: str, key: str, methods: Mapping[st
 def withdraw(handlers: dict[str, Handler], role: str, key: str) -> None:
     """Stop serving the methods of one repository.
 
-    They answer None from now on, as an operation that Dask doesn't know; without a handler it would write a traceback
-    into the log for each late message.
+    Their handlers answer None from now on, as Dask does for an unknown operation. Removing the handlers instead would
+    have Dask log a traceback for each late message.
     """
     prefix = operation(role, key, "")
     for name in [name for name in handlers if name.startswith(prefix)]:
@@ -148,12 +148,12 @@ def _answering(role: str, method: str, function: Handler) -> Handler:
 async def answer(
     method: str, function: Handler, arguments: Mapping[str, Any], role: str | None = None
 ) -> dict[str, Any]:
-    """Run a method and wrap what it returns or raises into a reply that msgpack can carry.
+    """Run a method and wrap its result or error in a reply that msgpack can encode.
 
     Parameters
     ----------
     role:
-        Whose method it is, of ``provider`` and ``coordinator``, if the arguments came in a message: they are checked.
+        ``provider`` or ``coordinator`` if the arguments came in a message, which are then checked; None in process.
     """
     try:
         if role is not None:
@@ -170,14 +170,14 @@ async def answer(
 
 
 def _shippable(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Mark arrays to be sent as they lie in memory: unmarked, Dask would pickle the whole message."""
+    """Mark arrays for Dask's own serialization, without a copy; unmarked, Dask would pickle the whole message."""
     return {name: _marked(value) for name, value in values.items()}
 
 
 def _marked(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return to_serialize(value)
-    # Replies of several calls that came in one message; other lists may be long, and hold no arrays.
+    # Of all lists only these two kinds hold arrays; searching every list would cost time, since some are long.
     if isinstance(value, Replies):
         return [_marked_reply(reply) for reply in value]
     if isinstance(value, Frames):
@@ -191,23 +191,24 @@ def _marked_reply(reply: Any) -> Any:
 
 
 class Frames(list[Any]):
-    """Arrays that make up the bytes of one message."""
+    """Arrays that hold the tensor bytes of one message."""
 
 
 class Replies(list[Any]):
-    """What `answer` returned for each of several calls that came in one message."""
+    """Replies of `answer` to the calls of one message that carried several."""
 
 
 def value_of(reply: Any) -> Any:
-    """Return the value in a reply, or raise the typed error that it carries."""
+    """Return the value of a reply, or raise the typed error in it."""
     if "error" in reply:
         raise typed_error(*reply["error"])
     return reply["value"]
 
 
 def typed_error(kind: str, message: str, facts: Mapping[str, Any]) -> errors.DaskevoError:
-    """Return the error of that name."""
+    """Return an error of the class `kind` of `daskevo.errors`, or a ClusterError if it has none of that name."""
     cls = getattr(errors, kind, None)
+    # The name comes out of a message: only classes of the error tree may be called.
     if not (isinstance(cls, type) and issubclass(cls, errors.DaskevoError)):
         cls = errors.ClusterError
     return cls(message, **facts)
@@ -224,29 +225,30 @@ def _plain(value: Any) -> Any:
 
 
 class NoConnection(ConnectionError):
-    """This process makes no connection to an address, whoever is there or not."""
+    """This process can't connect to an address, for a reason of its own."""
 
 
 class NoCertificates(NoConnection):
-    """An address takes TLS connections only, and this process has no certificates for one."""
+    """An address accepts TLS connections only, and this process has no certificates."""
 
     def __init__(self) -> None:
         super().__init__("it takes TLS connections only, and this process has no certificates for one")
 
 
 async def connected(pool: Any, address: str, timeout_s: float) -> Any:
-    """Return a connection of a pool; the caller gives it back.
+    """Take a connection from a pool; the caller returns it with ``pool.reuse``.
 
     Raises
     ------
     NoConnection
-        If the pool makes none: it has to be encrypted (`NoCertificates`), or must be and isn't, or the pool is closed.
+        If the pool refuses: there are no certificates for TLS (`NoCertificates`), the configuration requires
+        encryption and the address has none, or the pool is closed.
     OSError
-        If none comes about in time.
+        If the connection was not made in time.
     """
     try:
         return await pool.connect(address, timeout=timeout_s)
-    except TypeError as error:  # Dask's word for a tls:// address where there are no certificates
+    except TypeError as error:  # Dask raises it for a tls:// address without certificates
         raise NoCertificates from error
     except RuntimeError as error:
         if (reason := refusal_of(pool, address)) is None:
@@ -255,9 +257,10 @@ async def connected(pool: Any, address: str, timeout_s: float) -> Any:
 
 
 async def stands_still(address: str, error: BaseException) -> bool:
-    """Whether a connection failed because nobody said anything, though somebody may be there.
+    """Whether connecting failed by a time limit although a process may listen there, suspended or overloaded.
 
-    Dask tries again until its time is up, and may say at the end that it was, of an address that refused it all along.
+    A time-out alone does not tell: Dask retries until its limit, and may report a time-out for an address that refused
+    every attempt. So a plain TCP connection is tried, for 1 s.
     """
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, TimeoutError):
@@ -283,11 +286,12 @@ class PoolTransport:
     pool:
         A `distributed.core.ConnectionPool`: `Client.rpc`, `Worker.rpc` or `Scheduler.rpc`.
     scheduler_address:
-        Where the coordinator lives.
+        Address of the scheduler, which runs the coordinator.
     key:
         The repository's key, see `repository_key`.
     local:
-        Methods of a provider in this very process by its address: they are called without a message.
+        Returns the methods of a provider in this process by its address, which are called without a message; None for
+        all other addresses.
     """
 
     def __init__(
@@ -324,7 +328,7 @@ class PoolTransport:
         methods = self._local(address)
         if methods is not None:
             here = method_of(methods, address, method)
-            # As with a message to another process: who waits no longer doesn't stop what was asked.
+            # As with a message to another process: a caller that times out or is cancelled does not stop the method.
             return value_of(await _within(timeout_s, to_the_end(answer(method, here, arguments)), address, method))
         reply = await self._call(address, operation("provider", self.key, method), timeout_s, arguments)
         if reply is None:
@@ -348,6 +352,7 @@ class PoolTransport:
                 name,
             )
         finally:
+            # Also after a time-out: `send_recv` has closed the connection then, and the pool drops closed ones.
             self.pool.reuse(address, comm)
 
     async def _connected(self, address: str, name: str, deadline: float, again: bool) -> Any:
@@ -355,7 +360,7 @@ class PoolTransport:
         while True:
             limit_s = max(min(CONNECT_TIMEOUT_S, deadline - loop.time()), 0.001)
             try:
-                # Dask's own limit comes first: it says why.
+                # Dask's own limit is the shorter one, so that its error, which gives the reason, comes first.
                 return await _within(limit_s, connected(self.pool, address, 0.9 * limit_s), address, name)
             except NoAnswer as error:
                 if not (again and loop.time() < deadline and await stands_still(address, error)):
