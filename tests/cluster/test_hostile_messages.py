@@ -16,7 +16,7 @@ from daskevo.deploy.settings import MOST_LEAVING_BYTES, PROCESS_BYTES, MemoryBud
 from daskevo.errors import CorruptRecord, InvalidInput, ProviderFull, PutFailed
 from daskevo.protocol.messages import Put, Refer
 from daskevo.protocol.owner_map import OwnerMap
-from daskevo.provider import tensor_server, transfer_memory
+from daskevo.provider import transfer_memory, upload_buffer
 from daskevo.provider.handlers import ProviderHandlers
 from daskevo.provider.upload_buffer import Landings
 from daskevo.store.tiers import SpillingTensors
@@ -347,7 +347,7 @@ def test_writers_wait_for_room_that_others_have(monkeypatch: pytest.MonkeyPatch)
             await land(landings, one)
         # Nobody gives room back: the writer is told.
         assert await landings.make_room(*one, 60, 0)
-        monkeypatch.setattr(tensor_server, "ROOM_S", 0.0)
+        monkeypatch.setattr(upload_buffer, "ROOM_S", 0.0)
         with pytest.raises(ProviderFull, match="'other'") as caught:
             await landings.make_room(*other, 60, 60)
         assert (caught.value.needed_bytes, caught.value.free_bytes, caught.value.limit_bytes) == (120, 80, 200)
