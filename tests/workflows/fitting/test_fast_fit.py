@@ -128,17 +128,22 @@ SCHEDULE = OPTIMIZERS.schedules.ExponentialDecay(0.02, 2, 0.5)
     [
         (lambda: OPTIMIZERS.Adam(0.01), True),
         (lambda: OPTIMIZERS.Adam(SCHEDULE, amsgrad=True, global_clipnorm=0.1), True),
-        (lambda: OPTIMIZERS.Adam(0.01, clipnorm=0.1, gradient_accumulation_steps=2), True),
-        (lambda: OPTIMIZERS.SGD(0.1), True),
-        (lambda: OPTIMIZERS.SGD(0.1, momentum=0.9, nesterov=True, clipvalue=0.01), True),
-        (lambda: OPTIMIZERS.RMSprop(0.01, momentum=0.5, centered=True), True),
-        (lambda: OPTIMIZERS.Adagrad(0.1, use_ema=True, ema_overwrite_frequency=2), True),
-        (lambda: OPTIMIZERS.Adadelta(1.0), True),
-        (lambda: OPTIMIZERS.Adamax(0.01), True),
-        (lambda: OPTIMIZERS.Ftrl(0.1), True),
-        (lambda: OPTIMIZERS.Lion(0.001), True),
-        (lambda: OPTIMIZERS.Nadam(0.01), False),
         (lambda: OPTIMIZERS.Lamb(0.01), False),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (
+                (lambda: OPTIMIZERS.Adam(0.01, clipnorm=0.1, gradient_accumulation_steps=2), True),
+                (lambda: OPTIMIZERS.SGD(0.1), True),
+                (lambda: OPTIMIZERS.SGD(0.1, momentum=0.9, nesterov=True, clipvalue=0.01), True),
+                (lambda: OPTIMIZERS.RMSprop(0.01, momentum=0.5, centered=True), True),
+                (lambda: OPTIMIZERS.Adagrad(0.1, use_ema=True, ema_overwrite_frequency=2), True),
+                (lambda: OPTIMIZERS.Adadelta(1.0), True),
+                (lambda: OPTIMIZERS.Adamax(0.01), True),
+                (lambda: OPTIMIZERS.Ftrl(0.1), True),
+                (lambda: OPTIMIZERS.Lion(0.001), True),
+                (lambda: OPTIMIZERS.Nadam(0.01), False),
+            )
+        ),
     ],
     ids=lambda value: type(value()).__name__ if callable(value) else None,
 )
