@@ -1,4 +1,4 @@
-"""Work that a plugin does beside what it is asked for: begun, its failures logged, ended with the plugin."""
+"""Background asyncio tasks of a plugin: started, errors logged, cancelled with the plugin."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ logger = logging.getLogger(__name__)
 
 
 class Background:
-    """Tasks of one event loop that nobody awaits; kept, or Python would drop them."""
+    """Tasks of one event loop that nobody awaits; references are kept, since asyncio itself keeps only weak ones."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended = False
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Begin some work; none after the end."""
+        """Start a task, unless this has ended."""
         if self._ended:
             work.close()
             return
@@ -32,13 +32,13 @@ class Background:
             logger.error("daskevo: background work of the coordinator failed", exc_info=error)
 
     def cancel(self) -> None:
-        """Have all of it end, which may be called by a part of it."""
+        """Cancel all tasks; may be called from one of them."""
         self._ended = True
         for task in self._tasks:
             task.cancel()
 
     async def end(self, timeout_s: float) -> None:
-        """Cancel all of it, and wait so long for its end."""
+        """Cancel all tasks and wait for them, for `timeout_s` at most."""
         tasks = list(self._tasks)
         self.cancel()
         if tasks:

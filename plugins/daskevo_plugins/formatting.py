@@ -1,4 +1,4 @@
-"""How figures are said: bytes, seconds, shares and qualities for people, and text that can't hurt the page."""
+"""Format numbers for people: bytes, seconds, shares, qualities; and make foreign text safe to show."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def say_bytes(count: float | None) -> str:
 
 
 def byte_unit(largest: float) -> tuple[float, str]:
-    """Return the divisor and the name of the unit in which `largest` reads well."""
+    """Return the divisor and the unit's name for numbers up to `largest`."""
     for scale, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if largest >= scale:
             return scale, unit
@@ -67,7 +67,7 @@ def say_short(seconds: float) -> str:
 
 
 def time_unit(largest_s: float) -> tuple[float, str]:
-    """Return the divisor and the name of the unit in which an axis up to `largest_s` reads well."""
+    """Return the divisor and the unit's name for an axis up to `largest_s`."""
     if largest_s >= 3 * 3600:
         return 3600.0, "h"
     if largest_s >= 180:
@@ -114,7 +114,7 @@ def say_quality(quality: float | None) -> str:
 
 
 def say_qualities(qualities: Sequence[float | None]) -> list[str]:
-    """Return several qualities as :func:`say_quality` does, with equally many decimals: they stand below each other.
+    """Return several qualities with the same number of decimals, to be shown below each other.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def say_times(ratio: float | None) -> str:
 
 
 def say_saved(asked: int, trained: int) -> str:
-    """Return what training equal steps once has saved of those that were asked for.
+    """Return the share of steps that was saved by training equal steps only once.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def say_saved(asked: int, trained: int) -> str:
 
 
 def plain(text: object, limit: int = 500) -> str:
-    """Return text without control or direction-changing characters, shortened: what came from users or exceptions.
+    """Return text from users or exceptions without control and direction-changing characters, shortened.
 
     Examples
     --------

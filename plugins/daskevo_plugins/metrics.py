@@ -1,8 +1,7 @@
-"""Prometheus metrics of coordinators and providers, at ``/metrics`` of the scheduler and of the workers.
+"""Prometheus metrics of coordinators and providers, at the ``/metrics`` page of the scheduler and the workers.
 
-One collector per process tells of all coordinators and providers in it. Nothing is offered, and nothing is missing,
-where `prometheus_client` is not installed: Dask's ``/metrics`` says so then. A scrape adds up what is known, and
-waits for nobody.
+One collector per process covers all coordinators and providers in it. Without `prometheus_client` nothing is collected;
+Dask's ``/metrics`` page then says that it is missing. A scrape adds up counts in memory and waits for nobody.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ Kind = Literal["gauge", "counter", "histogram"]
 
 @dataclass
 class Family:
-    """One metric, and its value for each part of the process.
+    """One metric, with a value for each source in the process.
 
     Parameters
     ----------
     name:
-        As Prometheus has it, but for the ``_total`` of counters and what it appends to histograms.
+        As in Prometheus, without ``_total`` (counters) and the suffixes of histograms.
     rows:
-        Labels' values and the value; of a histogram a :class:`daskevo.provider.call_counts.Count`.
+        Label values and the value; for a histogram a :class:`daskevo.provider.call_counts.Count`.
     """
 
     name: str
@@ -40,10 +39,10 @@ class Family:
 
 
 class MetricsSource(Protocol):
-    """A part of the process that has figures."""
+    """An object in this process that has metrics: a coordinator or a provider."""
 
     def metrics(self) -> Iterable[tuple[str, tuple[str, ...], Any]]:
-        """Return ``(name in `FAMILIES`, labels' values, value)``."""
+        """Return ``(name in `FAMILIES`, label values, value)``."""
 
 
 _PROVIDER, _COORDINATOR = ("repository", "provider"), ("repository",)
@@ -76,7 +75,7 @@ FAMILIES: Mapping[str, tuple[str, Kind, tuple[str, ...]]] = {
     "daskevo_coordinator_live_attempts": ("Attempts under way", "gauge", _COORDINATOR),
     "daskevo_coordinator_unsettled_attempts": ("Attempts that ended and are not settled", "gauge", _COORDINATOR),
 }
-"""Name -> words, kind, names of labels."""
+"""Name -> help text, kind, label names."""
 
 _COUNTS = {
     "queries": ("daskevo_provider_queries", "daskevo_provider_query_seconds"),
@@ -84,14 +83,14 @@ _COUNTS = {
     "reservations": ("daskevo_provider_reserved_tensors", "daskevo_provider_reservation_seconds"),
     "reads": ("daskevo_provider_read_parts", "daskevo_provider_read_seconds"),
 }
-"""Count of a tally -> the counter of what calls were about, and the histogram of their seconds."""
+"""Name of a count -> the counter of its items, and the histogram of its seconds."""
 
 _sources: weakref.WeakSet[Any] = weakref.WeakSet()
 _collectors: list[Any] = []
 
 
 def offer(source: MetricsSource) -> None:
-    """Have a part of this process told of at its ``/metrics``, as long as it is there."""
+    """Include a source in this process's ``/metrics`` until it is withdrawn or deleted."""
     _sources.add(source)
     if _collectors:
         return
@@ -99,18 +98,19 @@ def offer(source: MetricsSource) -> None:
         from prometheus_client import REGISTRY
     except ImportError:
         return
+    # One collector for the process: the registry refuses a second one with the same names.
     collector = Collector(_sources)
     _collectors.append(collector)
     REGISTRY.register(collector)
 
 
 def withdraw(source: MetricsSource) -> None:
-    """Tell of a part of this process no more."""
+    """Remove a source from this process's ``/metrics``."""
     _sources.discard(source)
 
 
 def families(sources: Iterable[MetricsSource]) -> list[Family]:
-    """Return the metrics of some parts, those without a value left out."""
+    """Return the metrics of all sources, without those that have no value."""
     found = {name: Family(name, *rest) for name, rest in FAMILIES.items()}
     for source in sources:
         for name, labels, value in source.metrics():
@@ -131,23 +131,23 @@ def provider_metrics(
 
 
 class Collector:
-    """What `prometheus_client` asks at each scrape.
+    """The collector that `prometheus_client` calls at each scrape.
 
     Parameters
     ----------
     sources:
-        Parts of this process.
+        Coordinators and providers of this process.
     """
 
     def __init__(self, sources: Iterable[MetricsSource]) -> None:
         self._sources = sources
 
     def describe(self) -> Sequence[Any]:
-        """Return nothing: what there is depends on who is there when it is asked."""
+        """Return nothing: the metrics depend on the sources at the time of a scrape."""
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Yield all metrics as `prometheus_client` has them; a failure costs ours, and not those of Dask."""
+        """Yield all metrics; an error here is logged and must not break Dask's own metrics on the same page."""
         try:
             found = families(list(self._sources))
         except Exception:
@@ -168,7 +168,7 @@ class Collector:
 
 
 def _sayable(words: str) -> str:
-    """Return a label's value as UTF-8 can carry it: one that it can't would cost Dask's metrics, too.
+    """Return a label value that UTF-8 can encode: one that it can't would break Dask's metrics too.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def _sayable(words: str) -> str:
 
 
 def buckets(count: Count) -> list[tuple[str, int]]:
-    """Return a count's buckets as Prometheus has them: each with all calls that took no longer.
+    """Return a count's cumulative buckets, as Prometheus has them.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""The provider: a Dask WorkerPlugin that holds shards on workers with the resource ``provider``.
+"""The provider: a Dask WorkerPlugin that stores shards on workers with the resource ``provider``.
 
-On all other workers (trainers) the same plugin only checks versions and that the root is seen, and knows the repository
-for tasks that run there (`daskevo.get_repository`).
+On other workers (trainers) the same plugin only checks versions and access to the root, and makes the repository known
+to tasks (`daskevo.get_repository`).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from daskevo_plugins import metrics
 logger = logging.getLogger(__name__)
 
 OWNER_TIMEOUT_S = 10.0
-"""Longest that a provider waits for another's shard, while it retires or audits; then it tries again later."""
+"""Longest wait for another provider's shard while retiring or auditing; after that it is tried again later."""
 
 HAND_OVER_S = 3.0
-"""Longest that a worker that closes waits for others to take its shards over: some nannies give it four seconds."""
+"""Longest wait of a closing worker for others to take its shards over: some nannies kill it after four seconds."""
 
 
 def plugin_name(key: str) -> str:
@@ -45,14 +45,14 @@ def plugin_name(key: str) -> str:
 
 
 class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
-    """One repository's part on one worker.
+    """The plugin of one repository on one worker.
 
     Parameters
     ----------
     settings:
-        What the repository was opened with.
+        Settings that the repository was opened with.
     part:
-        A word of the coordinator that sends it to a worker; None if a task fetched it.
+        Token of the coordinator that sends it to workers; None if a task on the worker fetched it.
     """
 
     idempotent = True
@@ -63,10 +63,10 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
         self.name = plugin_name(settings.key)
 
     async def setup(self, worker: Any) -> None:
-        """Serve `check` on every worker, and join the coordinator on providers."""
+        """Serve `check` on every worker; on providers also join the coordinator."""
         self._worker = worker
         self._joined: tuple[str | None, int] | None = None
-        """Which repository, and which generation of its coordinator."""
+        """Repository id and coordinator generation that were joined last."""
         self._joining = asyncio.Lock()
         self._over = False
         self.host: ShardHost | None = None
@@ -75,16 +75,16 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
         self.session = Session(self.transport, OWNER_TIMEOUT_S)
         serve(worker.handlers, "provider", self.settings.key, {"check": self.check, "end_part": self.end_part})
         try:
-            # A worker that comes later, or back from its nanny, joins by itself.
+            # New and restarted workers join by themselves; no client need ask.
             await self.check(self.settings.versions)
         except DaskevoError as error:
-            # Said again, as an error, to whoever opens the repository next.
+            # The next `open` gets the same error raised.
             logger.warning("daskevo: worker %s takes no part in the repository: %s", worker.name, error)
 
     async def teardown(self, worker: Any) -> None:
         """Hand the shards over if there is time, then stop serving.
 
-        What was stored is durable already, or was never said to be: nothing depends on the handing over.
+        No data depend on the hand-over: what was acknowledged is already durable.
         """
         self._over = True
         if self.host is not None and self.host.shards and self.settings.root is not None:
@@ -107,9 +107,9 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
             self.host = None
 
     async def end_part(self, part: str) -> bool:
-        """Go: the coordinator that sent this part has closed. What another has sent since stays.
+        """Remove this plugin because its coordinator has closed; return False if another coordinator's plugin is here.
 
-        Its message may come late, to a worker that stood still.
+        The message may arrive late, after a suspended worker has got the next coordinator's plugin.
         """
         if self.part not in (None, part) or self._worker.plugins.get(self.name) is not self:
             return False
@@ -118,11 +118,11 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
 
     @property
     def is_provider(self) -> bool:
-        """Whether this worker has the resource ``provider``."""
+        """Tell whether this worker has the resource ``provider``."""
         return self._worker.state.total_resources.get(PROVIDER, 0) > 0  # type: ignore[no-any-return]
 
     def metrics(self) -> Iterable[tuple[str, tuple[str, ...], Any]]:
-        """Return what is told at ``/metrics`` (see :mod:`daskevo_plugins.metrics`)."""
+        """Return the values for ``/metrics`` (see :mod:`daskevo_plugins.metrics`)."""
         if self.host is None:
             return ()
         where, counts = self.settings.root or "memory", vars(self.host.tally)
@@ -134,12 +134,12 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
         return ProviderHandlers(self.host).local_methods()
 
     async def check(self, versions: dict[str, str]) -> dict[str, JSON]:
-        """Make sure that this worker fits: versions, sight of the root, memory; a provider joins then.
+        """Check this worker's versions, access to the root and memory; a provider then joins the coordinator.
 
         Raises
         ------
         VersionMismatch, RootUnusable, InvalidInput
-            What is wrong, and on which worker.
+            The message says what is wrong and on which worker.
         """
         where = f"worker {self._worker.name!r} at {self._worker.address}"
         check_versions(versions, where, trains=EVALUATION in self._worker.state.total_resources)
@@ -162,11 +162,11 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
 
     async def _join(self, root: Root | None, facts: Mapping[str, Any]) -> None:
         known = facts["repository_id"], facts["generation"]
-        # A part may be taken out while it is still being set up.
+        # The plugin may be removed while it is still being set up.
         if self._joined == known or self._over:
             return
         if self.host is not None and self.host.root is not None and self.host.root.repository_id != known[0]:
-            # The folder was removed, and a new repository made in its place.
+            # The root folder was removed, and a new repository created in its place.
             if self._spilling is not None:
                 self._spilling.cancel()
             await self.host.close()
@@ -185,7 +185,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
                 budget,
                 quota_bytes=self.settings.quota,
                 shards_in_all=facts["shards"],
-                # Without a nanny it may live in a process of its user's.
+                # A worker without a nanny may run in the user's own process.
                 alone=self._worker.nanny is not None and EVALUATION not in self._worker.state.total_resources,
             )
             serve(self._worker.handlers, "provider", self.settings.key, ProviderHandlers(self.host).methods())

@@ -1,4 +1,4 @@
-"""Neural architecture search with transfer learning: search, look at what was found, and refine it."""
+"""Neural architecture search with transfer learning: run a search, view its results, and refine the best models."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
     "tpe": partial(Optuna, sampler="tpe"),
     "gp": partial(Optuna, sampler="gp"),
 }
-"""Strategies by the word the command line knows them by, made with their default settings."""
+"""Strategies with default settings, by their name on the command line."""
 
 
 def search(
@@ -89,93 +89,93 @@ def search(
 ) -> Result:
     """Search a problem's model space; resume the run if its folder holds one.
 
-    Each candidate asks the repository which earlier model shares the longest prefix with it, inherits that prefix,
-    freezes what of it has been trained enough, trains the rest, and stores what changed (paper 000). What leaves the
-    strategy's population and isn't among the best is retired.
+    For each candidate the repository finds the earlier model that shares the longest prefix of layers. The candidate
+    inherits that prefix, freezes the part that has been trained enough, trains the rest, and stores only what changed
+    (paper 000). Models that leave the strategy's population are retired unless they are among the best.
 
     Parameters
     ----------
     problem:
         Name, Python file, object or reference (see :mod:`daskevo_workflows.problems`).
     strategy:
-        One of the words in `STRATEGIES`, such as ``evolution``, or a strategy with settings of your own. With several
-        objectives ``multi-objective``, ``tpe`` and ``gp`` look at all of them, ``evolution`` at the first.
+        A key of `STRATEGIES`, such as ``evolution``, or a strategy object. With several objectives,
+        ``multi-objective``, ``tpe`` and ``gp`` use all of them, ``evolution`` only the first.
     repository:
-        Open on the cluster that trains (`daskevo.open`).
+        A repository opened on the cluster that trains (`daskevo.open`).
     objective:
-        ``max METRIC`` or ``min METRIC``; the problem's own if None. Several, as in
-        ``["max val_accuracy", "min parameters"]``, make a search for the front that no candidate dominates
-        (`Result.front`): the first is the quality that is stored with models, and all must be finite. Besides what
-        `score` returns there are `parameters`, `flops`, `depth`, `seconds` and `own_bytes`
+        ``max METRIC`` or ``min METRIC``; None: the problem's own. A list, as in
+        ``["max val_accuracy", "min parameters"]``, searches for the front that no candidate dominates
+        (`Result.front`); the first is the quality stored with models, and all must be finite. Besides the metrics
+        that `score` returns there are `parameters`, `flops`, `depth`, `seconds` and `own_bytes`
         (``daskevo_workflows.evaluation.offered_metrics``).
     evaluations:
-        Finished evaluations in total: a resumed run goes on to this number. Failures and duplicates are counted
-        apart; after ``max(20, evaluations)`` failures, or when the space has no more, the run ends and says why.
+        Total number of finished evaluations; a resumed run continues up to it. Failures and duplicates are not
+        included; after ``max(20, evaluations)`` failures, or when the space is exhausted, the run ends and says why.
     run:
         The run's folder.
     seed:
-        With one trainer, the same seed gives the same candidates and scores. With several, what is asked depends on
-        which evaluation ends first; the record holds the order.
+        With one trainer, the same seed gives the same candidates and scores. With several, requests depend on which
+        evaluation ends first; the record holds the order.
     transfer:
-        How candidates inherit (:class:`daskevo_workflows.evaluation.transfer.Transfer`); False: nothing is inherited
-        (the baseline); True: the usual policy.
+        How candidates inherit (:class:`daskevo_workflows.evaluation.transfer.Transfer`); False: not at all (the
+        baseline); True: the default policy.
     freeze:
-        Of the usual policy, instead of ``steps:300``: ``prefix`` (the paper's way), ``none`` (inherit, fine-tune
-        everything), a share, ``steps:K``, or a function of a layer.
+        Part of the prefix to freeze, instead of the default policy's ``steps:300``: ``prefix`` (as in the paper),
+        ``none`` (inherit and fine-tune everything), a share, ``steps:K``, or a function of a layer.
     control_share:
-        Share of the candidates, drawn by their number, that inherit nothing: a control arm within the run.
+        Share of candidates, drawn by their number, that inherit nothing: a control arm within the run.
     time_limit_s:
-        Limit of this call, in seconds: what is on its way then is cancelled, and done by the next call.
+        Time limit of this call, in seconds. Evaluations still running then are cancelled and repeated by the next call.
     deadline:
-        When this process must be done, such as the end of its batch job: seconds since the epoch, or a function that
-        returns them (or None) and is asked again and again. What would not be done in time, by 95 % of the run's
-        evaluations, is not begun; what is on its way is waited for until 20 s before (``daskevo.batch.grace`` in
-        Dask's configuration). Then the run ends as "walltime", and the same call goes on.
+        Time at which this process must end, such as the end of its batch job: seconds since the epoch, or a function
+        that returns them (or None) and is called again and again. An evaluation is not begun if it would probably not
+        end in time (by the 95th percentile of the run's evaluations); running ones may go on until 20 s before
+        (``daskevo.batch.grace`` in Dask's configuration). Then the run ends with "walltime", and the same call
+        continues it.
     evaluation_limit_s:
-        Limit of one evaluation, in seconds, once its trainer has imported Keras and prepared the data (180 s more
-        until then). ``"auto"``: 20 times the median of what the run has finished, and at least 10 minutes; 6 hours
-        before 3 have finished. None: no limit, a hanging evaluation is waited for for ever. An evaluation past its
-        limit is cancelled and counts as failed, and its trainer is restarted; one without a nanny gets no other
-        evaluation until it has ended that one.
+        Time limit of one evaluation, in seconds, once its trainer has imported Keras and prepared the data (for which
+        it has 180 s more). ``"auto"``: 20 times the median of the run's finished evaluations, at least 10 minutes; 6
+        hours until 3 have finished. None: no limit, so a hanging evaluation is waited for for ever. An evaluation past
+        its limit is cancelled and counts as failed, and its trainer is restarted; a trainer without a nanny gets no
+        other evaluation until it has ended that one.
     recycle_after:
-        Restart an idle trainer after so many evaluations; None = never. Training leaks: 8 MB for a tiny model,
-        75 MB for one of `flights` (Adam, 30 layers), and no clearing of sessions gives it back. A trainer that is a
-        provider too is not restarted; the record has an event "not recycled" then.
+        Restart an idle trainer after this many evaluations; None = never. Training leaks memory: 8 MB per evaluation
+        of a tiny model, 75 MB for one of `flights` (Adam, 30 layers), and clearing Keras sessions does not free it. A
+        trainer that is also a provider is not restarted; the record then has an event "not recycled".
     callbacks:
-        Keras callbacks, early stopping for one: a list, copied for each evaluation, or a function that makes one.
-        A run goes on with the same ones only.
+        Keras callbacks, for example early stopping: a list, copied for each evaluation, or a function that makes one.
+        A run can be resumed only with the same callbacks.
     epochs:
-        Instead of the problem's.
+        Number of epochs, instead of the problem's.
     keep_best:
-        How many of the best models are kept, labelled ``best:<run>``, whatever the population does. With several
-        objectives these are those of the front; of a larger front those with the most room around them (crowding
-        distance) are kept, and what was let go is not taken back.
+        Number of best models that are kept, labelled ``best:<run>``, even if they leave the population. With several
+        objectives these belong to the front; of a larger front, those with the largest crowding distance are kept, and
+        a model that was dropped is not taken back.
     limits:
-        What models may be evaluated, by their graphs: ``{"parameters": (None, 1_000_000), "depth": (3, 10)}``, the
-        least and the most of `parameters`, `flops` or `depth`. Others are reported as rejected: they are built for
-        their graph, never trained, and spend no budget; 500 candidates in a row that are known or rejected end the
-        run as "exhausted".
+        Limits of model size, as ``{"parameters": (None, 1_000_000), "depth": (3, 10)}``: the least and the most of
+        `parameters`, `flops` or `depth`. Other candidates are rejected: they are built for their graph, but never
+        trained, and spend no budget. After 500 duplicate or rejected candidates in a row the run ends as "exhausted".
     on_progress:
         Called after each report and about once a second; must not raise.
 
     Raises
     ------
     InvalidProblem, UnknownProblem, InvalidInput
-        If the search can't be what was asked for, or no candidate can be built; inside of a task, and in the event loop
-        of an asynchronous client.
+        If an argument is not valid or no candidate can be built; also if called inside a task or in the event loop of
+        an asynchronous client.
     RunMismatch, RunFolderUnusable
-        If the folder holds another run, or one that belongs to another repository, or can't be used. A run of which
-        nothing finished is begun anew where its problem or its callbacks are others by now: they have been mended.
+        If the folder holds another run, or one of another repository, or can't be used. A run without a finished
+        evaluation is started afresh if its problem or callbacks have changed since, because they have been mended.
     NoTrainer, SchedulerUnreachable
         If the cluster can't train.
     RunFailed
-        If the run ended with nothing finished.
+        If nothing had finished when the run ended.
     CannotRebuild
-        If the running Keras can't load models of a run that goes on.
+        If the installed Keras can't load models of the run that is resumed.
     InvalidProblem
         If the first evaluation to end has no data, or none of the objective's metric.
     KeyboardInterrupt
-        After a stop in good order; the same call goes on later.
+        After an orderly stop; the same call continues the run later.
     """
     need("a search", *TRAINING)
     check_can_lead(repository.client, "nas.search")
@@ -289,12 +289,12 @@ def _policy(transfer: Transfer | bool, freeze: Any) -> Transfer:
 
 
 def _with_objective(repository: Repository, goal: Objective) -> Repository:
-    """Return a handle whose scope has this objective, declared if it had none.
+    """Return a handle on the same scope with this objective, declaring it if the scope had none.
 
     Raises
     ------
     ScopeMismatch
-        If it has another.
+        If the scope has another objective.
     """
     if repository.objective == goal:
         return repository
@@ -330,7 +330,8 @@ def _strategy(strategy: Strategy | str) -> Strategy:
 
 
 def _tell_again(strategy: Strategy, book: Book) -> None:
-    """Tell a strategy what the run has told it before, in the same order."""
+    """Tell a strategy the run's earlier reports again, in the same order, to restore its state."""
     for report in book.reports.values():
         strategy.tell(book.requests[report.number], report)
+        # These departures were recorded by the session that first saw them; only the strategy's list is to be emptied.
         strategy.leave()

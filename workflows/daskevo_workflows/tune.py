@@ -1,4 +1,4 @@
-"""Hyper-parameter studies in which no training step is done twice (paper 002, TreeML)."""
+"""Hyper-parameter studies that train each shared training step only once (paper 002, TreeML)."""
 
 from __future__ import annotations
 
@@ -51,54 +51,55 @@ def study(
     step_limit_s: float | None = 1800.0,
     keep_best: int = KEEP_BEST,
 ) -> Study:
-    """Open a study, or go on with the one in its folder.
+    """Open a study, or continue the one in its folder.
 
-    Trials whose hyper-parameters are the same, bit for bit, from the first step on are trained together until they
-    part; where they do, the state is stored in the repository. What an earlier study of the same problem and seed has
-    left there is used, too.
+    Trials that have bit-identical hyper-parameters from the first step on are trained together until they diverge.
+    There the training state is stored in the repository as a snapshot. Snapshots of earlier studies with the same
+    problem and seed are used too.
 
     Parameters
     ----------
     problem:
         Name, Python file, object or reference (see :mod:`daskevo_workflows.problems`). Its data are prepared in this
-        process, too: batch sizes are held against them, and a study goes on with the same data only.
+        process too, to check batch sizes; a study can be continued only with the same data.
     space:
-        What is tuned (:func:`daskevo.tuning.grid`, :func:`daskevo.tuning.conditional`,
-        :func:`daskevo.tuning.architectures`); the problem's own if None, be it of hyper-parameters or of architectures.
+        What to tune (:func:`daskevo.tuning.grid`, :func:`daskevo.tuning.conditional`,
+        :func:`daskevo.tuning.architectures`); None: the problem's own space, of hyper-parameters or of architectures.
     repository:
-        Open on the cluster that trains (`daskevo.open`).
+        A repository opened on the cluster that trains (`daskevo.open`).
     run:
         The run's folder.
     seed:
-        Initial weights, the order of the data and all chance follow from it, and what strategies ask.
+        Initial weights, data order, all other random numbers, and the requests of strategies follow from it.
     objective:
-        ``max METRIC`` or ``min METRIC``; the problem's own if None.
+        ``max METRIC`` or ``min METRIC``; None: the problem's own.
     steps:
-        Of a whole training, in the space's unit, for strategies that don't say it; where that is the epoch, the
-        problem's epochs if None.
+        Length of a full training, in the space's unit, for strategies that don't set it; None: the problem's epochs,
+        if the unit is the epoch.
     controller:
-        Of other studies, to share trainers and what is under way with them (see :func:`controller`); None: its own.
+        The controller of other studies, to share trainers and running stages with (see :func:`controller`); None: an
+        own one.
     copy_every_s:
-        Seconds of training after which a copy of the state is stored against failures, besides those where trials part
-        and end; None: never.
+        Seconds of training after which a copy of the state is stored in case of failures, besides the snapshots where
+        trials diverge and end; None: never.
     step_limit_s:
-        Longest that a step, a scoring or a snapshot may take, in seconds; for a controller of its own.
+        Time limit of a step, a scoring or a snapshot, in seconds; used if the study has its own controller.
     keep_best:
-        Snapshots of so many of the best trials of each strategy are kept, whatever leaves it.
+        Number of best trials of each strategy whose snapshots are kept even if they leave the strategy.
 
     Returns
     -------
     Study
-        To be used in a ``with`` block.
+        For use in a ``with`` block.
 
     Raises
     ------
     InvalidProblem, UnknownProblem, InvalidInput
-        If the study can't be what was asked for.
+        If an argument is not valid.
     RunMismatch, RunFolderUnusable
-        If the folder holds another study, or one that belongs to another repository, or can't be used.
+        If the folder holds another study, or one of another repository, or can't be used.
     NoTrainer, SchedulerUnreachable
-        If the cluster can't train: raised by whoever waits for results.
+        If the cluster can't train; raised when waiting for results.
     """
     need("a study", *TRAINING)
     check_can_lead(repository.client, "tune.study")
@@ -158,36 +159,36 @@ def study(
 
 
 def controller(client: Any, *, step_limit_s: float | None = 1800.0, recycle_after: int | None = 50) -> Controller:
-    """Return what leads studies on a cluster's trainers: several studies of one share what is under way.
+    """Return a controller, which runs studies on a cluster's trainers; several studies of one share common stages.
 
     Parameters
     ----------
     client:
         A synchronous Dask client.
     step_limit_s:
-        Longest that a step, a scoring or a snapshot may take, in seconds; then its trainer is restarted, and its trials
+        Time limit of a step, a scoring or a snapshot, in seconds; after it the trainer is restarted and its trials
         fail. None: no limit.
     recycle_after:
-        Restart an idle trainer after so many works; None: never.
+        Restart an idle trainer after this many tasks; None: never.
 
     Returns
     -------
     Controller
-        To be used in a ``with`` block, around those of its studies.
+        For use in a ``with`` block around those of its studies.
     """
     check_can_lead(client, "tune.controller")
     return Controller(DaskCrew(client, step_limit_s, recycle_after))
 
 
 def space_to_tune(problem: Problem, space: ConfigurationSpace | None = None) -> ConfigurationSpace:
-    """Return the space of a study: the one given, else the problem's own.
+    """Return the space of a study: the given one, or else the problem's own.
 
-    Architectures of a problem are trained with its batch size, and epochs are steps.
+    Architectures of a problem are trained with its batch size, and their unit of steps is the epoch.
 
     Raises
     ------
     InvalidProblem, InvalidInput
-        If there is none, or the one given is none of configurations.
+        If there is no space, or the given one is not a space of configurations.
     """
     if space is not None:
         if not isinstance(space, ConfigurationSpace) or not isinstance(space, ModelSpace):
@@ -209,12 +210,12 @@ def space_to_tune(problem: Problem, space: ConfigurationSpace | None = None) -> 
 
 
 def steps_of(problem: Problem, space: ConfigurationSpace, steps: int | None = None) -> int:
-    """Return the steps of a whole training: those given, else the problem's epochs where a step is one.
+    """Return the steps of a full training: the given ones, or the problem's epochs if the unit is the epoch.
 
     Raises
     ------
     InvalidInput
-        If nobody says.
+        If neither says how many.
     """
     if steps is not None:
         return steps
@@ -226,7 +227,7 @@ def steps_of(problem: Problem, space: ConfigurationSpace, steps: int | None = No
 def identity_of(
     reference: ProblemReference, space: ConfigurationSpace, objective: Objective, seed: int, rows: DataKey
 ) -> dict[str, Any]:
-    """Return what tells a study from others."""
+    """Return the identity of a study, which its record keeps and a resumed study must match."""
     return {
         "problem": problem_identity(reference, rows),
         "space": space.to_json(),  # type: ignore[attr-defined]
@@ -238,7 +239,7 @@ def identity_of(
 
 
 def data_to_tune(reference: ProblemReference, problem: Problem) -> tuple[Any, DataKey]:
-    """Return a problem's data, prepared once per process and reference, and what tells them from others.
+    """Return a problem's data, prepared once per process and reference, and their data key.
 
     Raises
     ------
@@ -259,9 +260,9 @@ def _data(reference: ProblemReference, problem: Problem) -> Any:
 
 
 def checking(problem: Problem, data: Any) -> Callable[[Configuration, int], None]:
-    """Return what refuses, before anything is trained, trials that can't be: called with configuration and last step.
+    """Return a function of configuration and last step that raises for trials that can't be trained.
 
-    A candidate whose model can't be made is none of them: its trial fails where it is trained, and others go on.
+    A candidate whose model can't be built is let through: its trial fails on its trainer, and others go on.
     """
 
     def see(configuration: Configuration, until: int) -> None:
@@ -279,11 +280,12 @@ def checking(problem: Problem, data: Any) -> Callable[[Configuration, int], None
 
 
 def origin_of(reference: ProblemReference, seed: int, rows: DataKey) -> str:
-    """Name what all trajectories of a problem, its data and a seed begin with.
+    """Return the name that all trajectories of a problem, its data and a seed begin with.
 
-    Those of an earlier version of daskevo have other names: they said nothing of validation data, nor of what a
-    problem calls, so nothing of them is reused.
+    Names of earlier versions of daskevo differ: they ignored validation data and the code that a problem calls, so
+    their snapshots are not reused.
     """
+    # A part that can't be inspected may have changed, so nothing is shared with other processes.
     unknown = reference.nonce if rows.unknown else ""
     digest = hashlib.blake2b(f"{reference.key} {seed} {rows.whole} {unknown}".encode(), digest_size=8).hexdigest()
     return f"{reference.name}-{digest}"

@@ -1,4 +1,4 @@
-"""The coordinator of a repository on Dask's scheduler: who serves which shard, which attempts live, who leads."""
+"""The coordinator of a repository on Dask's scheduler: shard owners, live attempts, the root's lease."""
 
 from __future__ import annotations
 

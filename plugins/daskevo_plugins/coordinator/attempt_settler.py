@@ -1,4 +1,4 @@
-"""Settles attempts that are over without a word about their put: abort at home first, then the drops."""
+"""Settle attempts that ended without a result: abort the put at the model's home first, then drop its references."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from daskevo.protocol.coordinator import Coordinator
 logger = logging.getLogger(__name__)
 
 _AGAIN_S = 2.0
-"""How often what was put off is tried again, beside when its shard is opened."""
+"""Interval at which postponed attempts are tried again; opening their shard tries them at once."""
 
 
 class Settler:
-    """Carries out what `Coordinator.take_settling` says.
+    """Carries out the instructions of `Coordinator.take_settling`.
 
     Parameters
     ----------
     core:
-        The state machine.
+        The coordinator's state machine.
     directory:
-        For messages to homes and owners.
+        Sends messages to home shards and owners.
     """
 
     def __init__(self, core: Coordinator, directory: Directory) -> None:
@@ -34,11 +34,11 @@ class Settler:
         self._due = asyncio.Event()
 
     def wake(self) -> None:
-        """Say that something may be due."""
+        """Check for due attempts now."""
         self._due.set()
 
     async def run(self) -> None:
-        """Settle what is due, for ever."""
+        """Settle due attempts, for ever."""
         while True:
             try:
                 await asyncio.wait_for(self._due.wait(), _AGAIN_S)
@@ -55,12 +55,13 @@ class Settler:
     async def _settle(self, settle: Settle) -> None:
         question = question_to_home((settle.model, settle.attempt))
         answer = None
+        # The home decides first: if the put was committed there, its references must stay.
         try:
             if question is not None:
                 shard = await self._directory.shard_of(question.model)
                 (answer,) = await self._directory.ask(shard, [question], CALL_TIMEOUT_S)
             if drops_all((settle.model, settle.attempt), answer):
-                # Who does not hear it is left to the audit.
+                # A provider that does not get this drops the references at its next audit.
                 await self._directory.everywhere(
                     "drop_attempts", timeout_s=CALL_TIMEOUT_S, attempts=[[settle.model, list(settle.attempt)]]
                 )

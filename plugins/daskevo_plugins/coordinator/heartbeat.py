@@ -1,7 +1,7 @@
-"""Whether providers still live: each is asked for a sign of life every few seconds.
+"""Ask each provider for a heartbeat every few seconds.
 
-A process that was stopped, swaps, or sits behind a broken switch keeps its connections until Dask calls it dead, which
-takes minutes. Its shards need not wait for that. Silence is not death: nothing but shards moves by it.
+A process that is suspended, swaps, or sits behind a broken switch keeps its connections until Dask declares it dead,
+which takes minutes. Its shards are moved earlier. A silent provider is not taken for dead: only its shards move.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from daskevo.wire.transport import NoAnswer, Transport
 logger = logging.getLogger(__name__)
 
 SILENT_AFTER = "daskevo.silent-after"
-"""Key in Dask's configuration (with a unit, such as "30s"): how long a provider that serves shards may give no sign of
-life before they are opened elsewhere."""
+"""Key in Dask's configuration (with a unit, such as "30s"): silence of a provider that serves shards after which they
+are opened elsewhere."""
 SILENT_AFTER_S = 15.0
 PULSE_S = 2.0
-"""How often each provider is asked, and how long for an answer; a fifth of the former if that is shorter."""
+"""Interval of heartbeats and time limit of each; a fifth of the silence limit if that is shorter."""
 LEAST_MISSES = 3
-"""A scheduler that stood still itself may miss an answer or two that had come in time."""
+"""Heartbeats that must be missed: a scheduler that was itself suspended may find one or two answers overdue."""
 TRIAL = 4
-"""A provider that was silent gets no shards for so many times as long as it may be silent, once it answers again."""
+"""A provider that answers again gets no shards for this many times the silence limit."""
 
 
 @dataclass
 class _Seen:
-    """What is known of a provider at an address."""
+    """What is known of a provider at its current address."""
 
     place: Place
     heard: float
@@ -44,18 +44,18 @@ class _Seen:
 
 
 class Pulse:
-    """Asks providers for signs of life, for ever.
+    """Sends heartbeats to providers.
 
     Parameters
     ----------
     transport:
         How providers are called.
     providers:
-        Returns those that are there, by name.
+        Returns the present providers, by name.
     on_answer:
-        Called before a provider is asked; what it returns is called with the answer.
+        Called before a heartbeat is sent; returns a function that gets the answer.
     on_silent:
-        Called when a provider has become silent, and as long as it is.
+        Called when a provider becomes silent, and at each missed heartbeat after that.
     """
 
     def __init__(
@@ -73,21 +73,22 @@ class Pulse:
 
     @property
     def silent(self) -> frozenset[str]:
-        """Names of providers that give no sign of life."""
+        """Names of providers that are silent now."""
         return frozenset(name for name, seen in self._seen.items() if seen.silent)
 
     @property
     def avoided(self) -> frozenset[str]:
-        """Names of providers that are silent, or were lately."""
+        """Names of providers that are silent, or were recently."""
         now = monotonic()
         return frozenset(name for name, seen in self._seen.items() if seen.silent or seen.avoided_until > now)
 
     async def run(self) -> None:
-        """Ask all of them again and again."""
+        """Send heartbeats to all providers, for ever."""
         limit_s = seconds(SILENT_AFTER, SILENT_AFTER_S)
         every_s = min(PULSE_S, limit_s / 5)
         while True:
             now, former = monotonic(), self._seen
+            # Keep the history only while name and address stay the same: a restarted provider starts afresh.
             self._seen = {
                 name: former[name] if name in former and former[name].place == place else _Seen(place, now)
                 for name, place in self._providers().items()

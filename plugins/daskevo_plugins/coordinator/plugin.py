@@ -1,7 +1,7 @@
 """The coordinator: a Dask SchedulerPlugin around the pure state machine of `daskevo.protocol.coordinator`.
 
-It orders every hold, release and attempt (ticks), alone says who is live, settles attempts whose holder ended, and says
-which provider serves which shard. Nothing of models lives here: a restart begins a new generation.
+It numbers every hold, release and attempt (ticks), decides which holders are live, settles attempts whose holder ended,
+and assigns shards to providers. It stores nothing about models: a restarted coordinator begins a new generation.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ from daskevo_plugins.coordinator.worker_setup import Equipper
 logger = logging.getLogger(__name__)
 
 _COMPARE_EVERY_S = 10.0
-"""How often holders are compared with the scheduler's own state, beside when an audit asks."""
+"""Interval at which holders are compared with the scheduler's own state; an audit compares them too."""
 CLOSE_AFTER_LAST_CLIENT = "daskevo.close-after-last-client"
-"""Key in Dask's configuration: how long after its last client has left a repository is closed; null: it stays open."""
+"""Key in Dask's configuration: time from the last client's leaving to the closing of a repository; null: never."""
 _EQUIP_AGAIN_S = (1.0, 10.0, 60.0, 300.0)
-"""After how long a worker that came and did not take its part is sent it again, and again at the last."""
+"""Pauses before the plugin is sent again to a new worker that failed to set it up; the last one repeats."""
 _CLOSING_S = 5.0
-"""Longest that a closing scheduler waits for each of what there is to end here."""
+"""Time limit for each step of closing, so that a scheduler that shuts down is not held up."""
 
 
 _closings: dict[tuple[str, str], asyncio.Task[None]] = {}
-"""Coordinators that are closing, by scheduler and repository: the next one begins when the one before has ended."""
+"""Coordinators being closed, by scheduler and repository: a new one starts only after the old one has ended."""
 
 
 def plugin_name(key: str) -> str:
@@ -72,14 +72,14 @@ def plugin_name(key: str) -> str:
 
 
 class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
-    """One repository's coordinator on the scheduler.
+    """The coordinator of one repository on the scheduler.
 
     Parameters
     ----------
     settings:
-        What the repository was opened with.
+        Settings that the repository was opened with.
     opener:
-        Who opens it.
+        Id of the `open` call that starts it.
     """
 
     idempotent = True
@@ -92,8 +92,8 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def start(self, scheduler: Any) -> None:
-        """Take the root's lease and serve; what fails is told to whoever asks first (see `hello`)."""
-        # At once, before anything is awaited: two clients that open at the same time start one coordinator.
+        """Take the root's lease and serve; a failure is raised to the first client that asks (see `hello`)."""
+        # Register before the first await: two clients that open at the same time must start only one coordinator.
         scheduler.add_plugin(self, name=self.name)
         self._scheduler = scheduler
         self._ready = asyncio.Event()
@@ -102,28 +102,28 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._closed = False
         self._closing: asyncio.Task[None] | None = None
         self._equips = False
-        """Whether workers get their part: not before a client has found that it can open the repository."""
+        """Whether workers are given the plugin; not before a client has found that it can open the repository."""
         self._opened = False
         self._openers = {self.opener}
+        """Calls of `open` that are under way: the failure of one must not close the repository for another."""
         self._leaving: object = None
-        """Stands for the last leaving of a last client."""
-        """Who is opening the repository: the first one's failure must not close it under the second."""
+        """A token for the latest time that the last client left."""
         self._equipper = Equipper(scheduler, self.settings)
         self._lease: Lease | None = None
         self._root: Root | None = None
         self._scopes = Scopes(None, self._check_lease)
         self._addresses: dict[str, str] = {}
-        # Of tasks that have begun attempts, as text and as Dask has them: a scheduler makes thousands of transitions a
-        # second, most of other tasks.
+        # Keys of tasks that began attempts, as text -> as Dask has them. `transition` is called thousands of times a
+        # second, mostly for other tasks, so it must find out quickly that a key does not matter.
         self._keys: dict[str, Any] = {}
-        # Client -> the scheduler's state of it, which is another one for each connection, and the holder that this is.
+        # Client id -> the scheduler's state object (each connection has a new one), and the holder of that connection.
         self._connections: dict[str, tuple[Any, ClientHolder]] = {}
         self._connection_numbers = itertools.count()
         self._untold = False
         self._telling = asyncio.Lock()
         self._core: Coordinator
         methods, key = self._methods(), self.settings.key
-        # Parts of the one before, which may still be there, are told that nobody is here: they would join this one.
+        # Until the previous coordinator has ended, serve nothing that its worker plugins could use to join this one.
         serve(scheduler.handlers, "coordinator", key, {name: methods[name] for name in ("hello", "abandon")})
         scheduler.handlers[REPOSITORIES] = self._repositories
         try:
@@ -149,7 +149,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     async def _open_root(self) -> None:
         check_versions(self.settings.versions, f"the scheduler at {self._scheduler.address}")
         if self.settings.root is None:
-            # Nothing is read back from memory; the clock only keeps the ticks of two coordinators apart.
+            # Nothing is read back from memory; the clock only keeps the generations of two coordinators apart.
             self._core = Coordinator(time.time_ns() // 1_000_000, self.settings.shards, durable=False)
             return
         lease = await lease_root(self.settings, self._scheduler, self._is_served_by_another)
@@ -169,9 +169,9 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         )
 
     def _show_pages(self) -> None:
-        """Have the pages of repository and lineage on the dashboard, whether or not a search brings its own."""
+        """Add the repository and lineage pages to the dashboard, also without a search."""
         try:
-            # Not at the top: what the pages need and a scheduler lacks keeps no repository from being opened.
+            # Imported here: a missing dashboard package on the scheduler must not prevent opening the repository.
             from daskevo_plugins.dashboard.plugin import show_pages
         except ImportError as error:
             logger.info("daskevo: no pages on the dashboard: %s", error)
@@ -179,11 +179,11 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             show_pages(self._scheduler)
 
     def serves(self, root: str) -> bool:
-        """Whether this coordinator has that folder open."""
+        """Tell whether this coordinator has that root folder open."""
         return self._root is not None and self._started and os.path.samefile(self._root.path, root)
 
     async def before_close(self) -> None:
-        """Give the lease back: the next job need not ask an address where nobody answers."""
+        """Give the lease back, so that the next job need not ask at an address where nobody answers."""
         self._closed = True
         await self._background.end(_CLOSING_S)
         withdraw(self._scheduler.handlers, "coordinator", self.settings.key)
@@ -194,28 +194,28 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         if self._lease is None:
             return
         try:
-            # A file system that gives no answer must not keep the scheduler from closing.
+            # A file system that does not answer must not keep the scheduler from closing.
             await asyncio.wait_for(asyncio.to_thread(self._lease.release), _CLOSING_S)
         except RuntimeError:
-            # The interpreter is ending (a second Ctrl-C), and starts no thread any more.
+            # The interpreter is shutting down (a second Ctrl-C) and starts no more threads.
             with contextlib.suppress(RepositoryError):
                 self._lease.release()
         except (RepositoryError, TimeoutError) as error:
             logger.warning("daskevo: the lease of %s was not given back: %r", self.settings.root, error)
 
-    # -- hooks: Dask swallows their exceptions, so they are kept small -------------------------------------------------
+    # -- hooks: Dask logs and ignores their exceptions, so they are kept small -----------------------------------------
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        """End the holders of a task that leaves the state ``processing``, however it leaves it."""
+        """End the holders of a task when it leaves the state ``processing`` for any reason."""
         if start == "processing" and finish != "processing" and self._started and str(key) in self._keys:
             del self._keys[str(key)]
             self._end_holders(self._core.holders_of_key(str(key)))
 
     def add_worker(self, scheduler: Any, worker: str) -> None:
-        """Give a worker its part, and let queries follow a provider that its nanny started again.
+        """Set up the plugin on a new worker, and move pinned queries to a provider that its nanny restarted.
 
-        Dask turns the name that a task is pinned by into an address when the task is submitted; the new worker has the
-        same name and another address. Nor can it be waited for here: a worker answers only once it has started.
+        Dask resolves a worker name that a task is pinned to when the task is submitted; a restarted worker has the same
+        name at another address. The hook can't wait for the worker, which answers only once it has started.
         """
         if self._started:
             self._redirect(scheduler, worker)
@@ -223,7 +223,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
                 self._background.spawn(self._equip_new(worker))
 
     async def _equip_new(self, worker: str) -> None:
-        """Send a worker its part, again and again until it takes it or leaves: it may stand still at first."""
+        """Send the plugin to a worker until it takes it or leaves: a new worker may be busy or suspended at first."""
         for pause_s in itertools.chain(_EQUIP_AGAIN_S, itertools.repeat(_EQUIP_AGAIN_S[-1])):
             troubles = await self._equipper.equip([worker])
             if worker not in troubles or worker not in self._scheduler.workers:
@@ -242,22 +242,22 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
                 task.worker_restrictions = (pinned - {former}) | {worker}
 
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
-        """Open the shards of a provider that left elsewhere (its tasks have left ``processing`` before)."""
+        """Open a leaving provider's shards elsewhere; its tasks have left ``processing`` before this hook is called."""
         self._equipper.left(worker)
         if self._started and self._follower.removed(worker) and self.settings.root is None:
             self._background.spawn(self._tell_lost())
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Learn that a provider is about to leave while it still runs."""
+        """Learn from a status event that a provider is about to leave while it still runs."""
         if isinstance(msg, dict) and msg.get("action") == "worker-status-change" and self._started:
             self._follower.status_changed(topic, msg["status"])
 
     def valid_workers_downscaling(self, scheduler: Any, workers: list[Any]) -> list[Any]:
-        """Let a cluster that becomes smaller close neither providers, whatever they serve, nor whoever has a task."""
+        """Keep providers and workers with tasks when the cluster scales down."""
         return [worker for worker in workers if not worker.resources.get(PROVIDER) and not worker.processing]
 
     def remove_client(self, scheduler: Any, client: str) -> None:
-        """End a client that left."""
+        """End a client's attempts when it disconnects; start the wait for closing if it was the last one."""
         if self._started:
             self._end_holders(self._core.holders_of_client(client))
             if not self._users() and dask.config.get(CLOSE_AFTER_LAST_CLIENT, None) is not None:
@@ -275,9 +275,10 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             self._settler.wake()
 
     def _compare(self) -> None:
-        """End holders that the scheduler doesn't know any more.
+        """End holders that the scheduler no longer knows.
 
-        Hooks have said so, if none failed: Dask logs what one raises and goes on, and it is never called again.
+        Normally the hooks have ended them. But Dask logs an exception of a hook and goes on, and does not call the hook
+        again for the same event.
         """
         gone = [holder for holder in self._core.holders() if not self._is_live(holder, self._key_of(holder))]
         if gone:
@@ -297,7 +298,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             self._compare()
 
     def _connection(self, client_id: str) -> ClientHolder:
-        """Return the holder that a client's connection of now is; attempts of the one before are over."""
+        """Return the holder of a client's current connection; end the attempts of its previous connection."""
         state = self._scheduler.clients.get(client_id)
         known, holder = self._connections.get(client_id, (None, None))
         if holder is None or state is not known:
@@ -308,7 +309,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         return holder
 
     def _is_live(self, holder: Holder, key: Any) -> bool:
-        """Whether the scheduler knows a holder: this connection of a client, or this run of a task."""
+        """Tell whether the scheduler knows a holder: this connection of a client, or this run of a task."""
         if isinstance(holder, ClientHolder):
             return holder.client_id in self._scheduler.clients and holder == self._connection(holder.client_id)
         task = self._scheduler.tasks.get(key)
@@ -321,7 +322,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             and task.processing_on.address == holder.worker
         )
 
-    # -- served --------------------------------------------------------------------------------------------------------
+    # -- methods called by clients and workers -------------------------------------------------------------------------
 
     def _methods(self) -> dict[str, Any]:
         methods = {
@@ -350,6 +351,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         async def call(**arguments: Any) -> Any:
             await self._ready.wait()
             if self._failure is not None:
+                # The failed coordinator stays until one client has seen why; the next `open` starts another one.
                 if name == "hello":
                     self._give_up(self._failure)
                     withdraw(self._scheduler.handlers, "coordinator", self.settings.key)
@@ -360,7 +362,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         return call
 
     def _give_up(self, failure: DaskevoError) -> None:
-        """Stop for good, and say why to whoever asks, until the next `open` begins anew with another coordinator."""
+        """Stop for good and keep the reason for those who ask; the next `open` starts another coordinator."""
         self._failure = failure
         self._background.cancel()
         metrics.withdraw(self)
@@ -368,7 +370,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             self._scheduler.remove_plugin(self.name)
 
     def _repositories(self) -> list[dict[str, Any]]:
-        """Return the settings of all repositories that are open on this scheduler."""
+        """Return the settings of all repositories open on this scheduler."""
         return [
             asdict(other.settings)
             for other in self._scheduler.plugins.values()
@@ -376,11 +378,11 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         ]
 
     async def equip(self) -> list[list[str]]:
-        """Give all workers with a role their part: ``[name, address, what went wrong]`` of those that can't take it."""
+        """Set up the plugin on all workers with a role; return ``[name, address, error]`` of those where it failed."""
         self._equips = True
         names = {address: str(worker.name) for address, worker in self._scheduler.workers.items()}
         troubles = await self._equipper.equip()
-        # One that went meanwhile has no trouble.
+        # A worker that has left meanwhile is not an error.
         return [
             [names[address], address, trouble]
             for address, trouble in troubles.items()
@@ -388,12 +390,12 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         ]
 
     def equipped(self, address: str) -> bool:
-        """A worker has fetched its part by itself."""
+        """Note that a worker has fetched the plugin itself."""
         self._equipper.has_it(address)
         return True
 
     async def abandon(self, opener: str) -> bool:
-        """An opening failed: what it began ends, unless the repository is open, or about to be by somebody else."""
+        """Undo a failed opening, unless the repository is open or another client is just opening it."""
         self._openers.discard(opener)
         if self._opened or self._openers:
             return False
@@ -401,12 +403,12 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         return True
 
     async def close_for_all(self, client: str, force: bool) -> bool:
-        """Close the repository for everybody on this cluster.
+        """Close the repository for all clients of this cluster.
 
         Raises
         ------
         ClusterError
-            If others have attempts, unless `force`.
+            If other clients have attempts under way, unless `force`.
         """
         others = [holder for holder in self._core.holders() if getattr(holder, "client_id", None) != client]
         if others and not force:
@@ -418,7 +420,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         return True
 
     def _users(self) -> list[str]:
-        """Return the clients, but for Dask's own and those that workers have for their tasks."""
+        """Return the clients, except Dask's own and those that workers open for their tasks."""
         return [
             client
             for client in self._scheduler.clients
@@ -426,15 +428,15 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         ]
 
     async def _close_if_left(self, leaving: object) -> None:
-        """Close once no client has come back for a while, as one does whose connection broke."""
+        """Close the repository if no client returns for a while; a client with a broken connection does."""
         await asyncio.sleep(seconds(CLOSE_AFTER_LAST_CLIENT, default_s=0.0))
-        # One that came back and left again has a wait of its own.
+        # If a client returned and left again, that leaving has its own wait.
         if leaving is self._leaving and not self._users() and not self._closed:
             logger.info("daskevo: the last client has left: %s is closed", self.settings.root or "the repository")
             begin(self._close())
 
     async def _close(self) -> None:
-        """Stop serving at once, and end the parts on workers; whoever waits no longer doesn't stop it."""
+        """Stop serving at once and remove the plugin from workers; cancelling the caller does not stop this."""
         if self._closing is None:
             self._closing = self._begin_closing()
         await asyncio.shield(self._closing)
@@ -452,22 +454,22 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
 
     async def _end(self) -> None:
         await self._background.end(_CLOSING_S)
-        # Journals are closed before the next job may have them.
+        # Workers close their journals before the lease lets the next job open them.
         await self._equipper.take_back()
         await self._give_lease_back()
 
     async def hello(self, versions: dict[str, str], opener: str) -> dict[str, JSON]:
-        """Answer a client that opens the repository: who I am, and what it is.
+        """Answer a client that opens the repository with its facts.
 
         Raises
         ------
         VersionMismatch
         RepositoryTaken
-            If another job has taken the root, or had it since; whoever opens it next finds out who has it then.
+            If another job took the root; the next `open` finds out who has it then.
         RootUnusable
-            If the root was removed: whoever opens it next makes a new one.
+            If the root was removed; the next `open` creates a new one.
         """
-        # Before anything is awaited, in which another's failed opening would close it.
+        # Before the first await, during which another client's failed opening could close the repository.
         self._openers.add(opener)
         try:
             return await self._greet(versions)
@@ -492,7 +494,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         return self._facts()
 
     async def _check_lease(self) -> None:
-        """Raise RepositoryTaken, and stop, if another job has taken the root since."""
+        """Stop and raise RepositoryTaken if another job has taken the root meanwhile."""
         if self._lease is not None:
             try:
                 await asyncio.to_thread(self._lease.check)
@@ -512,18 +514,18 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         }
 
     def join(self, name: str, address: str) -> dict[str, JSON]:
-        """Take a provider in; it gets the shards that nobody has, if shards were given out before."""
+        """Add a provider; once shards have been assigned it gets those that nobody serves."""
         self._addresses[name] = address
         self._equipper.joined(address)
         self._follower.join(name, address)
         return self._facts()
 
     async def leave(self, name: str, address: str, patience_s: float) -> bool:
-        """A provider that is about to close hands its shards over; whether others have them in that time."""
+        """Move the shards of a provider that is about to close; return whether others have them in time."""
         return await self._follower.leave(name, address, patience_s)
 
     async def assign(self, opener: str, patience_s: float) -> dict[str, JSON]:
-        """Give out all shards and wait until they are open; return the table.
+        """Assign all shards, wait until they are open, and return the table.
 
         Raises
         ------
@@ -538,7 +540,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._follower.given_out = True
         self._follower.reopen()
         await self._follower.assigner.wait_until_open(patience_s)
-        # All are served or known to be damaged: from now on a shard without a state has lost it.
+        # Every shard is served or known to be damaged now. From here on, a shard without files counts as lost, not new.
         if self._root is not None:
             await asyncio.to_thread(self._root.mark_served)
         await self._tell_marked()
@@ -554,14 +556,14 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         return self._follower.assigner.table().to_wire()
 
     def worker_names(self) -> list[list[Any]]:
-        """Return ``[name in the table, worker name as Dask has it]`` of all providers: Dask's may be numbers."""
+        """Return ``[name in the table, worker name as Dask has it]`` of all providers; Dask's names may be numbers."""
         names = {worker.address: worker.name for worker in self._scheduler.workers.values()}
         return [
             [name, names[place.address]] for name, place in self._core.providers().items() if place.address in names
         ]
 
     def begin(self, holder: Any, model: str | None, key: Any = None) -> list[int] | None:
-        """Give a holder a new attempt; None if it is not live."""
+        """Start a new attempt of a holder; return None if the holder is not live."""
         found = holder_from_wire(holder)
         if isinstance(found, ClientHolder):
             found = self._connection(found.client_id)
@@ -573,7 +575,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         return list(attempt)
 
     def end(self, attempts: Sequence[Any], settled: bool) -> bool:
-        """Holders say that their attempts are over."""
+        """End attempts at the word of their holders."""
         for attempt in attempts:
             self._core.end(Tick.parse(attempt), settled=settled)
         if not settled:
@@ -585,12 +587,12 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         return list(self._core.tick())
 
     def over(self, attempts: Sequence[Any]) -> list[bool]:
-        """Answer the audit."""
+        """Tell an audit which attempts are over."""
         self._compare()
         return self._core.over(map(Tick.parse, attempts))
 
     def fenced(self, shard: int, provider: str, epoch: int, reason: str) -> bool:
-        """A provider found that its shard has another owner: have it opened again if it is ours to give."""
+        """Handle a provider's report that its shard has another owner: reopen the shard if it is ours to assign."""
         if shard >= self._core.shards:
             raise InvalidInput(f"shard {shard} can't be fenced: this repository has {self._core.shards}")
         self._core.not_served(shard, provider)
@@ -600,7 +602,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
 
     async def _after_fence(self) -> None:
         try:
-            # A foreign epoch may mean that another job took the root: nothing is opened against it then.
+            # A foreign epoch may mean that another job took the root; then nothing may be opened against it.
             await self._check_lease()
         except RepositoryTaken:
             return
@@ -609,11 +611,11 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         await self._follower.assigner.assign()
 
     async def scope(self, scope: str, objective: str | None) -> str | None:
-        """Make a scope known; return its objective."""
+        """Declare a scope; return its objective."""
         return await self._scopes.declare(scope, objective)
 
     def stats(self) -> dict[str, JSON]:
-        """Return what the coordinator counts."""
+        """Return the coordinator's counts."""
         table = self._core.table()
         return {
             **self._facts(),
@@ -626,7 +628,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         }
 
     def metrics(self) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-        """Return what is told at ``/metrics`` (see :mod:`daskevo_plugins.metrics`)."""
+        """Yield the values for ``/metrics`` (see :mod:`daskevo_plugins.metrics`)."""
         if not self._started:
             return
         labels, stats = (self.settings.root or "memory",), self.stats()
@@ -642,14 +644,14 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             yield f"daskevo_coordinator_{name}", labels, value
 
     async def shown(self, models: int, timeout_s: float) -> dict[str, Any] | None:
-        """Return what is shown of the repository: what is counted here, and what each provider tells.
+        """Return what the dashboard shows of the repository: counts of the coordinator and of each provider.
 
         Parameters
         ----------
         models:
-            So many are told of in all, about.
+            Approximate number of models to list, over all providers.
         timeout_s:
-            Longest wait for a provider.
+            Longest wait for a provider's answer.
 
         Returns
         -------
@@ -673,9 +675,9 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             self._background.spawn(self._tell_marked())
 
     async def _tell_marked(self) -> None:
-        """Have models left out of all indexes that a repair has marked as lost: who opened a shard knows its own marks.
+        """Remove models that a repair marked as lost from all indexes; a provider knows only marks in its own shards.
 
-        Several at once are one: what was opened before it began is told.
+        Calls that overlap share one round, which covers everything opened before it began.
         """
         self._untold = True
         async with self._telling:
@@ -695,5 +697,5 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             await self._directory.refresh()
             await self._directory.everywhere("forget_lost", timeout_s=CALL_TIMEOUT_S)
         except ClusterError as error:
-            # A provider that is closing itself can't ask what was lost any more.
+            # A provider that is closing can no longer ask which models were lost.
             logger.info("daskevo: not everyone heard that shards are lost: %s", error)

@@ -1,6 +1,6 @@
-"""Follows the providers of a repository: who came, is about to leave, gives no sign of life, or went; and its shards.
+"""Track a repository's providers (joined, leaving, silent, gone) and reassign their shards.
 
-What becomes of the shards is the state machine's to say; here is when it is asked, and who carries it out.
+The pure state machine decides where shards go; this module calls it at the right events and carries out its decisions.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ logger = logging.getLogger(__name__)
 
 _LEAVING = frozenset({Status.closing_gracefully, Status.closing, Status.closed})
 _SEE_OFF_S = 10.0
-"""Longest that a provider that Dask has removed is taken for there, to hand its shards over."""
+"""Longest time that a provider counts as present after Dask removed it, so that it can hand its shards over."""
 
 
 class Follower:
-    """The providers of one repository, and who serves which of its shards.
+    """The providers of one repository and the shards that they serve.
 
     Parameters
     ----------
     core:
-        The state machine.
+        The coordinator's state machine.
     scheduler:
-        Dask's.
+        Dask's scheduler.
     transport:
         How providers are called.
     background:
-        Where work goes on that nobody waits for.
+        Runs work that nobody waits for.
     on_change:
         Called after the shard table has changed.
     """
@@ -53,27 +53,27 @@ class Follower:
     ) -> None:
         self.core = core
         self.given_out = False
-        """Whether shards were given out: until then providers gather, so that they are spread over all."""
+        """Whether shards have been assigned; before that providers only gather, so that shards are spread over all."""
         self._scheduler = scheduler
         self._background = background
         self._leaving: set[str] = set()
-        """Addresses of workers that are about to close, some of which Dask has removed already."""
+        """Addresses of workers about to close, including some that Dask has already removed."""
         self._pulse = Pulse(transport, core.providers, self._listen, self._silent)
         self.assigner = Assigner(core, transport, on_change, self.is_leaving, lambda: self._pulse.avoided)
         self._mover = Mover(core, transport, self.assigner, self._leaving_names, self._gone, self.reopen)
 
     def start(self) -> None:
-        """Begin what goes on as long as the repository is open."""
+        """Start heartbeats and rebalancing; they run as long as the repository is open."""
         self._background.spawn(self._pulse.run())
         self._background.spawn(self._mover.run())
 
     def reopen(self) -> None:
-        """Have the shards opened that nobody serves."""
+        """Open the shards that nobody serves."""
         if self.given_out:
             self._background.spawn(self.assigner.assign())
 
     def join(self, name: str, address: str) -> None:
-        """A provider came, or came back: it gets what nobody has, and in a while its share."""
+        """Add a provider, new or returned: it gets unserved shards now, and its share of the others later."""
         self.core.provider_joined(name, address)
         self._leaving.discard(address)
         self._mover.unsettle()
@@ -81,7 +81,7 @@ class Follower:
         self.reopen()
 
     def status_changed(self, address: str, status: str) -> None:
-        """Dask says that a worker changes its status: who closes hands over what it has."""
+        """Handle a change of a worker's status in Dask: a provider that closes hands its shards over."""
         if status not in {known.name for known in _LEAVING}:
             self._leaving.discard(address)
         elif any(place.address == address for place in self.core.providers().values()):
@@ -89,7 +89,7 @@ class Follower:
             self._mover.unsettle()
 
     async def leave(self, name: str, address: str, patience_s: float) -> bool:
-        """A provider is about to leave, and goes on serving meanwhile; whether others have its shards, if any can."""
+        """Wait until the shards of a leaving provider, which still serves, are elsewhere; False after `patience_s`."""
         if self.core.providers().get(name) != Place(name, address):
             return False
         self._leaving.add(address)
@@ -97,9 +97,10 @@ class Follower:
         return await self._mover.until_handed_over(name, patience_s)
 
     def removed(self, address: str) -> bool:
-        """Dask has removed a worker; whether a provider went with it at once.
+        """Handle Dask's removal of a worker; return whether a provider is gone at once.
 
-        One that closes in order still answers for a moment: its shards go to others one by one, and none is left alone.
+        A provider that closes in good order still answers for a moment, so its shards are moved one at a time without a
+        gap.
         """
         place = next((place for place in self.core.providers().values() if place.address == address), None)
         if place is None:
@@ -117,7 +118,7 @@ class Follower:
         self._gone(place)
 
     def _gone(self, place: Place) -> None:
-        """A provider gives no answer any more: its shards are opened elsewhere at once."""
+        """Remove a provider that no longer answers, and open its shards elsewhere at once."""
         self._leaving.discard(place.address)
         if self.core.providers().get(place.name) == place:
             self.core.provider_left(place.name)
@@ -126,7 +127,7 @@ class Follower:
             self.reopen()
 
     def is_leaving(self, address: str) -> bool:
-        """Whether the worker at an address is about to close."""
+        """Tell whether the worker at an address is about to close."""
         worker = self._scheduler.workers.get(address)
         return address in self._leaving or (worker is not None and worker.status in _LEAVING)
 
@@ -134,17 +135,17 @@ class Follower:
         return {name for name, place in self.core.providers().items() if self.is_leaving(place.address)}
 
     def _silent(self) -> None:
-        """Open the shards of silent providers elsewhere, if anybody is there."""
+        """Open the shards of silent providers elsewhere, if there are other providers."""
         if self.core.give_up(self._pulse.silent, self._leaving_names()):
             self._mover.unsettle()
             self.assigner.changed()
             self.reopen()
 
     def _listen(self, place: Place) -> Callable[[Any], None]:
-        """Return what compares a sign of life with the table.
+        """Return a function that compares a heartbeat's answer with the shard table.
 
-        What a provider serves though it is another's it has to close: it was silent as that was opened elsewhere, or
-        was not reached. What it should serve and does not is nobody's: it could not say that it was fenced.
+        A shard that the provider serves but another owns must be closed: it was reassigned while this provider was
+        silent or out of reach. A shard that it should serve but doesn't is unserved: it was fenced and could not tell.
         """
         before = self.core.serves(place.name)
 
@@ -155,6 +156,7 @@ class Follower:
             foreign = sorted(shard for shard in there if not self.core.has(place.name, shard))
             if foreign:
                 self._background.spawn(self.assigner.have_closed(place, foreign))
+            # Only shards it had before the question was sent: one assigned meanwhile can't be in the answer.
             missing = (before & self.core.serves(place.name)) - there
             for shard in missing:
                 self.core.not_served(shard, place.name)

@@ -1,7 +1,7 @@
-"""Moves shards between providers that are there: away from those that leave, and to those that have few.
+"""Move shards between providers: away from those that leave, and towards those that have few.
 
-A move closes the shard at the one, then has the other open it: only that shard pauses. Nobody is waited for who gives
-no answer, since the next owner's epoch fences the former one.
+A move closes the shard at its source, then opens it at its target; other shards are not affected. A source that does
+not answer need not be waited for, because the new owner's epoch fences the old one.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from daskevo_plugins.coordinator.shard_assignment import AVOID_S, Assigner
 logger = logging.getLogger(__name__)
 
 REBALANCE_AFTER = "daskevo.rebalance-after"
-"""Key in Dask's configuration (with a unit, such as "5s"): how long no provider must have come, gone or fallen silent
-before shards are evened out among them."""
+"""Key in Dask's configuration (with a unit, such as "5s"): time without a provider coming, going or falling silent
+before shards are balanced."""
 REBALANCE_AFTER_S = 5.0
 HANDED_OVER_AT_ONCE = 4
-"""Shards of providers that leave: some have only seconds. Those that are evened out move one after the other."""
+"""Shards of leaving providers moved at a time, since some have only seconds; balancing moves one at a time."""
 _GRACE_S = 0.05
-"""All workers of a cluster that closes say so within this: nothing is handed over among them."""
+"""All workers of a closing cluster say so within this time; waiting for it avoids moving shards among them."""
 _LOOK_EVERY_S = 0.5
 _BREATH_S = 0.2
-"""Between moves that have time: who needs all shards at one moment finds one."""
+"""Pause between balancing moves, so that a request that needs all shards finds a moment at which all are open."""
 
 
 class Mover:
-    """Carries out the moves that `Coordinator.hand_over` and `Coordinator.even_out` say.
+    """Carries out the moves of `Coordinator.hand_over` and `Coordinator.even_out`.
 
     Parameters
     ----------
     core:
-        The state machine.
+        The coordinator's state machine.
     transport:
         How providers are called.
     assigner:
-        Has the moved shards opened.
+        Opens the moved shards.
     leaving:
         Returns the names of providers that are about to leave.
     on_gone:
-        Called with a provider that leaves and gives no answer any more.
+        Called with a leaving provider that no longer answers.
     reopen:
-        Called when a shard could not be opened where it was to go: it is nobody's.
+        Called when a shard could not be opened at its target, so that nobody serves it.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class Mover:
         self._quiet_until = 0.0
         self._due = asyncio.Event()
         self._moved = asyncio.Event()
-        """Set, and replaced, whenever moves were carried out or none was found."""
+        """Set, and replaced by a new one, after each round of moves, or when there was none."""
 
     def unsettle(self) -> None:
-        """Say that a provider came, went, fell silent or is about to leave: nothing is evened out for a while."""
+        """Note that a provider came, went, fell silent or is leaving: no balancing for a while."""
         self._hold(seconds(REBALANCE_AFTER, REBALANCE_AFTER_S))
         self._due.set()
 
@@ -82,7 +82,7 @@ class Mover:
         self._quiet_until = max(self._quiet_until, monotonic() + quiet_s)
 
     async def until_handed_over(self, name: str, patience_s: float) -> bool:
-        """Wait until a provider that leaves serves nothing that others could; False if it took too long."""
+        """Wait until a leaving provider serves no shard that others could; return False after `patience_s`."""
         try:
             async with asyncio.timeout(patience_s):
                 while self.core.can_hand_over(name, self._leaving(), self._assigner.avoided()):
@@ -93,7 +93,7 @@ class Mover:
         return True
 
     async def run(self) -> None:
-        """Move what is to be moved, for ever."""
+        """Carry out moves, for ever."""
         while True:
             try:
                 await asyncio.wait_for(self._due.wait(), _LOOK_EVERY_S)
@@ -127,7 +127,7 @@ class Mover:
         if await self._assigner.have_opened(OpenShards(move.target, (move.shard,), {})):
             logger.info("daskevo: shard %d went from %s to %s", move.shard, move.source.name, move.target.name)
         else:
-            # Whoever else can opens it, and it does not go to and fro.
+            # Let any provider open it, and don't move it back and forth.
             self._hold(AVOID_S)
             self._reopen()
 
@@ -143,7 +143,7 @@ class Mover:
                     generation=self.core.generation,
                 )
             except (NoAnswer, DaskevoError) as error:
-                # As Dask removes a worker from the scheduler, it breaks connections off that work again at once.
+                # When Dask removes a worker it breaks connections to it that work again at once, so try a second time.
                 if not last and isinstance(error, NoAnswer) and not error.late:
                     continue
                 logger.info("daskevo: %s did not close shard %d, which it loses: %s", source.name, move.shard, error)

@@ -1,4 +1,4 @@
-"""Takes the lease of a root for the scheduler that this process runs: one coordinator per root, in all clusters."""
+"""Take the lease of a root for this scheduler, so that one root has one coordinator over all clusters."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ from daskevo.store.root import Root
 
 
 async def lease_root(settings: RepositorySettings, scheduler: Any, is_served: Callable[[], bool]) -> Lease:
-    """Make or open the root of a repository, and take its lease.
+    """Create or open a repository's root and take its lease.
 
     Parameters
     ----------
     settings:
-        With a root.
+        Of the repository; they have a root.
     scheduler:
-        Will hold the lease.
+        Dask's scheduler, which will hold the lease.
     is_served:
-        Whether another coordinator of this scheduler has the root open.
+        Tells whether another coordinator of this scheduler has the root open.
 
     Raises
     ------
     RepositoryTaken
-        If another scheduler has it, or this one under another path.
+        If another scheduler holds it, or this one does under another path.
     RootUnusable, CorruptRecord
     """
     loop = asyncio.get_running_loop()
 
     async def identity(holder: Holder) -> str | None:
-        """Ask a lease's address which scheduler it is; None if nobody answers there."""
+        """Ask the address in a lease which scheduler it is; None if nobody answers there."""
         if holder.scheduler_id == scheduler.id:
             return holder.scheduler_id if is_served() else None
         return await identity_at(holder, scheduler.rpc)
 
+    # `take_lease` runs in a thread, since it waits for a file system; its question must go out on the event loop.
     def ask(holder: Holder) -> str | None:
         return asyncio.run_coroutine_threadsafe(identity(holder), loop).result()
 

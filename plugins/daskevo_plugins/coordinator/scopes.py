@@ -1,4 +1,4 @@
-"""The scopes of a repository and their objectives: in its root, or in memory where there is none."""
+"""The scopes of a repository and their objectives, stored in its root, or in memory if it has none."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from daskevo.store.root import Root
 
 
 class Scopes:
-    """Scopes that were declared, each with its objective.
+    """The declared scopes, each with its objective.
 
     Parameters
     ----------
     root:
-        Keeps them; None = they end with the coordinator.
+        Stores them; None = they are lost with the coordinator.
     check:
-        Called before the root's file is written: raises if this job may not any more.
+        Called before the root's file is written; raises if another job has taken the root.
     """
 
     def __init__(self, root: Root | None, check: Callable[[], Awaitable[None]]) -> None:
         self.known: dict[str, str | None] = {}
-        """Objective by scope; None where none was named yet."""
+        """Objective by scope; None if none was declared yet."""
         self._root = root
         self._check = check
         self._lock = asyncio.Lock()
 
     async def read(self) -> None:
-        """Learn what the root has."""
+        """Read the scopes from the root."""
         if self._root is not None:
             self.known = await asyncio.to_thread(self._root.scopes)
 
     async def declare(self, scope: str, objective: str | None) -> str | None:
-        """Make a scope known; return its objective.
+        """Declare a scope; return its objective.
 
         Raises
         ------
         ScopeMismatch
-            If it has another.
+            If the scope has another objective.
         InvalidInput
-            If the name or the objective can't be one.
+            If the name or the objective is not valid.
         """
-        # To the end whoever waits: the next must not read the file before this one has written it.
+        # Shielded: a cancelled caller must not free the lock before the file is written.
         return await asyncio.shield(self._declare(scope, objective))
 
     async def _declare(self, scope: str, objective: str | None) -> str | None:

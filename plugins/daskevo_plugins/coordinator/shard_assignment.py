@@ -1,4 +1,4 @@
-"""Has providers open the shards that nobody serves, as the coordinator's state machine says, until all are open."""
+"""Have providers open unserved shards, as the coordinator's state machine decides, until all are open."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from daskevo.wire.transport import NoAnswer, Transport, typed_error
 logger = logging.getLogger(__name__)
 
 OPEN_TIMEOUT = "daskevo.open-timeout"
-"""Key in Dask's configuration (with a unit, such as "30s"): how long a provider that opens shards may give no answer,
-or get no further, before they are given to another."""
+"""Key in Dask's configuration (with a unit, such as "30s"): time without an answer or progress of a provider that opens
+shards, before they go to another."""
 OPEN_TIMEOUT_S = 15.0
 LONGEST_OPEN_TIMEOUT_S = 120.0
-"""Twice as long is waited at each further try of a shard, up to this: a large one is opened in the end."""
+"""The timeout doubles with each further try of a shard, up to this, so that a large shard is opened in the end."""
 AVOID_S = 60.0
-"""How long a provider that gave no answer gets no more shards, if there are others."""
+"""Time for which a provider that did not answer gets no more shards, if there are others."""
 _HEARSAY_S = 0.1
-"""A worker that closes breaks its connections off before the scheduler knows of it, by so much at most."""
+"""A closing worker breaks its connections before the scheduler knows; by this much at most."""
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0
 
@@ -39,15 +39,15 @@ class Assigner:
     Parameters
     ----------
     core:
-        The state machine.
+        The coordinator's state machine.
     transport:
         How providers are called.
     on_change:
         Called after the shard table has changed.
     is_leaving:
-        Whether the worker at an address is about to close: it is given no more shards.
+        Tells whether the worker at an address is about to close; it then gets no more shards.
     silent:
-        Returns providers that give no sign of life, or gave none lately.
+        Returns providers that are silent, or were recently.
     """
 
     def __init__(
@@ -66,42 +66,42 @@ class Assigner:
         self._changed = asyncio.Event()
         self._troubles: dict[int, tuple[str, str]] = {}
         self._silences: dict[int, int] = {}
-        """Shard -> how often its opening was waited for in vain."""
+        """Shard -> number of times its opening was waited for in vain."""
         self._progress: dict[int, tuple[str, int]] = {}
-        """Shard that is being opened -> by whom, and how many records and models that one has been through."""
+        """Shard being opened -> the provider, and the number of records and models it has read of it."""
         self._avoid: dict[str, float] = {}
-        """Provider that gave no answer -> until when others are given its shards."""
+        """Provider that did not answer -> time until which its shards go to others."""
 
     def changed(self) -> None:
-        """Say that the table has changed."""
+        """Note that the shard table has changed."""
         self._changed.set()
         self._on_change()
 
     async def assign(self) -> None:
-        """Have the shards that nobody serves opened; what fails is tried again, less and less often.
+        """Open the shards that nobody serves; retry failures with growing pauses.
 
-        Damaged ones are not: only a person can restore them, and opens the repository again afterwards.
+        Damaged shards are not retried: only a person can restore them, and then opens the repository again.
         """
         pause_s = _FIRST_PAUSE_S
         while True:
             leaving = {name for name, place in self.core.providers().items() if self._is_leaving(place.address)}
             instructions = self.core.assign(self.avoided(), leaving)
             results = await asyncio.gather(*map(self.have_opened, instructions))
-            # Who is leaving may stay after all: Dask gives it up where nobody can take over a worker's data.
+            # A leaving provider may stay after all: Dask cancels it if no other worker can take over its data.
             if (all(results) and not leaving) or not self.core.providers():
                 return
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
     async def wait_until_open(self, patience_s: float) -> None:
-        """Wait until all shards are served but damaged ones; with others served, those don't stand in the way.
+        """Wait until all shards are served, except damaged ones as long as some are served.
 
         Raises
         ------
         ShardUnavailable
-            If they aren't in time.
+            If they are not open in time.
         ShardDamaged, RootUnusable, ShardFenced, RepositoryTaken
-            The error with which a shard can't be opened.
+            The error for which a shard can't be opened.
         """
         self._troubles.clear()
         try:
@@ -124,7 +124,7 @@ class Assigner:
             raise typed_error(kind, f"shard {shard}: {message}", {"shard": shard})
 
     def _read(self, missing: Iterable[int]) -> dict[str, int]:
-        """Return how many records and models of shards that are missing each provider has been through."""
+        """Return, by provider, the number of records and models read of missing shards."""
         done: dict[str, int] = {}
         for shard in missing:
             if shard in self._progress:
@@ -137,7 +137,7 @@ class Assigner:
         return {shard: trouble for shard, trouble in self._troubles.items() if trouble[0] != damage}
 
     def table(self) -> ShardTable:
-        """Return the shard table, with what keeps shards from being opened."""
+        """Return the shard table, with the errors of shards that can't be opened."""
         table = self.core.table()
         troubles = {
             shard: f"{kind}: {message}"
@@ -148,22 +148,22 @@ class Assigner:
 
     @property
     def is_open(self) -> bool:
-        """Whether all shards are served that can be."""
+        """Tell whether all shards are served that can be."""
         return not set(self._missing()) - self._troubles.keys()
 
     def _missing(self) -> list[int]:
         return [shard for shard, place in self.core.table().places.items() if place is None]
 
     def avoided(self) -> frozenset[str]:
-        """Return the providers that get shards only if there are no others: they gave no answer lately."""
+        """Return the providers that did not answer recently; they get shards only if there are no others."""
         now = time.monotonic()
         self._avoid = {name: until for name, until in self._avoid.items() if until > now}
         return frozenset(self._avoid.keys() | self._silent())
 
     async def have_opened(self, instruction: OpenShards) -> bool:
-        """Have a provider open its shards, a few per message; when one has no answer, none of the rest is tried.
+        """Have a provider open its shards, a few per message; after a message without an answer skip the rest.
 
-        Returns whether there is nothing to be tried again.
+        Returns whether nothing has to be retried.
         """
         shards, done = list(instruction.shards), True
         while shards:
@@ -182,9 +182,9 @@ class Assigner:
         return max(first, min(first * 2.0**tries, LONGEST_OPEN_TIMEOUT_S))
 
     async def _have_some_opened(self, instruction: OpenShards) -> tuple[bool, bool]:
-        """Return whether the provider answered until all had ended, and whether there is nothing to be tried again.
+        """Return whether the provider answered until all openings ended, and whether nothing has to be retried.
 
-        One that says that it goes on, and does, is asked again.
+        A provider that reports progress is asked again.
         """
         place, clock = instruction.place, asyncio.get_running_loop().time
         patience_s = self._patience_s(instruction.shards)
@@ -204,11 +204,12 @@ class Assigner:
                 await self._give_up(replace(instruction, shards=tuple(left)), error)
                 return False, False
             under_way = answer["under_way"]
+            # The timeout counts from the last progress, so a large shard takes as long as it needs.
             if under_way != before:
                 before, moved = under_way, clock()
             self._avoid.pop(place.name, None)
             done &= await self._take(place, answer)
-            # What was given to another meanwhile is not asked for again: its opening ends by itself.
+            # Don't ask again for shards that were given to another provider meanwhile: their opening ends by itself.
             left = [shard for shard, _, _ in under_way if self.core.has(place.name, shard)]
             if left and clock() - moved > patience_s:
                 stuck = NoAnswer(place.address, "open_shards", f"it got no further in {patience_s:.0f} s", late=True)
@@ -217,7 +218,7 @@ class Assigner:
         return True, done
 
     async def _take(self, place: Place, answer: Mapping[str, Any]) -> bool:
-        """Take in how far a provider is; return whether nothing has failed that is to be tried again."""
+        """Process a provider's answer; return whether nothing has failed that should be retried."""
         for shard, _ in answer["opened"]:
             self._troubles.pop(shard, None)
             self._silences.pop(shard, None)
@@ -247,7 +248,7 @@ class Assigner:
             await self._complain(instruction, error)
 
     async def _complain(self, instruction: OpenShards, error: Exception) -> None:
-        """Log that a provider did not open shards; who is closing, as all do when a cluster is, is nobody's trouble."""
+        """Log that a provider did not open shards; at level INFO if it is closing, as all do when a cluster ends."""
         place = instruction.place
         await asyncio.sleep(_HEARSAY_S)
         gone = self.core.providers().get(place.name) != place or self._is_leaving(place.address)
@@ -255,7 +256,7 @@ class Assigner:
         logger.log(level, "daskevo: provider %s did not open shards %s: %s", place.name, instruction.shards, error)
 
     async def have_closed(self, place: Place, shards: Sequence[int]) -> None:
-        """Shards are another provider's, while this one still has them open; manners only, their epochs fence it."""
+        """Ask a provider to close shards that another owns now; a courtesy, since the new epoch fences it anyway."""
         try:
             await self._transport.provider(
                 place.address,

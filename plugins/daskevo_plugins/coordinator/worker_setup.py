@@ -1,7 +1,7 @@
-"""Gives workers their part of a repository: those with a role, and nobody else.
+"""Send the repository's worker plugin to workers that have a role, and remove it when the repository closes.
 
-Dask sends a registered worker plugin to all workers that there are and that come; one without daskevo then fails to
-start. So the coordinator sends it itself; a task on another worker fetches it (`daskevo.client.connection`).
+Dask sends a registered worker plugin to all workers, and a worker without daskevo then fails to start. So the
+coordinator sends it itself; a task on another worker fetches it (`daskevo.client.connection`).
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from daskevo_plugins.provider import ProviderPlugin
 logger = logging.getLogger(__name__)
 
 _SENDING_S = 5.0
-"""Longest that who closes a repository waits for a part that is being sent."""
+"""Longest wait of a closing repository for a plugin that is still being sent."""
 _END_S = 20.0
-"""Longest that it waits for the workers' word that they have taken it out."""
+"""Longest wait for a worker to confirm that it removed the plugin."""
 
 
 class Equipper:
-    """Sends the worker plugin of a repository, once to each worker.
+    """Sends a repository's worker plugin, once to each worker.
 
     Parameters
     ----------
     scheduler:
-        Dask's.
+        Dask's scheduler.
     settings:
-        What the repository was opened with.
+        Settings that the repository was opened with.
     """
 
     def __init__(self, scheduler: Any, settings: RepositorySettings) -> None:
@@ -44,13 +44,13 @@ class Equipper:
         self._key = settings.key
         self._part = uuid.uuid4().hex
         self._plugin = ProviderPlugin(settings, self._part)
-        # Sent again, Dask would take the one that is there out first, with its shards.
+        # A second send would make Dask remove the first plugin, with its shards; so sends under way are shared.
         self._sent: dict[str, asyncio.Task[str | None]] = {}
         self._has: set[str] = set()
-        """Workers that have it for sure."""
+        """Workers known to have the plugin."""
 
     async def equip(self, addresses: Iterable[str] | None = None) -> dict[str, str]:
-        """Send it to workers (all when None) that have a role and don't have it; return what went wrong, by address."""
+        """Send the plugin to workers (all if None) that have a role and lack it; return errors by address."""
         known = self._scheduler.workers
         wanted = [
             address
@@ -66,7 +66,7 @@ class Equipper:
         task = self._sent.get(address)
         if task is None:
             task = self._sent[address] = asyncio.create_task(self._send(address))
-        # Without a limit: it ends once the worker answers or has gone, or with the repository.
+        # No time limit: it ends when the worker answers or leaves, or with the repository.
         await asyncio.wait([task])
         if task.cancelled():
             return "the repository was closed meanwhile"
@@ -85,21 +85,21 @@ class Equipper:
         return None if reply["status"] == "OK" else str(reply.get("exception_text") or reply.get("text"))
 
     def has_it(self, address: str) -> None:
-        """A worker has fetched it by itself."""
+        """Note that a worker fetched the plugin itself."""
         self._has.add(address)
 
     def joined(self, address: str) -> None:
-        """A worker has taken it, whatever becomes of the answer to its sending."""
+        """Note that a worker has the plugin, even if the answer to sending it gets lost."""
         if address in self._sent:
             self._has.add(address)
 
     def left(self, address: str) -> None:
-        """A worker has gone."""
+        """Note that a worker has gone."""
         self._sent.pop(address, None)
         self._has.discard(address)
 
     async def take_back(self) -> None:
-        """Take it out of all workers that have it; one that stands still is not waited for without end."""
+        """Remove the plugin from all workers; don't wait for a suspended worker for longer than the limits."""
         addresses = [address for address in {*self._sent, *self._has} if address in self._scheduler.workers]
         if sending := list(self._sent.values()):
             await asyncio.wait(sending, timeout=_SENDING_S)

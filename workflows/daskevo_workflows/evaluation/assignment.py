@@ -1,4 +1,4 @@
-"""What a trainer is told of one evaluation, and whether it belongs to the control arm."""
+"""The message to a trainer about one evaluation, and the choice of the control arm."""
 
 from __future__ import annotations
 
@@ -20,35 +20,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EvaluationAssignment:
-    """What a trainer is told.
+    """Everything a trainer needs for one evaluation.
 
     Parameters
     ----------
     key:
         The Dask key of the evaluation.
     request:
-        What to evaluate.
+        The candidate to evaluate.
     problem:
-        Of the run.
+        The run's problem.
     repository:
-        Handle; it finds its cluster again on the worker.
+        A handle; it connects to its cluster again on the worker.
     seed:
-        The run's; initial weights, shuffling and dropout follow from it
+        The run's seed; initial weights, shuffling and dropout follow from it
         (:mod:`daskevo_workflows.evaluation.training_seed`).
     objective:
-        Which metric is the quality.
+        The metric that is the quality.
     others:
-        Further objectives, whose metrics must be finite, too.
+        Further objectives, whose metrics must be finite too.
     graph:
         The candidate's architecture graph.
     transfer:
-        How it inherits, if the request does.
+        How to inherit, if the request allows it.
     labels:
-        What keeps the model alive once it is put.
+        Labels that keep the model once it is put.
     callbacks:
-        Keras callbacks of the user, besides the problem's own: a list (copied for each evaluation), or what makes one.
+        The user's Keras callbacks besides the problem's own: a list (copied per evaluation), or a function that makes
+        one.
     epochs:
-        Instead of the problem's; None = those.
+        Epochs instead of the problem's; None = the problem's.
     """
 
     key: str
@@ -66,5 +67,5 @@ class EvaluationAssignment:
 
 
 def in_control_arm(seed: int, number: int, share: float) -> bool:
-    """Tell whether a request belongs to the control arm, which inherits nothing: a fixed draw per request."""
+    """Tell whether a request belongs to the control arm, which inherits nothing; a fixed draw per request."""
     return bool(np.random.default_rng([seed, number, 1]).random() < share)

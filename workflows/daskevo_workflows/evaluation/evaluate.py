@@ -1,7 +1,7 @@
 """One evaluation, as it runs on a trainer: build, inherit, freeze, train, score, put.
 
-Everything it needs comes with the assignment, everything it finds goes into its report; what user code raises is a
-failed report, not a failed task. A task that is run again after its put finds its model and trains nothing.
+Its input is the assignment, its output the report. An exception in user code becomes a failed report, not a failed
+task. If the task is run again after its put, it finds its model and does not train.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ def evaluate(
     Parameters
     ----------
     assignment:
-        What to do.
+        What to evaluate, and how.
     matches:
-        Answers of the batch's query, or None: then the repository is asked from here.
+        Answers of the batch's query; None: this task queries the repository itself.
     index:
-        Which of them is this request's.
+        Index of this request's answer.
     parcel:
-        The problem, if it is an object.
+        The problem, if it was passed as an object.
 
     Returns
     -------
     Report
-        Finished or failed. Cancelled, the task raises :class:`Stopped`.
+        Finished or failed. A cancelled task raises :class:`Stopped`.
     """
     if parcel is not None:
         adopt(assignment.problem, parcel.instance)
@@ -61,7 +61,7 @@ def evaluate(
         return _reported(assignment, matches, index)
     finally:
         if cancelled(assignment.key):
-            # Who gave it up keeps its slot out of use until now, if nobody could end this process.
+            # The run keeps this trainer's slot out of use until it hears this, if it could not end the process.
             say(assignment.key, "over")
 
 
@@ -73,7 +73,7 @@ def _reported(assignment: EvaluationAssignment, matches: Sequence[PrefixMatch | 
     except Stopped:
         raise
     except BaseException as error:  # noqa: BLE001 - user code may raise anything, SystemExit too, and the search goes on
-        # Passed on, anything beyond Exception would end the worker, and say nothing.
+        # An exception beyond Exception would end the worker and tell the run nothing.
         found = {"status": "failed", "failure": failure_of(error)}
     return draft.report(request, found)
 
@@ -86,6 +86,7 @@ def _evaluate(assignment: EvaluationAssignment, match: PrefixMatch | None, draft
         problem = assignment.problem.load()
         data = _data(assignment.problem, problem)
     say(assignment.key, "ready", data=data_digest_of(assignment.problem))
+    # Building may draw random numbers, so seed before it; training is seeded again below, once the ancestor is known.
     name = trajectory(assignment.seed, assignment.graph.ids, repeat=assignment.request.repeat)
     with seeded(seed_of(name)), leaving_no_trace():
         return _trained(assignment, problem, data, match, draft)
@@ -100,6 +101,7 @@ def _trained(
     objectives = (assignment.objective, *assignment.others)
     policy = assignment.transfer
     with ExitStack() as stack:
+        # Reserve before building: the provider works while this process builds the model.
         with draft.phase("inherit"):
             wish = _wish(request, policy, match)
             reserved = stack.enter_context(
@@ -114,10 +116,11 @@ def _trained(
                     repository.inherit(model, freeze=policy.freeze, parent=request.parent, reserved=reserved)
                 )
             except ModelExists as error:
-                # This task was run before, and died or was lost after its put.
+                # This task was run before, and was lost after its put.
                 if (other := other_candidate(error.record, request)) is not None:
                     raise Failed("repository", other) from error
                 return fields_of_record(error.record, objectives)
+        # The run may now release labels that it kept for this choice.
         say(assignment.key, "chosen")
         _note(child, draft)
         source = trajectory_of(child.ancestor_record) if child.report.inherited_tensors else None
@@ -142,14 +145,14 @@ def _trained(
 
 
 def _wish(request: Request, policy: Transfer, match: PrefixMatch | None) -> dict[str, Any]:
-    """Return whom to inherit from, as the repository takes it."""
+    """Return the arguments of `reserve` that say which model to inherit from."""
     if not request.transfer or request.ancestor is None:
         return {"ancestor": False}
     if request.ancestor != BEST_MATCH:
         return {"ancestor": request.ancestor}
     if policy.source == "best match":
         return {"match": match}
-    # Tried first, like the answer of a query; once it is gone, the best match.
+    # The parent is tried first, like a query's answer; if it is gone, the repository queries for the best match.
     return (
         {"match": PrefixMatch(0, 0.0, Tick(0, 0), request.parent)}
         if request.parent is not None
@@ -160,7 +163,7 @@ def _wish(request: Request, policy: Transfer, match: PrefixMatch | None) -> dict
 def _fitted(
     assignment: EvaluationAssignment, problem: Problem, data: Any, child: Any, draft: Draft
 ) -> tuple[dict[str, Any], int]:
-    """Train with the prefix frozen, then, if the policy says so, with nothing frozen; return metrics and steps."""
+    """Train with the prefix frozen, then with nothing frozen if the policy says so; return metrics and steps."""
     request, policy, report = assignment.request, assignment.transfer, child.report
     inherited = len(report.matched)
     epochs = request.training.get("epochs") or assignment.epochs or problem.epochs
@@ -194,7 +197,7 @@ def _data(reference: ProblemReference, problem: Problem) -> Any:
     Raises
     ------
     InvalidProblem
-        If there is none to be had: no candidate would fare better.
+        If there is none; no candidate would fare better.
     """
     try:
         data = data_of(reference)
@@ -210,14 +213,14 @@ def _data(reference: ProblemReference, problem: Problem) -> Any:
 
 
 def _quality(objective: Objective, metrics: dict[str, Any]) -> float:
-    """Return the finite figure of an objective.
+    """Return the finite value of an objective.
 
     Raises
     ------
     Failed
-        If it is no finite number.
+        If it is not a finite number.
     InvalidProblem
-        If there is no metric of that name: no candidate would fare better.
+        If there is no metric of that name; no candidate would fare better.
     """
     name = objective.metric
     if name in metrics:
@@ -235,14 +238,14 @@ def _quality(objective: Objective, metrics: dict[str, Any]) -> float:
 
 
 def _note(child: Any, draft: Draft) -> None:
-    """Take the query's share out of the time to inherit, and note what was inherited."""
-    # Of what was waited for: the match comes before the reservation, and both may have come while the model was built.
+    """Split the query's time from the time to inherit, and note what was inherited."""
+    # Only time that this task waited: query and reservation may both have finished while the model was built.
     query = max(0.0, float(child.timings["wait_s"]) - float(child.timings.get("reserve_s", 0.0)))
     draft.seconds["query"] = query
     draft.seconds["inherit"] = max(0.0, draft.seconds["inherit"] - query)
     inherited = child.report.inherited_tensors > 0
     draft.fields.update(
-        # A prefix without weights, such as an input, is no inheritance.
+        # A prefix without weights, such as an input layer, does not count as inheritance.
         ancestor=child.ancestor if inherited else None,
         prefix=len(child.prefix.vertices),
         vertices=len(child.graph.vertices),

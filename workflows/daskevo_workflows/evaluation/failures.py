@@ -1,4 +1,4 @@
-"""What went wrong with an evaluation, as its report says it: a kind, a sentence, the end of the traceback."""
+"""Turn exceptions of an evaluation into the failure in its report: kind, sentence, end of the traceback."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from daskevo.store.files import FULL
 _LIBRARIES = tuple(
     f"{place}/" for place in (sysconfig.get_path("stdlib"), *daskevo.__path__, *daskevo_workflows.__path__)
 )
-"""Folders of code that no user of daskevo has written; packages that were installed are elsewhere."""
+"""Folders of Python's and daskevo's own code; installed packages of others are recognised separately."""
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-"""With which Keras writes for a terminal."""
+"""ANSI colours, which Keras writes for terminals."""
 
 
 class Failed(Exception):
-    """An evaluation can't go on; `kind` says why."""
+    """An evaluation can't continue; `kind` says why."""
 
     def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class Failed(Exception):
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return what a report says of an error."""
+    """Return the failure that a report holds for an error."""
     trace = "" if isinstance(error, Failed) else _trace(error)
     ours = isinstance(error, (Failed, InvalidProblem, NotFinite, UnknownProblem))  # said in full already
     words = str(error)[:2_000] if ours else f"{say_error(error)[:2_000]}{_raised_at(error)}"
@@ -53,7 +53,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def say_error(error: BaseException) -> str:
-    """Return type and message of what user code raised; its `__str__` may raise as well."""
+    """Return type and message of an exception of user code, whose `__str__` may raise as well."""
     try:
         return f"{type(error).__name__}: {_to_the_point(str(error))}"
     except Exception as second:  # noqa: BLE001 - what user code raises may be anything
@@ -62,28 +62,28 @@ def say_error(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def user_code(what: str, *, passing: tuple[type[Exception], ...] = (InvalidProblem,), **facts: Any) -> Iterator[None]:
-    """Run a part of a problem in this process: whatever it raises is said of it, an exit too, but for Ctrl-C.
+    """Run user code in this process and turn any exception but KeyboardInterrupt into InvalidProblem.
 
     Parameters
     ----------
     what:
-        The part, as the sentence begins: it "raised".
-    passing:
-        Errors that say enough by themselves.
-    **facts:
-        Of the error.
+            The code that runs, as the beginning of a sentence that goes on with "raised".
+        passing:
+            Errors that are raised unchanged, since they explain themselves.
+        **facts:
+            Facts of the error.
 
     Raises
     ------
     InvalidProblem
-        Of anything else.
+        For any other exception, SystemExit included.
     """
     try:
         yield
     except BaseException as error:
         if isinstance(error, (KeyboardInterrupt, *passing)):
             raise
-        # Passed on, a SystemExit would end the process as if all had gone well.
+        # A SystemExit passed on would end the process as if all had gone well.
         raise InvalidProblem(f"{what} raised {say_error(error)}{_raised_at(error)}", **facts) from error
 
 
@@ -93,7 +93,7 @@ def _raised_at(error: BaseException) -> str:
 
 
 def place_of(frames: Sequence[traceback.FrameSummary]) -> str:
-    """Return the innermost line that is neither of Python, nor of a library or program, nor of daskevo; or nothing."""
+    """Return the innermost line of the user's code, outside of Python, installed packages and daskevo; or nothing."""
     for frame in reversed(frames):
         path = Path(frame.filename)
         installed = "site-packages" in path.parts or path.parent == Path(sys.executable).parent
@@ -103,9 +103,9 @@ def place_of(frames: Sequence[traceback.FrameSummary]) -> str:
 
 
 def _to_the_point(message: str) -> str:
-    """Return a message without colours and without what Keras and TensorFlow say around it.
+    """Return a message without colours and without the context that Keras and TensorFlow put around it.
 
-    TensorFlow lists the places where its graph was made before what is wrong, Keras what a layer was given after it.
+    TensorFlow first lists where in the graph the operation was created; Keras appends the arguments of the layer.
     """
     message = _COLOURS.sub("", message)
     if message.startswith("Exception encountered when calling"):
@@ -125,7 +125,7 @@ def _trace(error: BaseException) -> str:
 
 
 def shown(value: object) -> str:
-    """Return the value's repr, cut; an integer of thousands of digits has none."""
+    """Return a value's repr, shortened; the repr of an integer with thousands of digits raises."""
     try:
         return f"{value!r:.60}"
     except Exception:  # noqa: BLE001 - what user code returns may be anything

@@ -1,10 +1,10 @@
-"""Metrics that daskevo measures itself, for objectives that a problem's `score` doesn't return.
+"""Metrics that daskevo computes itself, for objectives that the problem's `score` does not return.
 
-- ``parameters``: values in all tensors of the model; ``depth``: layers with weights on the path that has the most of
-  them; ``flops``: operations of one prediction (see :mod:`daskevo.models.flops` for what is counted).
-- ``seconds``: spent in training, on the trainer that did it: not the same twice.
-- ``own_bytes``: of the tensors that the model had to store itself. Known once it is stored, so never the first
-  objective, which is the quality that is stored with it.
+- ``parameters``: number of values in all tensors; ``depth``: layers with weights on the longest such path; ``flops``:
+  operations of one prediction (see :mod:`daskevo.models.flops` for what is counted).
+- ``seconds``: training time on the trainer; it varies between runs.
+- ``own_bytes``: bytes of the tensors that the model had to store itself. It is known only after storing, so it can't be
+  the first objective, which is the quality stored with the model.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from daskevo.graph.depth import depth
 from daskevo.types import Objective
 
 OF_GRAPHS = ("parameters", "flops", "depth")
-"""Those that are known before a model is trained."""
+"""Metrics known before training."""
 OFFERED = (*OF_GRAPHS, "seconds", "own_bytes")
 
 
 def check_objectives(objectives: Sequence[Objective]) -> None:
-    """See that the first objective can be a quality.
+    """Check that the first objective can be a quality.
 
     Raises
     ------
@@ -48,12 +48,12 @@ def of_graph(name: str, graph: ArchitectureGraph) -> int:
 def missing(
     objectives: Sequence[Objective], metrics: Mapping[str, Any], graph: ArchitectureGraph, seconds: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return the metrics of objectives that a trained model's metrics lack and that are known before it is stored.
+    """Return metrics of objectives that training did not return and that are known before the model is stored.
 
     Parameters
     ----------
     seconds:
-        By phase of the evaluation.
+        Seconds by phase of the evaluation.
     """
     wanted = {objective.metric for objective in objectives}.difference(metrics)
     found: dict[str, float] = {name: of_graph(name, graph) for name in OF_GRAPHS if name in wanted}
@@ -63,7 +63,7 @@ def missing(
 
 
 def when_stored(objectives: Sequence[Objective], metrics: Mapping[str, Any], own_bytes: int) -> dict[str, Any]:
-    """Return a stored model's metrics, with what is known only then."""
+    """Return a stored model's metrics, including `own_bytes` if it is an objective."""
     if "own_bytes" not in metrics and any(objective.metric == "own_bytes" for objective in objectives):
         return {**metrics, "own_bytes": own_bytes}
     return dict(metrics)

@@ -1,4 +1,4 @@
-"""Import Keras without what TensorFlow's libraries print while they are loaded."""
+"""Import Keras without the startup messages of TensorFlow's libraries."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _HARMLESS = (
     *(b"port.cc", b"cpu_feature_guard.cc", b"absl::InitializeLog", b"To enable the following instructions"),
     b"cudart_stub.cc",
 )
-"""Marks of the lines that say nothing is wrong; no setting of TensorFlow's own keeps them back."""
+"""Parts of harmless lines; no setting of TensorFlow suppresses them."""
 
 
 def import_keras() -> None:
-    """Import Keras; lines that its backend prints are shown unless they are known to be harmless.
+    """Import Keras; show the lines that its backend prints unless they are known to be harmless.
 
-    They are written by C++ code to the file descriptor, past `sys.stderr`, and would tear the progress line.
+    C++ code writes them to the file descriptor, past `sys.stderr`, where they would break the progress line.
     """
     if "keras" not in sys.modules:
         with quietly():
@@ -28,10 +28,10 @@ def import_keras() -> None:
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Do something that may import Keras, such as running a user's problem file, without its backend's greetings."""
+    """Run code that may import Keras, such as a user's problem file, without the backend's startup messages."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if not any(device for kind in ("nvidia[0-9]*", "dxg", "kfd") for device in Path("/dev").glob(kind)):
-        # Without a GPU, asking CUDA for one ends in an error message.
+        # Without a GPU, CUDA prints an error when it is asked for one.
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     with contextlib.nullcontext() if "keras" in sys.modules else _without(_HARMLESS):
         yield
@@ -39,7 +39,7 @@ def quietly() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without(marks: tuple[bytes, ...]) -> Iterator[None]:
-    """Hold back what is written to descriptor 2, and pass on the lines without any of these marks."""
+    """Hold back what is written to descriptor 2, then write the lines without any of these marks."""
     _flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as held:
@@ -57,6 +57,6 @@ def _without(marks: tuple[bytes, ...]) -> Iterator[None]:
 
 
 def _flush() -> None:
-    # A problem file may have closed it, or put something else in its place.
+    # A problem file may have closed or replaced sys.stderr.
     with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""An evaluation's report: what is known of it so far, what is handed in, and what the model's record keeps of it."""
+"""Build an evaluation's report, and rebuild one from the record of a model whose report was lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Draft(Stopwatch):
-    """What is known of an evaluation so far, timed: what its report will be made of."""
+    """Collects the fields and timings of a report during an evaluation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Draft(Stopwatch):
         self.fields: dict[str, Any] = {}
 
     def so_far(self) -> dict[str, Any]:
-        """Return what a report says of the time and the place until now."""
+        """Return the timings and the worker, up to now."""
         return {
             "seconds": {name: round(seconds, 6) for name, seconds in self.seconds.items()},
             "worker": worker_name(),
@@ -35,19 +35,19 @@ class Draft(Stopwatch):
         }
 
     def kept(self) -> JSON:
-        """Return what the model's record keeps of the report, in case the report itself is lost."""
+        """Return the fields that are stored with the model, in case the report is lost."""
         names = ("ancestor", "prefix", "vertices", "frozen_share", "parameters", "full_bytes")
         transfer = asdict(self.fields["transfer"])
         return {**self.so_far(), **{name: self.fields[name] for name in names}, "transfer": transfer}
 
     def report(self, request: Request, found: Mapping[str, Any]) -> Report:
-        """Return the report, with what was found in the end."""
+        """Return the report; `found` overrides fields collected before."""
         identity = {"number": request.number, "model_id": request.model_id}
         return Report(**{**identity, **self.so_far(), **self.fields, **found})
 
 
 def transfer_report(found: InheritanceReport) -> TransferReport:
-    """Return what a report keeps of an inheritance: counts and reasons instead of every layer's name."""
+    """Return the report's summary of an inheritance: counts and reasons instead of every layer's name."""
     words = found.words
     if found.ancestor is not None and found.tried:
         name, why = next(iter(found.tried.items()))
@@ -65,9 +65,9 @@ def transfer_report(found: InheritanceReport) -> TransferReport:
 
 
 def other_candidate(record: Any, request: Request) -> str | None:
-    """Say why the model of that name is not what a request asked for; None if it is, or can't be told from it any more.
+    """Return why a stored model is not the one requested; None if it is, or if that can't be told.
 
-    Once a model is retired its candidate is gone from its record: its name was the run's own all the same.
+    A retired model's record no longer has its candidate; its name alone says that it was this run's.
     """
     if record.graph is None:
         return None
@@ -82,15 +82,15 @@ def other_candidate(record: Any, request: Request) -> str | None:
 
 
 def report_of_record(record: Any, number: int, objectives: Sequence[Objective]) -> Report:
-    """Return the report of a model that was put while nobody took its report.
+    """Return the report of a model that was put but whose report was lost.
 
-    Seconds are those up to the put; the rest is what its record says.
+    The seconds end at the put; all else is in the model's record.
     """
     return Report(**{"number": number, "model_id": record.model_id, **fields_of_record(record, objectives)})
 
 
 def fields_of_record(record: Any, objectives: Sequence[Objective]) -> dict[str, Any]:
-    """Return the fields of the report of a model that was put."""
+    """Return the report fields of a stored model."""
     extra = record.extra if isinstance(record.extra, Mapping) else {}
     kept = dict(extra.get("report") or {})
     if "transfer" in kept:
@@ -106,5 +106,5 @@ def fields_of_record(record: Any, objectives: Sequence[Objective]) -> dict[str, 
 
 
 def own_bytes(record: Any) -> int:
-    """Return the bytes of the tensors that a model stored itself."""
+    """Return the bytes of the tensors that the model stored itself."""
     return sum(spec.nbytes for spec in record.own.values())

@@ -1,4 +1,4 @@
-"""The Dask task that an evaluation runs in: which worker has it, what it says of itself, whether it was given up."""
+"""The Dask task of an evaluation: its worker, its messages to the run, and whether it was cancelled."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ EVENTS = "daskevo-evaluations"
 
 
 def say(key: str, what: str, **facts: Any) -> None:
-    """Log an event of this task for the run that submitted it."""
+    """Send a message from this task to the run that submitted it."""
     Sayer(key, EVENTS)(what, **facts)
 
 
 class Sayer:
-    """Logs events of this task, also from other threads than the task's, in the order in which it is called.
+    """Sends messages of this task, also from other threads than the task's, in the order of the calls.
 
     Parameters
     ----------
     key:
         Of the task.
     topic:
-        Who hears it.
+        The Dask topic to send to.
     """
 
     def __init__(self, key: str, topic: str) -> None:
@@ -53,7 +53,7 @@ def worker_name() -> str | None:
 
 
 def cancelled(key: str) -> bool:
-    """Tell whether the scheduler has taken the task back. Its thread goes on all the same, so it must look."""
+    """Tell whether the scheduler has cancelled the task. Dask does not stop its thread, so the task must check."""
     worker = _worker()
     if worker is None:
         return False

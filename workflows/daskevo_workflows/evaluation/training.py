@@ -1,4 +1,4 @@
-"""Training one model of a problem: compile, fit and score, timed, until a step, and stopped when it is told to."""
+"""Train one model of a problem: compile, fit and score, with timings, a last step, and cancellation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Stopped(Exception):
-    """Training was told to stop; it ended after the current batch."""
+    """Training was cancelled; it ended after the current batch."""
 
 
 class Stopwatch:
@@ -32,7 +32,7 @@ class Stopwatch:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count the time inside to a phase, also if it ends with an error."""
+        """Add the time spent in this block to a phase, also if it raises."""
         begun = time.perf_counter()
         try:
             yield
@@ -58,29 +58,29 @@ def train(
     Parameters
     ----------
     stopwatch:
-        Gets the phases compile, first_step, training and scoring. The first step includes the making of its graph.
+        Gets the phases compile, first_step, training and scoring. The first step includes tracing the graph.
     epochs, batch_size:
         Instead of the problem's.
     until_step:
-        Train to this optimizer step, however many epochs that takes.
+        Train up to this optimizer step, for as many epochs as that takes.
     callbacks:
-        Keras callbacks besides the problem's own: a list (copied), or what makes one.
+        Keras callbacks besides the problem's own: a list (copied), or a function that makes one.
     cancelled:
-        Asked after each batch.
+        Called after each batch; True ends the training.
     refuse_vain:
-        Refuse callbacks that watch a metric which training doesn't give, instead of saying so in the log.
+        Raise for callbacks that monitor a metric which training does not produce, instead of logging a warning.
 
     Returns
     -------
     metrics, steps
-        Of the last epoch and of the problem's score; optimizer steps taken.
+        Metrics of the last epoch and of the problem's `score`; number of optimizer steps.
 
     Raises
     ------
     Stopped
-        If `cancelled` said so.
+        If `cancelled` returned True.
     InvalidProblem
-        If `score` gave no metrics; with `refuse_vain` also if a callback watches what never comes.
+        If `score` returned no metrics; with `refuse_vain` also if a callback monitors a metric that never comes.
     """
     with stopwatch.phase("compile"):
         _compile(problem, model)
@@ -101,6 +101,7 @@ def train(
             **_options_of(data.train, is_ours=fit is fast_fit),
         )
     finally:
+        # Also when training fails: the report of a failure says where the time went.
         total = time.perf_counter() - begun
         first = total if clock.first is None else clock.first - begun
         stopwatch.seconds["first_step"] = first
@@ -119,7 +120,7 @@ def train(
 
 
 def _options_of(part: Sequence[Any], *, is_ours: bool) -> dict[str, Any]:
-    """Return what `fit` has to be told of data besides x and y."""
+    """Return what `fit` must be told about the data besides x and y."""
     options: dict[str, Any] = {}
     if len(part) > 2 and part[2] is not None:
         options["sample_weight"] = part[2]
@@ -129,7 +130,7 @@ def _options_of(part: Sequence[Any], *, is_ours: bool) -> dict[str, Any]:
 
 
 def _compile(problem: Problem, model: Any) -> None:
-    """Compile; metrics without a name are called alike each time, also where a model is trained in two parts."""
+    """Compile; unnamed metrics get the same names each time, also if a model is trained in two parts."""
     from daskevo.models.keras_private import names_given_back
 
     with names_given_back():
@@ -150,7 +151,7 @@ def _see_watched(problem: Problem, watching: Sequence[Any], names: Mapping[str, 
 
 
 def check_training(settings: Mapping[str, Any]) -> None:
-    """See that the settings of a request's training can be followed.
+    """Check the training settings of a request.
 
     Raises
     ------
@@ -165,15 +166,14 @@ def check_training(settings: Mapping[str, Any]) -> None:
 
 
 def fresh(callbacks: Callbacks) -> list[Any]:
-    """Return the user's callbacks for one evaluation: never the ones that another evaluation has used."""
+    """Return the user's callbacks for one evaluation: never objects that another evaluation has used."""
     return list(callbacks()) if callable(callbacks) else copy.deepcopy(list(callbacks))
 
 
 def lost_its_way(metrics: Mapping[str, Any]) -> str:
-    """Say that a training ended with a loss that is no number, so that its weights are none either; empty: it didn't.
+    """Return a sentence if training ended with a NaN loss, so that the weights are NaN too; otherwise empty.
 
-    A score may be finite all the same: of such predictions the largest is always the same one.
-
+    The score may still be finite: the argmax of NaN predictions is always the same class.
     Examples
     --------
     >>> lost_its_way({"loss": 0.3}), lost_its_way({"accuracy": 0.3}), lost_its_way({"loss": float("nan")})[:39]
@@ -191,7 +191,7 @@ def lost_its_way(metrics: Mapping[str, Any]) -> str:
 
 
 def finite(metrics: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the metrics as JSON numbers; what is no finite number becomes None."""
+    """Return the metrics as JSON numbers; values that are not finite become None."""
     found: dict[str, float | None] = {}
     for name, value in metrics.items():
         if getattr(value, "ndim", 0):
@@ -207,16 +207,16 @@ def finite(metrics: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def _epochs(epochs: int, until_step: int | None, data: Any, batch_size: int) -> int:
-    """Return how many epochs to train: those asked for, or as many as `until_step` reaches into."""
+    """Return the number of epochs: as given, or as many as `until_step` reaches into."""
     if until_step is None:
         return epochs
     count = samples(data.train)
-    # Of a dataset an epoch has one step at least, and training ends at the step in any case.
+    # A dataset of unknown length has at least one step per epoch, and training ends at the step anyway.
     return until_step if count is None else math.ceil(until_step / math.ceil(count / batch_size))
 
 
 def _clock(until_step: int | None, cancelled: Callable[[], bool]) -> Any:
-    """Return the callback that notes when the first batch was done, counts steps and ends training."""
+    """Return the callback that notes when the first batch ended, counts steps and ends training."""
     import keras
 
     class StepTimes(keras.callbacks.Callback):  # type: ignore[misc]

@@ -1,7 +1,7 @@
-"""What a training's random numbers depend on: the run's seed, the architecture, and what it inherits from.
+"""Seeds for training: they depend on the run's seed, the architecture and the ancestor.
 
-Never the number of the evaluation, its worker, or the step at which a training is cut: so the same model trained in the
-same way is the same model, bit for bit, whenever and wherever that is.
+They do not depend on the evaluation's number, its worker, or the step at which a training is interrupted. So training
+the same model in the same way gives bit-identical weights at any time and place.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from daskevo.types import VertexId
 
 
 def trajectory(seed: int, vertex_ids: Sequence[VertexId], ancestor: str | None = None, repeat: int = 0) -> str:
-    """Name a training, by 32 hexadecimal digits.
+    """Return a name for a training: 32 hexadecimal digits.
 
     Parameters
     ----------
     seed:
-        The run's.
+        The run's seed.
     vertex_ids:
         Of the architecture.
     ancestor:
-        Name of the training that inherited weights come from; None: weights are drawn.
+        Name of the training that inherited weights come from; None: weights are initialised.
     repeat:
-        Of the request: evaluations that are to differ by chance.
+        Number of the repetition, for evaluations that should differ by chance.
     """
     digest = hashlib.blake2b(f"{seed} {ancestor or ''} {repeat or ''}".encode(), digest_size=16)
     for vertex_id in vertex_ids:
@@ -39,6 +39,6 @@ def seed_of(name: str) -> int:
 
 
 def trajectory_of(record: Any) -> str:
-    """Return the name of the training that a stored model came from; one that no run trained has its id."""
+    """Return the name of the training that a stored model came from; its id if no run trained it."""
     extra = record.extra if isinstance(record.extra, Mapping) else {}
     return str(extra.get("trajectory") or record.model_id)

@@ -1,4 +1,4 @@
-"""How candidates inherit, as a policy: from whom, what is frozen, and how training goes on from there."""
+"""The transfer policy: which model candidates inherit from, what is frozen, and how training continues."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from daskevo_workflows.execution.passed_functions import name_of
 
 SOURCES = ("best match", "parent", "none")
 FREEZE = "steps:300"
-"""What of a prefix is frozen if nothing is said; docs/transfer.md has the figures."""
+"""Default of `Transfer.freeze`; docs/transfer.md has the measurements."""
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """How candidates inherit.
+    """How candidates inherit weights.
 
     Parameters
     ----------
     source:
-        ``best match``: the model that shares the longest prefix, whoever it is, of equal ones the best (paper 000);
-        ``parent``: the model whose candidate was mutated, and the best match once that one is retired; candidates
-        without a parent inherit nothing; ``none``: nobody does. A request that names its ancestor has that one.
+        ``best match``: the model with the longest shared prefix, ties going to the best quality (paper 000);
+        ``parent``: the model whose candidate was mutated, or the best match once that one is retired; candidates
+        without a parent inherit nothing; ``none``: nothing is inherited. A request that names an ancestor gets it.
     freeze:
-        What of the prefix stops training: ``"steps:K"``, the layers that have had K steps of training (all of it, where
-        an evaluation has so many); ``"prefix"``, all of it (paper 000); ``"none"``, nothing; a share from 0 to 1,
-        nearest to the inputs; or a function of a layer.
+        What of the prefix is frozen: ``"steps:K"``, the layers that have been trained for K steps (everything, if
+        each evaluation has that many); ``"prefix"``, all of it (paper 000); ``"none"``, nothing; a share from 0 to 1,
+        counted from the inputs; or a function of a layer.
     minimum_layers:
-        Layers with weights that must be shared; below that nothing is inherited.
+        Minimum number of shared layers with weights; with fewer nothing is inherited.
     unfreeze_epochs:
-        Epochs of training with everything unfrozen that follow those with the prefix frozen.
+        Further epochs with nothing frozen, after those with the prefix frozen.
     stretch:
-        How much longer those train that inherit less: epochs are multiplied by 1 + stretch x (share of layers with
-        weights that weren't inherited), rounded to whole ones.
+        Longer training for models that inherit less: epochs are multiplied by 1 + stretch x (share of layers with
+        weights that were not inherited), and rounded.
 
     Raises
     ------
     InvalidInput
-        If one of them can't be followed.
+        If a value is not valid.
 
     Examples
     --------
@@ -68,30 +68,30 @@ class Transfer:
 
     @property
     def is_any(self) -> bool:
-        """Whether anybody inherits."""
+        """Whether candidates inherit at all."""
         return self.source != "none"
 
     def epochs(self, epochs: int, *, inherited: int, layers: int) -> int:
-        """Return how many epochs to train.
+        """Return the number of epochs to train.
 
         Parameters
         ----------
         epochs:
-            Of the problem.
+            The problem's epochs.
         inherited, layers:
-            Layers with weights that were inherited, and all that the model has.
+            Number of inherited layers with weights, and of all layers with weights.
         """
         return round(epochs * (1 + self.stretch * (1 - inherited / max(1, layers))))
 
     def changed(self) -> dict[str, JSON]:
-        """Return what differs from the usual policy, by name; a function is told by its own."""
+        """Return the fields that differ from the default policy, by name; a function is given by its name."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         if not isinstance(self.freeze, (str, int, float)):
             found["freeze"] = name_of(self.freeze)
         return {name: value for name, value in found.items() if value != getattr(USUAL, name)}
 
     def to_record(self) -> dict[str, JSON]:
-        """Return the policy as runs keep it: what is frozen always, as the usual policy may change with a version."""
+        """Return the policy for a run's record; `freeze` is always included, as its default may change."""
         found = {"freeze": self.freeze, **self.changed()}
         if not self.is_any:
             del found["source"]
@@ -99,12 +99,12 @@ class Transfer:
 
 
 def recorded_transfer(policy: Mapping[str, Any]) -> Transfer:
-    """Return the policy of transfer that a run's record holds.
+    """Return the transfer policy from a run's record.
 
     Raises
     ------
     InvalidInput
-        If it was begun with a function, which no record holds, or is none.
+        If it had a function, which a record can't hold, or is not a policy.
     """
     names = [field.name for field in fields(Transfer)]
     found = {name: policy[name] for name in names if policy.get(name) is not None}
