@@ -1,1 +1,1 @@
-"""Steps of the protocol as a client or a task carries them out: match, reserve, inherit, put, read, verify."""
+"""Client side of the protocol, used by clients and tasks: match, reserve, inherit, put, read, verify."""

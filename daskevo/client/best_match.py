@@ -1,7 +1,7 @@
-"""Best matches over all providers: scatter one batch of queries, take the maximum of the answers.
+"""Best matches over all providers: send one batch of queries to each, and take the maximum of the answers.
 
-Exact, because matches are totally ordered (prefix.md). Providers that don't answer in time, and shards that nobody
-serves, make the answer partial, and it says so.
+The result is exact, because matches are totally ordered (prefix.md). If a provider does not answer in time, or a shard
+is not served, the answer is partial and says so.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from daskevo.protocol.shard_table import ShardTable
 from daskevo.types import ModelId, Tick
 
 MATCH_TIMEOUT_S = 5.0
-"""Longest wait for one provider's matches: an evaluation rather inherits a little less than waits for a stuck one."""
+"""Longest wait for one provider's matches, in seconds: for an evaluation, a shorter prefix is better than waiting for a
+stuck provider."""
 
 
 class Question(Query):
-    """A query of the index that travels: made of a graph, sent, read again where it is answered."""
+    """A query of the index that can be sent: made of a graph, encoded, and decoded at the provider."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, graph: ArchitectureGraph, by: str = "vertex", exclude: Iterable[ModelId] = ()) -> Question:
-        """Make the query of a graph, its vertices weighed by ``"vertex"`` or ``"bytes"``."""
+        """Make the query of a graph, with vertices weighed by ``"vertex"`` (1 each) or ``"bytes"``."""
         weighed = weights(graph, by)  # type: ignore[arg-type]
         edges = [(edge.source, target) for target, vertex in enumerate(graph.vertices) for edge in vertex.edges]
         return cls(graph.ids, None if by == "vertex" else weighed, frozenset(exclude), pack_edges(edges))
@@ -46,18 +47,18 @@ class Question(Query):
 
 @dataclass(frozen=True)
 class MatchAnswer:
-    """What the providers found for one batch of queries.
+    """Answer of the providers to one batch of queries.
 
     Parameters
     ----------
     matches:
         The best match of each query, or None.
     records:
-        Records of the winners, by model, as far as they were asked for.
+        Records of the best matches, by model, if they were requested.
     silent:
-        What is missing in the answer: provider or shard -> why.
+        Provider or shard that is missing in the answer -> why.
     standing:
-        Where the model stands that was asked for, if its home answered.
+        Status of the model that was asked for, if its provider answered.
     """
 
     matches: tuple[PrefixMatch | None, ...]
@@ -67,17 +68,17 @@ class MatchAnswer:
 
 
 def match_to_wire(match: PrefixMatch | None) -> tuple[Any, ...] | None:
-    """Return a match as msgpack carries it: tuples, which arrive as such and compare as matches do."""
+    """Encode a match for msgpack, as tuples, which arrive as tuples and compare like matches."""
     return None if match is None else tuple(match)
 
 
 def match_from_wire(value: Any) -> PrefixMatch | None:
-    """Read what `match_to_wire` wrote."""
+    """Decode a match that `match_to_wire` encoded."""
     return None if value is None else PrefixMatch(value[0], value[1], Tick.parse(value[2]), ModelId(value[3]))
 
 
 def best_of(answers: Iterable[Sequence[Any]]) -> tuple[PrefixMatch | None, ...]:
-    """Reduce the answers of all providers, as `match_to_wire` wrote them: the best match of each query."""
+    """Reduce the encoded answers of all providers to the best match of each query."""
     best: Sequence[Any] = ()
     for place, answer in enumerate(answers):
         best = [_better(one, other) for one, other in zip(best, answer, strict=True)] if place else answer
@@ -97,16 +98,16 @@ async def best_matches(
     records: bool = False,
     status: ModelId | None = None,
 ) -> MatchAnswer:
-    """Ask all providers at once.
+    """Send queries to all providers at once, and return the best match of each.
 
     Parameters
     ----------
     timeout_s:
-        Longest wait for one provider; who is later makes the answer partial.
+        Longest wait for one provider, in seconds; the answer is partial without it.
     records:
-        Whether each answer brings the record of its match (saves a round trip for few queries).
+        Whether answers include the records of matches, which saves a round trip for few queries.
     status:
-        A model whose home says in the same message where it stands.
+        A model whose status its provider returns in the same message; None: no model.
     """
     table = await directory.table()
     if _unserved(table):
@@ -122,7 +123,7 @@ async def best_matches(
     asked = await directory.providers()
     answers, late = await directory.everywhere("match", timeout_s=timeout_s, patient=False, **question)
     if late and await directory.providers() != asked:
-        # Their shards are opened elsewhere by now, or they are at another address: one more try by the new table.
+        # Providers have changed: a late one may have a new address, or its shards have moved. Try once more.
         again, late = await directory.everywhere("match", timeout_s=timeout_s, patient=False, **question)
         answers |= again
     found = [answer["matches"] for answer in answers.values()]
@@ -137,14 +138,14 @@ async def best_matches(
             for model_id, record in answer["records"].items()
             if model_id in winners
         },
-        # A provider that died is known to have taken its memory with it only once it gave no answer.
+        # Computed again: that a provider has died, and its memory with it, may have become known only by the calls.
         {**silent, **left_out(await directory.table()), **late},
         Standing.from_wire(standings[0]) if standings else None,
     )
 
 
 def left_out(table: ShardTable) -> dict[str, str]:
-    """Return shards whose models, or those from before, are in no answer -> why."""
+    """Return the shards whose models, or earlier models, are missing in answers -> why."""
     return _unserved(table) | _lost(table)
 
 
@@ -157,7 +158,7 @@ def _unserved(table: ShardTable) -> dict[str, str]:
 
 
 def _lost(table: ShardTable) -> dict[str, str]:
-    """Shards of a repository in memory that went with their provider: what is served there now began empty."""
+    """Return shards of a repository in memory that were lost with their provider, and began again empty -> why."""
     return {
         f"shard {shard}": f"its models from before went with {table.lost_with[shard]}, which held them in memory"
         for shard, place in table.places.items()

@@ -1,6 +1,7 @@
-"""Where a process stands: a client beside the cluster, or a task on one of its workers. Who asks, and how to wait.
+"""Connections to a repository from a Dask client and from a task on a worker.
 
-A `Repository` handle is the same object in both places; what differs is here.
+A `Repository` handle works in both places. The differences are here: the holder of attempts, the event loop, and how a
+synchronous call waits for it.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from daskevo.wire.transport import PoolTransport
 T = TypeVar("T")
 
 REPOSITORIES = "daskevo_repositories"
-"""Operation of the scheduler: the settings of all repositories that are open."""
+"""Operation of the scheduler that returns the settings of all open repositories."""
 _SENT_WITHIN_S = 10.0
+"""Longest wait for the coordinator to install a repository's plugin on a worker, in seconds."""
 _PAUSE_S = 0.02
 
 
@@ -41,21 +43,24 @@ class Connection(Protocol):
         ...
 
     def caller(self) -> Caller:
-        """Return who asks: the holder of attempts that are begun here and now."""
+        """Return the holder of attempts that are begun by the calling thread."""
         ...
 
     def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
-        """Run a coroutine function on the event loop: its result, or, which no type says, an awaitable of it if
-        `asynchronous`, in Dask's own manner."""
+        """Run a coroutine function on the event loop and return its result.
+
+        If `asynchronous`, an awaitable of the result is returned, as with Dask's own methods; the signature does not
+        show that.
+        """
         ...
 
     def post(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Have a function called on the event loop, before whatever is run there later; don't wait for it."""
+        """Schedule a function on the event loop, before all later calls of `run`, without waiting for it."""
         ...
 
 
 class ClientConnection:
-    """From a Dask client.
+    """Connection of a Dask client.
 
     Parameters
     ----------
@@ -64,7 +69,7 @@ class ClientConnection:
     key:
         The repository's key.
     timeout_s:
-        Longest that a step waits for a shard.
+        Longest wait of a step for a shard, in seconds.
     """
 
     def __init__(self, client: Client, key: str, timeout_s: float) -> None:
@@ -85,23 +90,23 @@ class ClientConnection:
 
     def post(self, function: Callable[..., object], *arguments: Any) -> None:
         if self.asynchronous:
-            # This is the event loop: what is awaited next would begin before a callback does.
+            # Called on the event loop itself: a callback would run after the next awaited call has begun.
             function(*arguments)
         else:
             self.client.loop.add_callback(function, *arguments)
 
 
 class WorkerConnection:
-    """From a task.
+    """Connection of a task.
 
     Parameters
     ----------
     worker:
-        The Dask worker that runs it.
+        The Dask worker that runs the task.
     plugin:
         The repository's provider plugin on that worker.
     timeout_s:
-        Longest that a step waits for a shard.
+        Longest wait of a step for a shard, in seconds.
     """
 
     asynchronous = False
@@ -123,8 +128,8 @@ class WorkerConnection:
 def waited_for(loop: Any, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
     """Run a coroutine function on an event loop of another thread, and return its result.
 
-    Whatever ends the waiting (an exception that a signal raises here, not Ctrl-C alone as with Dask's own) cancels the
-    work: nobody would give back what it goes on to take.
+    Any exception in the waiting thread cancels the work; Dask's own `sync` does so for Ctrl-C only, not for exceptions
+    of other signal handlers. Otherwise the work might reserve tensors that the caller never gives back.
     """
     work = _Work(function, arguments)
     try:
@@ -136,7 +141,7 @@ def waited_for(loop: Any, function: Callable[..., Coroutine[Any, Any, T]], *argu
 
 
 class _Work:
-    """Something that runs on an event loop while another thread waits for it."""
+    """A coroutine function that runs on an event loop while another thread waits for it."""
 
     def __init__(self, function: Callable[..., Coroutine[Any, Any, Any]], arguments: tuple[Any, ...]) -> None:
         self._function, self._arguments = function, arguments
@@ -146,7 +151,7 @@ class _Work:
     async def run(self) -> Any:
         self._task = asyncio.current_task()
         if self.left:
-            raise asyncio.CancelledError
+            raise asyncio.CancelledError  # `cancel` came before there was a task to cancel
         return await self._function(*self._arguments)
 
     def cancel(self) -> None:
@@ -155,9 +160,9 @@ class _Work:
 
 
 def task_caller(worker: Worker) -> Caller:
-    """Return the run of a task that this thread carries out.
+    """Return the holder for the run of the task that this thread executes.
 
-    The run id is read once per run: a cancelled thread that goes on would see its successor's later.
+    The run id is read once per run: the thread of a cancelled task would later read the id of the task's next run.
 
     Raises
     ------
@@ -194,7 +199,7 @@ def worker_here() -> Worker | None:
 
 
 def _plugins(worker: Worker) -> dict[str, Any]:
-    """Return the plugins of repositories on a worker by key."""
+    """Return the provider plugins on a worker, by repository key."""
     prefix = "daskevo-provider-"
     return {
         name.removeprefix(prefix): plugin
@@ -204,14 +209,14 @@ def _plugins(worker: Worker) -> dict[str, Any]:
 
 
 async def _fetched(worker: Worker, key: str | None) -> dict[str, Any]:
-    """Return them after those that are open on the cluster, or that of `key`, have been fetched."""
+    """Install the plugins of all open repositories, or of `key` only, on a worker; return all plugins by key."""
     for value in await _repositories(worker):
         settings = RepositorySettings(**value)
         if key not in (None, settings.key):
             continue
         plugin = plugin_class("provider")(settings)
         if has_role(worker.state.total_resources):
-            # The coordinator is sending it.
+            # On workers with a role the coordinator installs the plugin: wait for it.
             deadline = time.monotonic() + _SENT_WITHIN_S
             while settings.key not in _plugins(worker) and time.monotonic() < deadline:
                 await asyncio.sleep(_PAUSE_S)
@@ -231,7 +236,7 @@ async def _repositories(worker: Worker) -> list[dict[str, Any]]:
 
 
 def connect(key: str, timeout_s: float, client: Client | None = None) -> Connection:
-    """Return the connection of this thread: of the task that it runs, else of `client` or the default client.
+    """Return the connection of the task that this thread runs, or else of `client` or the default client.
 
     Raises
     ------
@@ -252,14 +257,14 @@ def connect(key: str, timeout_s: float, client: Client | None = None) -> Connect
 
 
 def provider_plugin(worker: Worker, key: str | None) -> Any:
-    """Return a repository's plugin on the worker of this task: that of `key`, or the only one.
+    """Return a repository's plugin on the worker of this task: that of `key`, or the only one if `key` is None.
 
-    A worker without a role has none until a task of it needs one, which is fetched here.
+    Workers without a role have no plugin until one of their tasks needs it; then it is installed here.
 
     Raises
     ------
     NotDeployed
-        If there is none, or several and none was named.
+        If there is none, or `key` is None and there are several.
     """
     found = _plugins(worker)
     if key not in found and (key is not None or not found):

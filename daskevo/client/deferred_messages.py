@@ -1,7 +1,7 @@
-"""Messages that nobody waits for: after a put, the drops of what the model does not use, and the end of its attempt.
+"""Messages that are sent in the background: drops of unused references after a put, and ends of attempts.
 
-They leave at once, those that came meanwhile together. What is lost with the process, or not heard, the holder's end
-and the audit take care of (protocol.md: narrow, end).
+They are sent at once; those that come while others are in flight are joined. If they are lost with the process or on
+the way, the end of the holder and the audit have the same effect later (protocol.md: narrow, end).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from daskevo.types import Attempt
 logger = logging.getLogger(__name__)
 
 GIVE_BACK_TIMEOUT_S = 5.0
-"""Longest that giving back waits for an answer: what did not get through, settling and audit do. An end is waited for
-as any other word of the scheduler: what it did not hear lives as long as its holder."""
+"""Longest wait for the answer to a drop, in seconds: settling and audit make up for lost ones. For the end of an
+attempt the usual limit holds, since a lost one keeps the attempt alive as long as its holder."""
 
 
 class Outbox:
-    """What one process has yet to say about attempts whose put was answered.
+    """Outgoing drops and ends of one process, for attempts whose put was answered.
 
     Parameters
     ----------
     directory:
-        The way to owners and coordinator.
+        Calls owners and coordinator.
     """
 
     def __init__(self, directory: Directory) -> None:
@@ -38,14 +38,14 @@ class Outbox:
         self._sending: asyncio.Task[None] | None = None
 
     def add(self, ended: Attempt, drops: Iterable[Drop] = ()) -> None:
-        """Hand over the end of an attempt that needs no settling, and its drops; call it in the event loop."""
+        """Queue the end of an attempt that needs no settling, and its drops; must be called on the event loop."""
         self._ended.append(ended)
         self._drops += drops
         if self._sending is None or self._sending.done():
             self._sending = asyncio.get_running_loop().create_task(self._send())
 
     async def sent(self) -> None:
-        """Wait until all that was handed over has been answered, or given up."""
+        """Wait until all queued messages have been answered or have timed out."""
         while self._sending is not None and not self._sending.done():
             await asyncio.shield(self._sending)
 
@@ -57,7 +57,7 @@ class Outbox:
 
 
 async def give_back(directory: Directory, drops: Sequence[Drop]) -> bool:
-    """Send drops; return whether all were heard. The rest is left to settling and audit."""
+    """Send drops; return whether all were answered. The rest is left to settling and audit."""
     calls = [
         ShardCall(await directory.shard_of(drop.owner), "ask", {"messages": [drop.to_wire()]}, patient=False)
         for drop in drops
@@ -71,12 +71,12 @@ async def give_back(directory: Directory, drops: Sequence[Drop]) -> bool:
 
 
 async def end(directory: Directory, attempts: Sequence[Attempt], *, settled: bool) -> None:
-    """End attempts; a lost message waits for the holder's end.
+    """End attempts; if the message is lost, they end with their holder.
 
     Parameters
     ----------
     settled:
-        Whether they need nothing more; otherwise the coordinator settles them.
+        Whether nothing of them is left to clean up; otherwise the coordinator settles them.
     """
     try:
         await directory.transport.coordinator(

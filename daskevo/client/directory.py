@@ -1,7 +1,7 @@
-"""Who serves which shard: the coordinator's table, cached, and messages that follow it until an answer or a deadline.
+"""Directory of shards: a cached copy of the coordinator's table, and calls that follow shards to their providers.
 
-A message that meets no owner, the wrong one or a dead one is sent again by a newer table. All of protocol.md's
-messages may be sent again: they name their attempt or tick and change sets.
+A call that finds no provider, the wrong one or a dead one is repeated with a newer table until an answer or a deadline.
+Repeating is safe for all messages of protocol.md: they name their attempt or tick, and change sets.
 """
 
 from __future__ import annotations
@@ -22,25 +22,27 @@ from daskevo.types import ModelId
 from daskevo.wire.transport import NoAnswer, Transport, typed_error, value_of
 
 CALL_TIMEOUT_S = 10.0
-"""Longest wait for one answer about metadata, before the table is looked at again."""
+"""Longest wait for one answer about metadata, in seconds, before the table is fetched again."""
 SIGHT_TIMEOUT_S = 2.0
-"""Longest wait to learn whether a provider is a neighbour: without it, messages do."""
+"""Longest wait to find out whether a provider is on this host, in seconds; without an answer, messages are used."""
 _LOOK_AGAIN_S = 3.0
-"""How often a caller that waits for an answer looks whether the shard is still there."""
+"""Interval at which a waiting call checks that its shard has not moved, in seconds."""
 _MOVING_S = 10.0
-"""Longest that who needs all shards waits for some that nobody serves, as they move."""
+"""Longest time to wait for shards without a provider, which may be moving, in calls that need all shards; seconds."""
 _FIRST_PAUSE_S = 0.02
+"""Pause before the first repetition, in seconds; each further one is twice as long, up to `_LONGEST_PAUSE_S`."""
 _LONGEST_PAUSE_S = 0.5
 
 
 SHOWN = 3
-"""Damaged shards that a log line says, at most."""
+"""Most damaged shards that a log line describes."""
 DAMAGED = f"{ShardDamaged.__name__}: "
+"""Prefix of the table's text for a damaged shard: the coordinator sends the error's class with its message."""
 logger = logging.getLogger(__name__)
 
 
 def damaged_shards(table: ShardTable) -> dict[int, str]:
-    """Return the shards that nobody serves because they are damaged -> what is wrong and what to do."""
+    """Return the shards that are not served because they are damaged -> what is wrong and what to do."""
     return {
         shard: f"shard {shard}: {trouble.removeprefix(DAMAGED)}"
         for shard, trouble in table.troubles.items()
@@ -54,13 +56,13 @@ def _say_some(damaged: Mapping[int, str]) -> str:
 
 
 class ShardCall(NamedTuple):
-    """What one shard is asked: a method of the provider that serves it, and its arguments beside the shard."""
+    """A call to one shard: a method of its provider, and the arguments besides the shard."""
 
     shard: int
     method: str
     arguments: Mapping[str, Any]
     patient: bool = True
-    """Whether a provider that was silent lately is waited for longer than a moment, see `Directory.call`."""
+    """Whether to wait the full time for a provider that did not answer lately, see `Directory.call`."""
 
 
 def _unavailable(shard: int, method: str, timeout_s: float, found: str, worker: str | None) -> ShardUnavailable:
@@ -79,21 +81,21 @@ def _typed(shard: int, trouble: str, *, sent: bool) -> DaskevoError:
 
 
 class Directory:
-    """The shard table as one process knows it.
+    """Shard table of one process, and calls to the providers in it.
 
     Parameters
     ----------
     transport:
-        How coordinator and providers are called.
+        Calls coordinator and providers.
     fetch:
-        Returns the current table; asks the coordinator when None. The coordinator itself passes its own.
+        Returns the current table; None: ask the coordinator. The coordinator itself passes a function.
     """
 
     def __init__(self, transport: Transport, fetch: Callable[[], Awaitable[ShardTable]] | None = None) -> None:
         self.transport = transport
         self.silence = Silence()
         self.warns = True
-        """Whether answers that lack damaged shards are logged; not where they were said before."""
+        """Whether to log that an answer leaves out damaged shards; False if they have been reported before."""
         self._fetch = fetch or self._ask_coordinator
         self._table: ShardTable | None = None
         self._refreshing: asyncio.Task[ShardTable] | None = None
@@ -104,11 +106,12 @@ class Directory:
         return self._table if self._table is not None else await self.refresh()
 
     async def refresh(self) -> ShardTable:
-        """Fetch the table anew; callers at the same time share one message."""
+        """Fetch the table again; concurrent callers share one message."""
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.ensure_future(self._fetch())
-        # One impatient caller must not cancel the message of the others.
-        # They are fetched one after the other: the last is the newest, also where a repository was made anew.
+        # Shielded: a caller that is cancelled must not cancel the message of the others.
+        # Tables are fetched one after the other, so the last one is the newest. Its version number would not tell: it
+        # begins again if the repository is opened again.
         self._table = await asyncio.shield(self._refreshing)
         return self._table
 
@@ -121,7 +124,7 @@ class Directory:
         return dict(sorted({(place.name, place.address) for place in table.places.values() if place is not None}))
 
     async def shard_of(self, model_id: ModelId) -> int:
-        """Return the shard that is home to a model."""
+        """Return the shard that a model belongs to."""
         return shard_of(model_id, (await self.table()).shards)
 
     async def _sight(self, address: str) -> Any:
@@ -144,19 +147,30 @@ class Directory:
         bring: Callable[[str], Awaitable[Mapping[str, Any]]] | None = None,
         **arguments: Any,
     ) -> Any:
-        """Call the provider that serves `shard`, following the table.
+        """Call the provider that serves `shard`, and repeat the call if the shard moves.
 
-        The method answers None for "not mine". `call_timeout_s` limits one try (the whole time when None). Who is not
-        `patient` can do without the answer, and waits for a provider that was silent lately no longer than a moment.
-        `bring` is given the address before each try, and returns the arguments that depend on it; the time limit does
-        not run while it does.
+        The provider's method returns None if it does not serve the shard.
+
+        Parameters
+        ----------
+        timeout_s:
+            Time limit of all tries together, in seconds.
+        call_timeout_s:
+            Time limit of one try; None: `timeout_s`.
+        patient:
+            Whether to wait the full time for a provider that did not answer lately; callers that can do without the
+            answer pass False, and then wait `SILENT_TIMEOUT_S` for it.
+        bring:
+            Called with the address before each try; returns arguments that depend on the address. Its own time does
+            not count towards `timeout_s`.
 
         Raises
         ------
         ShardUnavailable
             If no provider answered for the shard within `timeout_s` seconds.
         ShardDamaged
-            At once, if its records can't be read; its fact `sent` says whether a provider may have had the message.
+            At once, if the shard's records can't be read; its fact `sent` says whether a provider may have received
+            the message.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
@@ -179,11 +193,13 @@ class Directory:
                     if bring is not None:
                         began = loop.time()
                         arguments.update(await bring(address))
+                        # It sends gigabytes if need be, each message with a time limit of its own.
                         deadline += loop.time() - began
                     value = await self._call_while_there(
                         shard, address, method, timeout_s=min(left, call_timeout_s or left), **arguments
                     )
                 except (NoAnswer, ShardFenced) as error:
+                    # Carried out or not: neither error tells, so `sent` stays true from here on.
                     found, sent = str(error), True
                 else:
                     if value is not None:
@@ -199,22 +215,22 @@ class Directory:
     async def _call_while_there(
         self, shard: int, address: str, method: str, *, timeout_s: float, **arguments: Any
     ) -> Any:
-        """Call a provider, and wait no longer once its shard is somebody else's: it may never answer.
+        """Call a provider, and stop waiting when the shard has moved: the old provider may never answer.
 
         Raises
         ------
         NoAnswer
-            Then, too: the message is sent again to whom the table says.
+            Also if the shard has moved: the caller repeats the call with the new table.
         """
-        # A task per call takes 20 us of the loop; a call to another process takes some hundreds. Whoever looks at the
-        # table must be able to let go of the call.
+        # In a task, so that it can be abandoned when the table changes. A task takes 20 us of the event loop, a call
+        # to another process some hundreds.
         call = asyncio.ensure_future(self._call(address, method, timeout_s=timeout_s, shard=shard, **arguments))
         try:
             while not (await asyncio.wait([call], timeout=_LOOK_AGAIN_S))[0]:
                 try:
                     place = (await self.refresh()).places[shard]
                 except ClusterError:
-                    continue  # the time limit of the call counts
+                    continue  # without a newer table, the call's own time limit ends the wait
                 if place is not None and place.address != address:
                     raise NoAnswer(address, method, f"shard {shard} is served by {place.name} by now")
             return call.result()
@@ -222,7 +238,7 @@ class Directory:
             call.cancel()
 
     async def _call(self, address: str, method: str, *, timeout_s: float, **arguments: Any) -> Any:
-        """Call a provider, and note whether it is silent."""
+        """Call a provider, and record whether it answers in time."""
         try:
             value = await self.transport.provider(address, method, timeout_s=timeout_s, **arguments)
         except NoAnswer as error:
@@ -236,11 +252,11 @@ class Directory:
         return value
 
     async def together(self, calls: Sequence[ShardCall], *, timeout_s: float) -> list[Any]:
-        """Carry out several calls at once, those that go to the same provider in one message.
+        """Carry out several calls concurrently, joining those to the same provider into one message.
 
         Returns
         -------
-        For each call its value, or the error that `call` would have raised: the others are carried out all the same.
+        For each call its value, or the error that `call` would have raised; an error does not stop the other calls.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
@@ -265,7 +281,8 @@ class Directory:
                 found[index] = error
 
         async def ask(address: str | None, indices: Sequence[int]) -> None:
-            # One call needs no wrapping; each call follows the table by itself where this one doesn't know the way.
+            # A single call needs no joint message. Calls that stay without a result here, because a shard has no
+            # provider or has moved, are repeated one by one by `follow`, which fetches newer tables.
             if address is not None and len(indices) > 1:
                 wires = [[calls[index].method, calls[index].shard, dict(calls[index].arguments)] for index in indices]
                 patient = any(calls[index].patient for index in indices)
@@ -273,7 +290,7 @@ class Directory:
                 try:
                     replies = await self._call(address, "together", timeout_s=wait_s, calls=wires)
                 except NoAnswer as error:
-                    if error.late:
+                    if error.late:  # the time is up for all of them
                         for index in indices:
                             shard, method = calls[index][:2]
                             place = table.places[shard]
@@ -295,7 +312,7 @@ class Directory:
     async def ask(
         self, shard: int, messages: Sequence[Message], timeout_s: float, *, patient: bool = True
     ) -> list[Reply]:
-        """Send messages to one shard, carried out in order; return their replies."""
+        """Send messages to one shard, which carries them out in order; return their replies."""
         wires = await self.call(
             shard,
             "ask",
@@ -309,14 +326,14 @@ class Directory:
     async def everywhere(
         self, method: str, *, timeout_s: float, patient: bool = True, **arguments: Any
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        """Call every provider that serves shards at once; `patient` as in `call`.
+        """Call all providers that serve shards, concurrently; `patient` as in `call`.
 
         Returns
         -------
         answers:
             Name of the provider -> its answer.
         silent:
-            Name of the provider -> why it did not answer in time.
+            Name of each provider that did not answer in time -> why.
         """
         providers = await self.providers()
         results = await asyncio.gather(
@@ -341,18 +358,18 @@ class Directory:
             else:
                 answers[name] = result
         if silent:
-            await self.refresh()
+            await self.refresh()  # the caller may try again, with the providers that have taken over the shards
         return answers, silent
 
     async def all(self, method: str, *, timeout_s: float, **arguments: Any) -> list[Any]:
-        """Call every provider; all shards but damaged ones must be served, and all must answer.
+        """Call all providers for answers that cover all shards except damaged ones.
 
-        Shards that move meanwhile would be counted twice or not at all: all are asked again then.
+        If a shard moves meanwhile, all providers are asked again: the shard would be counted twice or not at all.
 
         Raises
         ------
         ShardUnavailable
-            Otherwise.
+            If a shard is not served, or a provider does not answer in time.
         """
         loop = asyncio.get_running_loop()
         deadline, pause_s = loop.time() + timeout_s, _FIRST_PAUSE_S
@@ -365,6 +382,7 @@ class Directory:
                 logger.warning("daskevo: %s leaves out %d damaged shards: %s", method, len(damaged), _say_some(damaged))
                 warned = True
             missing = [shard for shard, place in table.places.items() if place is None and shard not in damaged]
+            # If no shard at all is served, no provider is left, and waiting for shards that move is useless.
             if missing and len(missing) < len(table.places) and loop.time() < gathering:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)

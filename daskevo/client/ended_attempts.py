@@ -1,4 +1,4 @@
-"""Which attempts are over, by the coordinator's word: asked for many at once."""
+"""Ask the coordinator in batches which attempts are over."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from daskevo.types import Attempt
 T = TypeVar("T")
 
 _ATTEMPTS_AT_ONCE = 4096
-"""In one message: each takes its reader some milliseconds."""
+"""Most attempts in one message, which takes the coordinator some milliseconds."""
 
 
 async def over_among(session: Session, attempts: list[Attempt]) -> frozenset[Attempt]:
-    """Ask the coordinator which attempts are over."""
+    """Return those of the attempts that are over according to the coordinator."""
     over: set[Attempt] = set()
     for some in batches(attempts, _ATTEMPTS_AT_ONCE):
         answers = await session.transport.coordinator(
@@ -27,5 +27,5 @@ async def over_among(session: Session, attempts: list[Attempt]) -> frozenset[Att
 
 
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Cut a sequence into pieces of that size, the last one shorter."""
+    """Split a sequence into batches of `size` items; the last one may be shorter."""
     return (items[start : start + size] for start in range(0, len(items), size))

@@ -1,6 +1,7 @@
-"""Inherit: match while the attempt begins, then reserve with the read in one message; gone, and the next best is tried.
+"""Inherit from the best ancestor: match it, reserve and read the shared prefix; try the next best if that fails.
 
-Each try of an ancestor is an attempt of its own: under the same one, a late drop of the first try would take the second
+The query runs while the attempt begins, and each owner reserves and returns tensors in one message. Each try of an
+ancestor has an attempt of its own: with one attempt for both, a late drop of the first try would remove the second
 try's reservation (protocol.md).
 """
 
@@ -34,19 +35,21 @@ from daskevo.protocol.replies import Reply, Standing
 from daskevo.types import Attempt, ModelId
 
 _INLINE_CHARACTERS = 100_000
-"""Longest text of an ancestor's graph that is read in the event loop (some milliseconds): a thread costs more then."""
+"""Longest text of an ancestor's graph that is decoded on the event loop, some milliseconds; a thread takes longer for
+shorter ones."""
 
 SILENT_OWNERS = 3
-"""After so many ancestors whose owners gave no answer nothing is inherited: all others may need the same provider."""
+"""Number of ancestors with unresponsive owners after which nothing is inherited: the others may need the same
+provider."""
 
 
 class _Unheard(Gone):
-    """An owner of what was to be inherited gave no answer."""
+    """An owner of tensors to inherit did not answer."""
 
 
 @dataclass
 class Reservation:
-    """What one attempt to make a model has: its ancestor, and the inherited tensors, reserved at their owners.
+    """An attempt to make a model, with its ancestor and the inherited tensors that are reserved at their owners.
 
     Parameters
     ----------
@@ -57,11 +60,11 @@ class Reservation:
     tried:
         Ancestors that were the best match but could not be inherited from -> why.
     too_few:
-        The last of them shares fewer layers than were asked for.
+        Whether the last of `tried` shares fewer layers than the caller requires.
     silent:
-        What did not answer the query: provider or shard -> why.
+        Provider or shard that did not answer the query -> why.
     seconds:
-        Where the time went: ``match_s``, ``reserve_s``.
+        Durations by step: ``match_s``, ``reserve_s``.
     """
 
     model_id: ModelId
@@ -78,12 +81,12 @@ class Reservation:
 
     @property
     def owners(self) -> dict[ModelId, frozenset[int]]:
-        """Owner -> its numbers that are reserved."""
+        """Owner -> numbers of its reserved tensors."""
         return {owner: frozenset(entries) for owner, entries in self.by_owner.items()}
 
     @property
     def by_owner(self) -> dict[ModelId, dict[int, OwnerEntry]]:
-        """Owner -> number in its own enumeration -> the entry that was inherited."""
+        """Owner -> tensor number at the owner -> inherited entry."""
         owners: dict[ModelId, dict[int, OwnerEntry]] = {}
         for entry in self.entries.values():
             owners.setdefault(entry.owner, {})[entry.number] = entry
@@ -108,13 +111,13 @@ async def reserve_best(
     Parameters
     ----------
     match:
-        Answer of an earlier query: tried first, then the next best.
+        Result of an earlier query, which is tried before the next best.
     ancestor:
-        The only model to inherit from; False: none, the model gets an attempt and nothing else.
+        The only model to inherit from; False: none, only begin an attempt.
     check_id:
-        Ask home first, so that a task that is run again after its put trains nothing.
+        Whether to check first that the id is free, so that a task that runs again after its put does not train.
     minimum_layers:
-        Layers with weights that must be shared; of an ancestor that shares fewer nothing is inherited.
+        Minimum number of shared layers with weights; nothing is inherited from an ancestor that shares fewer.
 
     Returns
     -------
@@ -123,9 +126,9 @@ async def reserve_best(
     Raises
     ------
     ModelExists
-        If `check_id` and the id is taken; its `record` is that model's.
+        If `check_id` and the id is taken; its `record` is the record of the stored model.
     UnknownModel, ModelRetired, ModelLost
-        If `ancestor` was named and can't be inherited from.
+        If `ancestor` is given and can't be inherited from.
     AttemptOver
         If the holder has ended.
     """
@@ -133,7 +136,7 @@ async def reserve_best(
     seconds = {"match_s": 0.0, "reserve_s": 0.0}
     while True:
         started = perf_counter()
-        # Nothing is reserved before both are there: what is looked at needs no attempt.
+        # Searching needs no attempt, since it reserves nothing: both messages travel at once.
         looking = asyncio.ensure_future(search.next())
         try:
             attempt = await session.begin(caller, model_id)
@@ -163,7 +166,7 @@ async def reserve_best(
             raise
         except BaseException:
             looking.cancel()
-            # Also cancelled in the middle of a refer: only the coordinator can still tell what was reserved.
+            # The task may have been cancelled while reserving: only the coordinator can find out what is reserved.
             await asyncio.shield(session.end(attempt, settled=False))
             raise
         else:
@@ -171,14 +174,14 @@ async def reserve_best(
 
 
 class _Found(NamedTuple):
-    """The ancestor to try, if there is one, and what did not answer."""
+    """The record of the ancestor to try, if there is one, and the providers or shards that did not answer -> why."""
 
     record: ModelRecord | None
     silent: Mapping[str, str] = {}
 
 
 class _Search:
-    """Looks for the ancestor to try next: changes nothing, needs no attempt."""
+    """Finds the ancestor to try next; it changes nothing and needs no attempt."""
 
     def __init__(
         self,
@@ -201,7 +204,7 @@ class _Search:
         self._check_id = check_id
         self.tried: dict[ModelId, str] = {}
         self.unheard = 0
-        """How many of them because an owner gave no answer."""
+        """Number of ancestors in `tried` with an owner that did not answer."""
 
     async def next(self) -> _Found:
         if self.unheard >= SILENT_OWNERS:
@@ -232,7 +235,7 @@ class _Search:
             messages.append(Status(self._model_id))
         if named is not None:
             messages.append(Open(named))
-        # A match that gives no answer is left for the next best; an ancestor that was named is waited for.
+        # If a match's provider does not answer, the next best is tried; for a given ancestor, wait the full time.
         patient = [isinstance(message, Status) or bool(self._ancestor) for message in messages]
         replies = await self._session.send_together(messages, patient)
         return (replies[0] if check else None), (replies[-1] if named is not None else None)
@@ -249,12 +252,12 @@ class _Search:
             status=self._model_id if check else None,
         )
         if check:
-            # Its home may have been silent, or on the way to another provider.
+            # Its shard may be moving, or its provider has not answered: then ask it alone.
             _refuse_taken(self._model_id, answer.standing or await session.standing(self._model_id))
         (match,) = answer.matches
         if match is None or match.model_id in answer.records:
             return _Found(None if match is None else answer.records[match.model_id], answer.silent)
-        # Indexed there, but not served yet or any more: its shard is on the way from one provider to another.
+        # The index has the model but its shard is not served there: it is moving. `next` asks its new provider.
         self._match = match
         return await self.next()
 
@@ -288,7 +291,7 @@ async def _reserve(
     patient: bool,
     minimum_layers: int,
 ) -> None:
-    """Refer to all wanted tensors at their owners, in parallel, and read them; all or nothing."""
+    """Reserve all tensors of the shared prefix at their owners, in parallel, and read them; all or nothing."""
     if len(record.graph or "") > _INLINE_CHARACTERS:
         other, prefix = await asyncio.to_thread(_prefix, graph, record)
     else:
@@ -305,6 +308,7 @@ async def _reserve(
     results = await refer_all(session, reservation.model_id, reservation.attempt, owners, patient=patient)
     trouble = [result for result in results if isinstance(result, Exception)]
     if trouble:
+        # The next try has another attempt, so the references of this one must go, whatever was reserved.
         await give_back(session, reservation.model_id, reservation.attempt, owners)
         unheard = [error for error in trouble if isinstance(error, ClusterError)]
         raise _Unheard(str(unheard[0])) if unheard else Gone(str(trouble[0]))

@@ -1,7 +1,7 @@
-"""Asking the holder of a root's lease whether it lives: its scheduler's address, over the caller's own connections.
+"""Find out whether the holder of a root's lease is alive, by asking the scheduler at its address.
 
-Nobody there is one answer, that it can't be asked from here another: who has no TLS, or the wrong certificates, must
-not take a repository from a job that only doesn't talk to strangers.
+"No scheduler answers" and "it can't be asked from here" are different results: a process without TLS, or with the wrong
+certificates, must not take the repository from a running cluster that refuses its connections.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from daskevo.wire.dask_private import send_recv
 from daskevo.wire.transport import NoConnection, connected, stands_still
 
 REPAIR = "here"
-"""The address of a repair without a cluster: it listens nowhere, and its lease goes with its process."""
+"""Address in the lease of a repair without a cluster: it does not listen, and its lease ends with its process."""
 _CONNECT_S = 2.0
-"""Dask tries again until then, and says only at the end why it failed: before the question is given up."""
+"""Longest wait for a connection, in seconds; less than `_ANSWER_S`, since Dask retries until then and tells the reason
+only at the end."""
 _ANSWER_S = 3.0
+"""Longest wait for one answer, connecting included, in seconds."""
 _QUESTION_S = 15.0
-"""Longest wait for an answer: a dead host gives none, and a busy scheduler stands still for some seconds. Where nobody
-listens nobody is asked again."""
+"""Longest wait in all, in seconds: a dead host never answers, and a busy scheduler may take some seconds. An address
+that refuses connections is not asked again."""
 _INPROC = "inproc://"
+"""Scheme of Dask clusters inside one process, which accept no connections from others."""
 
 
 async def identity_at(holder: Holder, pool: Any) -> str | None:
@@ -33,12 +36,12 @@ async def identity_at(holder: Holder, pool: Any) -> str | None:
     Parameters
     ----------
     pool:
-        A `distributed.core.ConnectionPool`: the connections that this process can make.
+        A `distributed.core.ConnectionPool` with this process' certificates.
 
     Raises
     ------
     CannotAsk
-        If that can't be found out from here.
+        If this process can't find out, for example for lack of certificates.
     """
     if holder.address == REPAIR:
         return None
@@ -57,7 +60,7 @@ async def identity_at(holder: Holder, pool: Any) -> str | None:
 
 
 async def _identity(address: str, pool: Any) -> str | None:
-    """Ask once; raises CannotAsk as `identity_at`, and OSError if nobody answers."""
+    """Ask once; raise CannotAsk as `identity_at`, and OSError if nothing answers."""
     try:
         async with asyncio.timeout(_ANSWER_S):
             comm = await connected(pool, address, _CONNECT_S)
@@ -85,7 +88,7 @@ async def _identity(address: str, pool: Any) -> str | None:
 
 
 def _tls_refusal(error: BaseException | None) -> str | None:
-    """Return what TLS itself said, if it is why a connection failed."""
+    """Return the reason that TLS gave, if a connection failed because of it."""
     while error is not None:
         if isinstance(error, ssl.SSLError):
             return error.reason or type(error).__name__
@@ -94,7 +97,8 @@ def _tls_refusal(error: BaseException | None) -> str | None:
 
 
 def _process(holder: Holder) -> int | None:
-    """Return the process of an address ``inproc://HOST/PROCESS/NUMBER``."""
+    """Return the process id in an address ``inproc://HOST/PROCESS/NUMBER``."""
+    # The address comes out of a file: text of any form and length must not raise here.
     parts = holder.address.removeprefix(_INPROC).split("/")
     return int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() and len(parts[1]) < 10 else None
 
@@ -104,7 +108,7 @@ def _is_of_this_process(holder: Holder) -> bool:
 
 
 def _has_ended(holder: Holder) -> bool:
-    """Whether the process is known to have ended: it was on this host, and is not there."""
+    """Whether the process is known to have ended: it was on this host and does not exist any more."""
     process = _process(holder)
     if process is None or holder.host != socket.gethostname():
         return False
@@ -113,5 +117,5 @@ def _has_ended(holder: Holder) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
-        pass
+        pass  # a process of another user has this id: it may be the holder
     return False

@@ -1,7 +1,7 @@
-"""Providers on this host that see the same folder as this process: tensors go to and from them through its files.
+"""Providers on this host that see the same root as this process, with which tensors are exchanged through files.
 
-The writer writes the segment file, the provider adopts it by name after checking; a reader is told which ranges of
-which file to read. Where anything disagrees, messages carry the bytes instead.
+A writer writes the segment file, and the provider checks and adopts it; a reader gets the file's name and ranges. If
+anything does not fit, tensors are sent in messages instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Neighbour(NamedTuple):
-    """A provider on this host, and the root as this process sees it."""
+    """A provider on this host, and the root as opened by this process."""
 
     address: str
     root: Root
@@ -29,7 +29,7 @@ class Neighbour(NamedTuple):
 
 
 def sight_to_wire(root: Root | None) -> dict[str, Any]:
-    """Return what a provider says of its root."""
+    """Encode what a provider sees of its root; ``root`` is None if it has none, or can't be identified."""
     sight = None if root is None else sight_of(root)
     if root is None or sight is None:
         return {"root": None}
@@ -37,19 +37,19 @@ def sight_to_wire(root: Root | None) -> dict[str, Any]:
 
 
 class Neighbours:
-    """The providers whose files this process may use, found out once per address.
+    """The providers whose files this process can use, determined once per address.
 
     Parameters
     ----------
     ask:
-        Asks the provider at an address for its sight; raises NoAnswer.
+        Asks the provider at an address what it sees of its root; raises NoAnswer.
     """
 
     def __init__(self, ask: Callable[[str], Awaitable[Mapping[str, Any]]]) -> None:
         self._ask = ask
         self._found: dict[str, asyncio.Future[Neighbour | None]] = {}
         self.through_messages = False
-        """Whether files are left alone: for tests of the other way."""
+        """Whether to use messages only; for tests of these."""
 
     async def at(self, address: str) -> Neighbour | None:
         """Return the provider at `address` if it is on this host and sees the root that this process sees."""
@@ -58,14 +58,15 @@ class Neighbours:
         if address not in self._found:
             self._found[address] = asyncio.ensure_future(self._look(address))
         try:
+            # Shielded: a cancelled caller must not cancel the question for others that wait for it.
             return await asyncio.shield(self._found[address])
         except NoAnswer:
-            # It is asked again the next time.
+            # Forget the failure, so that the next call asks again.
             self._found.pop(address, None)
             return None
 
     def distrust(self, address: str, reason: str) -> None:
-        """Use no files of this provider any more: one was not what it should have been."""
+        """Stop using files of a provider: one of them did not fit its description."""
         logger.warning("daskevo: tensors go to and from %s by messages from now on: %s", address, reason)
         known: asyncio.Future[Neighbour | None] = asyncio.get_running_loop().create_future()
         known.set_result(None)

@@ -1,4 +1,4 @@
-"""Reading whole models and parts of them: reserved under a reader's attempt, read, and given back."""
+"""Read models or some of their tensors: reserve them under a reader's attempt, read them, and drop the references."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from daskevo.types import ModelId
 async def read_model(
     session: Session, caller: Caller, record: ModelRecord, numbers: Iterable[int] | None = None
 ) -> dict[int, Array]:
-    """Return tensors of a published model by their number in it, read-only.
+    """Return tensors of a published model by number, read-only; `numbers` None: all.
 
     Raises
     ------
     ModelRetired
-        If it was retired meanwhile, and tensors of it have gone.
+        If the model was retired meanwhile, and tensors have been freed.
     ModelLost
-        If tensors that it inherits went with the memory of a provider that died, or aren't those any more.
+        If tensors that it inherits were lost with a provider's memory, or have been replaced by others.
     AttemptOver
         If the caller has ended.
     """
@@ -57,7 +57,7 @@ async def _read_reserved(
         raise
     drops = [Drop(owner, None, attempt) for owner in owners]
     if not any(isinstance(result, BaseException) for result in results):
-        # It is read: nobody needs to wait until it is given back.
+        # All tensors are here, so the references can be dropped in the background.
         session.outbox.add(attempt, drops)
         return results  # type: ignore[return-value]
     heard = await asyncio.shield(session.give_back(drops))
@@ -93,13 +93,13 @@ async def _gone(session: Session, record: ModelRecord, owner: ModelId, reason: s
 async def _marked(
     session: Session, record: ModelRecord, owner: ModelId, wanted: Collection[int] | None = None
 ) -> ModelLost | None:
-    """Return the error for a model whose tensors a repair has marked as gone; None if it has not."""
+    """Return the error for a model with tensors that a repair has marked as lost; None if there are none."""
     numbers = record.owner_map.owners[owner] if wanted is None else wanted
     shard = await session.directory.shard_of(owner)
     try:
         marks = await session.directory.call(shard, "lost_of", timeout_s=session.timeout_s, model=owner)
     except RepositoryError:
-        return None  # what is wrong with the tensors is the better answer
+        return None  # the caller's own error about the tensors tells more than this one
     for mark in map(Loss.from_json, marks):
         gone = sorted(mark.numbers & frozenset(numbers))
         if gone:

@@ -1,7 +1,7 @@
-"""Put: what changed is stored with the model's home in one message, and the verdict is stored, failed or unknown.
+"""Put a model: send changed tensors and the record to its shard in one message, and handle all outcomes.
 
-The order after a put that met any error is abort at home, then the drops (protocol.md): a published model must not lose
-what it inherits.
+After any error, the put is aborted at the model's shard first, and only then are its references dropped (protocol.md):
+the model may have been published, and a published model must not lose tensors that it inherits.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ KEPT = "user:kept"
 
 @dataclass(frozen=True)
 class Stored:
-    """Verdict ``stored``.
+    """Outcome of a successful put.
 
     Parameters
     ----------
     record:
-        Of the model that is published under this id.
+        Record of the model that is published under this id.
     by_other:
-        Another attempt of the same id won (a task that was run twice); `record` is the winner's.
+        Whether another attempt has published the id (a task that ran twice); `record` is the record of that attempt.
     """
 
     record: ModelRecord
@@ -81,7 +81,7 @@ def make_record(
         metrics=dict(metrics),
         step=step,
         parent=parent,
-        # A prefix without weights, such as an input, is no inheritance.
+        # A shared prefix without weights, such as an input layer, does not count as inheritance.
         ancestor=ancestor.model_id if ancestor is not None and reservation.entries else None,
         extra=extra,
     )
@@ -90,22 +90,23 @@ def make_record(
 async def put(
     session: Session, reservation: Reservation, record: ModelRecord, payload: Payload, labels: Sequence[str]
 ) -> Stored:
-    """Stage and publish in one message; give back what the model does not use; end the attempt.
+    """Stage and publish a model in one message, drop references that it does not use, and end the attempt.
 
     Raises
     ------
     PutFailed
-        Home confirmed the abort: nothing is visible, nothing leaks.
+        If the put failed and its shard has confirmed the abort: nothing is visible, nothing leaks.
     QuotaReached
-        The same, because the repository may not take so much.
+        The same, because the model exceeds the repository's quota.
     InvalidInput
-        The same, because the model's record is larger than one may be.
+        The same, because the model's record exceeds the limit.
     PutUnknown
-        Home answered neither: the coordinator settles it, `repository.status` tells.
+        If the shard answered neither put nor abort: the coordinator settles it, `repository.status` tells the outcome.
     ModelExists
-        The id is taken by a model that has been retired since.
+        If the id belongs to a model that has been retired since.
     ShardDamaged
-        The records of the id's home can't be read: nothing is visible, nothing leaks. Another id may have another home.
+        If the records of the id's shard can't be read: nothing is visible, nothing leaks. Another id may belong to
+        another shard.
     """
     message = Put(record, dict.fromkeys(labels or (KEPT,), record.created))
     cause: BaseException | None = None
@@ -117,20 +118,24 @@ async def put(
         found = f"home refused it: {reply.reason}" if isinstance(reply, Refused) else f"home answered {reply}"
     except ShardDamaged as error:
         if not error.sent:
-            # Nobody can have heard of it: this attempt was never staged.
+            # No provider has received the put, so the attempt was never staged, and needs no abort before the drops.
             await asyncio.shield(give_back(session, record.model_id, record.attempt, reservation.owners))
             raise
         found, cause = str(error), error
     except DaskevoError as error:
         found, cause = str(error), error
     except BaseException:
+        # Cancelled: the put may have been carried out, so the coordinator has to find out.
         await asyncio.shield(session.end(record.attempt, settled=False))
         raise
     return await asyncio.shield(_abort(session, reservation, record, payload, found, cause))
 
 
 def _finish(session: Session, record: ModelRecord, payload: Payload) -> None:
-    """Narrow and end, without waiting: published, nothing is to be settled, and the audit narrows what isn't heard."""
+    """Drop unused references and end the attempt, without waiting.
+
+    The model is published, so nothing has to be settled, and the audit makes up for lost drops.
+    """
     drops = (Drop(owner, record.model_id, record.attempt, numbers) for owner, numbers in payload.unused.items())
     session.outbox.add(record.attempt, drops)
 
@@ -143,7 +148,7 @@ async def _abort(
     found: str,
     cause: BaseException | None,
 ) -> Stored:
-    """Ask home for the verdict on this attempt, and act on it; half of the time limit is left for that."""
+    """Ask the model's shard for the verdict on this attempt, and act on it, within the second half of the time."""
     model_id, attempt = record.model_id, record.attempt
     try:
         verdict = await session.within(session.timeout_s / 2).send(Abort(model_id, attempt), Verdict)
@@ -164,7 +169,8 @@ async def _abort(
     if verdict.state in ("published", "retiring"):
         _finish(session, record, payload)
         return Stored(record)
-    # Home confirmed: this attempt can never publish. Now the file, the drops, then the end.
+    # The shard has confirmed that this attempt can never publish. Only now remove the file, drop the references, and
+    # end the attempt, in this order.
     if verdict.state == "aborted":
         await asyncio.to_thread(payload.withdraw)
     await give_back(session, model_id, attempt, reservation.owners)

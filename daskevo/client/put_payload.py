@@ -1,8 +1,8 @@
-"""What a put sends home: which tensors changed, their digests, and, beside the provider, the file they are written to.
+"""Prepare the payload of a put: find the changed tensors and their digests, and write their file if the host allows.
 
-A tensor counts as unchanged if and only if its bytes are those that were inherited: moving statistics and user code
-change tensors behind the back of `trainable`. The content hash decides, but not everything needs hashing: memory that
-no process can write to and that the store itself lent has not changed, and bytes that differ at one end have.
+A tensor counts as unchanged only if its bytes equal the inherited ones: moving statistics and user code may change
+tensors that are not `trainable`. The content hash decides, but is not always needed: read-only mapped memory of the
+store can't have changed, and a tensor whose first or last bytes differ has.
 """
 
 from __future__ import annotations
@@ -28,22 +28,24 @@ from daskevo.wire.to_the_end import begin, to_the_end
 Array = np.ndarray[Any, Any]
 
 _LOOKED_AT_BYTES = 1 << 10
+"""Bytes that are compared at each end of a tensor before it is hashed."""
 
 
 @dataclass(frozen=True)
 class Payload:
-    """What one put sends home.
+    """Payload of one put.
 
     Parameters
     ----------
     entries:
         The new model's owner map.
     tensors:
-        What it stores itself, portable, by number. Nobody writes to it until the put is answered.
+        Tensors that the model stores itself, portable, by number. They must not be changed until the put is answered.
     unused:
-        Owner -> reserved numbers that the new owner map does not use: inherited, but changed.
+        Owner -> reserved numbers that the new owner map does not use: tensors that were inherited and have changed.
     folder:
-        Where `tensors` have been written to the segment file of (model, attempt); None if they have not.
+        The folder in which `tensors` have been written to the segment file of (model, attempt); None if they were not
+        written.
     """
 
     model_id: ModelId
@@ -55,17 +57,17 @@ class Payload:
 
     @property
     def own(self) -> dict[int, TensorSpec]:
-        """What the tensors are that the model stores itself."""
+        """Specifications of the tensors that the model stores itself, by number."""
         return {number: TensorSpec.of(array) for number, array in self.tensors.items()}
 
     def withdraw(self) -> None:
-        """Remove the file of a put that was never sent, or that home has aborted; blocks on the disk."""
+        """Remove the file of a put that was never sent, or that its shard has aborted; blocks on the disk."""
         if self.folder is not None:
             self.folder.withdraw_segment(self.model_id, self.attempt)
 
 
 async def prepared(make: Callable[..., Payload], *arguments: Any) -> Payload:
-    """Make a payload in a thread; who is cancelled meanwhile leaves when its file has been removed again."""
+    """Make a payload in a thread; if cancelled, remove the file that it has written before raising."""
     making = begin(asyncio.to_thread(make, *arguments))
     try:
         return await asyncio.shield(making)
@@ -82,7 +84,7 @@ async def _unmake(making: asyncio.Task[Payload]) -> None:
 
 @contextlib.asynccontextmanager
 async def withdrawn_on_error(payload: Payload) -> AsyncIterator[None]:
-    """Remove the file that was written if the block fails: the put was not sent, and will not be."""
+    """Remove the payload's file if the block raises, in which case the put has not been sent."""
     try:
         yield
     except BaseException:
@@ -98,32 +100,33 @@ def prepare(
     hashed: Mapping[int, str] | None = None,
     left: Collection[int] = (),
 ) -> Payload:
-    """Compare tensors with what was inherited, and write what changed where the provider takes it from.
+    """Compare tensors with the inherited ones, and write changed tensors to a segment file if there is a folder.
 
-    Blocks for as long as reading all and writing what changed takes.
+    Blocks while it reads all tensors and writes the changed ones.
 
     Parameters
     ----------
     tensors:
         All tensors of the model, by number.
     steps:
-        Training steps since it was inherited or built, counted to each tensor that changed.
+        Training steps since the model was inherited or built, added to the steps of each changed tensor.
     folder:
-        Of the home shard, if its provider is on this host and sees the same root.
+        Folder of the model's shard, if its provider is on this host and sees the same root.
     hashed:
         Digests that are known already, by number.
     left:
-        Tensors that were reserved, but not taken over: their steps are the model's own.
+        Numbers of tensors that were reserved but not taken over into the model: their steps begin at 0.
 
     Raises
     ------
     QuotaReached
-        If the repository may not take what changed: nothing was written.
+        If the changed tensors exceed the quota: nothing was written.
     """
     arrays = {number: portable(tensors[number]) for number in sorted(tensors)}
     hashed = hashed or {}
     unknown = {}
     kept: set[int] = set()
+    # Cheapest check first; only tensors that neither their ends nor their memory decide are hashed.
     for number, array in arrays.items():
         inherited, lent = reservation.entries.get(number), reservation.arrays.get(number)
         if number in hashed:
@@ -143,13 +146,15 @@ def prepare(
         try:
             written = folder.write_segment(reservation.model_id, reservation.attempt, own, known=known)
         except QuotaReached:
-            raise  # the provider has said so
+            raise  # the provider would refuse them, too
         except RootUnusable:
-            folder = None  # perhaps for this user or quota only: the provider tries, and says so if it can't
+            # Perhaps the disk refuses only this user: send the tensors, and let the provider write or report it.
+            folder = None
         else:
             known = {number: entry.digest for number, entry in written.entries.items()}
     if not own or folder is None:
         folder = None
+        # The segment writer hashes while it writes; tensors that are sent have to be hashed here.
         known |= digests({number: array for number, array in own.items() if number not in known})
     entries = []
     for number in arrays:
@@ -177,7 +182,7 @@ def _is_same_memory(array: Array, lent: Array) -> bool:
 
 
 def _differ_at_an_end(array: Array, lent: Array) -> bool:
-    """Whether a look at both ends tells already that bytes differ: as a rule, training changes all of a tensor."""
+    """Whether first or last bytes differ; training usually changes all of a tensor, which spares hashing it."""
     found, before = raw(array), raw(lent)
     size = _LOOKED_AT_BYTES
     return found.nbytes != before.nbytes or not (

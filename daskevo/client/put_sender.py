@@ -1,4 +1,4 @@
-"""How a put reaches home: by the name of the file that was written, by reference, or in messages of about 48 MB."""
+"""Send a put to the model's shard: tensors by the name of a written file, by reference, or in messages of 48 MB."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from daskevo.wire.tensor_framing import Part, cut, few_at_once, frames, specs_to
 from daskevo.wire.transport import Frames, NoAnswer
 
 _TRIES = 3
+"""Most times that a put is sent with its tensors, if the provider has not received them all."""
 _UNCOUNTED_BYTES = 1 << 20
-"""A put of one message, no larger than this, needs no room made for it: asking would take as long as sending."""
+"""Largest put that is sent in one message without reserving memory first: asking would take as long as sending."""
 _ASK_AGAIN_S = 1.0
-"""How long a provider may wait for room before it says that there is none yet: a writer that has gone is noticed."""
+"""Longest time that a provider waits for memory before it answers that there is none yet, in seconds. The writer asks
+again, so that the provider notices writers that have gone."""
 
 
 async def folder_of_home(session: Session, model_id: ModelId) -> ShardSegments | None:
-    """Return the folder that a model's segment may be written to here, if its home's provider is a neighbour."""
+    """Return the folder to write a model's segment to, if the shard's provider is on this host and sees the root."""
     shard = await session.directory.shard_of(model_id)
     neighbour = await session.directory.neighbour(shard)
     if neighbour is None:
@@ -38,19 +40,19 @@ async def folder_of_home(session: Session, model_id: ModelId) -> ShardSegments |
 
 
 async def send_put(session: Session, message: Put, payload: Payload, timeout_s: float) -> Reply:
-    """Send a put home with its tensors, and return the answer.
+    """Send a put with its tensors to the model's shard, and return the reply.
 
     Parameters
     ----------
     timeout_s:
-        How long home may be silent; a transfer as a whole takes as long as its messages come through.
+        Longest wait for an answer to one message, in seconds; a transfer of many messages may take longer.
 
     Raises
     ------
     ShardUnavailable
-        If home gave no answer in time.
+        If the shard's provider did not answer in time.
     ClusterError
-        If it never got the tensors whole.
+        If it has not received all tensors after several tries.
     """
     shard = await session.directory.shard_of(message.record.model_id)
     in_file = payload.folder is not None or not payload.tensors
@@ -65,24 +67,24 @@ async def send_put(session: Session, message: Put, payload: Payload, timeout_s: 
         )
         if "unseen" not in answer:
             return reply_from_wire(answer["reply"])
-        # The file isn't there for the provider, or another provider has the shard by now: send it all.
+        # The provider does not see the file, or the shard has moved to another host: send all tensors.
         reason, in_file = answer["unseen"], False
     raise ClusterError(f"home of {message.record.model_id!r} did not get its tensors: {reason}")
 
 
 async def _bring(session: Session, address: str, shard: int, payload: Payload, timeout_s: float) -> Mapping[str, Any]:
-    """Send all but the last message of a put's tensors; return what the put itself carries.
+    """Send all but the last message of a put's tensors; return the arguments that the put itself carries.
 
     Raises
     ------
     NoAnswer
-        If one of them had none, or the provider doesn't serve the shard: the next try begins anew.
+        If a message was not answered, or the provider doesn't serve the shard: the next try sends all again.
     ProviderFull
-        If the provider has no room for so much, or those that have it don't go on.
+        If the put exceeds the provider's memory, or the transfers that hold it make no progress.
     """
     if session.transport.is_here(address):
         return {"arrays": {number: _read_only(array) for number, array in payload.tensors.items()}}
-    # Not the smallest first: what is left for the put itself is one message at most.
+    # The put itself carries the last message's tensors, which saves a round trip, and the only one for small models.
     sizes = {number: array.nbytes for number, array in payload.tensors.items()}
     *first, last = cut(sizes)
 
@@ -102,7 +104,7 @@ async def _bring(session: Session, address: str, shard: int, payload: Payload, t
 
     nbytes = sum(sizes.values())
     if first or nbytes > _UNCOUNTED_BYTES:
-        # Bytes that wait there would take the room from those that have it.
+        # Ask before sending: bytes of waiting transfers would take memory from those that could go on.
         while not (await ask("make_room", nbytes=nbytes, patience_s=min(_ASK_AGAIN_S, timeout_s / 2)))["granted"]:
             pass
     specs = specs_to_wire(payload.own)

@@ -1,7 +1,7 @@
-"""Queries of one process: those that come while others are on the way travel together, in one message per provider.
+"""Batch the queries of one process: queries that come while others are in flight are joined, one message per provider.
 
-A single query costs its messages, whose price hardly depends on how many questions are in them: under many clients the
-batches grow by themselves, and one client waits for nobody.
+The cost of a message hardly depends on its number of queries. Under load the batches grow by themselves, and a single
+caller does not wait.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from daskevo.client.best_match import MatchAnswer, Question, best_matches
 from daskevo.client.directory import Directory
 
 MOST_TOGETHER = 64
-"""Most questions that are joined; a larger batch goes by itself, and no small one waits for it."""
+"""Most queries that are joined; a larger batch is sent by itself, so that small ones need not wait for it."""
 PATIENCE_S = 0.05
-"""Longest that questions wait for those on the way: then they leave by themselves."""
+"""Longest time that queries wait for those in flight, in seconds; then they are sent anyway."""
 
 
 class _Waiting(NamedTuple):
@@ -26,12 +26,12 @@ class _Waiting(NamedTuple):
 
 
 class Asker:
-    """Asks all providers for best matches.
+    """Sends queries for best matches to all providers, in batches.
 
     Parameters
     ----------
     directory:
-        The way to the providers.
+        Calls the providers.
     """
 
     def __init__(self, directory: Directory) -> None:
@@ -41,7 +41,7 @@ class Asker:
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def best(self, scope: str, questions: Sequence[Question], *, timeout_s: float) -> MatchAnswer:
-        """Return the best match of each question, as `best_matches` does."""
+        """Return the best match of each query, as `best_matches` does, without records."""
         if len(questions) > MOST_TOGETHER:
             return await best_matches(self._directory, scope, questions, timeout_s=timeout_s)
         loop = asyncio.get_running_loop()
@@ -51,6 +51,7 @@ class Asker:
         if due <= loop.time():
             self._leave(scope)
         else:
+            # The running `_ask` usually takes these queries earlier; the timer matters if it waits for a slow provider.
             loop.call_at(due, self._leave, scope)
         return await waiting.answer
 
@@ -64,14 +65,14 @@ class Asker:
         task.add_done_callback(self._under_way.discard)
 
     async def _ask(self, scope: str) -> None:
-        """Ask what waits, again and again until nothing does."""
+        """Send the waiting queries of a scope, batch by batch, until none wait."""
         while together := self._take(scope):
             self._last_left[scope] = asyncio.get_running_loop().time()
             try:
                 await self._answer(scope, together)
             finally:
                 for waiting in together:
-                    waiting.answer.cancel()  # only if this task was cancelled: the others have their answers
+                    waiting.answer.cancel()  # has an effect only if this task was cancelled before all had answers
         self._last_left.pop(scope, None)
 
     async def _answer(self, scope: str, together: Sequence[_Waiting]) -> None:
@@ -83,7 +84,7 @@ class Asker:
         start = 0
         for waiting in together:
             end = start + len(waiting.questions)
-            if waiting.answer.done():  # who asked was cancelled
+            if waiting.answer.done():  # its caller was cancelled
                 pass
             elif isinstance(found, BaseException):
                 waiting.answer.set_exception(found)

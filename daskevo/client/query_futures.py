@@ -1,7 +1,7 @@
-"""Best matches as a graph of Dask futures: one query per provider, pinned by the worker's name, and one reduction.
+"""Best matches as Dask futures: one query task per provider, pinned to its worker by name, and one reduction task.
 
-Seen and cancelled on the dashboard, for whole batches of candidates. The same reduction as the direct way, the same
-answer.
+For large batches of candidates, which users can watch and cancel on the dashboard. The reduction is the one of direct
+calls, so the answers are the same.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from daskevo.index import PrefixMatch
 from daskevo.wire.dask_private import WORKER_ANY_RUNNING
 
 TASK_PREFIX = "daskevo-"
-"""Of the keys of queries: the coordinator lets them follow a provider that is started again."""
+"""Prefix of the keys of query tasks, by which the coordinator moves them to a provider that was restarted."""
 QUERY_PRIORITY = 100
-"""Queries go before evaluations that wait on the same worker."""
+"""Queries run before evaluations that wait on the same worker."""
 _PATIENCE_S = 10.0
+"""Longest wait for a provider to open its shards, in seconds; then it answers with those that are open."""
 _JOIN_S = 60.0
+"""Longest wait for a provider to join the repository, in seconds."""
 _PAUSE_S = 0.02
 
 
@@ -44,7 +46,7 @@ async def query_futures(
     Raises
     ------
     NoProvider
-        If nobody serves shards at the moment.
+        If no provider serves shards at the moment.
     """
     names = await session.transport.coordinator("worker_names", timeout_s=CALL_TIMEOUT_S)
     serving = await session.directory.providers()
@@ -60,7 +62,8 @@ async def query_futures(
         )
     questions = [Question.of(graph, weigh).to_wire() for graph in graphs]
     batch = uuid.uuid4().hex[:12]
-    # Pinned by name: a name outlives a restart by the nanny, an address does not.
+    # Pinned by name, which a worker keeps when the nanny restarts it, unlike its address. Not pure: the answer depends
+    # on the models stored when the task runs.
     options = {"pure": False, "priority": QUERY_PRIORITY, "allow_other_workers": False}
     found = [
         client.submit(
@@ -72,7 +75,7 @@ async def query_futures(
 
 
 def query_provider(key: str, scope: str, questions: list[Any]) -> list[Any]:
-    """Answer a batch of queries from the models of the provider on which this task runs."""
+    """Answer a batch of queries from the models of the provider that runs this task."""
     worker = get_worker()
     plugin = provider_plugin(worker, key)
     if not plugin.is_provider:
@@ -81,10 +84,10 @@ def query_provider(key: str, scope: str, questions: list[Any]) -> list[Any]:
             worker=str(worker.name),
         )
     joined, settled = time.monotonic() + _JOIN_S, time.monotonic() + _PATIENCE_S
-    # A provider that was just started again is about to join, and to get its shards.
+    # A provider that was just restarted has not joined yet, or has not opened its shards.
     while (host := plugin.host) is None or (not host.is_settled and time.monotonic() < settled):
         if worker.status not in WORKER_ANY_RUNNING:
-            # It is about to go: whoever is started in its place answers.
+            # The worker is closing: the one that replaces it answers.
             raise Reschedule
         if host is None and time.monotonic() > joined:
             raise ShardUnavailable(

@@ -1,4 +1,4 @@
-"""The part of a quota that a writer beside the provider keeps to: no file beyond what the provider said there is."""
+"""Quota check of writers that write segment files themselves: no file larger than what the provider has left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from daskevo.types import JSON, Attempt, ModelId
 def quota_reached(
     shard: int, folder: str | os.PathLike[str], model_id: ModelId, nbytes: int, quota: Any, room: list[int]
 ) -> QuotaReached:
-    """Return the error for bytes that would go beyond the quota."""
+    """Return the error for a model that would exceed the quota."""
     return QuotaReached(
         f"{model_id!r} needs {nbytes} bytes in {os.fspath(folder)} (shard {shard}), and of the repository's quota of "
         f"{quota} bytes the provider of that shard has {room[0]} of {room[1]} left: retire models, or open the "
@@ -35,20 +35,21 @@ def quota_reached(
 
 
 class LimitedFolder(ShardSegments):
-    """The segments of a shard that a writer beside its provider writes, no more than the provider has said.
+    """Segment files of a shard, written by a process other than its provider, within the quota.
 
-    The provider looks again when it takes a file in: of several writers who ask at once, not all get the room.
+    The provider checks again when it adopts a file: several writers may have got the same answer, and together exceed
+    the quota.
 
     Parameters
     ----------
     root:
-        Of the repository, as this process sees it.
+        The repository's root, as opened by this process.
     number:
-        Of the shard.
+        Number of the shard.
     room:
-        What `Quota.room` said just now.
+        Answer of `Quota.room`.
     quota_bytes:
-        Of the repository.
+        Quota of the repository.
     """
 
     def __init__(self, root: Root, number: int, room: list[int], quota_bytes: int | None) -> None:

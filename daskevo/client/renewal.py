@@ -1,4 +1,4 @@
-"""A new attempt for a model whose old one is over: reserve again what is still there, and still the same."""
+"""Renew a reservation: begin a new attempt for a model whose attempt has ended, and reserve its tensors again."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from daskevo.types import ModelId
 
 
 async def renew(session: Session, caller: Caller, reservation: Reservation) -> Reservation:
-    """Begin a new attempt for a model whose old one is over: reserve again what is still there, and still the same.
+    """Begin a new attempt for a model whose attempt has ended, and reserve the tensors that are still the same.
 
-    What has gone meanwhile, the put stores itself. So does it with a tensor that is another now: after the loss of a
-    shard in memory the owner's id may be that of another model. Nothing is read: the digests are in the owner's record.
+    The put stores tensors that are gone meanwhile itself, and also those that differ: after the loss of a shard in
+    memory, another model may have the owner's id. Tensors are not read; the digests are in the owner's record.
     """
     attempt = await session.begin(caller, reservation.model_id)
     inherited = reservation.by_owner
@@ -38,7 +38,7 @@ async def renew(session: Session, caller: Caller, reservation: Reservation) -> R
     try:
         still = dict(await asyncio.gather(*map(again, inherited)))
     except BaseException:
-        # Cancelled in the middle of a refer: only the coordinator can still tell what was reserved.
+        # The task may have been cancelled while reserving: only the coordinator can find out what is reserved.
         await asyncio.shield(session.end(attempt, settled=False))
         raise
     kept = {
@@ -48,8 +48,9 @@ async def renew(session: Session, caller: Caller, reservation: Reservation) -> R
 
 
 async def _refer_again(session: Session, message: Refer) -> tuple[frozenset[int], ModelRecord | None]:
-    """Reserve those tensors of one owner that are there; return their numbers, and the owner's record."""
+    """Reserve those tensors of one owner that still exist; return their numbers, and the owner's record."""
     shard = await session.directory.shard_of(message.owner)
+    # A refusal names the missing tensors; each repetition asks for fewer, so the loop ends.
     while True:
         reply, standing = await session.directory.ask(shard, [message, Status(message.owner)], session.timeout_s)
         if isinstance(reply, Reserved) and isinstance(standing, Standing):
@@ -61,7 +62,7 @@ async def _refer_again(session: Session, message: Refer) -> tuple[frozenset[int]
 
 
 def _is_still(record: ModelRecord | None, entry: OwnerEntry) -> bool:
-    """Whether an owner's record names the tensor that was inherited from it."""
+    """Whether an owner's record still has the tensor that was inherited from it."""
     entries = () if record is None else record.owner_map.entries
     if entry.number >= len(entries):
         return False

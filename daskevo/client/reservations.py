@@ -1,6 +1,6 @@
-"""Reserving tensors at their owners: refer and read in one message per provider; giving back.
+"""Reserve tensors at their owners and read them, in one message per provider; drop reservations.
 
-All or nothing is decided by who asks: what one owner refuses does not undo what another has reserved.
+Owners decide independently: if one refuses, the others' reservations stay, and the caller decides what to do with them.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ async def refer_all(
     Parameters
     ----------
     model_id:
-        For which model; None under a reader's attempt.
+        The model that inherits the tensors; None for a reader's attempt.
     owners:
-        Owner -> number in its enumeration -> what the tensor must be.
+        Owner -> tensor number at the owner -> expected tensor.
     patient:
-        Whether an owner whose provider was silent lately is waited for longer than a moment.
+        Whether to wait the full time for providers that did not answer lately.
 
     Returns
     -------
-    For each owner, in order: number -> value, read-only; or why not: `Gone` if a tensor is not there or is another
-    than wanted, ShardUnavailable if its shard gave no answer in time.
+    For each owner, in order: number -> value, read-only; or an error: `Gone` if a tensor is missing or differs from the
+    expected one, ShardUnavailable if the shard did not answer in time.
     """
     calls, neighbours = [], []
     for owner, wanted in owners.items():
@@ -84,6 +84,6 @@ async def _referred(
 
 
 async def give_back(session: Session, model_id: ModelId, attempt: Attempt, owners: Iterable[ModelId]) -> None:
-    """Give back an attempt that was never staged: drops at every owner asked, then end."""
+    """Drop all reservations of an attempt that was never staged, then end it."""
     heard = await session.give_back([Drop(owner, model_id, attempt) for owner in owners])
     await session.end(attempt, settled=heard)

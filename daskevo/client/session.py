@@ -1,7 +1,7 @@
-"""The client side of the protocol's steps, over any transport: attempts, looking up, labels.
+"""Session of one process with one repository: attempts, records, status and labels, over any transport.
 
-What inherits, puts and reads builds on this in its own modules. A session belongs to one repository in one process; who
-asks (the holder of its attempts) comes with each call that begins one.
+Inheriting, putting and reading are in modules of their own, which use the session. It is shared by all tasks of a
+process, so calls that begin an attempt name its holder.
 """
 
 from __future__ import annotations
@@ -45,43 +45,43 @@ from daskevo.wire.transport import Transport
 R = TypeVar("R", bound=Reply)
 
 _HOLDS = 5
-"""Most ticks that one hold takes, each from another coordinator."""
+"""Most attempts to add a label, each with a new tick, needed if the coordinator is replaced meanwhile."""
 _RECONNECTED_S = 0.1
-"""How often a client that the scheduler doesn't know asks again."""
+"""Interval at which a client that the scheduler doesn't know (yet) asks again, in seconds."""
 
 
 class Caller(NamedTuple):
-    """Who asks: the holder of attempts, and its key as Dask has it (text or tuple; None for a client)."""
+    """The holder of attempts that are begun, and the key of its Dask task (text or tuple; None for a client)."""
 
     holder: Holder
     key: Any = None
 
 
 class Session:
-    """One repository as one process sees it.
+    """Access of one process to one repository.
 
     Parameters
     ----------
     transport:
-        How coordinator and providers are called.
+        Calls coordinator and providers.
     timeout_s:
-        Longest that one step waits for a shard, in seconds.
+        Longest wait of one step for a shard, in seconds.
     directory:
         The shard table; a new one when None.
 
     Attributes
     ----------
     outbox:
-        What is sent without waiting.
+        Messages that are sent without waiting for an answer.
     asker:
-        Sends queries of this process together.
+        Batches the queries of this process.
     """
 
     reads_without_reserving = False
-    """Whether nothing is reserved for reading: a look without a cluster changes nothing."""
+    """Whether reading reserves nothing: true for a root that is read without a cluster, where nothing is changed."""
 
     at_rest = False
-    """Whether nobody has the repository open: no file of it has a writer."""
+    """Whether no cluster has the repository open, so that no file of it has a writer."""
 
     def __init__(self, transport: Transport, timeout_s: float, directory: Directory | None = None) -> None:
         self.transport = transport
@@ -99,7 +99,7 @@ class Session:
     async def send(self, message: Message, *expected: type[R], patient: bool = True) -> R | Refused:
         """Send one message to its addressee's shard; the reply is one of `expected` or a refusal.
 
-        Who is not `patient` waits only a moment for a provider that was silent lately.
+        Without `patient`, a provider that did not answer lately is given `SILENT_TIMEOUT_S` only.
 
         Raises
         ------
@@ -116,9 +116,9 @@ class Session:
     async def send_together(
         self, messages: Sequence[Message], patient: Sequence[bool] | None = None
     ) -> list[Reply | DaskevoError]:
-        """Send messages to their addressees' shards, in one message per provider; errors are returned.
+        """Send messages to their addressees' shards, joined into one per provider; errors are returned, not raised.
 
-        `patient` says of each what `send` says of one.
+        `patient` has for each message the argument of `send`.
         """
         calls = []
         for message, waits in zip(messages, patient or (True,) * len(messages), strict=True):
@@ -132,13 +132,13 @@ class Session:
     async def begin(self, caller: Caller, model_id: ModelId | None) -> Attempt:
         """Begin an attempt to make a model (None: to read one).
 
-        If the answer is lost, the caller begins another. The first is live until its holder has ended, and costs a line
-        in the coordinator's table: nothing was ever reserved under it.
+        If the answer is lost, the caller begins another attempt. The first one stays live until its holder ends; that
+        costs an entry in the coordinator's table only, since nothing is reserved under it.
 
         Raises
         ------
         AttemptOver
-            If the holder is not live: its task or client has ended for the scheduler.
+            If the holder is not live: the scheduler considers its task or client ended.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.timeout_s
@@ -146,7 +146,8 @@ class Session:
             reply = await self.transport.coordinator(
                 "begin", timeout_s=CALL_TIMEOUT_S, holder=caller.holder.to_wire(), model=model_id, key=caller.key
             )
-            # A client whose connection broke is being connected again by Dask; one that has left can't ask.
+            # A client that asks and is unknown has lost its connection, and Dask is connecting it again. A task that
+            # is unknown has ended for good.
             if reply is not None or not isinstance(caller.holder, ClientHolder) or loop.time() > deadline:
                 break
             await asyncio.sleep(_RECONNECTED_S)
@@ -159,12 +160,12 @@ class Session:
         return Tick.parse(reply)
 
     async def end(self, attempt: Attempt, *, settled: bool) -> None:
-        """End an attempt; a lost message waits for the holder's end.
+        """End an attempt; if the message is lost, the attempt ends with its holder.
 
         Parameters
         ----------
         settled:
-            Whether it needs nothing more; otherwise the coordinator settles it.
+            Whether nothing of it is left to clean up; otherwise the coordinator settles it.
         """
         await end(self.directory, [attempt], settled=settled)
 
@@ -182,14 +183,14 @@ class Session:
         return await self.opened(model_id, await self.send(Open(model_id), Opened, patient=patient))
 
     async def opened(self, model_id: ModelId, reply: Reply) -> ModelRecord:
-        """Return the record in the answer to `Open`; raises as `open` does."""
+        """Return the record in the answer to `Open`, or raise the errors of `open`."""
         found = _expect(reply, Open(model_id), Opened)
         if isinstance(found, Refused):
             raise await self.missing(model_id, found.reason)
         return found.record
 
     async def standing(self, model_id: ModelId) -> Standing:
-        """Return where a model stands, whatever its state."""
+        """Return the status of a model in any state, also of an unknown one."""
         reply = await self.send(Status(model_id), Standing)
         if isinstance(reply, Refused):
             raise CorruptRecord(f"the status of {model_id!r} was refused: {reply.reason}", model_id=model_id)
@@ -200,16 +201,16 @@ class Session:
         reply: Labelled | Refused = Refused("over")
         for _ in range(_HOLDS):
             if isinstance(reply, Refused) and reply.reason == "over":
-                # Another coordinator has opened the shard since the tick was given.
+                # Another coordinator has opened the shard since the tick was issued: take a new one.
                 reply = await self.send(Hold(model_id, label, await self.tick()), Labelled)
         return await self._labels(model_id, reply)
 
     async def release(self, model_id: ModelId, label: str) -> tuple[str, ...]:
-        """Take a label away; the last one retires the model. Return the labels that are left."""
+        """Remove a label and return the remaining ones; removing the last one retires the model."""
         return await self._label(Release(model_id, label, await self.tick()))
 
     async def retire(self, model_id: ModelId) -> tuple[str, ...]:
-        """Take all labels away with one tick; a model that is lost with its home has none."""
+        """Remove all labels with one tick; a model that is lost with its provider's memory has none."""
         try:
             return await self._label(Retire(model_id, await self.tick()))
         except ModelLost:
@@ -224,17 +225,18 @@ class Session:
         return reply.labels
 
     async def release_label(self, label: str) -> tuple[tuple[ModelId, ...], tuple[ModelId, ...]]:
-        """Take a label from all models with one tick.
+        """Remove a label from all models with one tick.
 
         Returns
         -------
-        Models that held it, and those of them that had no other.
+        Models that had the label, and those of them that had no other.
 
         Raises
         ------
         ShardDamaged, ShardUnavailable
-            If a shard could not be asked, after all others were.
+            If a shard could not be asked; all other shards have removed the label.
         """
+        # One tick for all shards: releasing again removes no label that was added after the first time.
         message = ReleaseLabel(label, await self.tick())
         shards = range((await self.directory.table()).shards)
         results = await asyncio.gather(
@@ -257,7 +259,7 @@ class Session:
         )
 
     async def missing(self, model_id: ModelId, reason: str) -> RepositoryError:
-        """Return the error for a model that is not published, by its shard's reason."""
+        """Return the error for a model that is not published, given the reason of its shard."""
         if reason in ("retiring", "retired"):
             return ModelRetired(
                 f"{model_id!r} has been retired: its last label was released. Its lineage can still be asked for",
@@ -278,7 +280,7 @@ class Session:
         )
 
     async def give_back(self, drops: Sequence[Drop]) -> bool:
-        """Send drops; return whether all were heard. The rest is left to settling and audit."""
+        """Send drops; return whether all were answered. The rest is left to settling and audit."""
         return await give_back(self.directory, drops)
 
 

@@ -1,7 +1,7 @@
-"""Put snapshots: what an earlier one has already, bit for bit, is reserved there; only the rest is stored.
+"""Put snapshots: reserve tensors that an earlier snapshot has with the same bytes, and store only the rest.
 
-Nothing of the earlier one is read: its record has the digests. Whatever can't be reserved any more is stored again, so
-that an earlier snapshot that goes meanwhile never fails a put.
+Tensors of the earlier snapshot are not read: its record has the digests. Tensors that can't be reserved any more are
+stored again, so a put never fails because the earlier snapshot is retired meanwhile.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Deposit:
-    """A snapshot that is to be put.
+    """A snapshot to put.
 
     Parameters
     ----------
     name:
         Its id.
     is_new:
-        Whether the name was drawn: then nobody has it.
+        Whether the name was drawn at random, so that it can't be taken.
     graph:
-        Of the model, or None.
+        Graph of the model, or None.
     weights:
         The model's tensors, in the order of its graph.
     attached:
-        Further tensors by name, in the order in which they are attached. Nobody writes to either until the put is
-        answered.
+        Further tensors by name, in the order in which they are attached. Neither these nor `weights` may be changed
+        until the put is answered.
     base:
-        The earlier snapshot.
+        The earlier snapshot, or None.
     """
 
     name: ModelId
@@ -79,16 +79,16 @@ class Deposit:
 
 
 async def deposit(session: Session, caller: Caller, made: Deposit) -> ModelRecord:
-    """Put a snapshot; return the record of what is stored under its name.
+    """Put a snapshot and return its record.
 
-    If the very same is stored there already, by an earlier run of this task, that is it.
+    If a snapshot with the same content is stored under the name, by an earlier run of the task, return its record.
 
     Raises
     ------
     UnknownModel
-        If there never was a base of that name.
+        If the base never existed.
     ModelExists
-        If the name is taken by something else, or was retired.
+        If the name is taken by other content, or was retired.
     AttemptOver
         If the caller has ended.
     QuotaReached, PutFailed, PutUnknown, ShardDamaged
@@ -99,6 +99,7 @@ async def deposit(session: Session, caller: Caller, made: Deposit) -> ModelRecor
     compared, created, folder = await asyncio.gather(comparing, session.tick(), folder_of_home(session, made.name))
     if taken is not None:
         return _the_same(compared, taken)
+    # `renew` reserves entries of an earlier attempt again; here there was none, so the attempt is a placeholder.
     wanted = Reservation(made.name, BEGINNING, ancestor=base, entries=compared.entries)
     reservation = await renew(session, caller, wanted)
     try:
@@ -116,7 +117,7 @@ async def deposit(session: Session, caller: Caller, made: Deposit) -> ModelRecor
                 parent=None,
                 extra=made.extra,
             )
-            # A training goes on from its base whether or not a tensor is still the same.
+            # Training continued from the base even if it has changed every tensor, so record the ancestor in any case.
             record = replace(record, ancestor=made.base)
     except DaskevoError:
         await asyncio.shield(give_back(session, made.name, reservation.attempt, reservation.owners))
@@ -131,8 +132,11 @@ async def deposit(session: Session, caller: Caller, made: Deposit) -> ModelRecor
 
 
 class _Compared(NamedTuple):
-    """A snapshot's graph and its text, its tensors by number, portable, their digests if they were needed, and the
-    base's entries for those that it has too."""
+    """A snapshot compared with its base.
+
+    It has the snapshot's graph and its text, portable tensors by number, digests if there was anything to compare with,
+    and the base's entries of tensors that both share.
+    """
 
     graph: ArchitectureGraph
     text: str
@@ -142,7 +146,7 @@ class _Compared(NamedTuple):
 
 
 def _compare(made: Deposit, base: ModelRecord | None, taken: ModelRecord | None) -> _Compared:
-    """Blocks for as long as reading all tensors takes, if there is something to compare them with."""
+    """Compare a snapshot with its base; blocks while it hashes all tensors, if there is anything to compare with."""
     graph = attach(made.graph, {name: TensorSpec.of(array) for name, array in made.attached.items()})
     tensors = {number: portable(array) for number, array in enumerate((*made.weights, *made.attached.values()))}
     hashed = {} if base is None and taken is None else digests(tensors)
@@ -150,11 +154,11 @@ def _compare(made: Deposit, base: ModelRecord | None, taken: ModelRecord | None)
 
 
 async def _look(session: Session, made: Deposit) -> tuple[ModelRecord | None, ModelRecord | None]:
-    """Return what is stored under the name already, and the base if something can be reserved there."""
+    """Return the record that is stored under the name, and that of the base if it can be reserved from; or None."""
     messages: list[Message] = [] if made.is_new else [Status(made.name)]
     if made.base is not None:
         messages.append(Open(made.base))
-    # A base that gives no answer costs bytes, and is not waited for as its home is.
+    # Without the base only more bytes are stored, so don't wait long for it; the status of the name is indispensable.
     patient = [isinstance(message, Status) for message in messages]
     replies = await session.send_together(messages, patient) if messages else []
     taken = None if made.is_new else _taken(made.name, replies[0])
@@ -187,14 +191,14 @@ async def _opened(session: Session, base: ModelId, reply: Reply | DaskevoError) 
 
 
 def shared(graph: ArchitectureGraph, hashed: Mapping[int, str], base: ModelRecord) -> dict[int, OwnerEntry]:
-    """Return which tensors an earlier snapshot has too, with its entries for them.
+    """Return the entries of tensors that an earlier snapshot has too, by number in the new one.
 
     Parameters
     ----------
     graph:
-        The new snapshot's.
+        Graph of the new snapshot.
     hashed:
-        The digests of all its tensors.
+        Digests of all its tensors.
     """
     keys = base.architecture.tensors
     there: dict[tuple[str, TensorSpec], OwnerEntry] = {}

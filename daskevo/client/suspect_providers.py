@@ -1,7 +1,7 @@
-"""Which providers gave no answer lately: who can do without one does not wait for it in full again and again.
+"""Providers that did not answer lately, for which callers that can do without an answer wait only a moment.
 
-A process that was stopped, swaps, or sits behind a broken switch keeps its connections and its shards until Dask calls
-it dead, which takes minutes. Meanwhile a match asks the others, says that its answer is partial, and goes on.
+A process that is suspended, swaps, or has lost its network keeps its connections and shards until Dask declares it
+dead, which takes minutes. Meanwhile queries use the other providers, and their answers are marked as partial.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from collections.abc import Callable
 from time import monotonic
 
 SILENCE_S = 10.0
-"""How long a provider counts as silent after it gave no answer in time, unless one comes before."""
+"""Time for which a provider counts as silent after a time-out, in seconds, unless it answers before."""
 SILENT_TIMEOUT_S = 0.25
-"""Longest wait for one that is silent by who can do without it: long enough for a sign of life."""
+"""Longest wait for a silent provider in calls that can do without it, in seconds: enough to notice that it is back."""
 _LEAST_S = 1.0
-"""A shorter wait in vain says nothing of the provider."""
+"""Shortest time-out that makes a provider count as silent, in seconds; shorter ones may have other reasons."""
 
 
 class Silence:
-    """Providers that gave no answer lately, by address, as one process knows them.
+    """Addresses of providers that did not answer this process lately.
 
     Parameters
     ----------
     clock:
-        Seconds, monotonic.
+        Returns the time in seconds, monotonic.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -40,14 +40,14 @@ class Silence:
         return True
 
     def patience(self, address: str, timeout_s: float) -> float:
-        """Return how long to wait for an answer that isn't indispensable, in seconds."""
+        """Return how long to wait for a dispensable answer, in seconds."""
         return min(timeout_s, SILENT_TIMEOUT_S) if address in self else timeout_s
 
     def heard(self, address: str) -> None:
-        """Note that an answer came, whatever it said."""
+        """Record that a provider has answered, with a value or an error."""
         self._until.pop(address, None)
 
     def missed(self, address: str, waited_s: float) -> None:
-        """Note that none came in that time."""
+        """Record that a provider has not answered within `waited_s` seconds."""
         if waited_s >= _LEAST_S:
             self._until[address] = self._clock() + SILENCE_S

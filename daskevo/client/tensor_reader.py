@@ -1,8 +1,8 @@
-"""Tensors that come from an owner's shard: by reference, from its file, or in messages, held against what is wanted.
+"""Read tensors from an owner's shard, by reference, from its file, or in messages, and check their digests.
 
-A shard answers by the owner's id and tensor number. Whether these are still the tensors that were inherited (and not,
-after a loss, those of another model of that id) only the digest tells, which travels with the reader: the provider's
-word on it is compared first, then the bytes, wherever they came from another process or from a file.
+A shard looks tensors up by owner id and number. After a loss, these may belong to another model with the same id, so
+the reader compares digests: first the digest in the provider's answer with the expected one, then, for bytes out of
+a file or of another process, the digest of the bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Gone(Exception):
-    """Tensors of an owner are not there any more; caught by who asked: the next match is tried, or an error named."""
+    """Tensors of an owner are gone. Internal: the caller tries the next match, or raises an error for users."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -39,7 +39,7 @@ class Gone(Exception):
 
 
 class WantedTensors(NamedTuple):
-    """What a tensor must be."""
+    """Expected specification and digest of a tensor."""
 
     spec: TensorSpec
     digest: str
@@ -53,13 +53,13 @@ def wanted_of(
     Parameters
     ----------
     graph:
-        The reader's.
+        Graph of the reader's model.
     entries:
-        Tensor number of the reader, and its entry.
+        Tensor numbers of the reader's model, and their entries.
 
     Returns
     -------
-    Owner -> number in the owner's own enumeration -> what it must be.
+    Owner -> tensor number at the owner -> expected tensor.
     """
     owners: dict[ModelId, dict[int, WantedTensors]] = {}
     for mine, entry in entries:
@@ -68,7 +68,7 @@ def wanted_of(
 
 
 class TensorSource(NamedTuple):
-    """Where a reader's tensors come from: the shard, and the attempt that stored them there."""
+    """Place of a reader's tensors: the shard, the owner, and the attempt that stored them there."""
 
     shard: int
     owner: ModelId
@@ -76,12 +76,12 @@ class TensorSource(NamedTuple):
 
 
 def _check_answer(answer: Mapping[str, Any], owner: ModelId, wanted: Mapping[int, WantedTensors]) -> None:
-    """Hold what a provider says that it has against what is wanted.
+    """Compare the digests in a provider's answer with the expected ones.
 
     Raises
     ------
     Gone
-        If a tensor is another than the reader's map names.
+        If a tensor differs from the one in the reader's owner map.
     """
     for (number, want), found in zip(sorted(wanted.items()), answer["digests"], strict=True):
         if found != want.digest:
@@ -92,7 +92,7 @@ def _check_answer(answer: Mapping[str, Any], owner: ModelId, wanted: Mapping[int
 
 
 def by_reference(answer: Mapping[str, Any], owner: ModelId, wanted: Mapping[int, WantedTensors]) -> dict[int, Array]:
-    """Return the provider's own read-only arrays: it is this very process; raises Gone as `arrived` does."""
+    """Return the read-only arrays of a provider in this process; raise Gone as `arrived` does."""
     _check_answer(answer, owner, wanted)
     arrays: dict[int, Array] = answer["arrays"]
     for number, want in wanted.items():
@@ -110,12 +110,12 @@ async def arrived(
     neighbour: Neighbour | None,
     timeout_s: float,
 ) -> dict[int, Array]:
-    """Return the tensors that a provider's answer to `refer` brings, or says where to find, by number in the owner.
+    """Return the tensors of a provider's answer to `refer`, by number at the owner, and fetch those not included.
 
     Parameters
     ----------
     directory:
-        For the messages that bring what the answer doesn't.
+        Used to fetch tensors that the answer does not include.
     answer:
         With ``digests``, and ``arrays``, ``file``, or ``parts`` and ``frames``.
     neighbour:
@@ -124,11 +124,11 @@ async def arrived(
     Raises
     ------
     Gone
-        If one of them is another than the reader's map names.
+        If a tensor differs from the one in the reader's owner map.
     CorruptRecord
-        If bytes aren't those of their digest.
+        If bytes don't have their digest.
     ShardUnavailable
-        If a message had no answer in time.
+        If a message was not answered in time.
     """
     if "arrays" in answer:
         return by_reference(answer, source.owner, wanted)
@@ -137,6 +137,7 @@ async def arrived(
         found = await _from_file(directory.neighbours, neighbour, answer["file"], source, wanted)
         if found is not None:
             return found
+    # In threads: allocating and copying gigabytes would block the event loop.
     landing = await asyncio.to_thread(Landing, {number: want.spec for number, want in wanted.items()})
     here = [Part(*part) for part in answer.get("parts", ())]
     if here:
@@ -165,9 +166,9 @@ async def _from_file(
     source: TensorSource,
     wanted: Mapping[int, WantedTensors],
 ) -> dict[int, Array] | None:
-    """Read from the owner's segment file what the provider says is there; None if this process can't.
+    """Read tensors from the owner's segment file, without the provider; None if this process can't read them there.
 
-    What was reserved stays where it is, and segments never change: the provider takes no part in it.
+    Safe without the provider: the tensors are reserved, and segment files never change, they are only replaced.
     """
     try:
         found = await asyncio.to_thread(_read_file, neighbour.root, file, source, wanted)
@@ -183,9 +184,9 @@ async def _from_file(
 def _read_file(
     root: Root, file: Mapping[str, Any], source: TensorSource, wanted: Mapping[int, WantedTensors]
 ) -> dict[int, Array] | None:
-    """Read tensors from the file that a provider named, comparing each with its digest; None if it isn't that file.
+    """Read tensors from the file that a provider named and check their digests; None if it is not the same file here.
 
-    Large ones are mapped where that is safe: they are then the page cache's own memory, which no process can write to.
+    Large tensors are mapped into memory where that is safe: they are in the page cache then, read-only for all.
     """
     folder = root.shard(source.shard)
     path = folder.segment_path(source.owner, source.attempt)
@@ -199,7 +200,7 @@ def _read_file(
     while segment.is_there():
         with contextlib.suppress(Replaced):
             return segment.read(wanted, mapped=mapped)
-    # The owner has written it anew, without tensors that nobody uses: what was reserved is there.
+    # Compaction has replaced the file by one without dead tensors; the reserved ones are in it, at other offsets.
     while True:
         try:
             segment = folder.open_segment(source.owner, source.attempt)
@@ -208,11 +209,11 @@ def _read_file(
         except Replaced:
             continue
         except CorruptRecord:
-            return None
+            return None  # the provider may still have them in memory: messages are tried, and say what is wrong
 
 
 def file_answer(segment: Segment, numbers: Iterable[int]) -> dict[str, Any]:
-    """Return where tensors lie in a segment, for a reader on this host."""
+    """Return the places of tensors in a segment's file, for a reader on this host."""
     return {
         "identity": list(segment.identity),
         "payload": segment.payload,

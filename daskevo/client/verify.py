@@ -1,4 +1,4 @@
-"""Verify: everything that isn't as the protocol promises, over all shards; with `repair`, what was mended and lost."""
+"""Verify a repository: find all violations of the protocol over all shards, and repair them on request."""
 
 from __future__ import annotations
 
@@ -19,31 +19,33 @@ from daskevo.store.losses import Loss
 from daskevo.types import ModelId
 
 CHECK_TIMEOUT_S = 600.0
-"""Longest that one provider may take to read all its tensors."""
+"""Longest time for one provider to read all its tensors, in seconds."""
 WRITER_S = 3600.0
-"""While the repository is open, a temporary file that nobody has touched for so long has no writer any more."""
+"""Age from which a temporary file counts as abandoned while the repository is open, in seconds."""
 _LOOKS = 6
+"""Most repetitions to tell real differences from work that is just under way."""
 _FIRST_PAUSE_S = 0.05
+"""Pause before the first repetition, in seconds; each further one is twice as long."""
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What `verify` found, and what a repair did.
+    """Result of `verify` and of a repair.
 
     Parameters
     ----------
     differences:
-        What isn't as promised, in words; empty if the repository is clean.
+        Violations of the protocol, described; empty if the repository is clean.
     models:
-        Published models.
+        Number of published models.
     tensors, payload_bytes:
-        Tensors that are stored, each counted once, and their bytes.
+        Number of stored tensors, each counted once, and their bytes.
     mended:
-        What the repair found, and is not so any more.
+        Violations that the repair has removed.
     lost:
-        Published models that can't be loaded any more, as a repair has marked them: retire them.
+        Published models that a repair has marked as lost: they can't be loaded, retire them.
     foreign:
-        Paths under the root that daskevo doesn't make; they are left as they are, and don't count as a difference.
+        Paths under the root that are not daskevo's; they are left alone, and are not violations.
     file_bytes:
         Bytes of all files under the root, counted on the disk; 0 without a root.
     """
@@ -59,11 +61,11 @@ class Verification:
 
     @property
     def clean(self) -> bool:
-        """Whether there is nothing to complain of, but for models that are marked lost."""
+        """Whether there are no differences; models that are marked as lost don't count."""
         return not self.differences
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``daskevo verify --json`` prints."""
+        """Return the output of ``daskevo verify --json``."""
         return {
             "clean": self.clean,
             "differences": [_said(difference) for difference in self.differences],
@@ -89,18 +91,18 @@ async def verify(
     Parameters
     ----------
     repair:
-        Mend first: drop what is over and unpublished, or lost with its home's memory, give back references that are
-        missing, remove what died writers left; then mark what is gone for good.
+        Whether to repair first: drop references of ended attempts and of models lost with a provider's memory, restore
+        missing references, delete leftovers of dead writers; then mark tensors that are lost for good.
     read_tensors:
-        Read every tensor and compare it with its checksum; nothing is marked without.
+        Whether to read every tensor and compare it with its checksum; without, nothing is marked.
     before:
-        What was found before this repair began, such as by a look before its shards were opened.
+        Differences found before this repair began, for example before its shards were opened.
 
     Raises
     ------
     ShardUnavailable
-        If a provider gives no answer: no verdict without all shards. Damaged ones are named, and so is what can't
-        be known without them.
+        If a provider does not answer: verification needs all shards. Damaged shards are reported as differences, and
+        so is everything that can't be checked without them.
     """
     await session.outbox.sent()
     seen = list(before)
@@ -108,7 +110,7 @@ async def verify(
         snapshots, found = await _settled(session)
         seen += [*found, *(await _files(session))[0]]
         await session.directory.all("audit", timeout_s=CHECK_TIMEOUT_S, give_up_lost=True)
-        # A refusal says that the tensor went meanwhile: what is still missing is said at the end.
+        # Refusals are ignored: a tensor has been freed meanwhile, and the second look below reports what still lacks.
         await session.send_together(restores(snapshots, found))
         await _files(session, remove=True)
     snapshots, found = await _settled(session)
@@ -125,7 +127,7 @@ async def verify(
             if await _mark(session, gone, marks):
                 await session.directory.everywhere("forget_lost", timeout_s=CHECK_TIMEOUT_S)
             marks, unreadable = await _marks(session)
-        # What is there again needs no mark: a repair takes it away.
+        # Leave out marks of tensors that are intact again; a repair removes them.
         marks = {owner: {n: mark for n, mark in of.items() if n in gone.get(owner, {})} for owner, of in marks.items()}
     table = await session.directory.table()
     damaged = [Difference("damaged shard", None, words) for words in damaged_shards(table).values()]
@@ -143,7 +145,7 @@ async def verify(
 
 
 async def differences_now(session: Session) -> list[Difference]:
-    """Return what isn't as promised, but for what only reading the tensors tells."""
+    """Return all differences that can be found without reading tensors."""
     _, found = await _settled(session)
     return found + (await _files(session))[0]
 
@@ -152,7 +154,7 @@ async def _settled(session: Session) -> tuple[list[ShardSnapshot], list[Differen
     pause_s = _FIRST_PAUSE_S
     snapshots, found = await _look(session)
     for _ in range(0 if session.at_rest else _LOOKS):
-        # Work beside this may look unfinished at one moment: only what stays is a difference.
+        # Concurrent puts and retirements look like differences for a moment: keep only those that stay.
         if not found:
             break
         await asyncio.sleep(pause_s)
@@ -175,10 +177,10 @@ async def _look(session: Session) -> tuple[list[ShardSnapshot], list[Difference]
 
 
 async def _files(session: Session, *, remove: bool = False) -> tuple[list[Difference], tuple[str, ...], int]:
-    """Recount the files; return those that died writers left, those that are foreign, and all bytes."""
+    """List the files; return leftovers of dead writers, foreign files, and the bytes of all files."""
     older_s = 0.0 if session.at_rest else WRITER_S
     answers = await session.directory.all("recount", timeout_s=CHECK_TIMEOUT_S, older_s=older_s, remove=remove)
-    # Every provider looks at the root's own files: one of them counts.
+    # Every provider lists the root's own files: take the list of one of them.
     parts = [answer["root"] for answer in answers if answer["root"] is not None][:1]
     parts += [part for answer in answers for part in answer["shards"]]
     leftover = [
@@ -190,7 +192,7 @@ async def _files(session: Session, *, remove: bool = False) -> tuple[list[Differ
 
 
 async def _damage(session: Session, *, mend: bool) -> tuple[list[Difference], list[Difference]]:
-    """Return what is damaged, and what was and has been mended."""
+    """Return damage that remains, and damage that has been repaired."""
     damage: list[Difference] = []
     healed: list[Difference] = []
     for answer in await session.directory.all("check_segments", timeout_s=CHECK_TIMEOUT_S, mend=mend):
@@ -201,7 +203,7 @@ async def _damage(session: Session, *, mend: bool) -> tuple[list[Difference], li
 
 
 async def _marks(session: Session) -> tuple[dict[ModelId, dict[int, Mark]], list[Difference]]:
-    """Return the marks of all shards, and lists of marks that can't be read."""
+    """Return the marks of all shards, and a difference for each list of marks that can't be read."""
     marks: dict[ModelId, dict[int, Mark]] = {}
     unreadable = []
     for answer in await session.directory.all("losses", timeout_s=session.timeout_s):
@@ -215,7 +217,7 @@ async def _marks(session: Session) -> tuple[dict[ModelId, dict[int, Mark]], list
 
 
 async def _mark(session: Session, gone: Mapping[ModelId, Mapping[int, str]], marks: Mapping[ModelId, Any]) -> bool:
-    """Have each owner's shard mark what is gone, in place of what was marked before; whether there is or was any."""
+    """Replace the marks of lost tensors at their owners' shards; return whether there are or were any."""
     table = await session.directory.table()
     rows: dict[int, list[Any]] = {shard: [] for shard, place in table.places.items() if place is not None}
     for owner, tensors in sorted(gone.items()):
@@ -233,5 +235,5 @@ async def _mark(session: Session, gone: Mapping[ModelId, Mapping[int, str]], mar
     )
     for result in results:
         if isinstance(result, BaseException):
-            raise result  # after all others were marked
+            raise result  # only now: all other shards have been marked
     return bool(gone or marks)
