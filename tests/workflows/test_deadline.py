@@ -72,6 +72,7 @@ def test_what_runs_is_waited_for_and_nothing_more_is_begun(
     assert repository.verify().clean
 
 
+@pytest.mark.long
 def test_when_time_is_over_the_rest_is_pending(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     # Two finish, and the others are on their way for as long as it takes.
     gate = Gate(tmp_path / "gate", 2)
@@ -105,6 +106,7 @@ def test_a_deadline_that_is_none(repository: Any, tiny: Callable[..., Path], tmp
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.long
 def test_a_trainer_that_leaves_soon_is_given_nothing(
     client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -41,6 +41,7 @@ def limited(client: Any, tmp_path: Path) -> Callable[[float], Any]:
     return open_it
 
 
+@pytest.mark.long
 def test_a_full_repository_costs_what_nobody_needs_and_then_steps(
     tuned: Callable[..., Path], limited: Callable[[float], Any], tmp_path: Path
 ) -> None:

@@ -97,6 +97,7 @@ class Folds:
         return {"val_accuracy": float(np.mean(np.asarray(model(x)).argmax(1) == y)), "sum": float(data.train[0].sum())}
 
 
+@pytest.mark.long
 def test_each_fold_is_searched_with_its_own_arrays_which_travel_once(
     repository: Any, client: Any, tmp_path: Path
 ) -> None:

@@ -205,6 +205,7 @@ def test_a_put_without_its_report_is_found_and_counted(
     assert repository.verify().clean
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("known", [True, False], ids=["found on resume", "found by its trainer"])
 @pytest.mark.filterwarnings("ignore:.*:ResourceWarning")
 def test_another_model_of_that_name_is_not_taken_for_its_result(
@@ -238,6 +239,7 @@ def test_another_model_of_that_name_is_not_taken_for_its_result(
         assert len(view.events("session")) == len(view.sessions()) - 1 == 2
 
 
+@pytest.mark.long
 def test_a_put_without_its_report_is_counted_though_somebody_has_retired_it(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -260,6 +262,7 @@ def test_a_put_without_its_report_is_counted_though_somebody_has_retired_it(
         assert lost.number in [event.number for event in view.events("model missing")]
 
 
+@pytest.mark.long
 def test_an_evaluation_that_is_cancelled_after_its_put_is_a_finished_one(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,6 +293,7 @@ def test_an_evaluation_that_is_cancelled_after_its_put_is_a_finished_one(
     assert repository.verify().clean
 
 
+@pytest.mark.long
 def test_a_report_that_can_not_be_fetched_costs_no_evaluation(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,6 +332,7 @@ def test_a_connection_that_breaks_in_a_call_is_a_named_error(
     assert again.summary()["evaluations"] == 2
 
 
+@pytest.mark.long
 def test_a_connection_that_breaks_costs_no_evaluation(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -380,6 +385,7 @@ def test_a_report_without_its_model_is_said(repository: Any, tiny: Callable[...,
     assert repository.verify().clean
 
 
+@pytest.mark.long
 def test_a_run_whose_models_another_keras_cannot_load_does_not_go_on(
     repository: Any,
     tiny: Callable[..., Path],
@@ -417,6 +423,7 @@ def test_a_run_whose_models_another_keras_cannot_load_does_not_go_on(
     assert "can't load 3 stored models, written by an unknown version of Keras" in caplog.text
 
 
+@pytest.mark.long
 def test_label_changes_that_were_decided_are_carried_out_on_resume(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -134,6 +134,7 @@ def test_without_transfer_nothing_is_inherited(repository: Any, tiny: Callable[.
     assert {report.transfer.reason for report in result.reports} == {"not asked"}
 
 
+@pytest.mark.long
 def test_fine_tuning_inherits_and_freezes_nothing(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     result = search(tiny(**WIDE), repository, tmp_path, 12, freeze="none")
     heirs = [report for report in result.reports if report.transferred]
@@ -141,6 +142,7 @@ def test_fine_tuning_inherits_and_freezes_nothing(repository: Any, tiny: Callabl
     assert all(report.frozen_share == 0 and report.prefix > 0 for report in heirs)
 
 
+@pytest.mark.long
 def test_a_control_arm_within_the_run(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     result = search(tiny(**WIDE), repository, tmp_path, 16, control_share=0.5)
     control = {request.number for request in result.requests if not request.transfer}
@@ -192,6 +194,7 @@ def test_one_trainer_and_the_same_seed_give_the_same_run(tiny: Callable[..., Pat
     assert found[0][:3] != found[2]
 
 
+@pytest.mark.long
 def test_a_run_of_two_trainers_replays_to_the_same_models(
     client: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:

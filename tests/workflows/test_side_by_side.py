@@ -74,6 +74,7 @@ def test_ancestors_that_are_retired_in_a_search(repository: Any, tiny: Callable[
     assert (stats["models"], stats["tensors"], stats["payload_bytes"], stats["references"]) == (0, 0, 0, 0)
 
 
+@pytest.mark.long
 def test_the_best_match_goes_before_it_is_used_and_the_next_best_after(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +125,7 @@ def test_the_best_match_goes_before_it_is_used_and_the_next_best_after(
     assert (stats["models"], stats["tensors"], stats["payload_bytes"], stats["references"]) == (0, 0, 0, 0)
 
 
+@pytest.mark.long
 def test_two_searches_in_one_repository(client: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     """The labels of the first are released while the second, of another client, inherits from its models."""
     root = tmp_path / "root"

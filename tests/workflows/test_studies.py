@@ -92,6 +92,7 @@ def test_a_trainer_that_dies_costs_what_was_not_stored(
     assert 34 <= result.figures.trained_steps <= 34 + 8
 
 
+@pytest.mark.long
 def test_what_is_stored_is_not_trained_again_and_what_is_gone_is(
     tuned: Callable[..., Path], client: Any, loops: Any, tmp_path: Path
 ) -> None:
@@ -142,6 +143,7 @@ def test_promoted_trials_go_on_from_their_snapshots(tuned: Callable[..., Path], 
         assert set(study.evaluate(asha.best()[0], 12)) == {"loss"}
 
 
+@pytest.mark.long
 def test_what_a_promoted_trial_goes_on_with_is_what_it_had(
     tuned: Callable[..., Path], loops: Any, tmp_path: Path
 ) -> None:
@@ -250,6 +252,7 @@ def test_a_study_goes_on_with_its_own_problem_data_and_seed_only(
         tune.study(tuned(file, MARKS=str(tmp_path / "marks")), repository=repository, run=tmp_path / "run")
 
 
+@pytest.mark.long
 def test_copies_against_failures_change_nothing_and_go_when_they_are_superseded(
     tuned: Callable[..., Path], loops: Any, tmp_path: Path
 ) -> None:
@@ -267,6 +270,7 @@ def test_copies_against_failures_change_nothing_and_go_when_they_are_superseded(
     assert len(set(states)) == len(states) == 3 + 4
 
 
+@pytest.mark.long
 def test_two_studies_of_one_client_hear_each_their_own(tuned: Callable[..., Path], client: Any, tmp_path: Path) -> None:
     """Each with a controller of its own, at the same time, on the same trainers."""
     problem = tuned("looped.py", SLEEP_S=0.05)

@@ -17,6 +17,7 @@ from daskevo_workflows.problems import Data, refer
 from daskevo_workflows.problems.building import graph_of
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_promoted_architectures_of_the_digits_go_on_from_their_snapshots(repository: Any, tmp_path: Path) -> None:
     from daskevo_workflows.stage_training import begin

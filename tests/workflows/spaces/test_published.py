@@ -38,6 +38,7 @@ def test_a_candidate_is_trained(name: str, settings: dict[str, Any]) -> None:
     assert check_problem(name, candidates=1, batches=2, **settings).name == name
 
 
+@pytest.mark.long
 def test_a_candidate_of_nasnet_is_trained() -> None:
     class Eager(NasNet):
         """Tracing a graph would take longer than training."""

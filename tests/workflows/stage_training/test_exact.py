@@ -37,7 +37,7 @@ from tests.workflows.stage_training.problems import (
 HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("unit", ["optimizer step", "epoch"])
+@pytest.mark.parametrize("unit", ["optimizer step", pytest.param("epoch", marks=pytest.mark.long)])
 def test_cut_anywhere(unit: str) -> None:
     """Everything changes on the way: momentum from zero, batches in the middle of an epoch."""
     along = trajectory(
@@ -72,8 +72,11 @@ sizes = st.one_of(
 )
 
 
-@pytest.mark.parametrize("unit", ["optimizer step", "epoch"])
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("unit", ["optimizer step", pytest.param("epoch", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "optimizer",
+    [pytest.param(name, marks=[pytest.mark.long] if number else []) for number, name in enumerate(OPTIMIZERS)],
+)
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn=st.data())
 def test_random_cuts(optimizer: str, unit: str, drawn: Any) -> None:
@@ -89,6 +92,7 @@ def test_random_cuts(optimizer: str, unit: str, drawn: Any) -> None:
     assert differences(whole, start) != []
 
 
+@pytest.mark.long
 def test_each_epoch_in_a_process_of_its_own(tmp_path: Path) -> None:
     """Kind 41 of docs/failures.md: the order of the data goes on, and so does all that is drawn."""
     keras.layers.Dense(3)  # so that layers are numbered otherwise than in the other processes
