@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from daskevo.graph.codec import decode, encode, from_text, to_text
@@ -99,6 +100,18 @@ class ArchitectureGraph:
     def tensor_numbers(self, layer: int) -> range:
         """Return the tensor numbers of a layer, given by its index in `layers`."""
         return range(self._first_tensors[layer], self._first_tensors[layer + 1])
+
+    @property
+    def starts(self) -> dict[int, str]:
+        """Layer -> `LayerRecord.start`, of those that weights were loaded into."""
+        return {number: layer.start for number, layer in enumerate(self.layers) if layer.start}
+
+    def started(self, starts: Mapping[int, str]) -> ArchitectureGraph:
+        """Return the graph with these `starts` and no others."""
+        if starts == self.starts:
+            return self
+        layers = (replace(layer, start=starts.get(number, "")) for number, layer in enumerate(self.layers))
+        return replace(self, layers=tuple(layers))
 
     @cached_property
     def nbytes(self) -> int:

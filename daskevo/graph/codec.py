@@ -27,7 +27,10 @@ def encode(
     signatures: dict[str, int] = {}
     return {
         "format": FORMAT,
-        "layers": [[layer.name, layer.config, [spec.to_json() for spec in layer.tensors]] for layer in layers],
+        "layers": [
+            [layer.name, layer.config, [spec.to_json() for spec in layer.tensors], *filter(None, [layer.start])]
+            for layer in layers
+        ],
         "vertices": [
             [
                 vertex.layer,
@@ -103,6 +106,8 @@ def _layer(value: JSON) -> LayerRecord:
     match value:
         case [name, config, list() as tensors]:
             return LayerRecord(name, config, tuple(map(TensorSpec.from_json, tensors)))
+        case [name, config, list() as tensors, str() as start] if start:
+            return LayerRecord(name, config, tuple(map(TensorSpec.from_json, tensors)), start)
     raise _malformed("a layer")
 
 

@@ -7,6 +7,8 @@ model* says exactly that, and the longest common prefix is an intersection of se
 The id of a vertex is ``H(H(signature, in-edges, ...), twin ordinal)`` with H = blake2b-128. The inner hash covers
 
 - the signature, and shapes and dtypes of the layer's tensors;
+- the digest of the weights that were loaded into the layer before it trained, if there were any: pretrained or not,
+  and from which file, are two experiments, which must not go on from each other's weights;
 - the ordered (id of the predecessor, output slot, argument) of the in-edges; sorted, and without the position inside
   an argument, if the vertex is commutative;
 - the vertex' position among the model's inputs, if it is one;
@@ -61,7 +63,7 @@ def vertex_ids(
             signature = signatures[vertex.signature] = _hash(vertex.signature.encode())
         first = first_call.get(vertex.layer)
         # The tensors of a later call are those of the first, whose id it contains.
-        belongs = b"C" + first if first is not None else b"T" + _hash(_text(layers[vertex.layer].tensors).encode())
+        belongs = b"C" + first if first is not None else _begins(layers[vertex.layer])
         edges = [_edge(ids[edge.source], edge, vertex.commutative) for edge in vertex.edges]
         if vertex.commutative:
             edges.sort()
@@ -81,6 +83,12 @@ def vertex_ids(
         ids[index] = _hash(inner + pack("<I", ordinal))
         first_call.setdefault(vertex.layer, ids[index])
     return tuple(map(VertexId, ids))
+
+
+def _begins(layer: LayerRecord) -> bytes:
+    """Return what a layer's tensors are, and what was loaded into them."""
+    specs = _text(layer.tensors)
+    return b"S" + _hash(f"{specs} {layer.start}".encode()) if layer.start else b"T" + _hash(specs.encode())
 
 
 def _text(specs: Sequence[TensorSpec]) -> str:

@@ -39,11 +39,14 @@ class LayerRecord:
         What rebuilds the layer; read by :mod:`daskevo.models` only.
     tensors:
         Shape and dtype of each of ``layer.weights``, in that order.
+    start:
+        Digest of the weights that somebody loaded into it before it trained; empty if its initializers drew them.
     """
 
     name: str
     config: JSON
     tensors: tuple[TensorSpec, ...] = ()
+    start: str = ""
 
 
 @dataclass(frozen=True, slots=True)

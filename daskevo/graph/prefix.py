@@ -107,8 +107,8 @@ def _same_call(
         return False
     first, partner_first = graph.calls[vertex.layer][0], other.calls[partner.layer][0]
     if first == mine:
-        same_tensors = graph.layers[vertex.layer].tensors == other.layers[partner.layer].tensors
-        return partner_first == theirs and same_tensors
+        one, two = graph.layers[vertex.layer], other.layers[partner.layer]
+        return partner_first == theirs and (one.tensors, one.start) == (two.tensors, two.start)
     return partners.get(first) == partner_first
 
 

@@ -16,6 +16,7 @@ MAX_TENSORS = 1_000_000
 MAX_SLOTS = 10_000
 MAX_NAME_CHARACTERS = 1_000
 MAX_ARGUMENT_CHARACTERS = 200
+MAX_START_CHARACTERS = 100
 MAX_SIGNATURE_CHARACTERS = 16 * 2**20
 MAX_BYTES = 2**62
 
@@ -82,6 +83,7 @@ def _check_layers(layers: Sequence[LayerRecord]) -> None:
         _check(layer, LayerRecord, "layer {}", index)
         _check(layer.tensors, tuple, "layer {}.tensors", index)
         _check_text(layer.name, MAX_NAME_CHARACTERS, "layer {}.name", index)
+        _check_text(layer.start, MAX_START_CHARACTERS, "layer {}.start", index)
         check_json(layer.config, f"config of layer {index}")
         tensors += len(layer.tensors)
         if tensors > MAX_TENSORS:

@@ -13,7 +13,7 @@ from daskevo.models.flatten import flatten
 from daskevo.models.freezing import Freezing, check_policy, freeze, unfreeze
 from daskevo.models.freshness import check_fresh, is_fresh
 from daskevo.models.global_state import leaving_no_trace, settings_given_back
-from daskevo.models.loaded_weights import Loaded, loaded_weights
+from daskevo.models.loaded_weights import given_weights, kept_weights, loaded_weights
 from daskevo.models.model_graphs import graph_of, model_of
 from daskevo.models.mutated import Mutated
 from daskevo.models.rebuild import Rebuilt, check_rebuild, rebuild, rebuild_flat
@@ -26,7 +26,6 @@ from daskevo.models.training_key import training_key
 __all__ = [
     "FlatModel",
     "Freezing",
-    "Loaded",
     "Mutated",
     "Rebuilt",
     "as_it_is",
@@ -37,8 +36,10 @@ __all__ = [
     "check_storable",
     "flatten",
     "freeze",
+    "given_weights",
     "graph_of",
     "is_fresh",
+    "kept_weights",
     "leaving_no_trace",
     "loaded_weights",
     "model_of",

@@ -41,7 +41,10 @@ def as_it_is(model: keras.Model, flat: FlatModel) -> FlatModel:
     if list(map(id, found.variables())) != list(map(id, flat.variables())):
         raise InvalidInput("the model has other weights than when it was flattened: flatten it again after changing it")
     layers = zip(records, found.graph.layers, strict=True)
-    kept = tuple(replace(layer, config=_trainable_as(before.config, layer.config)) for before, layer in layers)
+    kept = tuple(
+        replace(layer, config=_trainable_as(before.config, layer.config), start=before.start)
+        for before, layer in layers
+    )
     return FlatModel(replace(found.graph, layers=kept), found.layers)
 
 

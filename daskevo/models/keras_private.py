@@ -166,6 +166,11 @@ def has_value(variable: Any) -> bool:
     return variable._value is not None
 
 
+def is_without_values() -> bool:
+    """Whether a scope such as that of `without_values` is open."""
+    return bool(in_stateless_scope())
+
+
 def given_value(variable: Any) -> Any:
     """Return the value that was assigned to a variable in the open stateless scope; None if there is none."""
     return get_stateless_scope().get_current_value(variable) if in_stateless_scope() else None

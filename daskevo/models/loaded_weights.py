@@ -1,24 +1,26 @@
 """Weights that the user put into a model before it inherits: pretrained ones, statistics of ``adapt``.
 
-Keras keeps no note of them. They are known by not being what their initializer gives: small ones value by value (an
-initializer gives the same again), large ones by mean and spread of their first values. A draw takes half a millisecond,
-as long as all else that a small layer needs, so weights that train can be told by mean and spread too: it only decides
-whether somebody is told that they are replaced.
+They are part of what a vertex is: a model goes on from weights that began with the same ones, never from others. Built
+without values, as a search builds its candidates first, a model says exactly what was given to it. Of one that is built
+already Keras keeps no note: what was loaded is known by not being what the initializer gives, small weights value by
+value (an initializer gives the same again), large ones by range, mean and spread of their first values. A draw takes
+half a millisecond, as long as all else that a small layer needs, so that weights that train can be told by range, mean
+and spread alone.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import keras
 import numpy as np
 
-from daskevo.models.flat import FlatModel
+from daskevo.models.flat import FlatModel, weights_of
 from daskevo.models.host_memory import to_host, value_of
-from daskevo.models.keras_private import with_sublayers
+from daskevo.models.keras_private import given_value, has_value, is_without_values, with_sublayers
 from daskevo.models.seeds import apart
 
 _EXACT_VALUES = 1 << 14
@@ -36,47 +38,78 @@ _DRAWING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """Layers whose weights the user loaded, where the ancestor's are others.
+def loaded_weights(flat: FlatModel, *, exact: bool = True) -> dict[int, str]:
+    """Return the layers whose weights somebody loaded -> a digest of them.
 
     Parameters
     ----------
-    kept:
-        Those that don't train (frozen by the user, or adapted): they stay as they are.
-    replaced:
-        Those that train: they go on from the ancestor's weights.
-    """
-
-    kept: tuple[int, ...] = ()
-    replaced: tuple[int, ...] = ()
-
-
-def loaded_weights(flat: FlatModel, arrays: Mapping[int, np.ndarray[Any, Any]], *, exact: bool = True) -> Loaded:
-    """Return the layers whose loaded weights are about to be replaced.
-
-    Parameters
-    ----------
-    arrays:
-        Tensor number -> the ancestor's values.
+    flat:
+        A model that was not trained; of weights without values nothing is said.
     exact:
         Compare small weights value by value in layers that train, too; it always is so in those that don't.
     """
-    kept: list[int] = []
-    replaced: list[int] = []
-    for index in sorted({flat.graph.tensors[number].layer for number in arrays}):
-        layer = flat.layers[index]
-        trains = bool(layer.trainable_weights)
-        if not any(_is_set(part, exact or not trains) for part in with_sublayers(layer)):
+    found = {}
+    for index, layer in enumerate(flat.layers):
+        if (weights := weights_of(layer)) and all(map(has_value, weights)):
+            look = exact or not layer.trainable_weights
+            if any(_is_set(part, look) for part in with_sublayers(layer)):
+                found[index] = _digest([to_host(weight) for weight in weights])
+    return found
+
+
+def given_weights(flat: FlatModel) -> dict[int, str]:
+    """Return the same of a model that was built in :func:`~daskevo.models.shape_only`, and inside it; exact."""
+    if not is_without_values():
+        return loaded_weights(flat)
+    found = {}
+    for index, layer in enumerate(flat.layers):
+        if not (weights := weights_of(layer)):
             continue
-        numbers = flat.graph.tensor_numbers(index)
-        same = all(
-            number not in arrays or np.array_equal(to_host(weight), arrays[number], equal_nan=False)
-            for number, weight in zip(numbers, layer.weights, strict=True)
-        )
-        if not same:
-            (replaced if trains else kept).append(index)
-    return Loaded(tuple(kept), tuple(replaced))
+        tables = {id(weight): table for part in with_sublayers(layer) for weight, table in _tables(part)}
+        given = [(weight, given_value(weight)) for weight in weights]
+        values = [tables.get(id(weight)) if value is None else value_of(value) for weight, value in given]
+        if any(value is not None for value in values):
+            found[index] = _digest(values)
+    return found
+
+
+def kept_weights(flat: FlatModel, arrays: Mapping[int, np.ndarray[Any, Any]]) -> tuple[int, ...]:
+    """Return the layers that keep what was loaded into them: they don't train, and the ancestor's have moved since.
+
+    Parameters
+    ----------
+    flat:
+        A model whose graph says what was loaded (`ArchitectureGraph.starts`).
+    arrays:
+        Tensor number -> the ancestor's values.
+    """
+    kept = []
+    for index in sorted(flat.graph.starts.keys() & {flat.graph.tensors[number].layer for number in arrays}):
+        layer = flat.layers[index]
+        numbers = zip(flat.graph.tensor_numbers(index), weights_of(layer), strict=True)
+        if not layer.trainable_weights and not all(
+            number not in arrays or np.array_equal(to_host(weight), arrays[number]) for number, weight in numbers
+        ):
+            kept.append(index)
+    return tuple(kept)
+
+
+def _digest(values: Sequence[np.ndarray[Any, Any] | None]) -> str:
+    """Return a digest of a layer's weights, None for those that are drawn."""
+    found = blake2b(digest_size=16)
+    for value in values:
+        found.update(b"-" if value is None else f"{value.shape} {value.dtype};".encode())
+        if value is not None:
+            found.update(np.ascontiguousarray(value).view(np.uint8).data if value.size else b"")
+    return found.hexdigest()
+
+
+def _tables(layer: Any) -> Iterator[tuple[Any, np.ndarray[Any, Any]]]:
+    """Yield the weights that begin as an array that somebody passed as their initializer."""
+    for weight, initializer in _begun_with(layer):
+        if isinstance(initializer, keras.initializers.Constant) and np.ndim(initializer.value):
+            table = keras.ops.convert_to_tensor(initializer.value, dtype=weight.dtype)
+            yield weight, np.broadcast_to(value_of(table), tuple(weight.shape))
 
 
 def _is_set(layer: Any, exact: bool) -> bool:
@@ -84,9 +117,9 @@ def _is_set(layer: Any, exact: bool) -> bool:
         return any(np.any(to_host(weight) != (weight.name == "variance")) for weight in layer.weights)
     if isinstance(layer, keras.layers.EinsumDense):
         return False  # it draws by an initializer that it doesn't keep: nobody can tell
+    if any(True for _ in _tables(layer)):
+        return True
     for weight, initializer in _begun_with(layer):
-        if isinstance(initializer, keras.initializers.Constant) and np.ndim(initializer.value):
-            return True
         is_drawn = isinstance(initializer, _DRAWING) and isinstance(initializer.seed, int)
         if is_drawn and not _is_initial(weight, initializer, exact):
             return True
@@ -111,6 +144,8 @@ def _is_initial(weight: Any, initializer: Any, exact: bool) -> bool:
     if not is_small or (has_formula and not exact and found.size >= _FEW_VALUES):
         sample = found[:_EXACT_VALUES].astype(np.float64)
         mean, spread = _distribution(initializer, shape) if has_formula else _measured(initializer, shape, dtype)
+        if has_formula and np.abs(sample - mean).max() > _farthest(initializer, spread) * (1 + 4 * _epsilon(dtype)):
+            return False
         error = max(0.05, 4 / math.sqrt(sample.size)) * spread
         is_like_it = bool(abs(sample.std() - spread) <= error and abs(sample.mean() - mean) <= error)
         if is_like_it or not is_small:
@@ -137,6 +172,20 @@ def _distribution(initializer: Any, shape: tuple[int, ...]) -> tuple[float, floa
         case _:
             mean, spread = initializer.mean, initializer.stddev
     return float(mean), max(float(spread), math.ulp(0.0))
+
+
+def _farthest(initializer: Any, spread: float) -> float:
+    """Return how far from the mean a value can lie that an initializer of Keras draws: training leaves that soon."""
+    law = getattr(initializer, "distribution", "")
+    if law == "uniform" or isinstance(initializer, keras.initializers.RandomUniform):
+        return math.sqrt(3) * spread
+    if law == "truncated_normal" or isinstance(initializer, keras.initializers.TruncatedNormal):
+        return 2 * spread / _TRUNCATED
+    return math.inf
+
+
+def _epsilon(dtype: str) -> float:
+    return {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(dtype, 2.0**-20)
 
 
 def _measured(initializer: Any, shape: tuple[int, ...], dtype: str) -> tuple[float, float]:

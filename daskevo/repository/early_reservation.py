@@ -104,10 +104,15 @@ class EarlyReservation:
         What was asked with.
     model_id:
         The id that the model will have.
+    knows_loaded:
+        Whether the graph says which layers weights were loaded into.
     """
 
-    def __init__(self, repository: HandleBase, graph: ArchitectureGraph, wish: Wish) -> None:
+    def __init__(
+        self, repository: HandleBase, graph: ArchitectureGraph, wish: Wish, *, knows_loaded: bool = False
+    ) -> None:
         self.graph = graph
+        self.knows_loaded = knows_loaded
         self.wish = wish
         self._repository = repository
         self._begun = self._over = False

@@ -115,6 +115,7 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
         match: PrefixMatch | None = None,
         weights: str = "vertex",
         minimum_layers: int = 0,
+        knows_loaded: bool = False,
     ) -> EarlyReservation:
         """Begin to inherit before the model is there, in a ``with`` block: match, reserve and read in the background.
 
@@ -132,6 +133,9 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
             `daskevo.models.shape_only` will do).
         ancestor, model_id, match, weights, minimum_layers:
             As `inherit` takes them.
+        knows_loaded:
+            Whether the graph says which layers weights were loaded into (`daskevo.models.given_weights`), so that
+            `inherit` needn't look.
 
         Raises
         ------
@@ -139,7 +143,8 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
             Everything else `inherit` raises, on entering its block.
         """
         (one,) = as_graphs(graph)
-        return EarlyReservation(self, one, Wish.of(model_id, ancestor, match, weights, minimum_layers))
+        wish = Wish.of(model_id, ancestor, match, weights, minimum_layers)
+        return EarlyReservation(self, one, wish, knows_loaded=knows_loaded)
 
     def best_match(self, graphs: Any, weights: str = "vertex") -> Matches:
         """Return the best match of each graph among all models of the scope.
@@ -310,6 +315,10 @@ def as_graphs(graphs: Any) -> list[ArchitectureGraph]:
     found = list(graphs) if isinstance(graphs, (list, tuple)) else [graphs]
     if all(isinstance(graph, ArchitectureGraph) for graph in found):
         return found
-    from daskevo.models import flatten
+    from daskevo.models import flatten, loaded_weights
 
-    return [graph if isinstance(graph, ArchitectureGraph) else flatten(graph).graph for graph in found]
+    def graph_of(model: Any) -> ArchitectureGraph:
+        flat = flatten(model)
+        return flat.graph.started(loaded_weights(flat))
+
+    return [graph if isinstance(graph, ArchitectureGraph) else graph_of(graph) for graph in found]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -27,7 +28,7 @@ from daskevo.types import JSON, ModelId, check_label, check_name
 from daskevo.wire.to_the_end import begin, to_the_end
 
 if TYPE_CHECKING:
-    from daskevo.models import FlatModel, Freezing, Loaded
+    from daskevo.models import FlatModel, Freezing
     from daskevo.repository.early_reservation import EarlyReservation, Wish
     from daskevo.repository.handle_base import HandleBase
 
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _EXACT_MODELS = 3
-"""So many models of a process are looked at value by value for weights that somebody loaded and that will train."""
+"""So many models of a process are looked at value by value for weights that somebody loaded and that will train, unless
+it is known what was loaded."""
 
 
 class Inheritance:
@@ -62,10 +64,8 @@ class Inheritance:
         After `put`: another run of this task had put the model before; `record` is that one's.
     """
 
-    _said_replaced: ClassVar[bool] = False
-    """Whether it was said in this process that loaded weights were replaced."""
-    _begun: ClassVar[int] = 0
-    """Models of this process that have inherited."""
+    _looked_at: ClassVar[int] = 0
+    """Models of this process that were looked at for loaded weights."""
 
     def __init__(
         self,
@@ -93,14 +93,27 @@ class Inheritance:
         with timed(self.timings, "flatten_s"):
             self.flat: FlatModel = flatten(model)
             check_storable(self.flat)
+            # A model that was trained elsewhere is added to be inherited from, by those that begin afresh.
+            if not trained:
+                self.flat = replace(self.flat, graph=self.graph.started(self._loaded()))
         self._reservation: Reservation | None = None
         self._freezing: Freezing | None = None
-        self._loaded: Loaded | None = None
+        self._kept: tuple[int, ...] = ()
         self._left: frozenset[int] = frozenset()
         self._over = False
         self._putting: asyncio.Task[ModelId] | None = None
         self.record: ModelRecord | None = None
         self.by_other = False
+
+    def _loaded(self) -> Mapping[int, str]:
+        """Return which layers somebody loaded weights into: as was said early, or as it looks."""
+        from daskevo.models import loaded_weights
+
+        early = self._early
+        if early is not None and early.knows_loaded and early.graph.started({}).ids == self.graph.ids:
+            return early.graph.starts
+        Inheritance._looked_at += 1
+        return loaded_weights(self.flat, exact=Inheritance._looked_at <= _EXACT_MODELS)
 
     # -- what was inherited ----------------------------------------------------------------------------------------
 
@@ -136,9 +149,8 @@ class Inheritance:
     @cached_property
     def report(self) -> InheritanceReport:
         frozen = () if self._freezing is None else self._freezing.layers
-        loaded = {} if self._loaded is None else {"kept": self._loaded.kept, "replaced": self._loaded.replaced}
         asked = self._wish.ancestor is not False
-        return report_of(self._inherited, self.graph, frozen, asked=asked, left=self._left, **loaded)
+        return report_of(self._inherited, self.graph, frozen, asked=asked, left=self._left, kept=self._kept)
 
     # -- entering and leaving --------------------------------------------------------------------------------------
 
@@ -170,36 +182,23 @@ class Inheritance:
         return found or await self._wish.reserve(self._connection, caller, self.graph, self._repository.scope)
 
     def _apply(self, reservation: Reservation) -> None:
-        from daskevo.models import freeze, loaded_weights, write_tensors
+        from daskevo.models import freeze, kept_weights, write_tensors
 
         self._reservation = reservation
         if self._early is not None:
             self._early.taken()
         self.timings.update(reservation.seconds)
         with timed(self.timings, "load_s"):
-            Inheritance._begun += 1
-            exact = Inheritance._begun <= _EXACT_MODELS
-            loaded = self._loaded = loaded_weights(self.flat, reservation.arrays, exact=exact)
-            if loaded.kept:
-                reservation.prefix = reservation.prefix.without(self.graph, loaded.kept)
+            kept = self._kept = kept_weights(self.flat, reservation.arrays)
+            if kept:
+                reservation.prefix = reservation.prefix.without(self.graph, kept)
                 inside = {self.graph.vertices[mine].layer for mine, _ in reservation.prefix.vertices}
                 tensors = self.graph.tensors
                 self._left = frozenset(n for n in reservation.entries if tensors[n].layer not in inside)
             taken = {number: array for number, array in reservation.arrays.items() if number not in self._left}
             write_tensors(self.flat, taken)
-            self._say_replaced(loaded.replaced)
             steps = {n: entry.steps for n, entry in reservation.entries.items() if n not in self._left}
             self._freezing = freeze(self.flat, reservation.prefix.freezable(self.graph), self._policy, steps)
-
-    def _say_replaced(self, layers: Sequence[int]) -> None:
-        names = ", ".join(self.graph.layers[layer].name for layer in layers)
-        if names and not Inheritance._said_replaced:
-            Inheritance._said_replaced = True
-            logger.warning(
-                "weights that had been loaded into %s go on from the ancestor's: set trainable = False on what is to "
-                "keep its own, or pass ancestor=False to inherit nothing (said once for each process)",
-                names,
-            )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

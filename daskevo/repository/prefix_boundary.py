@@ -9,7 +9,7 @@ from typing import Any, Literal
 from daskevo.graph import ArchitectureGraph, Prefix, Vertex
 from daskevo.types import JSON
 
-Difference = Literal["whole model", "another layer", "other settings", "other connections"]
+Difference = Literal["whole model", "another layer", "other settings", "own weights", "other connections"]
 
 SETTINGS_SAID = 3
 """Settings that differ are named, so many at most."""
@@ -27,6 +27,7 @@ class Boundary:
         - ``whole model``: everything is shared;
         - ``another layer``: the ancestor has a layer of another class in this place;
         - ``other settings``: one of the same class, with other arguments, shapes or dtypes;
+        - ``own weights``: weights were loaded into one of the two before it trained, or others into each;
         - ``other connections``: nothing in the ancestor takes these tensors, or not in this way.
     words:
         The layer, and what differs; names and values are shortened.
@@ -70,6 +71,15 @@ def boundary_of(graph: ArchitectureGraph, other: ArchitectureGraph, prefix: Pref
         return Boundary("another layer", f"{name}: {_kind(facts)}, the ancestor's is {_kind(theirs)}")
     if rival.signature != vertex.signature:
         return Boundary("other settings", f"{name}: {_settings(facts, theirs)}")
+    mine, its = graph.layers[vertex.layer].start, other.layers[rival.layer].start
+    if mine != its:
+        began = "others were loaded into the ancestor's" if its else "the ancestor's began with random ones"
+        words = (
+            f"it keeps the weights that were loaded into it; {began}"
+            if mine
+            else ("none were loaded into it, and the ancestor's began with loaded ones")
+        )
+        return Boundary("own weights", f"{name}: {words}")
     if graph.layers[vertex.layer].tensors != other.layers[rival.layer].tensors:
         return Boundary("other settings", f"{name}: weights of other shapes or dtypes")
     return Boundary("other connections", f"{name}: inputs in another order, or weights shared with another layer")

@@ -11,12 +11,11 @@ from daskevo.graph import ArchitectureGraph
 from daskevo.repository.prefix_boundary import Difference, boundary_of
 from daskevo.types import ModelId
 
-Reason = Difference | Literal["not asked", "no match", "too few layers", "gone", "no answer", "own weights"]
+Reason = Difference | Literal["not asked", "no match", "too few layers", "gone", "no answer"]
 """Why no more was inherited: what ended the prefix (`Boundary` explains those words), or why there is none.
 
 - ``not asked``: nothing was to be inherited; ``no match``: no model of the scope shares a vertex.
 - ``too few layers``: the best match shares fewer than were asked for.
-- ``own weights``: a layer that doesn't train had weights that were loaded into it, others than the ancestor's.
 - ``gone``: no match could be inherited from; ``no answer``: of those that might have one, some were silent.
 """
 
@@ -39,9 +38,6 @@ class InheritanceReport:
         Better matches that could not be inherited from -> why.
     silent:
         Providers and shards that gave no answer to the query -> why: a better match may be there.
-    replaced:
-        Names of the layers that train, and whose weights had been loaded into the model: the ancestor's are in their
-        place now.
     reason, words:
         Why no more was inherited, as a word to count by and in words: the first vertex that the ancestor doesn't share.
     """
@@ -55,7 +51,6 @@ class InheritanceReport:
     total_bytes: int
     tried: Mapping[ModelId, str]
     silent: Mapping[str, str]
-    replaced: tuple[str, ...]
     reason: Reason
     words: str
 
@@ -77,7 +72,6 @@ def report_of(
     asked: bool = True,
     left: Collection[int] = (),
     kept: Sequence[int] = (),
-    replaced: Sequence[int] = (),
 ) -> InheritanceReport:
     """Return the report on a reservation.
 
@@ -89,13 +83,16 @@ def report_of(
         Whether anything was to be inherited.
     left:
         Tensors that were reserved, but not taken over.
-    kept, replaced:
-        Layers whose loaded weights stayed, and those whose didn't.
+    kept:
+        Layers of the prefix whose loaded weights stayed.
     """
     reason, words = _why_no_more(reservation, graph, asked)
     if kept:
         names = ", ".join(graph.layers[layer].name for layer in kept)
-        reason, words = "own weights", f"{names}: weights that were loaded and don't train, not the ancestor's"
+        reason, words = (
+            "own weights",
+            f"{names}: doesn't train, and keeps what was loaded; the ancestor's has trained on",
+        )
     numbers = reservation.entries.keys() - set(left)
     matched = sorted({graph.tensors[number].layer for number in numbers})
     rest = sorted({key.layer for key in graph.tensors} - set(matched))
@@ -109,7 +106,6 @@ def report_of(
         graph.nbytes,
         dict(reservation.tried),
         dict(reservation.silent),
-        tuple(graph.layers[layer].name for layer in replaced),
         reason,
         words,
     )

@@ -12,7 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskevo.errors import CorruptRecord, InvalidInput
-from daskevo.graph import ArchitectureGraph, Edge, LayerRecord, Vertex, architecture, validation
+from daskevo.graph import (
+    ArchitectureGraph,
+    Edge,
+    LayerRecord,
+    Vertex,
+    architecture,
+    longest_common_prefix,
+    validation,
+)
 from daskevo.testing.graphs import GraphBuilder, architecture_graphs
 from daskevo.types import TensorSpec
 
@@ -36,6 +44,19 @@ def test_comes_back_equal(graph: ArchitectureGraph) -> None:
     assert again == graph
     assert again.ids == graph.ids
     assert json.dumps(again.to_json()) == text
+
+
+def test_what_was_loaded_comes_back_and_is_part_of_all_ids_behind_it() -> None:
+    builder = GraphBuilder()
+    graph = builder.graph(builder.dense(builder.dense(builder.input(4))))
+    loaded = graph.started({1: "ab"})
+    again = ArchitectureGraph.from_json(json.loads(loaded.text))
+    assert (again, again.ids, again.starts) == (loaded, loaded.ids, {1: "ab"})
+    assert [one == other for one, other in zip(graph.ids, loaded.ids, strict=True)] == [True, False, False]
+    assert len({graph.ids[1], loaded.ids[1], graph.started({1: "cd"}).ids[1]}) == 3
+    assert loaded.started({}) == graph
+    assert ArchitectureGraph.from_json(json.loads(graph.text)).text == graph.text
+    assert len(longest_common_prefix(loaded, graph)) == 1
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
@@ -124,6 +145,7 @@ _LAYER_X, _LAYER_DENSE = _small().layers
         ({"vertices": (Vertex(1, "d"), Vertex(0, "x"))}, "vertex 0.layer is 1"),
         ({"vertices": (_X, Vertex(0, "x"))}, "layer 1 of 2 is never called"),
         ({"layers": (_LAYER_X, LayerRecord("n" * 1001, {}))}, "1001 characters"),
+        ({"layers": (_LAYER_X, LayerRecord("dense", {}, (), "0" * 101))}, "101 characters"),
         ({"layers": (_LAYER_X, LayerRecord("dense", {"rate": float("nan")}))}, "holds nan"),
         ({"layers": (_LAYER_X, LayerRecord("dense", {"units": np.int64(8)}))}, "type int64"),
         ({"layers": (_LAYER_X, LayerRecord("dense", {}, (TensorSpec((np.int64(2),), "float32"),)))}, "can't be stored"),

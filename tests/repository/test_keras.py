@@ -241,32 +241,41 @@ def test_what_was_loaded_and_does_not_train_stays_and_ends_the_prefix(repository
     assert repository.verify().clean
 
 
-def test_loaded_weights_that_train_are_replaced_with_a_word(
-    repository: Repository, caplog: Any, monkeypatch: Any
-) -> None:
-    monkeypatch.setattr(Inheritance, "_said_replaced", False)
+def pretrained(units: int, scale: float, trainable: bool = True) -> Any:
+    model = build(units, hidden=200)
+    model.layers[0].set_weights([np.full((4, 200), scale), np.zeros(200)])
+    model.layers[0].trainable = trainable
+    return model
 
-    def pretrained(units: int, scale: float, trainable: bool = True) -> Any:
-        model = build(units, hidden=200)
-        model.layers[0].set_weights([np.full((4, 200), scale), np.zeros(200)])
-        model.layers[0].trainable = trainable
-        return model
 
-    with repository.inherit(build(3, hidden=200)) as child:
-        child.put(metrics={"score": 1.0})
-    with repository.inherit(build(5, hidden=200)) as fresh:
-        assert (len(fresh.report.matched), fresh.report.replaced) == (3, ())
-    assert "had been loaded" not in caplog.text
-    with repository.inherit(pretrained(5, 0.5)) as child:
-        assert len(child.report.matched) == 3
-        assert child.report.replaced == (child.model.layers[0].name,)
-    assert f"weights that had been loaded into {child.report.replaced[0]} go on" in caplog.text
-    with repository.inherit(pretrained(5, 0.5)) as child:
-        assert child.report.replaced == (child.model.layers[0].name,)
-    assert caplog.text.count("had been loaded") == 1  # though layers of a new model have new names
+def test_models_go_on_from_weights_that_began_with_the_same_ones(repository: Repository) -> None:
+    with repository.inherit(build(3, hidden=200)) as drawn:
+        drawn.put(metrics={"score": 1.0})
+    with repository.inherit(pretrained(3, 0.5)) as loaded:
+        assert (loaded.report.reason, loaded.report.matched) == ("own weights", ())
+        assert "loaded into it; the ancestor's began with random ones" in loaded.report.words
+        assert loaded.model.layers[0].get_weights()[0][0, 0] == 0.5
+        train(loaded.model, 3)
+        loaded.put(metrics={"score": 0.5})
+
+    for model, ancestor in ((build(5, hidden=200), drawn), (pretrained(5, 0.5), loaded)):
+        with repository.inherit(model) as child:
+            assert (child.ancestor, len(child.report.matched)) == (ancestor.model_id, 3)
+            kernels = (one.layers[0].get_weights()[0] for one in (model, ancestor.model))
+            np.testing.assert_array_equal(*kernels)
+    with repository.inherit(pretrained(5, 0.25)) as child:
+        assert (child.report.reason, child.report.matched) == ("own weights", ())
+        assert child.model.layers[0].get_weights()[0][0, 0] == 0.25
+    with repository.inherit(build(5, hidden=200), ancestor=loaded.model_id) as child:
+        assert child.report.reason == "own weights"
+        assert "the ancestor's began with loaded ones" in child.report.words
+    # Frozen ones are wanted as they were loaded, and the ancestor has trained them on.
     with repository.inherit(pretrained(5, 0.5, trainable=False)) as child:
-        assert (child.report.reason, child.report.matched, child.report.replaced) == ("own weights", (), ())
+        assert (child.report.reason, child.report.matched) == ("own weights", ())
+        assert "keeps what was loaded; the ancestor's has trained on" in child.report.words
         assert child.model.layers[0].get_weights()[0][0, 0] == 0.5
+    assert repository.best_match(pretrained(5, 0.5))[0].model_id == loaded.model_id
+    assert repository.verify(rebuild=True).clean
 
 
 def test_after_a_processs_first_models_inheriting_draws_no_initializer(
@@ -276,15 +285,15 @@ def test_after_a_processs_first_models_inheriting_draws_no_initializer(
 
     with repository.inherit(build(3, hidden=200)) as child:
         child.put(metrics={"score": 1.0})
-    model = build(5, hidden=200)
-    monkeypatch.setattr(Inheritance, "_begun", 1_000)
+    model = build(60, hidden=200)
+    monkeypatch.setattr(Inheritance, "_looked_at", 1_000)
 
     def drawn(*args: Any, **kwargs: Any) -> Any:
         raise AssertionError("a draw takes as long as all else")
 
     monkeypatch.setattr(keras.initializers.GlorotUniform, "__call__", drawn)
     with repository.inherit(model) as child:
-        assert (len(child.report.matched), child.report.replaced) == (3, ())
+        assert len(child.report.matched) == 3
 
 
 def test_unfreezing_a_child_thaws_what_was_frozen_on_entering(repository: Repository) -> None:

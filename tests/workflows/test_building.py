@@ -215,3 +215,26 @@ def compile(model): model.compile("sgd", "mse")
     space = space_of(problem)
     keys = {graph_and_key(problem, space.candidate({"units": 2, "none": none}))[1] for none in (1, 2)}
     assert len(keys) == 1
+
+
+LOADED = """
+import numpy as np
+def load(layer, kind):
+    shapes = [weight.shape for weight in layer.weights]
+    if kind == "file": layer.set_weights([np.full(shape, 0.5) for shape in shapes])
+    if kind == "draw": layer.set_weights([np.random.normal(size=shape) for shape in shapes])
+"""
+
+
+def test_weights_that_build_loads_are_told_from_those_that_it_draws(tmp_path: Path) -> None:
+    line = "d = keras.layers.Dense(3); tensor = d(tensor); load(d, choose('kind', ('fresh', 'file', 'draw')))"
+    problem = problem_of(tmp_path, f"{line}; {RETURN}", LOADED)
+    space = space_of(problem)
+    found = {
+        (units, kind): graph_and_key(problem, space.candidate({"units": units, "kind": kind}))[0]
+        for units in (2, 3)
+        for kind in ("fresh", "file", "draw")
+    }
+    assert [list(graph.starts) for graph in found.values()] == [[], [2], []] * 2
+    assert found[2, "fresh"].ids == found[2, "draw"].ids != found[2, "file"].ids
+    assert graph_of(problem, space.candidate({"units": 2, "kind": "file"})) == found[2, "file"]

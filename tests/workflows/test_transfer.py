@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from daskevo.errors import InvalidInput
-from daskevo.search import AgedEvolution
+from daskevo.search import AgedEvolution, Grid
 from daskevo_workflows import nas
 from daskevo_workflows.evaluation.transfer import recorded_transfer
 from daskevo_workflows.nas import Transfer
@@ -104,3 +104,24 @@ def test_what_is_unfrozen_trains_on_and_who_inherits_less_trains_longer(
     assert {report.step for report in heirs} <= {scratch, scratch * 3 // 2}
     # Everything was trained at last, so nothing of the ancestor's is shared.
     assert all(report.own_bytes == report.full_bytes for report in heirs)
+
+
+@pytest.mark.processes
+def test_candidates_that_differ_by_what_they_load_go_on_from_their_like(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    problem = tiny(FIRST=(4,), ACTIVATION=("relu",), SECOND=(3, 6, 9), IDLE=(0, 1))
+    line = '    tensor = keras.layers.Dense(choices["first"], choices["activation"])(inputs)\n'
+    load = "keras.Model(inputs, tensor).set_weights([np.full((8, 4), 5.0), np.zeros(4)])"
+    text = problem.read_text()
+    assert line in text
+    problem.write_text(text.replace(line, f'{line}    if choices["idle"]: {load}\n'))
+    result = nas.search(problem, Grid(), repository=repository, run=tmp_path / "run")
+    loads = {request.model_id: request.candidate.values[3] for request in result.requests}
+    assert len(result.reports) == len(loads) == 6
+    heirs = [report for report in result.reports if report.transferred]
+    assert {loads[report.model_id] for report in heirs} == {0, 1}
+    assert all(loads[report.ancestor] == loads[report.model_id] for report in heirs)
+    for report in result.reports:
+        first = repository.load(report.model_id).layers[1].get_weights()[0]
+        assert (first.mean() > 4) == bool(loads[report.model_id])

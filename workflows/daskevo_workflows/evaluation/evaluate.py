@@ -106,7 +106,11 @@ def _trained(
             wish = _wish(request, policy, match)
             reserved = stack.enter_context(
                 repository.reserve(
-                    assignment.graph, model_id=request.model_id, minimum_layers=policy.minimum_layers, **wish
+                    assignment.graph,
+                    model_id=request.model_id,
+                    minimum_layers=policy.minimum_layers,
+                    knows_loaded=True,
+                    **wish,
                 )
             )
         model = _build(problem, request, draft)

@@ -10,7 +10,7 @@ import re
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -47,12 +47,15 @@ class _LookedInto:
         Digest of what it consisted of before a candidate was built.
     leaves_a_trace:
         Whether it was seen in another state since: `build` changes what its other parts may read.
+    loaded:
+        Digests of weights that `build` has loaded into a layer more than once: no two draws are equal.
     """
 
     problem: Problem
     space: ModelSpace
     state: str
     leaves_a_trace: bool = False
+    loaded: set[str] = field(default_factory=set)
 
 
 _problems: OrderedDict[int, _LookedInto] = OrderedDict()
@@ -267,14 +270,28 @@ def graph_and_key(problem: Problem, candidate: Candidate) -> tuple[ArchitectureG
     """
     known = _looked_into(problem)
     with _without_weights():
-        from daskevo.models import flatten, training_key
+        from daskevo.models import flatten, given_weights, training_key
 
         model = build_candidate(problem, candidate)
-        graph = flatten(model).graph
+        flat = flatten(model)
+        graph, loaded = flat.graph, given_weights(flat)
         if not known.leaves_a_trace and state_of(problem) != known.state:
             known.leaves_a_trace = True
             logger.info("build() of problem %s changes what others read: candidates go by choices", problem.name)
         space = known.space
         named = isinstance(space, Space | Builder) and not isinstance(space, MutatedGraphs)
         key = None if known.leaves_a_trace else training_key(model, graph, names=named)
-    return graph, json.dumps(candidate.to_json()).encode() if key is None else key
+    if not known.loaded.issuperset(loaded.values()):
+        loaded = _given_again(known, candidate, loaded)
+    return graph.started(loaded), json.dumps(candidate.to_json()).encode() if key is None else key
+
+
+def _given_again(known: _LookedInto, candidate: Candidate, loaded: Mapping[int, str]) -> dict[int, str]:
+    """Return which layers get the same weights whenever the candidate is built: others are drawn by `build` itself."""
+    from daskevo.models import flatten, given_weights
+
+    with _without_weights():
+        again = given_weights(flatten(build_candidate(known.problem, candidate)))
+    same = {layer: digest for layer, digest in loaded.items() if again.get(layer) == digest}
+    known.loaded.update(same.values())
+    return same
