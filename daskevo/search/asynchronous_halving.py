@@ -1,4 +1,4 @@
-"""Asynchronous successive halving (ASHA): who is among the best of a rung so far goes on at once.
+"""Asynchronous successive halving (ASHA): a candidate among the best of its rung so far continues at once.
 
 Li et al., "A System for Massively Parallel Hyperparameter Tuning" (MLSys 2020), algorithm 2.
 """
@@ -17,7 +17,7 @@ from daskevo.types import JSON, ModelId, Objective
 
 
 class _Place(NamedTuple):
-    """A candidate that finished a rung: sorted, the best comes first, of equal ones the one asked first."""
+    """A candidate that finished a rung; they sort with the best first, ties by order of asking."""
 
     negated_rank: float
     number: int
@@ -26,16 +26,16 @@ class _Place(NamedTuple):
 
 
 class _Rung:
-    """A rung as far as it has been told.
+    """The reports of one rung so far.
 
     Attributes
     ----------
     count:
-        How many came to it.
+        Number of candidates reported for it.
     places:
-        Those that finished it, best first.
+        The candidates that finished it, best first.
     waiting:
-        Of these, those whose continuation hasn't been told, and that may still go on, best first.
+        Those of them that may still be promoted: their continuation has not been reported; best first.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class _Rung:
         self.waiting: list[_Place] = []
 
     def promotable(self, eta: int, under_way: set[ModelId]) -> _Place | None:
-        """Return the best that may go on: it is among the best of `eta`, and isn't under way."""
+        """Return the best candidate that may be promoted: in the top 1/`eta` of the rung, and not running now."""
         for place in self.waiting:
             if bisect_left(self.places, place) >= self.count // eta:
                 return None
@@ -54,31 +54,31 @@ class _Rung:
 
 
 class AsynchronousHalving(Continuing):
-    """Successive halving that doesn't wait: no trainer is idle while others are slow.
+    """Successive halving without waiting: no trainer is idle because others are slow.
 
     Parameters
     ----------
     first, most:
-        The steps of the first rung and of the last, a power of `eta` apart (paper: r and R).
+        Steps of the first and of the last rung; their ratio is a power of `eta` (paper: r and R).
     eta:
-        The best of so many go on.
+        One in `eta` candidates is promoted.
     candidates:
-        So many begin; None = until the run's budget or the space ends.
+        Number of candidates that start; None = until the run's budget or the space is exhausted.
     keep:
-        How many models wait at each rung for being promoted, the best; who leaves is not promoted any more. None keeps
-        all (then the repository grows with the run).
+        Number of models, the best, kept at each rung for promotion; a model that is dropped can't be promoted any more.
+        None keeps all, and the repository grows with the run.
 
     Notes
     -----
-    Each time something may be asked, the best candidate of the highest rung that is among the first of `eta` there, and
-    has not gone on, goes on; if there is none, a new candidate begins. So some go on that would not have with all of
-    their rung known. Whoever failed counts in its rung as the worst. Each rung is an evaluation of the run's budget.
+    At each request the best candidate that is in the top 1/`eta` of its rung and has not been promoted continues, the
+    highest rung first; if there is none, a new candidate starts. So some are promoted that would not be if the whole
+    rung were known. A failed candidate counts as the worst of its rung. Each rung is an evaluation of the run's budget.
     See ``daskevo.search.continuation`` for what a run needs.
 
     Raises
     ------
     InvalidInput
-        If no rung ends at `most`.
+        If there is no rung at `most`.
     """
 
     name = "asynchronous halving"
@@ -143,11 +143,11 @@ class AsynchronousHalving(Continuing):
                 stop = made
             elif made is not None:
                 requests.append(made)
-        # Who is under way may still go on, or let others go on.
+        # Running candidates may still be promoted, or make others promotable.
         return requests if requests or view.pending or stop is None else stop
 
     def _promotion(self, view: View, offset: int, under_way: set[ModelId]) -> Request | Stop | None:
-        """Continue the best that may go on, from the highest rung that has one."""
+        """Continue the best promotable candidate, from the highest rung that has one."""
         for level in range(len(self.steps) - 2, -1, -1):
             place = self._rungs[level].promotable(self.eta, under_way)
             if place is not None:

@@ -1,4 +1,4 @@
-"""A bracket: candidates that begin together, of whom the best go on at each rung."""
+"""A bracket of successive halving: candidates that start together; at each rung the best continue."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from daskevo.types import ModelId
 
 
 class Plan(NamedTuple):
-    """What a bracket begins with: so many candidates, compared at these steps."""
+    """The start of a bracket: number of candidates, and the steps at which they are compared."""
 
     size: int
     steps: tuple[int, ...]
 
 
 class RungResult(NamedTuple):
-    """What came of a candidate at a rung: `rank` is larger for better ones, None if it ended there."""
+    """A candidate's result at a rung; a larger `rank` is better, None means that it failed there."""
 
     number: int
     candidate: Candidate
@@ -27,14 +27,14 @@ class RungResult(NamedTuple):
 
 
 class Bracket:
-    """One bracket of successive halving, as far as it has been told.
+    """One bracket of successive halving, with the reports so far.
 
     Parameters
     ----------
     plan:
-        What it begins with.
+        Number of candidates and steps of the rungs.
     eta:
-        One of so many goes on.
+        One in `eta` candidates is promoted.
     """
 
     def __init__(self, plan: Plan, eta: int) -> None:
@@ -44,25 +44,25 @@ class Bracket:
 
     @property
     def is_begun(self) -> bool:
-        """Whether all its candidates have been told at the first rung: so many, or fewer where a space had no more."""
+        """Whether all its candidates have been reported at the first rung (fewer, if the space had no more)."""
         return len(self.rungs[0]) >= self.size or any(self.rungs[1:])
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nobody to go on."""
+        """Whether no candidate is left to continue."""
         return self.is_begun and self.rising() is None
 
     def promoted(self, rung: int) -> list[RungResult]:
-        """Return who goes on from a rung that is complete, best first; of equal ones those asked first.
+        """Return the candidates promoted from a complete rung, best first, ties by order of asking.
 
-        They are so many of the candidates that began, whatever became of others, and one at least.
+        Their number depends only on how many candidates started, and is at least one; failures don't reduce it.
         """
         count = max(1, len(self.rungs[0]) // self.eta ** (rung + 1))
         usable = [result for result in self.rungs[rung] if result.rank is not None]
         return sorted(usable, key=_standing)[:count]
 
     def rising(self) -> tuple[int, Sequence[RungResult]] | None:
-        """Return the rung that isn't complete, and who goes on to it; None if there is none. The first is complete."""
+        """Return the rung to fill next and the candidates promoted to it, or None; the first rung must be complete."""
         for rung in range(1, len(self.steps)):
             promoted = self.promoted(rung - 1)
             if len(self.rungs[rung]) < len(promoted):

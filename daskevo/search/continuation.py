@@ -1,8 +1,8 @@
-"""What strategies have in common that train candidates little by little: who is worth it goes on from where it is.
+"""Base class of strategies that train candidates in parts, and continue those that are promising.
 
-Each part of a training is a request of its own, with a later `until_step` than the one before, which it `continues`; so
-each is an evaluation of the run's budget. A run needs an executor that continues from snapshots: a study of
-`daskevo_workflows.tune`, of hyper-parameters or of architectures. `daskevo_workflows.nas` trains every request from its
+Each part is a request of its own that `continues` the previous one, up to a later `until_step`; each counts as an
+evaluation of the run's budget. The run must be able to continue from snapshots: that is a study of
+`daskevo_workflows.tune`, of hyper-parameters or architectures. `daskevo_workflows.nas` trains every request from its
 first step, and refuses these strategies.
 """
 
@@ -22,13 +22,13 @@ from daskevo.types import ModelId, Objective
 
 
 class Continuing(Leaving, ABC):
-    """The part of a strategy that begins trainings, continues them, and keeps the models that may be continued.
+    """Starts trainings, continues them, and keeps the models that may still be continued.
 
     Notes
     -----
-    A request that failed, was rejected or is a duplicate ends its candidate, and counts as the worst of its rung: no
-    rung waits for it. A duplicate is the same for ever, an architecture that another candidate has too; trials that
-    only begin alike are to be reported as finished, each of them.
+    A request that failed, was rejected or is a duplicate ends its candidate and counts as the worst of its rung, so no
+    rung waits for it. Duplicates here are architectures equal to another candidate's; trials that only share their
+    first steps must each be reported as finished.
     """
 
     def start(self, space: ModelSpace, objectives: Sequence[Objective], seed: int) -> None:
@@ -45,7 +45,7 @@ class Continuing(Leaving, ABC):
             assert report.quality is not None
             rank = self._objective.rank(float(report.quality))
         self._take(request, report.model_id, rank)
-        # What fails pushes nobody out: models that are no longer needed stay until another one comes.
+        # A failed report may change bookkeeping only, so models leave with the next finished one.
         if rank is not None:
             for name in self._going:
                 if name in self._kept:
@@ -55,7 +55,7 @@ class Continuing(Leaving, ABC):
 
     @abstractmethod
     def _take(self, request: Request, name: ModelId, rank: float | None) -> None:
-        """Take in what came of a request: its model, and a figure that is larger for better ones; None if it ended."""
+        """Learn a request's result: its model and its rank (larger is better), or None if it failed."""
 
     def _keep(self, name: ModelId) -> None:
         self._kept[name] = None
@@ -65,7 +65,7 @@ class Continuing(Leaving, ABC):
             self._going.append(name)
 
     def _begin(self, view: View, offset: int, seen: Seen, until_step: int) -> Request | Stop:
-        """Return a request for a candidate that nobody has asked for."""
+        """Return a request for a candidate that has not been asked for yet."""
         rng = generator(self._seed, view.next_number + offset)
         candidate = unseen(self._space, partial(self._space.sample, rng), seen, rng)
         if isinstance(candidate, Stop):
@@ -83,7 +83,7 @@ class Continuing(Leaving, ABC):
 
 
 def continues(strategy: Strategy) -> bool:
-    """Tell whether a strategy, or one within it, is of those that continue trainings."""
+    """Tell whether a strategy, or one that it wraps, continues trainings."""
     within: object = strategy
     while within is not None and not isinstance(within, Continuing):
         within = getattr(within, "strategy", None)
@@ -91,17 +91,17 @@ def continues(strategy: Strategy) -> bool:
 
 
 def continued(view: View) -> set[ModelId]:
-    """Return the models whose continuation is under way."""
+    """Return the models that pending requests continue."""
     return {request.continues for request in view.pending if request.continues is not None}
 
 
 def rungs(first: int, most: int, eta: int) -> tuple[int, ...]:
-    """Return the steps at which candidates are compared: `first`, times `eta` each, until `most`.
+    """Return the steps at which candidates are compared: `first`, then `eta` times the previous one, up to `most`.
 
     Raises
     ------
     InvalidInput
-        If `most` isn't among them.
+        If `most` is not one of them.
 
     Examples
     --------
@@ -124,6 +124,6 @@ def rungs(first: int, most: int, eta: int) -> tuple[int, ...]:
 
 
 def check_count(value: int | None, what: str) -> None:
-    """See that a limit is a whole number from 1, or None; raises InvalidInput."""
+    """Check that a limit is a whole number from 1, or None; raises InvalidInput."""
     if value is not None and (type(value) is not int or value < 1):
         raise InvalidInput(f"{what}={value!r:.40}: use a whole number from 1, or None for no limit")

@@ -1,4 +1,4 @@
-"""No candidate is asked for twice, whatever the strategy within does."""
+"""A wrapper that never asks for the same candidate twice."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from daskevo.space import Candidate
 
 
 class Deduplicate(Redrawing):
-    """Ask for every candidate once.
+    """Ask for every candidate at most once.
 
-    daskevo's own strategies never repeat themselves; this is for others. Candidates that differ and are trained alike
-    (the same training key) are found by the run: they are reported "duplicate", with the known score, and spend no
+    daskevo's own strategies do so already; this is for others. Different candidates that are trained alike (with the
+    same training key) are found by the run: it reports them as "duplicate" with the known score, and they spend no
     budget.
 
     Parameters
     ----------
     strategy:
-        The strategy within.
+        The wrapped strategy.
     draws:
-        So many known candidates in a row, for one request, and the space is taken to be exhausted.
+        Known candidates in a row, for one request, after which the space counts as exhausted.
     """
 
     word = "deduplicate"

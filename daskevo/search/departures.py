@@ -1,4 +1,4 @@
-"""What strategies that keep models have in common: those that they no longer need leave, each named once."""
+"""Base class of strategies that keep models: it collects the models that leave, each once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from daskevo.types import ModelId
 
 
 class Leaving:
-    """The part of a strategy that lets models go; it gives up no request. `start` sets `_left`."""
+    """Reports models that leave, and cancels no requests. `start` sets `_left`."""
 
     _left: list[ModelId]
 

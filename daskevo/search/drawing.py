@@ -1,4 +1,4 @@
-"""Drawing candidates that the run has not seen, by random generators that depend on nothing but seed and number."""
+"""Draw candidates that the run has not asked for, with random generators that depend only on seed and number."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from daskevo.search.requests import Request, Stop, View
 from daskevo.space import Candidate, ModelSpace
 
 DRAWS = 200
-"""Draws before a space is taken to be nearly exhausted; a random draw of a space half seen fails 200 times in
-2**200."""
+"""Draws before a space counts as nearly exhausted; if half of it is unseen, 200 draws fail with probability
+2**-200."""
 
 FEW = 8
-"""Draws that may find nothing new before it is looked at how many candidates the space has."""
+"""Failed draws before the size of the space is looked at, which may take long to count."""
 
 ENUMERABLE = 2_000_000
-"""Candidates that may be listed one by one to find the unseen ones (about a second)."""
+"""Largest space that is listed to find unseen candidates (about a second)."""
 
 
 class Seen(Collection[Candidate]):
-    """Candidates that a run has asked for, those of the current answer included.
+    """Candidates that a run has asked for, including those of the current answer.
 
     Parameters
     ----------
     asked:
-        Of the view; not copied.
+        `View.asked`; not copied.
     """
 
     def __init__(self, asked: Collection[Candidate]) -> None:
@@ -49,11 +49,11 @@ class Seen(Collection[Candidate]):
 
 
 Next = Callable[[int, np.random.Generator, Seen], "Request | Stop"]
-"""Makes one request of an answer: by its offset, its random generator, and what must not be asked again."""
+"""Makes one request of an answer from its offset, its random generator, and the candidates already asked for."""
 
 
 def one_by_one(view: View, seed: int, make: Next) -> list[Request] | Stop:
-    """Answer a view with one request after another, none for a candidate that was asked before."""
+    """Answer a view request by request, each for a candidate that was not asked for before."""
     requests: list[Request] = []
     seen = Seen(view.asked)
     for offset in range(view.wanted):
@@ -66,24 +66,24 @@ def one_by_one(view: View, seed: int, make: Next) -> list[Request] | Stop:
 
 
 def unseen(space: ModelSpace, draw: Callable[[], Candidate], seen: Seen, rng: np.random.Generator) -> Candidate | Stop:
-    """Return a candidate that is not in `seen`: drawn, else random, else picked from a list of what is left.
+    """Return a candidate not in `seen`: from `draw`, or a random one, or one from a list of what is left.
 
     Parameters
     ----------
     draw:
-        Makes one proposal, such as a mutation.
+        Makes a proposal, for example a mutation.
     seen:
-        Candidates of the run so far, those of the current answer included.
+        Candidates of the run so far, including those of the current answer.
 
     Returns
     -------
     Candidate | Stop
-        `Stop("exhausted", ...)` if the space holds nothing else.
+        `Stop("exhausted", ...)` if the space has no other candidate.
     """
     reason = ""
     for source in (draw, lambda: space.sample(rng)):
         for drawn in range(DRAWS):
-            # Where candidates are counted by building them, a count may take longer than an evaluation.
+            # Some spaces count candidates by building them, which may take longer than an evaluation.
             if drawn == FEW and is_spent(space, seen):
                 break
             try:
@@ -106,11 +106,11 @@ def unseen(space: ModelSpace, draw: Callable[[], Candidate], seen: Seen, rng: np
 
 
 def is_spent(space: ModelSpace, seen: Collection[Candidate]) -> bool:
-    """Tell whether a space is known to hold no other candidates than those seen; counted no further than that."""
+    """Tell whether a space is known to have no more candidates than those seen; doesn't count any further."""
     most = space.size_until(len(seen)).most
     return most is not None and len(seen) >= most
 
 
 def generator(seed: int, number: int) -> np.random.Generator:
-    """Return the random generator of a request: by the run's seed and the request's number, and nothing else."""
+    """Return the random generator of a request; it depends only on the run's seed and the request's number."""
     return np.random.Generator(np.random.PCG64([seed, number]))

@@ -1,7 +1,7 @@
 """Aged (regularised) evolution, asynchronous, with a forced change in every child.
 
-Paper 000, section 5, and Real et al., "Regularized Evolution for Image Classifier Architecture Search": fill a
-population with random candidates; then mutate the best of a random sample, evaluate, append; the oldest leaves.
+Paper 000, section 5, and Real et al., "Regularized Evolution for Image Classifier Architecture Search". The population
+is filled with random candidates; then the best of a random sample is mutated and evaluated, and the oldest leaves.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ class AgedEvolution(Evolving[Member]):
     Parameters
     ----------
     population:
-        Members kept. Until there are so many, candidates are random.
+        Population size. Candidates are random until it is reached.
     sample:
-        Members drawn, without replacement, to pick a parent from.
+        Members drawn without replacement, of which the best becomes the parent.
     beta:
-        How much likelier the last choice of a space is to be mutated than the first, linear in between (1 = all
-        alike). A higher beta mutates late layers, so common prefixes stay long (paper 000, section 5).
+        How much more likely the last choice of a space is mutated than the first, linear in between (1 = all equally).
+        A larger beta mutates late layers, so shared prefixes stay long (paper 000, section 5).
     rule:
-        Who leaves a full population: ``aged``, the oldest; ``worst``, the one of the lowest quality (the paper's
-        text), of equal ones the older. :class:`NonAgedEvolution` is the latter by its own name.
+        Which member leaves a full population: ``aged``, the oldest; ``worst``, the one of the lowest quality (as in the
+        paper's text), ties going to the older. :class:`NonAgedEvolution` is the latter.
     crossover:
-        The probability that a child takes its options from two parents, each the best of a sample of its own,
-        instead of being a mutation of one.
+        Probability that a child combines the options of two parents, each the best of its own sample, instead of
+        mutating one.
 
     Notes
     -----
-    Only finished evaluations with a finite quality enter the population: failures push nobody out. Neither do
-    duplicates (candidates that are trained as an earlier one was), which would replace trained models with nothing new.
-    A child never equals a candidate that the run has already asked for.
+    Only finished evaluations with a finite quality enter the population, so failures displace no member. Neither do
+    duplicates (candidates trained like an earlier one), which would replace trained models with nothing new. A child
+    never equals a candidate that the run has already asked for.
     """
 
     name = "aged evolution"
@@ -96,7 +96,7 @@ class AgedEvolution(Evolving[Member]):
 
 
 class NonAgedEvolution(AgedEvolution):
-    """Evolution in which nobody ages: the worst of a full population leaves (parameters as of AgedEvolution)."""
+    """Evolution without ageing: the worst member of a full population leaves (parameters as of AgedEvolution)."""
 
     name = "non-aged evolution"
 

@@ -1,4 +1,4 @@
-"""Only candidates that pass a test of the user's are asked for, before anything is built."""
+"""A wrapper that asks only for candidates passing a user's test, before anything is built."""
 
 from __future__ import annotations
 
@@ -19,24 +19,23 @@ REMEMBERED = 100_000
 class Filter(Redrawing):
     """Ask only for candidates whose options pass a test.
 
-    What depends on the model (parameters, depth, FLOPs) is what `limits` of :func:`daskevo_workflows.nas.search` is
-    for.
+    For conditions on the model (parameters, depth, FLOPs) use `limits` of :func:`daskevo_workflows.nas.search`.
 
     Parameters
     ----------
     strategy:
-        The strategy within.
+        The wrapped strategy.
     test:
-        Takes choice name -> option, and returns whether the candidate may be asked for; the same answer each time.
+        Takes choice name -> option; returns whether the candidate may be asked for, and always the same for the same.
     what:
-        What the test demands, in words, for messages and the record: ``at most 4 layers``.
+        What the test demands, for messages and the record: ``at most 4 layers``.
     draws:
-        So many candidates in a row that fail, for one request, and the search ends.
+        Candidates in a row that fail the test, for one request, after which the search ends.
 
     Attributes
     ----------
     rejected:
-        How many different candidates have failed the test in this run.
+        Number of different candidates that failed the test in this run.
     """
 
     word = "filter"

@@ -1,4 +1,4 @@
-"""Every candidate of a small space, one after the other."""
+"""Grid search: every candidate of a small space, one after the other."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from daskevo.types import JSON, Objective
 
 
 class Grid(KeepsLatest):
-    """Enumerates the space, and stops at its end.
+    """Enumerates the space and stops at its end.
 
     Parameters
     ----------
     order:
-        ``natural``: as the space enumerates, its last choice changing fastest, so that neighbours share long
-        prefixes; ``shuffled`` by the run's seed, so that a run that ends early has seen some of everything.
+        ``natural``: the order of the space, its last choice changing fastest, so that neighbours share long prefixes;
+        ``shuffled`` by the run's seed, so that a run that ends early has covered all of the space.
     most:
-        A space with more candidates is refused.
+        Maximum number of candidates; a larger space is refused.
     keep:
-        How many of the latest finished models stay in the repository to be inherited from; None keeps all.
+        Number of latest finished models kept in the repository to inherit from; None keeps all.
     """
 
     name = "grid"
@@ -58,9 +58,9 @@ class Grid(KeepsLatest):
         self._rest: Iterator[Candidate] = space.enumerate(self.most)
         if self.order == "shuffled":
             every = list(self._rest)
-            # No request has number 2**63, whose generator this is.
+            # 2**63 is no request's number, so this generator is used for nothing else.
             self._rest = iter([every[index] for index in generator(seed, 2**63).permutation(len(every))])
-        # What comes next and hasn't been asked for: it only spares enumerating again from the beginning.
+        # Candidates enumerated but not asked for yet: saves starting the enumeration over at each `ask`.
         self._ahead: deque[Candidate] = deque()
 
     def ask(self, view: View) -> list[Request] | Stop:

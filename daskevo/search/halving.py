@@ -1,4 +1,4 @@
-"""Successive halving, and Hyperband, which hedges over how early to halve: a rung waits for all that belong to it.
+"""Successive halving and Hyperband, which runs it with different numbers of early steps; each rung is synchronous.
 
 Jamieson and Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization" (AISTATS 2016); Li et
 al., "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization" (JMLR 18, 2018).
@@ -18,16 +18,16 @@ from daskevo.types import JSON, ModelId, Objective
 
 
 class Brackets(Continuing):
-    """The part of a strategy that goes through brackets, one after the other, again and again.
+    """Base class that runs brackets one after the other, in rounds.
 
     Parameters
     ----------
     plans:
-        Of the brackets of one round.
+        The brackets of one round.
     eta:
-        One of so many goes on at each rung.
+        One in `eta` candidates is promoted at each rung.
     rounds:
-        How often to go through them, each time with new candidates; None = until the run's budget or the space ends.
+        Number of rounds, each with new candidates; None = until the run's budget or the space is exhausted.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Brackets(Continuing):
         return Bracket(self.plans[index % len(self.plans)], self.eta)
 
     def _take(self, request: Request, name: ModelId, rank: float | None) -> None:
+        # A new candidate after the bracket has all of its own can only belong to the next bracket.
         if request.continues is None and self._bracket.is_begun:
             for result in chain.from_iterable(self._bracket.rungs):
                 if result.rank is not None:
@@ -93,7 +94,7 @@ class Brackets(Continuing):
         return self._rise(view, bracket, under_way) or ([] if stop is None else stop)
 
     def _rise(self, view: View, bracket: Bracket, under_way: set[ModelId]) -> list[Request]:
-        """Continue who goes on to the rung that isn't complete."""
+        """Continue the candidates promoted to the rung that isn't complete."""
         rising = bracket.rising()
         if rising is None:
             return []
@@ -107,32 +108,32 @@ class Brackets(Continuing):
 
 
 class SuccessiveHalving(Brackets):
-    """Begin with many candidates, and let one of `eta` go on, `eta` times as far, at each rung.
+    """Start with many candidates; at each rung continue one in `eta`, for `eta` times as many steps.
 
     Parameters
     ----------
     first, most:
-        The steps of the first rung and of the last, a power of `eta` apart (paper: r and R).
+        Steps of the first and of the last rung; their ratio is a power of `eta` (paper: r and R).
     eta:
-        One of so many goes on.
+        One in `eta` candidates is promoted.
     candidates:
-        So many begin; None = as many as leave one at the last rung, ``most / first``. At least one always gets there.
+        Number that start; None = ``most / first``, which leaves one at the last rung. At least one always gets there.
     rounds:
-        How often to begin anew with other candidates; None = until the run's budget or the space ends.
+        Number of times to start over with new candidates; None = until the run's budget or the space is exhausted.
 
     Notes
     -----
-    A rung waits for all its candidates: trainers may be idle meanwhile. Whoever failed is the worst; of equal ones the
-    one asked first goes on. Each rung is an evaluation of the run's budget. See ``daskevo.search.continuation`` for
-    what a run needs.
+    A rung waits for all its candidates, so trainers may be idle meanwhile. A failed candidate counts as the worst; ties
+    go to the earlier one. Each rung is an evaluation of the run's budget. See ``daskevo.search.continuation`` for what
+    a run needs.
 
-    With ``n = (most / first)`` candidates a round trains ``n * first * (1 + k * (eta - 1) / eta)`` steps, k rungs
-    after the first; beginning anew at each rung it would be ``n * first * (1 + k)``.
+    With ``n = (most / first)`` candidates a round trains ``n * first * (1 + k * (eta - 1) / eta)`` steps, with k rungs
+    after the first; without continuing from snapshots it would be ``n * first * (1 + k)``.
 
     Raises
     ------
     InvalidInput
-        If no rung ends at `most`.
+        If there is no rung at `most`.
     """
 
     name = "successive halving"
@@ -158,29 +159,29 @@ class SuccessiveHalving(Brackets):
 
 
 class Hyperband(Brackets):
-    """Successive halving with many candidates that are judged early, then with fewer and later, at about equal cost.
+    """Successive halving from many candidates judged early to few judged late, in brackets of about equal cost.
 
     Parameters
     ----------
     first, most:
-        The steps of the earliest rung and of the last, a power of `eta` apart; in units of `first`, `most` is the
+        Steps of the earliest and of the last rung; their ratio is a power of `eta`; in units of `first`, `most` is the
         paper's R.
     eta:
-        One of so many goes on.
+        One in `eta` candidates is promoted.
     rounds:
-        How often to go through all brackets, with new candidates; None = until the run's budget or the space ends.
+        Number of rounds through all brackets, with new candidates; None = until the budget or the space is exhausted.
 
     Notes
     -----
-    Brackets come one after the other, the most eager first. Otherwise as :class:`SuccessiveHalving`.
+    Brackets run one after the other, the one with the earliest rung first. Otherwise as :class:`SuccessiveHalving`.
 
-    How many begin is by the paper's table 1; its algorithm 1 as printed rounds otherwise (34, 15 and 8 instead of 27, 9
-    and 6 in the example).
+    Numbers of candidates follow the paper's table 1; its algorithm 1 as printed rounds differently (34, 15 and 8
+    instead of 27, 9 and 6 in the example).
 
     Raises
     ------
     InvalidInput
-        If no rung ends at `most`.
+        If there is no rung at `most`.
 
     Examples
     --------

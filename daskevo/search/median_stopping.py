@@ -1,4 +1,4 @@
-"""Median stopping: a training ends that has been, at its best, worse than finished ones were on average until then.
+"""Median stopping: end a training whose best quality is below the median of the running averages of finished ones.
 
 Golovin et al., "Google Vizier: A Service for Black-Box Optimization" (KDD 2017), section 3.2.2.
 """
@@ -20,37 +20,38 @@ from daskevo.types import JSON, ModelId, Objective
 
 @dataclass
 class _Line:
-    """A candidate that goes on: its ranks so far, one for each `every` steps."""
+    """A candidate in training: its ranks so far, one per `every` steps."""
 
     candidate: Candidate
     ranks: list[float]
 
 
 class MedianStopping(Continuing):
-    """Random candidates, each of which goes on while it isn't clearly worse than those that went all the way.
+    """Train random candidates, and stop each one that is clearly worse than fully trained ones were.
 
     Parameters
     ----------
     every:
-        Steps after which a candidate is looked at, and goes on or not.
+        Steps between two decisions about a candidate.
     most:
-        Steps of a whole training, a multiple of `every`.
+        Steps of a full training, a multiple of `every`.
     least:
-        Nobody is stopped until so many have gone all the way.
+        Number of fully trained candidates before any is stopped.
     candidates:
-        So many begin; None = until the run's budget or the space ends.
+        Number of candidates that start; None = until the run's budget or the space is exhausted.
 
     Notes
     -----
-    A candidate ends at a step where its best quality so far is worse than the median, over those that went all the
-    way, of the mean of their qualities until that step (Vizier's rule: equal is not worse). One whose next part is
-    under way when others raise the median is given up (`stop`). Who goes on comes before new candidates. Each part is
-    an evaluation of the run's budget. See ``daskevo.search.continuation`` for what a run needs.
+    A candidate stops at a step if its best quality so far is worse than the median, over the fully trained candidates,
+    of their mean quality up to that step (Vizier's rule: equal is not worse). If a new fully trained one raises the
+    median while a candidate's next part is running, that part is cancelled (`stop`). Continuing comes before new
+    candidates. Each part is an evaluation of the run's budget. See ``daskevo.search.continuation`` for what a run
+    needs.
 
     Raises
     ------
     InvalidInput
-        If `most` is no multiple of `every`.
+        If `most` is not a multiple of `every`.
     """
 
     name = "median stopping"
@@ -73,10 +74,11 @@ class MedianStopping(Continuing):
         super().start(space, objectives, seed)
         self._begun = 0
         self._lines: dict[ModelId, _Line] = {}
-        # Of those that went all the way: the mean of the first 1, 2, ... ranks. # (n_complete, most / every)
+        # For each fully trained candidate, the mean of its first 1, 2, ... ranks. # (n_complete, most / every)
         self._means: list[list[float]] = []
         self._hopeless: set[ModelId] = set()
-        # Model -> request that continues it, as far as the last answer knew: for giving up, never for asking.
+        # Model -> pending request that continues it, as of the last `ask`. Used for cancelling only: requests must not
+        # depend on earlier calls of `ask`.
         self._under_way: dict[ModelId, int] = {}
 
     def _take(self, request: Request, name: ModelId, rank: float | None) -> None:
@@ -91,7 +93,7 @@ class MedianStopping(Continuing):
             return
         self._keep(name)
         if line is None:
-            # It ended before it could be given up.
+            # It finished after it had been given up, before the cancellation arrived.
             self._let_go(name)
             return
         line.ranks.append(rank)
@@ -110,7 +112,7 @@ class MedianStopping(Continuing):
         return max(line.ranks) < median(means[len(line.ranks) - 1] for means in self._means)
 
     def _give_up(self) -> None:
-        """End the lines that are hopeless since another one is complete."""
+        """Stop the candidates that are hopeless now that another one is fully trained."""
         for name in [name for name, line in self._lines.items() if self._is_hopeless(line)]:
             del self._lines[name]
             self._hopeless.add(name)

@@ -1,8 +1,8 @@
-"""Evolution towards several objectives at once, after NSGA-II, one evaluation at a time.
+"""Multi-objective evolution after NSGA-II, with one evaluation at a time instead of generations.
 
 Deb, Pratap, Agarwal and Meyarivan, "A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II", IEEE Transactions on
-Evolutionary Computation 6(2), 2002. The paper's algorithm makes a generation, waits for all of it, and keeps the better
-half of old and new; here a child is asked for whenever a trainer is free, and with each that ends one leaves.
+Evolutionary Computation 6(2), 2002. The paper's algorithm evaluates a whole generation and keeps the better half of old
+and new. Here a child is asked for whenever a trainer is free, and one member leaves for each that is added.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from daskevo.types import JSON, ModelId, Objective
 
 
 class ParetoMember(NamedTuple):
-    """One member of a population; `ranks` has a figure per objective, of which larger is better."""
+    """One member of a population; `ranks` has one value per objective, larger is better."""
 
     number: int
     model_id: ModelId
@@ -30,22 +30,22 @@ class ParetoMember(NamedTuple):
 
 
 class MultiObjectiveEvolution(Evolving[ParetoMember]):
-    """Keep the members of the best fronts, those in empty regions first, and make children of them.
+    """Keep the members of the best fronts, preferring uncrowded regions, and make children of them.
 
     Parameters
     ----------
     population:
-        Members kept. Until there are so many, candidates are random.
+        Population size. Candidates are random until it is reached.
     beta:
-        How much likelier the last choice of a space is to be mutated than the first.
+        How much more likely the last choice of a space is mutated than the first.
     crossover:
-        The probability that a child takes its options from two parents, instead of being a mutation of one.
+        Probability that a child combines the options of two parents instead of mutating one.
 
     Notes
     -----
-    Parents win a tournament of two, by front, then by crowding distance, then the younger. When the population is
-    full, the last by front and crowding distance leaves, of equal ones the older. For one objective fronts are
-    qualities, and this is evolution in which the worst leaves.
+    Parents are the winners of a tournament of two: by front, then crowding distance, then the younger. When the
+    population is full, the last by front and crowding distance leaves, ties going to the older. With one objective each
+    front is one quality, and the worst member leaves.
     """
 
     name = "multi-objective evolution"
@@ -71,7 +71,7 @@ class MultiObjectiveEvolution(Evolving[ParetoMember]):
         metrics = {**report.metrics, self._objectives[0].metric: report.quality}
         ranks = ranks_of(self._objectives, metrics)
         if ranks is None:
-            # A model without all its figures is on no front.
+            # A model that lacks a value is on no front.
             self._left.append(report.model_id)
             return
         self._members.append(ParetoMember(report.number, report.model_id, request.candidate, ranks))
@@ -82,7 +82,7 @@ class MultiObjectiveEvolution(Evolving[ParetoMember]):
             self._stand()
 
     def _stand(self) -> None:
-        """Rank the members: by front (0, -1, ...), crowding distance, number; the largest is the best."""
+        """Rank the members by front (0, -1, ...), crowding distance, number; the largest is the best."""
         points = [member.ranks for member in self._members]
         standing: dict[int, tuple[int, float, int]] = {}
         for depth, members in enumerate(fronts(points)):

@@ -1,4 +1,4 @@
-"""How evolution makes a child: a mutation of one parent, or the options of two."""
+"""Make children in evolution: by mutating one parent, or by combining the options of two."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Parent(Protocol):
 
 
 class Offspring:
-    """Makes children.
+    """Makes children by mutation and crossover.
 
     Parameters
     ----------
     beta:
-        How much likelier the last choice of a space is to be mutated than the first (see
+        How much more likely the last choice of a space is mutated than the first (see
         :meth:`daskevo.space.ModelSpace.mutate`).
     crossover:
-        The probability that a child takes its options from two parents.
+        Probability that a child combines the options of two parents.
     """
 
     def __init__(self, beta: float = 1.0, crossover: float = 0.0) -> None:
@@ -47,15 +47,15 @@ class Offspring:
     def of(
         self, space: ModelSpace, rng: np.random.Generator, parent: Parent, mate: Callable[[], Parent]
     ) -> Callable[[], Candidate]:
-        """Return what makes children of a parent, another one with each call; `mate` picks the second parent."""
-        # Drawn once for all calls, and not at all without crossover.
+        """Return a function that makes another child of a parent at each call; `mate` picks a second parent."""
+        # Drawn once for all calls; without crossover no random number is used, so such runs stay as they were.
         if not (self.crossover and rng.random() < self.crossover):
             return lambda: space.mutate(parent.candidate, rng, beta=self.beta)
         other = mate()
 
         def cross() -> Candidate:
             child = space.crossover(parent.candidate, other.candidate, rng)
-            # Of two alike there is nothing new to be had, and in an old population most are.
+            # Equal parents give nothing new, and in an old population most are alike.
             is_new = child not in (parent.candidate, other.candidate)
             return child if is_new else space.mutate(child, rng, beta=self.beta)
 

@@ -1,6 +1,6 @@
 """Optuna's samplers as strategies: tree-structured Parzen estimators (TPE), Gaussian processes.
 
-Optuna is needed when such a strategy is made, and not before: ``pip install optuna``.
+Optuna is needed only when such a strategy is created: ``pip install optuna``.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from daskevo.space import Candidate, Choice, ModelSpace
 from daskevo.types import JSON, Objective
 
 NEEDS: Mapping[str, tuple[str, ...]] = {"tpe": ("optuna",), "gp": ("optuna", "scipy", "torch")}
-"""Samplers, and the packages that each imports."""
+"""Samplers, and the packages that each needs."""
 DRAWS: Mapping[str, int] = {"tpe": 10, "gp": 3}
-"""Suggestions that are already known or rejected before a candidate is drawn at random; they take some milliseconds
-each, those of Gaussian processes a tenth of a second."""
+"""Suggestions that may be known or rejected before a random candidate is drawn; one takes some milliseconds, or a
+tenth of a second with Gaussian processes."""
 
 
 class Optuna(KeepsLatest):
-    """Let one of Optuna's samplers suggest each option, given the qualities of all candidates so far.
+    """Let one of Optuna's samplers suggest each option from the qualities of all candidates so far.
 
     Parameters
     ----------
     sampler:
         ``tpe`` (Bergstra et al. 2011), or ``gp``, which needs SciPy and PyTorch.
     startup:
-        Candidates drawn at random before the sampler's model is used.
+        Random candidates before the sampler's model is used.
     keep:
-        How many of the latest finished models stay in the repository to be inherited from; None keeps all.
+        Number of latest finished models kept in the repository to inherit from; None keeps all.
 
     Notes
     -----
-    Choices whose options are numbers in order are told as whole numbers, so that neighbours inform each other; others
-    as categories. Requests under way are told as running trials. All objectives are passed on.
+    Choices whose options are ordered numbers are passed as integers, so that neighbours inform each other; others as
+    categories. Pending requests are passed as running trials, and all objectives are passed.
 
-    The study is made anew for each answer from what was told, with a sampler seeded by the request, which is what
-    makes a resumed run exact; it costs 0.3 ms per finished evaluation of 18 choices.
+    The study is created anew for each answer, from the reports, with a sampler seeded by the request; so a resumed run
+    repeats exactly. This costs 0.3 ms per finished evaluation with 18 choices.
 
     Raises
     ------
     InvalidInput
-        If a package is missing, saying which.
+        If a package is missing; the message says which.
     """
 
     def __init__(self, sampler: Literal["tpe", "gp"] = "tpe", startup: int = 10, keep: int | None = 50) -> None:
@@ -92,7 +92,7 @@ class Optuna(KeepsLatest):
             self._trials.append(self._trial(request.candidate, values))
 
     def _trial(self, candidate: Candidate, values: Sequence[float | None] | None) -> Any:
-        """Return a trial: one that is done if it has values, else one that is running."""
+        """Return a trial: completed if it has values, otherwise running."""
         from optuna.trial import TrialState, create_trial
 
         distributions = {_name(choice): _distribution(choice) for choice in self._space.choices_of(candidate)}
@@ -146,7 +146,7 @@ class Optuna(KeepsLatest):
 
 
 def _name(choice: Choice) -> str:
-    # Optuna knows a parameter by its name alone; a choice of the same name may have other options elsewhere.
+    # Optuna identifies a parameter by its name alone, but two choices of one name may have different options.
     return f"{choice.name} ({'up to ' if choice.is_ordered else 'of '}{len(choice.options)})"
 
 
@@ -167,7 +167,7 @@ def _suggest(trial: Any, choice: Choice) -> int:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Optuna from telling the log of every study, and warning of what is experimental, while it is asked."""
+    """Silence Optuna's log of each study and its warnings about experimental features in this block."""
     import optuna
 
     before = optuna.logging.get_verbosity()

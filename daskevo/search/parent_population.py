@@ -1,4 +1,4 @@
-"""What strategies with a population of parents share: it is filled at random, then children are made of its members."""
+"""Base class of evolutionary strategies: fill a population at random, then make children of its members."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from daskevo.types import ModelId, Objective
 
 
 class Named(Parent, Protocol):
-    """A member of a population, as far as all have it in common."""
+    """What all kinds of population members have in common."""
 
     @property
     def model_id(self) -> ModelId: ...
@@ -29,12 +29,12 @@ P = TypeVar("P", bound=Named)
 
 
 class Evolving(Leaving, ABC, Generic[P]):
-    """The part of a strategy that has a population.
+    """Asks for random candidates until the population is full, then for children.
 
     Parameters
     ----------
     population:
-        Members kept. Until there are so many, candidates are random.
+        Population size. Candidates are random until it is reached.
     offspring:
         Makes children.
     """
@@ -58,7 +58,7 @@ class Evolving(Leaving, ABC, Generic[P]):
 
     def ask(self, view: View) -> list[Request] | Stop:
         def make(offset: int, rng: np.random.Generator, seen: Seen) -> Request | Stop:
-            # Random candidates fill the population first; those under way count, so that workers don't overfill it.
+            # Pending requests count as members, or many trainers would make far more random candidates than needed.
             is_full = len(self._members) + len(view.pending) + offset >= self.size
             parent = self._parent(rng) if is_full and self._members else None
             propose = (

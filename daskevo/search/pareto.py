@@ -1,6 +1,6 @@
-"""Which points are not dominated by others, and how crowded it is around each: Deb et al. 2002 (NSGA-II).
+"""Non-dominated sorting and crowding distance: Deb et al. 2002 (NSGA-II).
 
-Points are rows of figures of which larger is better, one per objective: negate what is to be minimised
+Points have one value per objective, larger is better: negate what is to be minimised
 (:meth:`daskevo.types.Objective.rank` does).
 """
 
@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 from daskevo.types import Objective
 
 Points = Sequence[Sequence[float]]
-"""Finite figures, larger is better. # (n_points, n_objectives)"""
+"""Finite values, larger is better. # (n_points, n_objectives)"""
 
 
 def ranks_of(objectives: Sequence[Objective], metrics: Mapping[str, Any]) -> tuple[float, ...] | None:
-    """Return a figure per objective, of which larger is better; None if one is missing or no finite number."""
+    """Return one value per objective, larger is better; None if one is missing or not finite."""
     qualities = [objective.quality(dict(metrics)) for objective in objectives]
     ranks = [objective.rank(q) for objective, q in zip(objectives, qualities, strict=True) if q is not None]
     return tuple(ranks) if len(ranks) == len(qualities) else None
 
 
 def dominance(points: Points) -> NDArray[np.bool_]:
-    """Tell who dominates whom: is nowhere worse, and better somewhere.
+    """Compute which points dominate which: nowhere worse, and better somewhere.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def dominance(points: Points) -> NDArray[np.bool_]:
 
 
 def front(points: Points) -> list[int]:
-    """Return the indices of the points that no other dominates, in order.
+    """Return the indices of the non-dominated points, in order.
 
     >>> front([(1, 3), (2, 2), (1, 2), (2, 2)])
     [0, 1, 3]
@@ -51,7 +51,7 @@ def front(points: Points) -> list[int]:
 
 
 def fronts(points: Points) -> list[list[int]]:
-    """Sort points into fronts: the first is dominated by none, the next only by those before, and so on.
+    """Sort points into fronts: the first is dominated by none, each further one only by those before.
 
     Section III.A of the paper, fast non-dominated sorting: O(n_objectives * n_points^2).
 
@@ -76,10 +76,10 @@ def fronts(points: Points) -> list[list[int]]:
 
 
 def crowding(points: Points) -> list[float]:
-    """Return how far apart each point's neighbours are in one front, section III.B of the paper.
+    """Return the crowding distance of each point of one front, section III.B of the paper.
 
-    For each objective the distance between the neighbours on both sides, as a share of the objective's range, summed
-    up; infinite for those at an end. Of equal figures the earlier point comes first.
+    That is the distance between its neighbours on both sides, as a share of the objective's range, summed over the
+    objectives; infinite for points at an end. Among equal values the earlier point comes first.
 
     Examples
     --------
@@ -95,6 +95,6 @@ def crowding(points: Points) -> list[float]:
         if high == low:
             continue
         for before, index, after in zip(order, order[1:], order[2:], strict=False):
-            # Halves, because the range of two floats may be more than a float holds.
+            # Halved, because the difference of two floats may overflow.
             distances[index] += (values[after] / 2 - values[before] / 2) / (high / 2 - low / 2)
     return distances

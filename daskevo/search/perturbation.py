@@ -1,4 +1,4 @@
-"""Candidates near another one: each hyper-parameter is moved a little, or drawn anew, now and then."""
+"""Candidates near a given one: each hyper-parameter moves to a neighbouring option, or is sometimes drawn again."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ def perturbed(
     resample: float = 0.25,
     only: Collection[str] | None = None,
 ) -> Candidate:
-    """Return a candidate near another one.
+    """Return a candidate near a given one.
 
     Parameters
     ----------
     resample:
-        The probability that a choice takes any of its options; else it takes one of those beside it, in the order in
-        which the space gives them (Jaderberg et al., section 4.1: factors of 1.2 and 0.8, or drawn anew).
+        Probability that a choice takes any of its options; otherwise it takes a neighbouring one, in the order in which
+        the space lists them (Jaderberg et al., section 4.1: factors of 1.2 and 0.8, or resampling).
     only:
         Names of the choices that may change; None = all.
 
     Returns
     -------
     Candidate
-        Another one; the same if there is nothing to change, or the space rejects so many in a row.
+        A different one; the same if nothing can change, or the space rejected too many in a row.
     """
     choices = space.choices_of(candidate)
 
@@ -53,7 +53,7 @@ def perturbed(
 
 
 def _beside(index: int, count: int, rng: np.random.Generator) -> int:
-    """Return the index before or after, both equally likely; there is one at the ends."""
+    """Return the index before or after, each equally likely; at an end there is only one."""
     if index in (0, count - 1):
         return 1 if index == 0 else count - 2
     return index + (1 if rng.random() < 0.5 else -1)

@@ -1,4 +1,4 @@
-"""Population based training (PBT): members train side by side, and the worst go on from the best ones' models.
+"""Population based training (PBT): members train in parallel, and the worst continue from models of the best.
 
 Jaderberg et al., "Population Based Training of Neural Networks" (2017, arXiv:1711.09846): exploit by truncation
 selection, explore by perturbing or drawing anew (section 4.1).
@@ -23,7 +23,7 @@ from daskevo.types import JSON, ModelId, Objective
 
 
 class _Member(NamedTuple):
-    """A member as it was last reported: who has the larger `standing` is better, of equal ones who was asked first."""
+    """A member as of its last report; the larger `standing` is better, ties go to the earlier request."""
 
     name: ModelId
     candidate: Candidate
@@ -37,54 +37,54 @@ class _Member(NamedTuple):
 
 
 class _Replaced(NamedTuple):
-    """A member that clones another, as it was: it counts until the clone is reported."""
+    """The last standing of a member that now clones another; it counts until the clone is reported."""
 
     source: ModelId
     standing: tuple[float, int]
 
 
 class _Next(NamedTuple):
-    """What is to be asked for next: to continue a member's model, or to clone it."""
+    """The next thing to ask for: continue a member's model, or clone it."""
 
     member: _Member
     is_clone: bool
 
 
 class PopulationBasedTraining(Continuing):
-    """Train a population, all at the same time, and let the worst continue the models of the best.
+    """Train a population in parallel, and let the worst members continue the models of the best.
 
     Parameters
     ----------
     every:
-        Steps after which a member is looked at.
+        Steps between two comparisons of a member with the others.
     most:
-        Steps of a whole training, a multiple of `every`.
+        Steps of a full training, a multiple of `every`.
     population:
-        Members. With fewer trainers than members they take turns.
+        Number of members. If there are fewer trainers, members take turns.
     share:
-        Who is among this share of the worst of all members clones one among this share of the best.
+        A member in this worst share of all members clones one of the same share of the best.
     resample:
-        The probability that a hyper-parameter of a clone is drawn anew; else it moves to an option beside its own.
+        Probability that a hyper-parameter of a clone is drawn again; otherwise it moves to a neighbouring option.
     only:
-        Names of the choices that a clone may change: what isn't part of the model, so that its snapshot fits; None =
-        all.
+        Names of the choices that a clone may change: those that are not part of the model, so that the snapshot fits;
+        None = all.
     rounds:
-        How often to begin anew with other candidates; None = until the run's budget or the space ends.
+        Number of times to start over with new candidates; None = until the run's budget or the space is exhausted.
 
     Notes
     -----
-    Nobody waits: a member is compared with the others as they were last reported, and goes on at once. A clone is a
-    request that `continues` the better one's model, which is its `parent` too, with a candidate near that one's;
-    nobody clones an equal. A member that failed clones one of the best; before anybody has finished, another candidate
-    begins in its place. Each part is an evaluation of the run's budget. See ``daskevo.search.continuation`` for what
-    a run needs.
+    Members don't wait for each other: each is compared with the last reports of the others, and continues at once. A
+    clone is a request that `continues` the better member's model, which is also its `parent`, with a candidate near
+    that member's; equally good members are not cloned. A member that failed clones one of the best; if no member has
+    finished yet, a new candidate takes its place. Each part of a training is an evaluation of the run's budget. See
+    ``daskevo.search.continuation`` for what a run needs.
 
     Raises
     ------
     InvalidInput
-        If the share of the population is nobody or more than a half, or `most` is no multiple of `every`; when it is
-        started, if the space lacks a choice of `only`, or says which of its choices aren't part of the model (its
-        `tuned`) and clones would change others, or could change none.
+        If `share` gives no member or more than half, or `most` is not a multiple of `every`. On `start`: if the space
+        lacks a choice of `only`; or if it says which choices are not part of the model (its `tuned`), and clones would
+        change others or could change none.
     """
 
     name = "population based training"
@@ -140,14 +140,14 @@ class PopulationBasedTraining(Continuing):
         self._check_clones(space)
         self._members: dict[ModelId, _Member] = {}
         self._replaced: list[_Replaced] = []
-        # All that there was to continue, in the order in which it was told: requests take it in this order.
+        # Everything to continue, in the order of reports. Requests take it in this order, so resuming repeats them.
         self._next: list[_Next] = []
         self._sources: Counter[ModelId] = Counter()
         self._begun = self._continued = self._ended = self._round = 0
         self._to_begin = self.size
 
     def _check_clones(self, space: ModelSpace) -> None:
-        """See that clones change nothing that is part of the model, as far as the space says what is."""
+        """Check that clones change nothing that is part of the model, as far as the space can tell."""
         tuned: Collection[str] | None = getattr(space, "tuned", None)
         if tuned is None:
             return
@@ -165,6 +165,7 @@ class PopulationBasedTraining(Continuing):
             raise InvalidInput(f"clones would change {parts!r:.200}, which is part of the model: {hint}")
 
     def _take(self, request: Request, name: ModelId, rank: float | None) -> None:
+        # Numbers above 2**62 are no request's: choices made on a report must not repeat the draws of a request.
         rng = generator(self._seed, 2**62 + request.number)
         before = self._before(request)
         if rank is None:
@@ -192,7 +193,7 @@ class PopulationBasedTraining(Continuing):
             self._to_begin += self.size
 
     def _before(self, request: Request) -> _Member | None:
-        """Count a request, and return the member that it was; None for a new one and for clones."""
+        """Count a reported request; return the member whose part it was, or None for a new candidate or a clone."""
         if request.continues is None:
             self._begun += 1
             return None
@@ -207,7 +208,7 @@ class PopulationBasedTraining(Continuing):
         return None
 
     def _replace(self, request: Request, failed: _Member | None, rng: np.random.Generator) -> None:
-        """Have a clone of one of the best take the place of a member that failed, which was worse than all."""
+        """Let a clone of one of the best replace a failed member, which counts as the worst."""
         best = self._best()
         if best:
             source = best[int(rng.integers(len(best)))]
@@ -220,7 +221,7 @@ class PopulationBasedTraining(Continuing):
         self._leave_it(failed)
 
     def _better(self, member: _Member, rng: np.random.Generator) -> _Member | None:
-        """Return whom a member is to clone: any of the best if it is among the worst, whatever else is reported."""
+        """Return a member to clone: a random one of the best if this one is among the worst; otherwise None."""
         standings = [*(each.standing for each in self._members.values()), *(each.standing for each in self._replaced)]
         if sum(standing > member.standing for standing in standings) < self.size - int(self.share * self.size):
             return None
@@ -228,7 +229,7 @@ class PopulationBasedTraining(Continuing):
         return best[int(rng.integers(len(best)))] if best else None
 
     def _best(self) -> list[_Member]:
-        """Return the best members, those that have steps left to train."""
+        """Return the best members that have steps left to train."""
         best = sorted(self._members.values(), key=lambda each: each.standing, reverse=True)
         return [member for member in best[: int(self.share * self.size)] if member.step < self.most]
 
@@ -242,7 +243,7 @@ class PopulationBasedTraining(Continuing):
             self._free(member.name)
 
     def _free(self, name: ModelId) -> None:
-        """Let a model go that is no member's and that nobody continues."""
+        """Release a model that no member has and no request is to continue."""
         if name not in self._members and self._sources[name] <= 0:
             self._let_go(name)
 

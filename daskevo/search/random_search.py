@@ -1,4 +1,4 @@
-"""Random search without repetition: the yardstick for every other strategy."""
+"""Random search without repetition: the baseline for every other strategy."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class Random(KeepsLatest):
     Parameters
     ----------
     keep:
-        How many of the latest finished models stay in the repository to be inherited from; None keeps all (then the
-        repository grows with the run).
+        Number of latest finished models kept in the repository to inherit from; None keeps all, and the repository
+        grows with the run.
     over:
-        ``choices``: the options of each choice are equally likely; ``candidates``: all candidates are, where the space
-        can do that (see :meth:`daskevo.space.ModelSpace.sample`).
+        ``choices``: the options of each choice are equally likely; ``candidates``: all candidates are, if the space
+        supports that (see :meth:`daskevo.space.ModelSpace.sample`).
 
     Raises
     ------
     InvalidInput
-        When it is started, if the space can't.
+        On `start`, if the space does not support it.
     """
 
     name = "random"
@@ -44,7 +44,7 @@ class Random(KeepsLatest):
 
     @property
     def settings(self) -> JSON:
-        # What runs were recorded with before there was a choice is still the same.
+        # The default stays out, so that runs recorded before `over` existed can be resumed.
         return {"keep": self.keep} if self.over == "choices" else {"keep": self.keep, "over": self.over}
 
     def start(self, space: ModelSpace, objectives: Sequence[Objective], seed: int) -> None:

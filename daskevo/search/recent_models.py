@@ -1,4 +1,4 @@
-"""What strategies without a population of their own share: the latest finished models stay to be inherited from."""
+"""Base class of strategies without a population: they keep the latest finished models to inherit from."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from daskevo.types import ModelId, Objective
 
 
 class KeepsLatest(Leaving):
-    """The part of a strategy that keeps models.
+    """Keeps the latest finished models.
 
     Parameters
     ----------
     keep:
-        How many of the latest finished models stay in the repository; None keeps all (then the repository grows with
-        the run).
+        Number of latest finished models kept in the repository; None keeps all, and the repository grows with the run.
     """
 
     def __init__(self, keep: int | None = 50) -> None:

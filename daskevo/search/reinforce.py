@@ -1,4 +1,4 @@
-"""A policy learned by REINFORCE: a table of logits, one row per choice, in numpy.
+"""A policy learned by REINFORCE: a table of logits with one row per choice, in numpy.
 
 Williams, "Simple Statistical Gradient-Following Algorithms for Connectionist Reinforcement Learning", Machine Learning
 8, 1992; as a controller of architecture search: Zoph and Le, 2017, whose recurrent network is a table here.
@@ -23,31 +23,31 @@ from daskevo.types import JSON, Objective
 
 Logits = NDArray[np.float64]
 Row = tuple[Any, ...]
-"""What a row of logits is known by: the choice's name, its number of options, and the option before (or None)."""
+"""Key of a row of logits: the choice's name, its number of options, and the option taken before (or None)."""
 
 
 class Reinforce(KeepsLatest):
-    """Draw each option by a learned probability, and make those of better candidates likelier.
+    """Draw each option with a learned probability, and raise the probabilities of better candidates.
 
     Parameters
     ----------
     learning_rate:
-        Step of the logits along the gradient.
+        Step size of the logits along the gradient.
     entropy:
-        Weight of the policy's entropy in what is maximised: the higher, the longer it explores.
+        Weight of the policy's entropy in the objective: the higher, the longer it explores.
     memory:
-        Share of the moving baseline, mean and spread of the qualities, that stays at each report.
+        Share of the moving baseline (mean and spread of the qualities) that is kept at each report.
     context:
-        Whether probabilities depend on the option taken just before. Then it can learn which options go together, and
+        Whether probabilities depend on the option taken just before. Then it can learn which options fit together, but
         needs more evaluations.
     keep:
-        How many of the latest finished models stay in the repository to be inherited from; None keeps all.
+        Number of latest finished models kept in the repository to inherit from; None keeps all.
 
     Notes
     -----
-    A choice that was not met before has logits of 0, all options alike, so it works where choices depend on others.
-    The advantage is measured in standard deviations of the qualities so far, so the learning rate needs no knowledge of
-    the objective. A candidate is never asked for twice: where the policy draws nothing new, one is drawn at random.
+    A choice that it has not met has logits of 0, all options alike, so it works if choices depend on others. The
+    advantage is measured in standard deviations of the qualities so far, so the learning rate does not depend on the
+    objective's scale. A candidate is never asked for twice: if the policy draws nothing new, one is drawn at random.
     """
 
     name = "reinforce"
@@ -97,7 +97,7 @@ class Reinforce(KeepsLatest):
         def pick(choice: Choice) -> int:
             nonlocal before
             ends = np.cumsum(self._probabilities(self._row(choice, before)))
-            # The sum may round to less than 1.
+            # The cumulative sum may round to less than 1.
             before = min(int(np.searchsorted(ends, rng.random(), side="right")), len(choice.options) - 1)
             return before
 
@@ -124,7 +124,7 @@ class Reinforce(KeepsLatest):
         for choice, index in zip(self._space.choices_of(request.candidate), request.candidate.values, strict=True):
             row = self._row(choice, before)
             odds = self._probabilities(row)
-            # Gradients by the logits: of the option's log probability, and of the row's entropy.
+            # Gradients with respect to the logits: of the option's log probability, and of the row's entropy.
             towards = -odds
             towards[index] += 1.0
             logs = np.log(np.maximum(odds, 1e-300))
@@ -134,13 +134,13 @@ class Reinforce(KeepsLatest):
             before = index
 
     def _advantage(self, reward: float) -> float:
-        """Return a reward against those before, in their standard deviations (at most 3), and take it into account."""
+        """Return a reward's deviation from earlier ones in standard deviations (3 at most); update the baseline."""
         self._told += 1
         if self._told == 1:
             self._mean = reward
             return 0.0
         off = reward - self._mean
-        # Of few rewards the mean is that of all of them.
+        # While there are few rewards, average all of them.
         memory = min(self.memory, 1 - 1 / self._told)
         self._mean += (1 - memory) * off
         self._spread = memory * (self._spread + (1 - memory) * off * off)

@@ -1,4 +1,4 @@
-"""Each candidate is evaluated several times, and the mean is what counts."""
+"""A wrapper that evaluates each candidate several times and reports the mean."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from daskevo.types import JSON, ModelId, Objective
 
 @dataclass
 class _Group:
-    """The evaluations of one candidate: the first request, and the reports so far by repeat."""
+    """The evaluations of one candidate: its first request, and the reports so far by repeat."""
 
     first: Request
     reports: dict[int, Report] = field(default_factory=dict)
 
 
 class Repeat(Wrapper):
-    """Evaluate every candidate several times, with other initial weights, and tell the mean.
+    """Evaluate every candidate several times, with different initial weights, and report the mean.
 
     Parameters
     ----------
     strategy:
-        The strategy within. It hears of a candidate once: the means of its quality and metrics over the evaluations
-        that finished, with the model of the best of them; the others leave.
+        The wrapped strategy. It is told once per candidate: the means of quality and metrics over the finished
+        evaluations, with the model of the best one; the other models leave.
     times:
-        Evaluations of each candidate. Each spends budget.
+        Evaluations per candidate. Each one counts against the budget.
 
     Notes
     -----
-    All of them train from scratch: the best match of the second would be the whole model of the first, and there would
-    be nothing left to train.
+    All of them train from scratch: for the second, the best match would be the first one's whole model, and nothing
+    would be left to train.
     """
 
     word = "repeat"
@@ -98,7 +98,7 @@ class Repeat(Wrapper):
         return numbered if numbered or stop is None else stop
 
     def _known(self, view: View) -> tuple[dict[Candidate, Request], dict[Candidate, set[int]]]:
-        """Return the first requests of candidates that are not done, and which of their repeats were asked for."""
+        """Return the first requests of unfinished candidates, and which of their repeats were asked for."""
         firsts = {candidate: group.first for candidate, group in self._open.items()}
         known = {candidate: set(group.reports) for candidate, group in self._open.items()}
         for request in view.pending:
@@ -122,11 +122,11 @@ class Repeat(Wrapper):
         self.strategy.tell(group.first, replace(told, number=group.first.number))
 
     def _mean(self, reports: Sequence[Report]) -> Report:
-        """Return the report of several: of the best, with the means of all that finished; else the last failure."""
+        """Return one report for several: the best one's, with the means of all finished; or the last failure."""
         scored = [report for report in reports if report.status != "failed" and usable(report.quality)]
         if not scored:
             return reports[-1]
-        # A model that is new is kept rather than one that is another candidate's.
+        # Prefer a finished report over a duplicate, whose model belongs to another candidate.
         best = max(scored, key=lambda r: (r.status == "finished", self._objective.rank(r.quality or 0.0), -r.number))
         qualities = [float(report.quality) for report in scored if report.quality is not None]
         return replace(
@@ -154,6 +154,6 @@ def _repeated(first: Request, repeat: int) -> Request:
 
 
 def _means(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the means of the metrics that all have."""
+    """Return the means of the metrics that all of them have."""
     names = [name for name in metrics[0] if all(usable(found.get(name)) for found in metrics)]
     return {name: math.fsum(found[name] for found in metrics) / len(metrics) for name in names}

@@ -1,7 +1,7 @@
-"""A recorded run once more: the same candidates, each with the ancestor that it had.
+"""Replay a recorded run: the same candidates, each with its recorded ancestor.
 
-With one trainer the same seed repeats a run by itself. With several, which models there are when a candidate looks for
-its ancestor depends on who is done first; the record holds what came of that, and this strategy asks for it.
+With one trainer the same seed repeats a run. With several, the models available to a candidate depend on which
+evaluation ended first; the record holds the resulting ancestors, and this strategy asks for them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from daskevo.types import JSON, ModelId, Objective
 class Replay:
     """Ask for the finished evaluations of a recorded run, with the ancestors that they inherited from.
 
-    In a run of the same problem, seed and policy, each gives the same model, bit for bit, whatever the trainers. All of
-    them are kept.
+    In a run with the same problem, seed and policy, each gives a bit-identical model with any number of trainers. All
+    models are kept.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Replay:
     Raises
     ------
     InvalidInput
-        If a model inherited from one that the run has not trained.
+        If a model inherited from one that was not trained in the run.
     """
 
     name = "replay"
@@ -39,7 +39,7 @@ class Replay:
         self._steps: dict[ModelId, tuple[Request, ModelId | None]] = {}
         for report in finished.values():
             line = [report]
-            # An ancestor's report may have come after its child's.
+            # An ancestor's report may have come after its child's, so follow the line of ancestors.
             while (ancestor := _source(asked, line[-1])) is not None and ancestor not in self._steps:
                 if ancestor not in finished:
                     began = "inherited from" if asked[line[-1].number].continues is None else "continued"
@@ -88,5 +88,5 @@ class Replay:
 
 
 def _source(asked: Mapping[int, Request], report: Report) -> ModelId | None:
-    """Return the model that an evaluation began with: continued, or inherited from."""
+    """Return the model that an evaluation started from: continued, or inherited from."""
     return asked[report.number].continues or report.ancestor

@@ -1,8 +1,8 @@
-"""The words between a strategy and a run: requests, reports, failures, the view of a run, and stopping.
+"""Data that strategies and runs exchange: requests, reports, failures, the view of a run, and stopping.
 
-A strategy asks for *(candidate, hyper-parameter sequence, ancestor, until which step)*; a run answers with reports at a
-step. `evaluate(candidate) -> score` is the simplest case. A candidate that is worth more steps is asked for again, in a
-request that `continues` its model; a clone (population based training) continues another candidate's.
+A strategy asks for *(candidate, hyper-parameter sequence, ancestor, last step)*; a run answers with reports. The
+simplest case is `evaluate(candidate) -> score`. To train a candidate further, a request `continues` its model; a clone
+in population based training continues another candidate's model.
 """
 
 from __future__ import annotations
@@ -37,59 +37,59 @@ FailureKind = Literal[
 ]
 """Why an evaluation failed.
 
-- ``build``: the problem could not build the candidate; ``rejected``: its choices don't go together, as `build` says;
+- ``build``: the problem could not build the candidate; ``rejected``: `build` says that its choices are incompatible;
   ``flatten``: its model has no architecture graph.
 - ``error``: compiling, training or scoring raised; ``not finite``: the quality is NaN or infinite.
-- ``time limit``: the evaluation was past its limit.
-- ``problem``: no data, or `score` gave no such metric; no candidate is to blame.
-- ``trainer lost``: its trainer died under it more than once; ``repository``: it could not be inherited or stored;
+- ``time limit``: the evaluation exceeded its time limit.
+- ``problem``: the problem has no data, or `score` did not return the metric; the candidate is not at fault.
+- ``trainer lost``: its trainer died more than once during it; ``repository``: inheriting or storing failed;
   ``no room``: not stored because the disk is full or the quota reached.
-- ``cancelled``: somebody else cancelled its task; ``stopped``: the strategy gave it up.
+- ``cancelled``: another client cancelled its task; ``stopped``: the strategy cancelled it.
 """
 
 OF_THE_CANDIDATE: frozenset[FailureKind] = frozenset(
     {"build", "rejected", "flatten", "error", "not finite", "time limit"}
 )
-"""Failures that the same architecture would meet again: they're not tried twice."""
+"""Failures that the same architecture would repeat, so it is not tried again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a strategy wants to know.
+    """One evaluation that a strategy asks for.
 
     Parameters
     ----------
     number:
-        0, 1, 2, ... in the order the strategy asked; names the request within its run.
+        0, 1, 2, ... in the order of asking; identifies the request within its run.
     model_id:
-        The name its model will have, fixed before anything is trained.
+        The id that its model will have; fixed before training.
     candidate:
         The point of the space to evaluate.
     parent:
         The model whose candidate was mutated, for lineage; None for a random candidate.
     ancestor:
-        Where weights come from: ``"best match"``, a model id, or None for fresh weights.
+        Source of weights: ``"best match"``, a model id, or None for fresh weights.
     continues:
-        The model of an earlier report whose training goes on, from its snapshot (weights, optimizer state, step, random
-        numbers and position in the data), never from the beginning; `ancestor` is None then. Steps count on: the
-        training ends at `until_step`, of which that model has some already. The candidate is that model's, or, where
-        population based training clones it, another one: then its hyper-parameters hold from here on.
+        The model of an earlier report whose training is continued from its snapshot (weights, optimizer state, step,
+        random state and position in the data); `ancestor` is None then. Steps are counted from the first training on:
+        it ends at `until_step`, of which that model has done some. The candidate is that model's own, or, for a clone
+        in population based training, a different one, whose hyper-parameters apply from here on.
     sequence:
-        Hyper-parameters over time, for strategies that tune them; None = those of the problem.
+        Hyper-parameters over time, for strategies that tune them; None = the problem's.
     until_step:
-        Train until this step (optimizer steps), those of the model that it continues included; None = as many as the
-        problem's epochs make.
+        Train up to this optimizer step, including steps of the model that it continues; None = for the problem's
+        epochs.
     transfer:
-        False for the control arm and the baseline: nothing is inherited, whatever `ancestor` says.
+        False for the control arm and the baseline: nothing is inherited, even if `ancestor` is set.
     training:
-        Settings of this evaluation's training instead of the problem's: ``epochs``, ``batch_size``.
+        Training settings that replace the problem's: ``epochs``, ``batch_size``.
     priority:
-        Of the requests that are ready, the one with the highest begins first; of equal ones the one asked first.
+        Of the ready requests, the one with the highest priority starts first; ties go to the earlier one.
     choices:
-        The options taken, by name, where they can't be told from the space's record; the run fills it in.
+        The chosen options by name, for spaces whose record can't tell; filled in by the run.
     repeat:
-        0, 1, 2, ... for evaluations of the same candidate that are to differ by chance alone: with another `repeat`,
-        the same training is not a duplicate.
+        0, 1, 2, ... for evaluations of the same candidate that differ only by chance: the same training with another
+        `repeat` is not a duplicate.
     """
 
     number: int
@@ -148,7 +148,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an evaluation failed: a kind to act on, a message to read, the traceback if user code raised."""
+    """Why an evaluation failed: a kind for programs, a message for people, the traceback if user code raised."""
 
     kind: FailureKind
     message: str
@@ -156,38 +156,38 @@ class Failure:
 
     @property
     def of_the_candidate(self) -> bool:
-        """True if the same architecture would fail again."""
+        """Whether the same architecture would fail again."""
         return self.kind in OF_THE_CANDIDATE
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of a request.
+    """The result of a request.
 
     Parameters
     ----------
     number, model_id:
         Of the request; for a duplicate, `model_id` is the model of the request in `duplicate_of`.
     status:
-        ``finished`` spends the budget; ``failed`` and ``duplicate`` don't.
+        ``finished`` counts against the budget; ``failed`` and ``duplicate`` don't.
     step:
-        Optimizer steps this model has been trained, its ancestor's steps not counted.
+        Optimizer steps that this model has been trained, without its ancestor's.
     quality:
-        The objective's metric, finite; None unless finished (or a duplicate of a finished one).
+        Value of the first objective, finite; None unless finished (or a duplicate of a finished one).
     metrics:
-        All figures that the problem's `score` gave, and those of the last epoch of training.
+        All metrics that the problem's `score` returned, and those of the last epoch.
     seconds:
         By phase: prepare (data, once per process), query, build, inherit, first_step, training, scoring, put.
     ancestor, prefix, vertices, frozen_share:
-        The model inherited from, vertices of the common prefix and of the model, share of vertices frozen.
+        The model inherited from, number of vertices of the shared prefix and of the model, share of frozen vertices.
     own_bytes, full_bytes:
-        Bytes this model had to store, and bytes of a full copy of it.
+        Bytes that this model added to the repository, and bytes of a full copy.
     worker:
         Name of the trainer.
     started, ended:
         Seconds since the epoch, by the trainer's clock.
     transfer:
-        What was inherited and why no more; None where it ended before it inherited, and in older records.
+        What was inherited, and why no more; None if it ended before inheriting, and in older records.
     """
 
     number: int
@@ -213,7 +213,7 @@ class Report:
 
     @property
     def transferred(self) -> bool:
-        """True if anything was inherited."""
+        """Whether anything was inherited."""
         return self.ancestor is not None
 
     def to_json(self) -> JSON:
@@ -239,7 +239,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A strategy's answer to `ask` when there is nothing left to ask for."""
+    """A strategy's answer to `ask` when it has nothing more to ask for."""
 
     reason: Literal["exhausted", "done"]
     message: str
@@ -247,18 +247,18 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a strategy may look at when it is asked.
+    """The state of a run that a strategy may use in `ask`.
 
     Parameters
     ----------
     wanted:
-        How many requests could start now; more are not taken.
+        Number of requests that could start now; any beyond it are ignored.
     next_number:
         The number of the next request.
     prefix:
-        What the run's model ids start with.
+        Prefix of the run's model ids.
     asked:
-        All candidates asked for so far in this run, whatever became of them.
+        All candidates asked for in this run so far, with any result.
     pending:
         Requests without a report, in the order in which they were asked.
     """
@@ -270,13 +270,13 @@ class View:
     pending: Sequence[Request] = ()
 
     def request(self, offset: int, candidate: Candidate, **fields: Any) -> Request:
-        """Make the `offset`-th request of this answer, numbered and named (see :class:`Request` for the fields)."""
+        """Make the `offset`-th request of this answer, with number and model id (fields as in :class:`Request`)."""
         number = self.next_number + offset
         return Request(number=number, model_id=model_id(self.prefix, number), candidate=candidate, **fields)
 
 
 def model_id(prefix: str, number: int) -> ModelId:
-    """Name the model of a request.
+    """Return the model id of a request.
 
     >>> model_id("attn-3f2a91c0", 42)
     'attn-3f2a91c0-00042'
@@ -285,5 +285,5 @@ def model_id(prefix: str, number: int) -> ModelId:
 
 
 def usable(quality: float | None) -> bool:
-    """Tell whether a quality may win, be a parent or stay in a population: finite numbers only."""
+    """Tell whether a quality may win, be a parent or join a population: it must be a finite number."""
     return quality is not None and not isinstance(quality, bool) and math.isfinite(quality)

@@ -1,4 +1,4 @@
-"""Candidates that failed for a reason not their own are asked for again."""
+"""A wrapper that asks again for candidates that failed for reasons outside of them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from daskevo.space import Candidate, ModelSpace
 from daskevo.types import JSON, ModelId, Objective
 
 Key = tuple[Candidate, int, int | None, ModelId | None]
-"""What a request and its repetition have in common: candidate, repeat, last step, and the model that it continues."""
+"""Identifies a request and its retries: candidate, repeat, last step, and the model that it continues."""
 
 
 @dataclass
 class _Open:
-    """A request that failed, its last report, and how often it has been tried."""
+    """A failed request, its last report, the number of its last try, and how often it was tried."""
 
     request: Request
     report: Report
@@ -27,18 +27,18 @@ class _Open:
 
 
 class Retry(Wrapper):
-    """Ask again for a candidate whose evaluation failed through no fault of its own.
+    """Ask again for a candidate whose evaluation failed for a reason outside of it.
 
-    Lost trainers, time limits and full disks come and go; what the same architecture would meet again (see
-    :data:`daskevo.search.requests.OF_THE_CANDIDATE`) is not tried again. The strategy within hears of a candidate
-    once: what came of the last try.
+    Lost trainers, time limits and full disks are temporary. Failures that the same architecture would repeat (see
+    :data:`daskevo.search.requests.OF_THE_CANDIDATE`) are not retried. The wrapped strategy is told once per candidate:
+    the result of the last try.
 
     Parameters
     ----------
     strategy:
-        The strategy within.
+        The wrapped strategy.
     attempts:
-        How often a candidate is evaluated at most.
+        Maximum number of evaluations per candidate.
     """
 
     word = "retry"
@@ -71,7 +71,7 @@ class Retry(Wrapper):
         ]
         if len(requests) == view.wanted:
             return requests
-        # To the strategy within, what failed and is tried again is still the request that it asked for.
+        # To the wrapped strategy, a request that failed and is retried is still pending under its own number.
         fresh = [request for request in view.pending if _key(request) not in self._open]
         pending = sorted([*fresh, *(o.request for o in self._open.values())], key=lambda request: request.number)
         answer = self.strategy.ask(
@@ -83,7 +83,7 @@ class Retry(Wrapper):
             )
         )
         if isinstance(answer, Stop):
-            # What is under way may still fail, and be asked for again.
+            # Pending requests may still fail and need a retry.
             return requests or ([] if view.pending else answer)
         return requests + answer
 
@@ -104,7 +104,7 @@ class Retry(Wrapper):
             if key is None:
                 numbers.append(number)
             else:
-                # It has failed: given up, it is not asked for again.
+                # It has failed already: giving it up means not to retry it.
                 self._open.pop(key)
         return numbers
 

@@ -1,4 +1,4 @@
-"""What an evaluation inherited and why no more, in so few bytes that every report and every model can keep it."""
+"""A summary of what an evaluation inherited, small enough to be stored with every report and model."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ class TransferReport:
     Parameters
     ----------
     reason:
-        Why no more was inherited, as a word to count by. Where the prefix ended: ``other settings``, ``another layer``,
-        ``other connections``, ``own weights``, or ``whole model``; why there is none: ``not asked``, ``no match``,
-        ``too few layers``, ``gone``, ``no answer`` (:class:`daskevo.repository.InheritanceReport` explains them).
+        Why no more was inherited, as a keyword for counting. Where the prefix ended: ``other settings``, ``another
+        layer``, ``other connections``, ``own weights``, or ``whole model``; why there is none: ``not asked``, ``no
+        match``, ``too few layers``, ``gone``, ``no answer`` (:class:`daskevo.repository.InheritanceReport` explains
+        them).
     words:
-        The same in words, with the first layer that is not shared.
+        The reason as a sentence, with the first layer that is not shared.
     inherited, layers:
-        Layers with weights that were inherited, and all that the model has.
+        Inherited layers with weights, and all layers with weights.
     frozen:
         Layers that did not train.
     nbytes:
-        Size of what was inherited, in bytes.
+        Size of the inherited tensors, in bytes.
     tried, silent:
-        Better matches that could not be inherited from, and providers or shards that did not answer the query.
+        Better matches that could not be used, and providers or shards that did not answer the query.
 
     Examples
     --------

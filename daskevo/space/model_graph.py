@@ -1,7 +1,7 @@
-"""The graph of a model as mutators see and change it: nodes that call layers, and the history of what was done.
+"""The graph of a model that mutators change: nodes that call layers, and the history of changes.
 
-Pure Python: making a Keras model of it, and a graph of a Keras model, is the work of :mod:`daskevo.models`.
-Source: paper 003, section 3 and figure 5.
+Pure Python; :mod:`daskevo.models` converts between this graph and a Keras model. Source: paper 003, section 3 and
+figure 5.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from daskevo.types import JSON
 
 
 class ModelGraph(Wiring):
-    """Nodes, wired by name: a model, or a cell of one.
+    """A model, or a cell of one, as nodes that refer to each other by name.
 
     Parameters
     ----------
     name:
-        Of the model.
+        The model's name.
 
     Attributes
     ----------
     inputs:
-        Names of the nodes that are the model's inputs. # (n_inputs,)
+        Names of the model's input nodes. # (n_inputs,)
     outputs:
-        Where the model's outputs come from, as in `Node.inputs`. # (n_outputs,)
+        Sources of the model's outputs, in the form of `Node.inputs`. # (n_outputs,)
     structure:
-        How inputs and outputs are nested, as recorded of a Keras model; None: each alone, or a list.
+        Nesting of inputs and outputs, as recorded from a Keras model; None: a single one, or a list.
     history:
-        What was done since the base model, in order.
+        Changes since the base model, in order.
 
     Examples
     --------
@@ -55,34 +55,34 @@ class ModelGraph(Wiring):
     """
 
     def as_base(self) -> Self:
-        """Return a copy that begins a history of its own."""
+        """Return a copy with an empty history, as the base of further changes."""
         other = self.copy()
         other.history, other._base = (), dict(self._nodes)
         return other
 
     def expanded(self) -> Self:
-        """Return a copy with the nodes of its cells instead of the cells, and without nodes that no output needs."""
+        """Return a copy with cells replaced by their nodes, and without nodes that no output depends on."""
         return expand(self)
 
     # -- primitives ------------------------------------------------------------------------------------------------
 
     def add_input(self, name: str, layer: Layer | None = None) -> str:
-        """Add an input of the model, or of a cell, which needs no layer."""
+        """Add an input to the model, or to a cell, where it needs no layer."""
         made = self.put(Node(self.new_name(name), layer or Layer(INPUT, {})))
         self.inputs += (made,)
         return made
 
     def create(self, name: str, layer: Layer | ModelGraph, inputs: Sequence[str] = ()) -> str:
-        """Add a node; returns its name.
+        """Add a node and return its name.
 
         Parameters
         ----------
         name:
-            Must be free. While a mutator acts, its place goes before the name, and a number after it if it is taken.
+            Must be unused. Inside a mutator it gets the mutator's place as a prefix, and a number if it is taken.
         layer:
-            What it calls; a :class:`ModelGraph` is a cell.
+            The layer that it calls; a :class:`ModelGraph` makes it a cell.
         inputs:
-            Where its tensors come from.
+            Sources of its tensors.
 
         Raises
         ------
@@ -97,13 +97,13 @@ class ModelGraph(Wiring):
         return name
 
     def delete(self, name: str, *, bridge: bool = True) -> None:
-        """Take a node out.
+        """Delete a node.
 
         Parameters
         ----------
         bridge:
-            Lead the node's one input to those that took its output. False: they lose that input, and must get
-            another before the mutation ends.
+            Connect the node's only input to the consumers of its output. False: they lose that input and must get
+            another one before the mutation ends.
 
         Raises
         ------
@@ -131,12 +131,12 @@ class ModelGraph(Wiring):
         self._record("delete", name)
 
     def replace(self, name: str, layer: Layer | ModelGraph) -> str:
-        """Let a node call something else, with the same inputs and the same name.
+        """Replace the layer that a node calls; inputs and name stay the same.
 
         Raises
         ------
         InvalidMutation
-            ``missing-node``; ``dangling``, if it is an input, or if others take an output that only the old one has.
+            ``missing-node``; ``dangling``, if it is an input, or an output in use does not exist in the new layer.
         """
         node = self[name]
         if name in self.inputs:
@@ -152,19 +152,19 @@ class ModelGraph(Wiring):
         return name
 
     def connect(self, source: str, target: str, at: int | None = None) -> None:
-        """Lead the output of a node into another one, besides what flows into it.
+        """Add an edge from a node to another, in addition to the target's other inputs.
 
-        A layer that takes one tensor may get several: they are merged when the shapes are fitted.
+        If a layer that takes one tensor gets several, they are merged when shapes are fitted.
 
         Parameters
         ----------
         at:
-            The position among the inputs; None is the last.
+            Position among the inputs; None = last.
 
         Raises
         ------
         InvalidMutation
-            ``missing-node``; ``cycle``; ``call``, if the target is called in a way that takes no further tensor.
+            ``missing-node``; ``cycle``; ``call``, if the target's call takes no further tensor.
         """
         self._check_edge(source, target)
         inputs = list(self[target].inputs)
@@ -173,7 +173,7 @@ class ModelGraph(Wiring):
         self._record("connect", source_of(source)[0], target)
 
     def disconnect(self, source: str, target: str) -> None:
-        """Take an edge away; if it was the only one, the target must get another before the mutation ends.
+        """Delete an edge; if it was the only one, the target must get another before the mutation ends.
 
         Raises
         ------
@@ -188,7 +188,7 @@ class ModelGraph(Wiring):
         self._record("disconnect", source_of(source)[0], target)
 
     def insert_after(self, source: str, layer: Layer | ModelGraph, name: str | None = None) -> str:
-        """Put a new node between a node and all that take its output; returns its name.
+        """Insert a node between a node and all consumers of its output; return the new node's name.
 
         Raises
         ------
@@ -203,7 +203,7 @@ class ModelGraph(Wiring):
         return made
 
     def change_input(self, name: str, index: int, source: str) -> None:
-        """Take one input of a node from elsewhere.
+        """Connect one input of a node to another source.
 
         Raises
         ------
@@ -220,21 +220,21 @@ class ModelGraph(Wiring):
         self._record("change input", name, source_of(source)[0])
 
     def repeat(self, names: str | Sequence[str], times: int, **changed: JSON) -> tuple[str, ...]:
-        """Let a chain of nodes stand several times in a row; returns the copies, in order.
+        """Repeat a chain of nodes several times in a row; return the names of the copies, in order.
 
         Parameters
         ----------
         names:
             One node, or several that form a chain.
         times:
-            How often it stands there afterwards, from 1.
+            Number of times the chain is there afterwards, from 1.
         **changed:
-            Arguments that the copies have otherwise, as far as their layers have them: ``strides=1``.
+            Arguments to change in the copies' layers, if these have them: ``strides=1``.
 
         Raises
         ------
         InvalidMutation
-            ``missing-node``; ``chain``, if the nodes form none.
+            ``missing-node``; ``chain``, if the nodes don't form a chain.
         """
         chain = (names,) if isinstance(names, str) else tuple(names)
         for before, after in itertools.pairwise(chain):
@@ -250,7 +250,7 @@ class ModelGraph(Wiring):
                 known = {key: value for key, value in changed.items() if key in self[name].config}
                 if isinstance(layer, Layer) and known:
                     layer = layer.changed(**known)
-                # A copy has a layer of its own.
+                # A copy owns its layer, also if the original shares one.
                 copy = replace(self[name], name=self.free_name(f"{name}.r{number}"), layer=layer, shares=None)
                 self._lead(last, copy.name)
                 last = self.put(replace(copy, inputs=(last,)))
@@ -259,12 +259,12 @@ class ModelGraph(Wiring):
         return tuple(made)
 
     def group(self, names: Sequence[str], name: str) -> str:
-        """Make one node, a cell, of several; returns its name.
+        """Replace several nodes by one cell that contains them; return its name.
 
         Raises
         ------
         InvalidMutation
-            ``missing-node``; ``dangling``, if an input is among them; ``cycle``, if a path leaves them and comes back.
+            ``missing-node``; ``dangling``, if an input is among them; ``cycle``, if a path leaves them and returns.
         """
         made = group(self, names, name)
         self._record("group", made, *names)
@@ -274,7 +274,7 @@ class ModelGraph(Wiring):
 
     @contextlib.contextmanager
     def acting(self, mutator: str, at: Sequence[str], prefix: str, choices: Mapping[str, JSON]) -> Iterator[None]:
-        """Record what is done in this block as a mutator's, and name what it creates after its place."""
+        """Record changes in this block as a mutator's, and prefix names of new nodes with its place."""
         before, self._acting = self._acting, Acting(mutator, tuple(at), prefix, choices)
         try:
             yield
@@ -311,7 +311,7 @@ class ModelGraph(Wiring):
         self.put(replace(node, inputs=tuple(inputs)))
 
     def _lead(self, name: str, elsewhere: str) -> None:
-        """Let all that take the output of a node take another one."""
+        """Connect all consumers of a node's output to another source."""
         for place in (*self.outputs, *(place for node in self.nodes for place in node.inputs)):
             source, slot = source_of(place)
             if source == name and slot:
@@ -321,7 +321,7 @@ class ModelGraph(Wiring):
         self.move(lambda place: elsewhere if place == name else place)
 
     def _leave_sharing(self, name: str) -> None:
-        """Let the next call of a shared layer own it."""
+        """Before a shared layer's owner changes, make the next node that calls the layer its owner."""
         heirs = [node for node in self.nodes if node.shares == name]
         for heir in heirs:
             self.put(replace(heir, shares=None if heir is heirs[0] else heirs[0].name))

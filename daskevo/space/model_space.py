@@ -1,6 +1,6 @@
-"""What every model space offers, and what follows from that for all of them: drawing, mutating, crossing over.
+"""The interface of model spaces, with drawing, mutation and crossover for all of them.
 
-A space is known by one thing: `draw`, which makes a candidate by asking for one choice after another. Random draws,
+A space is defined by one method, `draw`, which makes a candidate by asking for one choice after another. Random draws,
 mutations, grids, policies and samplers of other libraries differ only in how they answer.
 """
 
@@ -26,12 +26,12 @@ from daskevo.space.size import Size
 from daskevo.types import JSON
 
 Pick = Callable[[Choice], int]
-"""Answers a choice: the index of the option to take."""
+"""Answers a choice with the index of an option."""
 
 TRIES = 100
-"""Draws in a row that a space may reject before none is taken to be possible."""
+"""Rejected draws in a row after which a space counts as having no valid candidate."""
 LISTED = 10_000
-"""Candidates that are made one by one to draw uniformly among them."""
+"""Largest number of candidates that are listed to draw uniformly from them."""
 Over: TypeAlias = Literal["choices", "candidates"]
 """What a draw is uniform over."""
 
@@ -39,8 +39,8 @@ Over: TypeAlias = Literal["choices", "candidates"]
 class ModelSpace(ABC):
     """All candidates of a problem.
 
-    Implementations have a `name`, give `size`, `draw`, `choices_of`, `enumerate` and `to_json`; they pass
-    :func:`daskevo.testing.check_space`.
+    Implementations have a `name` and define `size`, `draw`, `choices_of`, `enumerate` and `to_json`;
+    :func:`daskevo.testing.check_space` checks them.
     """
 
     name: str
@@ -49,32 +49,32 @@ class ModelSpace(ABC):
     @property
     @abstractmethod
     def size(self) -> Size:
-        """How many candidates there are, and how far that is known."""
+        """Number of candidates, and how exactly it is known."""
 
     def size_until(self, enough: int) -> Size:
-        """Return the size, ``at least`` one more than `enough` where counting further would take long."""
+        """Return the size, or ``at least`` `enough` + 1 if counting further would take long."""
         return self.size
 
     @abstractmethod
     def draw(self, pick: Pick) -> Candidate:
-        """Make a candidate, asking `pick` for one choice after another, in graph order.
+        """Make a candidate by asking `pick` for one choice after another, in graph order.
 
         Raises
         ------
         CandidateRejected
-            If what was picked makes no valid candidate, with the reason.
+            If the picked options make no valid candidate; with the reason.
         InvalidInput
-            If `pick` answers with an index that the choice doesn't have.
+            If `pick` returns an index that the choice doesn't have.
         """
 
     @abstractmethod
     def choices_of(self, candidate: Candidate) -> tuple[Choice, ...]:
-        """Return the choices that a candidate answers, in the order in which they are asked.
+        """Return the choices of a candidate, in the order in which they are asked.
 
         Raises
         ------
         InvalidInput
-            If it isn't of this space.
+            If it doesn't belong to this space.
         CandidateRejected
             If the space rejects it.
         """
@@ -86,32 +86,32 @@ class ModelSpace(ABC):
         Raises
         ------
         InvalidInput
-            If there are more than `most`: at once where the size is known, else when that many have been yielded.
+            If there are more than `most`: at once if the size is known, otherwise after that many.
         """
 
     @abstractmethod
     def to_json(self) -> JSON:
-        """Return what tells the space from another, as a JSON value: a run is resumed only with an equal one."""
+        """Return a JSON description that differs between different spaces; a run is resumed only with an equal one."""
 
     def __eq__(self, other: object) -> bool:
-        # As text, which tells options such as 1, 1.0 and True apart.
+        # As text, because options such as 1, 1.0 and True are equal in Python but not the same option.
         return type(other) is type(self) and _text(other) == _text(self)
 
     def __hash__(self) -> int:
         return hash(self.name)
 
     def build(self, candidate: Candidate) -> Any:
-        """Return what a space that makes models itself makes of a candidate.
+        """Build the model of a candidate, in spaces that can.
 
         Raises
         ------
         NotImplementedError
-            If the space doesn't: then the problem does.
+            If the space can't; then the problem's `build` does it.
         """
         raise NotImplementedError(f"space {self.name!r} makes no models: the problem's build() does")
 
     def check(self, candidate: Candidate) -> None:
-        """See that a candidate is of this space; raises as `choices_of` does."""
+        """Check that a candidate belongs to this space; raises like `choices_of`."""
         self.choices_of(candidate)
 
     def decode(self, value: JSON) -> Candidate:
@@ -120,7 +120,7 @@ class ModelSpace(ABC):
         Raises
         ------
         CorruptRecord
-            If it is none, or one of another space.
+            If it is not a candidate, or belongs to another space.
         """
         candidate = Candidate.from_json(value)
         try:
@@ -130,12 +130,12 @@ class ModelSpace(ABC):
         return candidate
 
     def values(self, candidate: Candidate) -> dict[str, JSON]:
-        """Return choice name -> the option taken, in copies that may be changed.
+        """Return choice name -> chosen option, as copies that may be changed.
 
         Raises
         ------
         InvalidInput
-            If the candidate isn't of this space.
+            If the candidate doesn't belong to this space.
         """
         return {
             choice.name: copy.deepcopy(choice.options[index])
@@ -143,7 +143,7 @@ class ModelSpace(ABC):
         }
 
     def candidate(self, values: Mapping[str, JSON]) -> Candidate:
-        """Return the candidate that takes these options, given for every choice by name.
+        """Return the candidate with the given options, one for every choice by name.
 
         Raises
         ------
@@ -177,18 +177,17 @@ class ModelSpace(ABC):
         Parameters
         ----------
         over:
-            ``choices``: the options of each choice are equally likely. ``candidates``: so are all candidates. Where all
-            have the same choices (a `Space`) the two are the same; where they depend on each other, candidates
-            with few choices are more likely under the first. Then the second makes each candidate once, the
-            first time.
+            ``choices``: the options of each choice are equally likely. ``candidates``: all candidates are. If all have
+            the same choices (as in a `Space`) both mean the same. If choices depend on each other, the first makes
+            candidates with few choices more likely; the second lists all candidates once, at its first use.
 
         Raises
         ------
         InvalidInput
-            If draws can't be uniform over candidates: choices depend on each other, and there are more than 10,000
-            candidates, or no bound.
+            If a draw can't be uniform over candidates: choices depend on each other, and there are more than 10,000
+            candidates or their number is unknown.
         CandidateRejected
-            If so many draws in a row were rejected that there seems to be no valid one; with the last reason.
+            If too many draws in a row were rejected; with the last reason.
         """
         if over not in ("choices", "candidates"):
             raise InvalidInput(f"over={over!r:.40}: use 'choices' or 'candidates'")
@@ -197,9 +196,9 @@ class ModelSpace(ABC):
         return self._tried(lambda: self.draw(lambda choice: drawn(choice, rng)))
 
     def _evenly(self, rng: np.random.Generator) -> Candidate:
-        """Return any candidate, all of them equally likely."""
+        """Return a random candidate, all of them equally likely."""
         if not self._listed:
-            return self.sample(rng)  # which says why there are none
+            return self.sample(rng)  # raises, and says why there are none
         return self._listed[int(rng.integers(len(self._listed)))]
 
     @cached_property
@@ -214,23 +213,23 @@ class ModelSpace(ABC):
             ) from error
 
     def mutate(self, candidate: Candidate, rng: np.random.Generator, beta: float = 1.0) -> Candidate:
-        """Return a candidate that takes another option, drawn uniformly, at one choice.
+        """Return a candidate with another option, drawn uniformly, at one choice.
 
-        Later choices keep their options as far as they are still asked; new ones are drawn uniformly.
+        Later choices keep their options if they still exist; new ones are drawn uniformly.
 
         Parameters
         ----------
         beta:
-            The odds of the last choice against the first; in between they are spread evenly in graph order, as in
-            the scripts published with paper 000. Above 1, late choices change more often and prefixes stay long.
-            Choices with one option are never drawn.
+            Odds of changing the last choice against the first; linear in between, in graph order, as in the scripts
+            published with paper 000. Above 1, late choices change more often and prefixes stay long. Choices with a
+            single option are never changed.
 
         Raises
         ------
         InvalidInput
-            If the candidate isn't of this space, `beta` isn't positive, or no choice has another option.
+            If the candidate doesn't belong to this space, `beta` isn't positive, or no choice has another option.
         CandidateRejected
-            If so many mutations in a row were rejected that there seems to be no valid one; with the last reason.
+            If too many mutations in a row were rejected; with the last reason.
         """
         choices = self.choices_of(candidate)
         if not (isinstance(beta, (int, float)) and math.isfinite(beta) and beta > 0):
@@ -250,7 +249,7 @@ class ModelSpace(ABC):
         return self._tried(mutation)
 
     def change(self, candidate: Candidate, place: int, option: int, rng: np.random.Generator) -> Candidate:
-        """Return a candidate that takes another option at one place, and is the same elsewhere as far as it can be.
+        """Return a candidate with another option at one place, otherwise as similar as possible.
 
         Raises
         ------
@@ -268,14 +267,14 @@ class ModelSpace(ABC):
         return self.draw(pick)
 
     def crossover(self, one: Candidate, other: Candidate, rng: np.random.Generator) -> Candidate:
-        """Return a candidate that takes each option from one of two (uniform crossover); what neither has is drawn.
+        """Return a candidate with each option from one of two parents (uniform crossover); missing ones are drawn.
 
         Raises
         ------
         InvalidInput
-            If one isn't of this space.
+            If a parent doesn't belong to this space.
         CandidateRejected
-            If so many in a row were rejected that there seems to be no valid one; with the last reason.
+            If too many in a row were rejected; with the last reason.
         """
         sources = [Taken(self.choices_of(parent), parent.values) for parent in (one, other)]
 
@@ -289,12 +288,12 @@ class ModelSpace(ABC):
         return self._tried(lambda: self.draw(pick))
 
     def repair(self, candidate: Candidate, rng: np.random.Generator) -> Candidate:
-        """Return the candidate if it is valid, else a valid one that keeps most of its options.
+        """Return the candidate if it is valid, otherwise a valid one that keeps most of its options.
 
         Parameters
         ----------
         candidate:
-            Any; it may be of an older version of the space, if it has names.
+            Any candidate; with names it may come from an older version of the space.
 
         Raises
         ------
@@ -304,7 +303,7 @@ class ModelSpace(ABC):
         named = dict(zip(candidate.names, candidate.values, strict=True)) if candidate.names else None
         reason: CandidateRejected | None = None
         for attempt in range(TRIES):
-            # The first try keeps all that it can, later ones less and less.
+            # The first try keeps everything it can; later tries redraw a growing share.
             redrawn = attempt / TRIES
             positions = itertools.count()
 
@@ -324,7 +323,7 @@ class ModelSpace(ABC):
         raise reason
 
     def _tried(self, make: Callable[[], Candidate]) -> Candidate:
-        """Return the first candidate made that isn't rejected."""
+        """Return the first candidate that is not rejected, in `TRIES` tries."""
         for _ in range(TRIES - 1):
             try:
                 return make()
@@ -348,13 +347,13 @@ def drawn(choice: Choice, rng: np.random.Generator) -> int:
 
 
 class Taken:
-    """Finds what a candidate took: by the choice's name, the same option."""
+    """Looks up the option that a candidate took: same choice name, same option."""
 
     def __init__(self, choices: Sequence[Choice], values: Sequence[int]) -> None:
         self._taken = {choice.name: (choice, index) for choice, index in zip(choices, values, strict=True)}
 
     def find(self, choice: Choice) -> int | None:
-        """Return the option's index; None if the candidate has no such choice, or the choice no such option."""
+        """Return the option's index; None if the candidate lacks the choice, or the choice lacks the option."""
         if (known := self._taken.get(choice.name)) is None:
             return None
         there, index = known
@@ -362,7 +361,7 @@ class Taken:
 
 
 class KeptAnswers(Taken):
-    """Answers choices as a candidate did; what it doesn't have is drawn."""
+    """Answers choices as a candidate did; options that it lacks are drawn."""
 
     def __init__(self, choices: Sequence[Choice], values: Sequence[int], rng: np.random.Generator) -> None:
         super().__init__(choices, values)
