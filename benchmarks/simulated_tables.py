@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from daskevo_workflows.formatting import say_bytes
+from daskevo_plugins.formatting import say_bytes
 from daskevo_workflows.measurements.tables import FigureTable, figure
 
 Row = Mapping[str, Any]

@@ -6,64 +6,41 @@ import math
 import unicodedata
 from collections.abc import Sequence
 
+from dask.utils import format_bytes, format_time, parse_bytes
+
 
 def say_bytes(count: float | None) -> str:
-    """Return bytes in decimal units.
+    """Return bytes as Dask's pages do.
 
     Examples
     --------
-    >>> say_bytes(1234567)
-    '1.23 MB'
+    >>> say_bytes(1234567), say_bytes(None)
+    ('1.18 MiB', '–')
     """
-    if count is None:
-        return "–"
-    scale, unit = byte_unit(count)
-    return (
-        f"{count:.0f} B"
-        if scale == 1
-        else f"{count / scale:.3g} {unit}"
-        if count / scale < 999.5
-        else f"{count / scale:.0f} {unit}"
-    )
+    return "–" if count is None else str(format_bytes(round(count)))
 
 
-def byte_unit(largest: float) -> tuple[float, str]:
-    """Return the divisor and the unit's name for numbers up to `largest`."""
-    for scale, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if largest >= scale:
-            return scale, unit
-    return 1.0, "B"
+def byte_unit(largest: float) -> tuple[int, str]:
+    """Return the divisor and the unit's name for numbers up to `largest`, as :func:`say_bytes` has them.
+
+    Examples
+    --------
+    >>> byte_unit(1234567)
+    (1048576, 'MiB')
+    """
+    unit = say_bytes(largest).split()[1]
+    return parse_bytes(unit), unit
 
 
 def say_seconds(seconds: float | None) -> str:
-    """Return a duration.
+    """Return a duration as Dask's pages do.
 
     Examples
     --------
-    >>> say_seconds(0.0421), say_seconds(3.14159), say_seconds(754), say_seconds(7260)
-    ('42 ms', '3.1 s', '12 min 34 s', '2 h 1 min')
+    >>> say_seconds(0.0421), say_seconds(754), say_seconds(None)
+    ('42.10 ms', '12m 34s', '–')
     """
-    if seconds is None or not math.isfinite(seconds):
-        return "–"
-    if seconds < 0.9995:
-        return f"{seconds * 1e3:.0f} ms" if seconds >= 0.0095 or seconds == 0 else f"{seconds * 1e3:.1f} ms"
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def say_short(seconds: float) -> str:
-    """Return a duration that may be far below a millisecond.
-
-    Examples
-    --------
-    >>> say_short(0.0000182), say_short(0.0421)
-    ('18 µs', '42 ms')
-    """
-    return f"{seconds * 1e6:.0f} µs" if 0 < seconds < 0.00095 else say_seconds(seconds)
+    return "–" if seconds is None or not math.isfinite(seconds) else str(format_time(seconds))
 
 
 def time_unit(largest_s: float) -> tuple[float, str]:

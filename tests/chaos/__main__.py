@@ -98,7 +98,7 @@ def chaos(minutes: float, seed: int, evaluations: int | None, folder: Path | Non
     Exit code 0: clean; 1: not.
     """
     from daskevo.extras import TRAINING, need
-    from daskevo_workflows.formatting import plain
+    from daskevo_plugins.formatting import plain
     from tests.chaos.apart import apart
     from tests.chaos.trial import OUTCOME, Trial, words_of
 
@@ -151,7 +151,7 @@ def _end(process: subprocess.Popen[bytes], is_apart: bool) -> None:
 
 
 def _say(outcome: dict[str, Any], place: Path, *, err: bool) -> None:
-    from daskevo_workflows.formatting import plain, say_bytes, say_count, say_seconds
+    from daskevo_plugins.formatting import plain, say_bytes, say_count, say_seconds
 
     lines = [
         f"{say_count(outcome['evaluations'], 'evaluation')} under {say_count(outcome['kills'], 'kill')} and "

@@ -84,9 +84,9 @@ def test_what_went_on_between_two_looks_is_worked_out() -> None:
     assert seen.asked == {0: 0, 1: 8}
     words = Page(frame("repository", repository_now(board, {}), "v")).words
     for said in (
-        "3.0 ms each, 99 % below 5.0 ms",
+        "3.00 ms each, 99 % below 5.00 ms",
         "67 %",
-        "5 kB",
+        "4.88 kiB",
         "no answer one",
         "are being opened, or their provider has gone: 1",
         "Shards, the hot",

@@ -130,7 +130,7 @@ def test_the_page_says_all_there_is() -> None:
         "1 under way",
         "56 to go",
         "less is better",
-        "1 min 30 s",
+        "90.00 s",
         "4×",
         "training",
         "last news 1 min ago",

@@ -16,9 +16,9 @@ from click.testing import CliRunner
 from daskevo.errors import InvalidInput
 from daskevo.search import Grid, PopulationBasedTraining
 from daskevo.tuning import Trajectory
+from daskevo_plugins.formatting import say_qualities
 from daskevo_workflows.cli import main
 from daskevo_workflows.cli.report import report
-from daskevo_workflows.formatting import say_qualities
 from daskevo_workflows.reports import write_report
 from daskevo_workflows.reports.study_page import render_study
 from daskevo_workflows.reports.study_reader import read_study

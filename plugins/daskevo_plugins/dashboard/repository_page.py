@@ -10,7 +10,7 @@ from daskevo_plugins.dashboard.charts import Chart, stacked_bar, ticks
 from daskevo_plugins.dashboard.markup import age, cards, empty, html, link, table
 from daskevo_plugins.dashboard.repository_view import RepositoryView
 from daskevo_plugins.dashboard.repository_views import EVERY_S, HISTORY, Rate, SeenRepository
-from daskevo_plugins.formatting import say_bytes, say_count, say_seconds, say_share, say_short, say_times
+from daskevo_plugins.formatting import say_bytes, say_count, say_seconds, say_share, say_times
 
 MOST_SHARDS = 16
 """Rows of the table of shards: those that are asked most."""
@@ -115,8 +115,8 @@ def _say_latency(rate: Rate) -> str:
     if rate.mean_s is None:
         return "none since the look before"
     most = rate.most_s
-    beyond = "" if most is None or math.isinf(most) else f", 99 % below {say_short(most)}"
-    return f"{say_short(rate.mean_s)} each{beyond}"
+    beyond = "" if most is None or math.isinf(most) else f", 99 % below {say_seconds(most)}"
+    return f"{say_seconds(rate.mean_s)} each{beyond}"
 
 
 def _shared(sight: RepositoryView) -> str:
@@ -170,7 +170,7 @@ def _providers(seen: SeenRepository) -> str:
                 say_bytes(figures["memory_bytes"]),
                 say_bytes(figures["spilled_bytes"] if sight.root is None else figures["file_bytes"]),
                 _say_rate(rate),
-                "–" if rate is None or rate.mean_s is None else say_short(rate.mean_s),
+                "–" if rate is None or rate.mean_s is None else say_seconds(rate.mean_s),
             )
         )
     disk = "spilled" if sight.root is None else "in files"

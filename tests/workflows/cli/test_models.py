@@ -125,7 +125,7 @@ def test_show_says_in_which_model_each_layer_was_trained(root: Path) -> None:
     assert "inherited from:  first" in text
     assert "inherited:       2 of 3 layers with weights, 0 frozen; then other settings: head\n" in text
     assert "inherited:       –\n" in run("models", "show", root, "third").stdout
-    assert "108 B stored, 1.23 kB as a full copy" in text
+    assert "108 B stored, 1.20 kiB as a full copy" in text
 
 
 def test_lineage_goes_back_through_retired_models(root: Path) -> None:

@@ -31,8 +31,8 @@ class Terminal(io.StringIO):
 
 def test_it_says_evaluations_quality_share_bytes_and_time_left() -> None:
     assert say_progress(HALF, "val_auc") == (
-        " 5/10 evaluations · best val_auc 0.9346 · 42 % frozen · 2 MB stored, full copies 7 MB (3.5×) · 1 failed · "
-        "1 min 15 s left"
+        " 5/10 evaluations · best val_auc 0.9346 · 42 % frozen · 1.91 MiB stored, full copies 6.68 MiB (3.5×) · "
+        "1 failed · 75.00 s left"
     )
 
 
@@ -84,7 +84,7 @@ def test_a_log_has_a_line_every_so_often_and_the_last_one() -> None:
     lines = stream.getvalue().splitlines()
     assert len(lines) == 4
     assert lines[-1].startswith("10/10")
-    assert "1 MB stored" in lines[-1]
+    assert "0.95 MiB stored" in lines[-1]
     assert "left" not in lines[-1]
 
 

@@ -88,7 +88,7 @@ def test_whose_word_holds(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     automatic, stated, endless = (Walltime(asked, interrupts) for asked in ("auto", 60.0, "none"))
     for one in (automatic, stated, endless):
         one.say()
-    assert capsys.readouterr().err == "Slurm job 12 ends in 10 min 0 s (squeue)\n"
+    assert capsys.readouterr().err == "Slurm job 12 ends in 600.00 s (squeue)\n"
     assert len(asked) == 1
     first = automatic.deadline()
     assert first == automatic.deadline()

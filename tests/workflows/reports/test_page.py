@@ -103,7 +103,7 @@ def test_every_figure_has_title_description_units_and_marks(case: str, make_run:
         assert description is not None
         assert len(description.text or "") > 60
         words = " ".join("".join(text.itertext()) for text in figure.iter(f"{space}text"))
-        assert re.search(r"\((s|min|h|finished|MB)\)", words), words
+        assert re.search(r"\((s|min|h|finished|MiB)\)", words), words
         assert sum(element.tag.removeprefix(space) in SHAPES for element in figure.iter()) > 5
 
 
@@ -188,7 +188,7 @@ def test_what_a_process_prepares_once_is_no_cost_of_an_evaluation(make_run: Any)
     slow = [replace(e, seconds={"prepare": 40.0 if e.number < 2 else 1e-5, **e.seconds}) for e in run.evaluations]
     drawing = phases([replace(run, evaluations=tuple(slow))])
     assert drawing is not None
-    assert "took on average 40.0 s, 2 times" in drawing.caption
+    assert "took on average 40.00 s, 2 times" in drawing.caption
     bars = phases([run])
     assert bars is not None
     totals = re.compile(r">\s*([\d.]+ m?s)\s*<")

@@ -65,7 +65,7 @@ def test_axes_have_units_and_arms_are_told_apart_without_colour(name: str, make:
         sketch = make(arms_of(runs), COLUMN)
         panel = sketch.figure.axes[0]
         labels = panel.get_xlabel() + panel.get_ylabel() + sketch.figure.axes[-1].get_xlabel()
-        assert re.search(r"\((s|min|MB)\)", labels), labels
+        assert re.search(r"\((s|min|MiB)\)", labels), labels
         words = {text.get_text() for text in sketch.figure.legends[0].get_texts()}
         assert words >= (
             {"full copies"} if name == "storage" else {"from scratch"} if name == "tasks" else {"no transfer"}

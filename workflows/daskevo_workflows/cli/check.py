@@ -49,7 +49,7 @@ def check(problem: str, candidates: int, batches: int, seed: int, as_json: bool)
     """
     from daskevo.errors import InvalidInput, UnknownProblem
     from daskevo.extras import TRAINING, need
-    from daskevo_workflows.formatting import plain, say_count
+    from daskevo_plugins.formatting import plain, say_count
     from daskevo_workflows.problems import load_problem
     from daskevo_workflows.problems.contract import look_at
     from daskevo_workflows.problems.packages import need_data_of
@@ -103,7 +103,7 @@ def _check_is_of_a_search(loaded: Problem, typed: str) -> None:
     """
     from daskevo.errors import UnknownProblem
     from daskevo.tuning import ConfigurationSpace
-    from daskevo_workflows.formatting import plain
+    from daskevo_plugins.formatting import plain
     from daskevo_workflows.problems.building import space_of
 
     if callable(getattr(loaded, "training_loop", None)) or isinstance(space_of(loaded), ConfigurationSpace):

@@ -95,7 +95,7 @@ def _run_some(problem: str, folder: Path, evaluations: int) -> None:
 
 
 def _say(found: Forecast, folder: Path, *, err: bool) -> None:
-    from daskevo_workflows.formatting import say_bytes, say_count, say_seconds
+    from daskevo_plugins.formatting import say_bytes, say_count, say_seconds
 
     seconds = found.seconds
     click.echo(
@@ -117,7 +117,7 @@ def _say(found: Forecast, folder: Path, *, err: bool) -> None:
 
 
 def _warning(load: Load) -> str:
-    from daskevo_workflows.formatting import say_count
+    from daskevo_plugins.formatting import say_count
 
     return (
         f"Warning: the machine had more to do than it has cores while this was measured, a load average of "

@@ -19,8 +19,8 @@ def watched(say: Callable[[str], None]) -> Iterator[None]:
     here = threading.get_ident()
 
     def watch() -> None:
+        from daskevo_plugins.formatting import plain, say_seconds
         from daskevo_workflows.evaluation.failures import place_of
-        from daskevo_workflows.formatting import plain, say_seconds
 
         count = 0
         while not is_over.wait(PATIENCE_S):

@@ -85,9 +85,9 @@ def add(
     """
     from daskevo.protocol.scopes import check_scope
     from daskevo.types import Objective, check_label, check_name
+    from daskevo_plugins.formatting import say_bytes, say_quality
     from daskevo_workflows.evaluation.quiet_import import import_keras
     from daskevo_workflows.exporting.foreign_models import load_model_file
-    from daskevo_workflows.formatting import say_bytes, say_quality
     from daskevo_workflows.problems import load_problem
 
     # What can be refused is told before a cluster is started.

@@ -54,7 +54,7 @@ def lineage(root: Path, model_id: str | None, everybody: bool, scope: str | None
 
 
 def _show_chain(repository: Repository, model_id: str, records: Sequence[ModelRecord], *, as_json: bool) -> None:
-    from daskevo_workflows.formatting import say_bytes, say_qualities, say_share
+    from daskevo_plugins.formatting import say_bytes, say_qualities, say_share
 
     chain = [_entry(repository, record) for record in records]
     shares = repository.contributors(model_id) if chain[0]["state"] == "published" else []
@@ -116,8 +116,8 @@ def _family(repository: Repository, scope: str | None) -> Family:
 
 
 def _show_family(family: Family, *, dot: bool, as_json: bool) -> None:
+    from daskevo_plugins.formatting import say_qualities, say_share
     from daskevo_workflows.comparing.family import dot_of, tree_of
-    from daskevo_workflows.formatting import say_qualities, say_share
 
     if dot:
         click.echo(dot_of(family), nl=False)
@@ -151,11 +151,11 @@ def blame(root: Path, model_id: str, as_json: bool) -> None:
     STEPS are all that the layer's weights have had, in whichever model. ROOT as a run's folder knows when models were
     put, of those that are retired, too.
     """
+    from daskevo_plugins.formatting import plain, say_qualities
     from daskevo_workflows.comparing.blame import blame as blamed
     from daskevo_workflows.comparing.blame import owners_of
     from daskevo_workflows.exporting.facts import ended_of, said_time
     from daskevo_workflows.exporting.origins import Origins
-    from daskevo_workflows.formatting import plain, say_qualities
 
     repository, origins = opened(root), Origins.at(root)
     with named(repository, root, model_id):
@@ -247,7 +247,7 @@ def _show_difference(
     common: str | None,
     chosen: Mapping[str, tuple[Any, Any]] | None,
 ) -> None:
-    from daskevo_workflows.formatting import plain, say_bytes, say_quality
+    from daskevo_plugins.formatting import plain, say_bytes, say_quality
 
     models = [_model(record) for record in records]
     rows: list[tuple[str, ...]] = [("", "A", "B")]
@@ -272,7 +272,7 @@ def _show_difference(
 
 
 def _row(pair: LayerPair) -> tuple[str, ...]:
-    from daskevo_workflows.formatting import plain
+    from daskevo_plugins.formatting import plain
 
     settings = ", ".join(
         f"{plain(name, 40)} {_value(mine)} → {_value(theirs)}" for name, (mine, theirs) in pair.settings.items()
@@ -288,6 +288,6 @@ def _row(pair: LayerPair) -> tuple[str, ...]:
 
 
 def _value(value: Any) -> str:
-    from daskevo_workflows.formatting import plain
+    from daskevo_plugins.formatting import plain
 
     return plain(value if isinstance(value, str) else json.dumps(value), 40)

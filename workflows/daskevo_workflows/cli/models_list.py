@@ -61,7 +61,7 @@ def ls(root: Path, scope: str | None, limit: int | None, snapshots: bool, as_jso
 def _print(
     repository: Repository, root: Path, scope: str | None, found: Sequence[ModelSummary], *, snapshots: bool
 ) -> None:
-    from daskevo_workflows.formatting import say_bytes, say_count, say_qualities
+    from daskevo_plugins.formatting import say_bytes, say_count, say_qualities
 
     rows = [("MODEL", "SCOPE", "QUALITY", "STEP", "STORED", "LABELS")]
     rows += [
@@ -94,8 +94,8 @@ def _print(
 @AS_JSON
 def show(root: Path, model_id: str, as_json: bool) -> None:
     """Show one model: metrics, labels, layers with the model that each was last trained in."""
+    from daskevo_plugins.formatting import plain, say_bytes, say_quality
     from daskevo_workflows.exporting.facts import layers_of, transfer_of
-    from daskevo_workflows.formatting import plain, say_bytes, say_quality
 
     repository = opened(root)
     with named(repository, root, model_id):
@@ -167,7 +167,7 @@ def _short(label: str, model_id: str) -> str:
 
 
 def _figure(value: object) -> str:
-    from daskevo_workflows.formatting import plain, say_quality
+    from daskevo_plugins.formatting import plain, say_quality
 
     return say_quality(value) if isinstance(value, float) else plain(value, 60)
 

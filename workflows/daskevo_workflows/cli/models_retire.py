@@ -55,7 +55,7 @@ def retire(root: Path, model_ids: tuple[str, ...], force: bool, scheduler: str |
     from daskevo.errors import InvalidInput
     from daskevo.protocol.scopes import holds_snapshots
     from daskevo.types import check_name
-    from daskevo_workflows.formatting import say_count
+    from daskevo_plugins.formatting import say_count
 
     # What can be refused is told before a cluster is started.
     names = [check_name(name) for name in dict.fromkeys(model_ids)]

@@ -261,8 +261,8 @@ def _say_result(result: Result, *, err: bool, since: float | None = None, save: 
         Whether there is the time to write anything.
     """
     from daskevo.errors import DaskevoError
+    from daskevo_plugins.formatting import plain, say_count, say_seconds, say_share
     from daskevo_workflows.evaluation.quiet_import import import_keras
-    from daskevo_workflows.formatting import plain, say_count, say_seconds, say_share
     from daskevo_workflows.reports.frozen_words import say_rule
     from daskevo_workflows.results.atomic_files import save_model
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
-from daskevo_workflows.formatting import plain, say_bytes, say_quality, say_seconds, say_share, say_times
+from daskevo_plugins.formatting import plain, say_bytes, say_quality, say_seconds, say_share, say_times
 
 if TYPE_CHECKING:
     from daskevo_workflows.execution.progress import Progress

@@ -23,7 +23,7 @@ def salvage(run: Path, to: Path) -> None:
     RUN is not changed. TO can be looked at and reported; it can't go on, and models stay in RUN's repository.
     """
     from daskevo.runs.salvage import salvage as save
-    from daskevo_workflows.formatting import say_count
+    from daskevo_plugins.formatting import say_count
 
     saved = save(run, to)
     rows = ", ".join(say_count(saved[table], table[:-1]) for table in ("requests", "reports", "units", "events"))

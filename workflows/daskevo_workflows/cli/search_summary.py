@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def say_models(result: Result, shown: Sequence[Found]) -> list[str]:
     """Return a line for each model: its figures for all objectives, below each other, its id; whether it is gone."""
-    from daskevo_workflows.formatting import say_qualities
+    from daskevo_plugins.formatting import say_qualities
     from daskevo_workflows.results.model_status import mark
 
     states = result.standings([found.model_id for found in shown])
@@ -41,7 +41,7 @@ def say_inherited(result: Result, transferred: int) -> str:
 
 def say_stored(summary: Mapping[str, Any]) -> str | None:
     """Say what the repository holds for a search, of its `Result.summary`; None if that was never asked."""
-    from daskevo_workflows.formatting import say_bytes, say_count, say_times
+    from daskevo_plugins.formatting import say_bytes, say_count, say_times
 
     stored, full = summary["stored_bytes"], summary["full_copy_bytes"]
     if stored is None:

@@ -58,7 +58,7 @@ def _search(run: Path, as_json: bool) -> None:
 
 
 def _search_lines(result: Result) -> list[tuple[str, str]]:
-    from daskevo_workflows.formatting import plain, say_seconds
+    from daskevo_plugins.formatting import plain, say_seconds
     from daskevo_workflows.reports.frozen_words import say_frozen
     from daskevo_workflows.results.run_root import borrowed_from
 
@@ -103,7 +103,7 @@ def _root(folder: Path, recorded: str) -> str:
 
 def _study(run: Path, as_json: bool) -> None:
     from daskevo.runs import RunView
-    from daskevo_workflows.formatting import plain, say_qualities, say_saved, say_seconds
+    from daskevo_plugins.formatting import plain, say_qualities, say_saved, say_seconds
     from daskevo_workflows.reports.study_reader import read_study
     from daskevo_workflows.studies.accounts import summary
 
@@ -153,7 +153,7 @@ def _parts(configuration: Any) -> dict[str, Any]:
 
 def _state(state: str, sessions: Sequence[SessionRow]) -> str:
     """Say of a session without an end when it was last heard of, and on its own host whether its process lives."""
-    from daskevo_workflows.formatting import plain, say_seconds
+    from daskevo_plugins.formatting import plain, say_seconds
 
     if not sessions or sessions[-1].ended is not None:
         return "ended" if state == "closed" else f"ended: {plain(state)}"

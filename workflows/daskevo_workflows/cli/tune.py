@@ -244,7 +244,7 @@ def _ended(
 
 def _say_nothing_left(result: StudyResult, as_json: bool) -> str:
     """Say of a study that has ended what it found; nothing is trained, and nothing written but a report that lacks."""
-    from daskevo_workflows.formatting import say_count
+    from daskevo_plugins.formatting import say_count
 
     count = sum(report.status == "finished" for report in result.reports)
     click.echo(f"Nothing left to do: {say_count(count, 'evaluation')} finished.", err=as_json)
@@ -284,7 +284,7 @@ def _say_result(result: StudyResult, *, err: bool, save: bool) -> None:
 
 def _say_found(result: StudyResult, *, err: bool) -> None:
     """Say the figures, why it ended, and the best trials."""
-    from daskevo_workflows.formatting import plain, say_count, say_qualities, say_saved, say_seconds
+    from daskevo_plugins.formatting import plain, say_count, say_qualities, say_saved, say_seconds
 
     figures, metric = result.figures, result.study.objective.metric
     click.echo(
@@ -314,7 +314,7 @@ def _say_report(result: StudyResult, *, err: bool) -> None:
 
 
 def _say_choices(found: FoundTrial) -> str:
-    from daskevo_workflows.formatting import plain
+    from daskevo_plugins.formatting import plain
 
     hyperparameters = {**found.configuration.sequences, **found.configuration.constants}
     return plain(", ".join(f"{name}={value!r}" for name, value in hyperparameters.items()))

@@ -44,7 +44,7 @@ def verify(root: Path, repair: bool, rebuild: bool, problem: str | None, as_json
     Exit code 0: clean, but for models that are marked lost; 1: differences were found; 2: it can't be read.
     """
     import daskevo
-    from daskevo_workflows.formatting import plain, say_bytes, say_count
+    from daskevo_plugins.formatting import plain, say_bytes, say_count
 
     if problem is not None:
         from daskevo_workflows.problems import load_problem

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.types import ModelId, Objective
-from daskevo_workflows.formatting import plain, say_quality, say_share
+from daskevo_plugins.formatting import plain, say_quality, say_share
 
 
 @dataclass(frozen=True)

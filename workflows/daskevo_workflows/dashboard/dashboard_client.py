@@ -16,7 +16,7 @@ from daskevo.errors import NotDeployed
 from daskevo.types import JSON
 from daskevo.wire.transport import value_of
 from daskevo_plugins.dashboard.plugin import HANDLERS, DashboardPlugin
-from daskevo_workflows.formatting import plain
+from daskevo_plugins.formatting import plain
 
 logger = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from daskevo.runs import SessionRow
 from daskevo_plugins.dashboard.message_checks import finite
 from daskevo_plugins.dashboard.news import Standing
 from daskevo_plugins.dashboard.search_news import MOST_TRAINERS, Best, Doing, SearchNews, ShownUnit, TrainerRow
+from daskevo_plugins.formatting import plain
 from daskevo_workflows.dashboard.dashboard_client import Sender
 from daskevo_workflows.dashboard.search_totals import SearchAccounts
 from daskevo_workflows.execution.progress import Progress
-from daskevo_workflows.formatting import plain
 from daskevo_workflows.reports.run_reader import RunningTime
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from daskevo.runs import Book
 from daskevo.search import Report
 from daskevo_plugins.dashboard.message_checks import finite
 from daskevo_plugins.dashboard.search_news import MOST_PHASES, MOST_POINTS, MOST_STEPS, PhaseRow, Point
-from daskevo_workflows.formatting import plain
+from daskevo_plugins.formatting import plain
 from daskevo_workflows.reports.series import PHASES
 
 T = TypeVar("T")

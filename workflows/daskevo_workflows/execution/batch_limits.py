@@ -151,11 +151,11 @@ def say_limit(job: BatchJob, limit: Limit, now: float) -> str:
     Examples
     --------
     >>> say_limit(BatchJob("Slurm", "12"), Limit(1000.0, "squeue"), 400.0)
-    'Slurm job 12 ends in 10 min 0 s (squeue)'
+    'Slurm job 12 ends in 600.00 s (squeue)'
     >>> say_limit(BatchJob("LSF", "3"), Limit(None, "nobody says"), 0.0)
     'LSF job 3: nobody says; --walltime HH:MM:SS says when to end'
     """
-    from daskevo_workflows.formatting import say_seconds
+    from daskevo_plugins.formatting import say_seconds
 
     if limit.at is None:
         return f"{job}: {limit.source}; --walltime HH:MM:SS says when to end"

@@ -17,6 +17,7 @@ from distributed.client import FutureCancelledError
 from daskevo.errors import ClusterError
 from daskevo.runs import RunRecord, Unit
 from daskevo.search import Report, Request
+from daskevo_plugins.formatting import say_count
 from daskevo_workflows.evaluation.assignment import EvaluationAssignment
 from daskevo_workflows.evaluation.evaluate import evaluate
 from daskevo_workflows.evaluation.trainer_task import EVENTS
@@ -27,7 +28,6 @@ from daskevo_workflows.execution.scheduler_lost import FETCH_S, NO_ANSWER, why_c
 from daskevo_workflows.execution.time_limits import EvaluationLimit
 from daskevo_workflows.execution.trainer_upkeep import Upkeep
 from daskevo_workflows.execution.trainers import SILENT_S, Trainer, Trainers
-from daskevo_workflows.formatting import say_count
 
 logger = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from daskevo.errors import NoTrainer
+from daskevo_plugins.formatting import say_count
 from daskevo_workflows.execution.event_kinds import RECYCLED
 from daskevo_workflows.execution.event_log import Noted, note
 from daskevo_workflows.execution.trainers import Trainers
-from daskevo_workflows.formatting import say_count
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from daskevo.types import JSON
-from daskevo_workflows.formatting import plain, say_bytes, say_count, say_quality, say_seconds, say_share
+from daskevo_plugins.formatting import plain, say_bytes, say_count, say_quality, say_seconds, say_share
 
 SHOWN_OPTIONS = 12
 """Options of a choice that are listed, at most, and so on; all are in the facts."""

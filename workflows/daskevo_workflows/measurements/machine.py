@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from daskevo_workflows.formatting import say_bytes, say_count
+from daskevo_plugins.formatting import say_bytes, say_count
 
 
 def machine_line(packages: Iterable[str] = ()) -> str:

@@ -21,9 +21,9 @@ from daskevo.space import Builder, Candidate, Choice, Choose, ModelSpace, Space
 from daskevo.space.mutated import MutatedGraphs
 from daskevo.tuning import ConfigurationSpace
 from daskevo.types import JSON
+from daskevo_plugins.formatting import plain
 from daskevo_workflows.evaluation.failures import say_error, user_code
 from daskevo_workflows.evaluation.quiet_import import import_keras
-from daskevo_workflows.formatting import plain
 from daskevo_workflows.problems.content import state_of
 from daskevo_workflows.problems.protocol import Problem
 

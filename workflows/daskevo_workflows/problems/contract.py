@@ -11,9 +11,9 @@ import numpy as np
 from daskevo.errors import CannotFlatten, CannotRebuild, DaskevoError, InvalidInput, InvalidProblem
 from daskevo.space import Candidate
 from daskevo.types import Objective
+from daskevo_plugins.formatting import plain, say_count, say_quality
 from daskevo_workflows.evaluation.failures import shown, user_code
 from daskevo_workflows.evaluation.quiet_import import import_keras
-from daskevo_workflows.formatting import plain, say_count, say_quality
 from daskevo_workflows.problems.building import build_candidate, space_of
 from daskevo_workflows.problems.data_parts import check_data, described, first, is_usual
 from daskevo_workflows.problems.protocol import Data, Problem

@@ -10,7 +10,7 @@ from heapq import merge
 from typing import NamedTuple
 
 from daskevo.errors import InvalidInput
-from daskevo_workflows.formatting import plain
+from daskevo_plugins.formatting import plain
 from daskevo_workflows.reports.run_names import numbered, policy_names, run_names
 from daskevo_workflows.reports.series import RunSeries, first_reaching, median, quantile
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from daskevo_workflows.formatting import plain, say_bytes, say_qualities, say_quality, say_seconds, say_share
+from daskevo_plugins.formatting import plain, say_bytes, say_qualities, say_quality, say_seconds, say_share
 from daskevo_workflows.reports.arms import Arm, Spread, spread
 from daskevo_workflows.reports.series import (
     RunSeries,

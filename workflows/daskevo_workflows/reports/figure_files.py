@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
 from daskevo.errors import InvalidInput
-from daskevo_workflows.formatting import plain
+from daskevo_plugins.formatting import plain
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.arms import Arm
 from daskevo_workflows.reports.figures import PAPER

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from daskevo.types import JSON
-from daskevo_workflows.formatting import say_share
+from daskevo_plugins.formatting import say_share
 from daskevo_workflows.reports.series import RunSeries
 
 

@@ -10,7 +10,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 import daskevo_workflows.reports
 from daskevo_plugins.dashboard.colours import style_variables
-from daskevo_workflows.formatting import plain
+from daskevo_plugins.formatting import plain
 from daskevo_workflows.reports import figures, tables
 from daskevo_workflows.reports.arms import arms_of, each_an_arm
 from daskevo_workflows.reports.comparison import comparison

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from daskevo_workflows.formatting import plain
+from daskevo_plugins.formatting import plain
 from daskevo_workflows.reports.differences import by_difference
 from daskevo_workflows.reports.run_reader import CONTROL
 from daskevo_workflows.reports.series import RunSeries

@@ -13,9 +13,9 @@ from daskevo.runs import Chosen, Event, RunInfo, RunView, SessionRow, UnitRow
 from daskevo.search import Report, Request
 from daskevo.space import Space
 from daskevo.types import JSON, Objective
+from daskevo_plugins.formatting import say_bytes, say_count
 from daskevo_workflows.execution.event_kinds import SESSION, STOPPED, STORAGE
 from daskevo_workflows.execution.machine_load import LOAD
-from daskevo_workflows.formatting import say_bytes, say_count
 from daskevo_workflows.reports.recorded import Recorded
 from daskevo_workflows.reports.series import EvaluationRow, Happening, RunSeries, StorageSample
 

@@ -8,7 +8,7 @@ from daskevo.tuning import StepSequence
 from daskevo.tuning.tree_layout import TreeLayout, tree_layout
 from daskevo.tuning.tree_svg import describe, say_row, tree_svg
 from daskevo_plugins.dashboard.colours import style_variables
-from daskevo_workflows.formatting import plain, say_count, say_quality, say_seconds, say_times
+from daskevo_plugins.formatting import plain, say_count, say_quality, say_seconds, say_times
 from daskevo_workflows.reports.page import fill
 from daskevo_workflows.reports.sparkline import sparkline
 from daskevo_workflows.reports.study_reader import BestTrial, StudySeries

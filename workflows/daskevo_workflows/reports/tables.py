@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from daskevo_workflows.formatting import (
+from daskevo_plugins.formatting import (
     plain,
     say_bytes,
     say_count,

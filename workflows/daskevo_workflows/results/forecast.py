@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from daskevo.errors import InvalidInput
+from daskevo_plugins.formatting import say_bytes, say_count, say_seconds
 from daskevo_workflows.execution.deadline import expected_s
 from daskevo_workflows.execution.machine_load import Load
-from daskevo_workflows.formatting import say_bytes, say_count, say_seconds
 
 LEAST = 3
 """Finished evaluations without which nothing is foretold."""

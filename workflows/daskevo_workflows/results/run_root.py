@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from daskevo_workflows.formatting import plain
+from daskevo_plugins.formatting import plain
 
 REPOSITORY = "repository"
 """Name of the repository's root in a run's folder, where no other root is named."""

@@ -11,8 +11,8 @@ from typing import Any
 from daskevo.errors import InvalidInput
 from daskevo.graph.depth import depth
 from daskevo.search import Random, Strategy
+from daskevo_plugins.formatting import say_count
 from daskevo_workflows.evaluation.quiet_import import import_keras
-from daskevo_workflows.formatting import say_count
 from daskevo_workflows.measurements.machine import machine_line
 from daskevo_workflows.measurements.tables import ABSENT, FigureTable
 from daskevo_workflows.nas import STRATEGIES

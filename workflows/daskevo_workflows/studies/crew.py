@@ -16,12 +16,12 @@ from typing import Any
 
 from daskevo.errors import ClusterError
 from daskevo.tuning import Halt, Run, Save
+from daskevo_plugins.formatting import say_count
 from daskevo_workflows.dashboard.study import Showing
 from daskevo_workflows.execution.scaling_demand import Demand
 from daskevo_workflows.execution.scheduler_lost import FETCH_S, NO_ANSWER, told_if_scheduler_gone, why_cut_off
 from daskevo_workflows.execution.trainer_upkeep import Upkeep
 from daskevo_workflows.execution.trainers import SILENT_S, Trainer, Trainers
-from daskevo_workflows.formatting import say_count
 from daskevo_workflows.problems.delivery import Delivery
 from daskevo_workflows.studies.assignment import Setting, StageAssignment
 from daskevo_workflows.studies.command_mailbox import answer_room, copy_now, deliver

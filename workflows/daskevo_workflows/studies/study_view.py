@@ -11,7 +11,7 @@ from daskevo.tuning import Scheduler
 from daskevo.tuning.progress_tree import Asked, ProgressTree, progress_tree, states_under_way
 from daskevo.tuning.tree_layout import NAMED, TreeLayout, tree_layout
 from daskevo_plugins.dashboard.news import LONGEST, MOST_ROWS, CardNews, Standing, StudyNews, TrainerNews, can_be_sent
-from daskevo_workflows.formatting import plain, say_count, say_quality, say_times
+from daskevo_plugins.formatting import plain, say_count, say_quality, say_times
 
 if TYPE_CHECKING:
     from daskevo_workflows.studies.study_record import Ledger

@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from daskevo_workflows.formatting import plain, say_count, say_quality, time_unit
+from daskevo_plugins.formatting import plain, say_count, say_quality, time_unit
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.arms import Arm, Moment, curve_of, over_time, say_range
 from daskevo_workflows.reports.figures.chart import (

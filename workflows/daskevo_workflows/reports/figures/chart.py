@@ -12,7 +12,7 @@ import matplotlib
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
-from daskevo_workflows.formatting import plain
+from daskevo_plugins.formatting import plain
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.series import RunSeries
 

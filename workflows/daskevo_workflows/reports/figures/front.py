@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from daskevo.types import Objective
-from daskevo_workflows.formatting import plain, say_count, say_quality
+from daskevo_plugins.formatting import plain, say_count, say_quality
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.figures.chart import (
     RUN_COLOURS,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.ticker import PercentFormatter
 
-from daskevo_workflows.formatting import say_share, time_unit
+from daskevo_plugins.formatting import say_share, time_unit
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.figures.chart import (
     RUN_COLOURS,

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from daskevo_workflows.formatting import plain, say_count, say_share, time_unit
+from daskevo_plugins.formatting import plain, say_count, say_share, time_unit
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.figures.chart import (
     PAGE,

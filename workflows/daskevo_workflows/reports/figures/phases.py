@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from daskevo_workflows.formatting import plain, say_count, say_seconds
+from daskevo_plugins.formatting import plain, say_count, say_seconds
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.figures.chart import (
     WIDTH_IN,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from matplotlib.ticker import MaxNLocator
 
-from daskevo_workflows.formatting import plain, say_count, say_quality, time_unit
+from daskevo_plugins.formatting import plain, say_count, say_quality, time_unit
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.arms import Arm, Moment, over_time, say_range
 from daskevo_workflows.reports.figures.candidates import say_arm

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from daskevo_workflows.formatting import say_seconds, say_share, time_unit
+from daskevo_plugins.formatting import say_seconds, say_share, time_unit
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.arms import Arm, Spread, say_range, spread
 from daskevo_workflows.reports.figures.chart import (

@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from daskevo_workflows.formatting import byte_unit, say_bytes, say_times
+from daskevo_plugins.formatting import byte_unit, say_bytes, say_times
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.arms import Arm, Spread, say_range, spread
 from daskevo_workflows.reports.figures.chart import PAGE, Sheet, Sketch, legend_bar, legend_below, say_above, wrapped

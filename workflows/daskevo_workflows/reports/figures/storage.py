@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from daskevo_workflows.formatting import byte_unit, say_bytes, say_count, time_unit
+from daskevo_plugins.formatting import byte_unit, say_bytes, say_count, time_unit
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.figures.chart import (
     Drawing,

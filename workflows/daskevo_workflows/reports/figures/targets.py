@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from daskevo_workflows.formatting import plain, say_qualities, say_seconds, time_unit
+from daskevo_plugins.formatting import plain, say_qualities, say_seconds, time_unit
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.arms import Arm, Spread, say_range, targets_of, times_to
 from daskevo_workflows.reports.figures.chart import (
