@@ -17,7 +17,7 @@ OTHERS = {
     # of Dask, of a batch system, of this project's scripts for measuring and of its tests, of tools
     *("--nthreads", "--resources", "--scheduler-file", "--name", "--protocol", "--parsable", "--dependency"),
     *("--dashboard", "--dashboard-prefix", "--no-dashboard"),
-    *("--rules", "--set", "--shards", "--min-", "--part"),
+    *("--rules", "--set", "--shards", "--min-", "--part", "--plot", "--minutes", "--every", "--folder", "--quick"),
     *("--lifetime", "--lifetime-stagger", "--lifetime-restart", "--gpus-per-node", "--gpus-per-task"),
 }
 """Options of other programs that the pages name."""

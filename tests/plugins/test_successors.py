@@ -12,8 +12,9 @@ from distributed import Client, Worker
 from daskevo.deploy.settings import versions
 from daskevo.store.lease import current_lease
 from daskevo.store.root import Root
-from daskevo_plugins.coordinator.plugin import CoordinatorPlugin, worker_setup
-from daskevo_plugins.coordinator.plugin import plugin as module
+from daskevo_plugins.coordinator import plugin as module
+from daskevo_plugins.coordinator import worker_setup
+from daskevo_plugins.coordinator.plugin import CoordinatorPlugin
 from daskevo_plugins.provider import ProviderPlugin
 from tests.cluster.helpers import chain, coordinator_of, evo_cluster, make, open_here, plugin_of
 
