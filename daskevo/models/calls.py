@@ -14,8 +14,11 @@ from daskevo.errors import CorruptRecord
 from daskevo.models.keras_private import Tensor
 from daskevo.models.masks import implicit_masks
 from daskevo.models.rejections import cannot_flatten, describe
+from daskevo.models.training_mode import is_inference, is_moot
 from daskevo.models.values import NotStorable, decode, encode, is_variable
 from daskevo.types import JSON
+
+_TRAINING = "training"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class Call:
     tensors:
         (argument, tensor) in the order of the arguments of ``call``, e.g. ``("inputs/0", tensor)``.
     constants:
-        What else was passed, by argument; arrays as digests.
+        What else was passed and decides what is computed, by argument; arrays as digests.
     again:
         How to call the layer again: positional and keyword arguments, tensors by their position in `tensors`.
     """
@@ -37,23 +40,40 @@ class Call:
     again: JSON
 
 
-def read_call(operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
+def read_call(operation: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, mode: Any = None) -> Call:
     """Return the canonical form of a recorded call.
 
-    `training` is left out (Keras records whatever held while the model was built, and ``fit`` and ``predict`` pass
-    their own), and so are arguments with their default value and masks that Keras passes by itself: at the next call
-    it does so again. All of that goes for arguments by name and by position.
+    Arguments with their default value are left out, and so are masks that Keras passes by itself: at the next call it
+    does so again. That goes for arguments by name and by position.
+
+    Parameters
+    ----------
+    operation, args, kwargs:
+        What was called, and with what.
+    mode:
+        The ``training`` of a nested model's call, which Keras passes to every layer of that model in place of its own;
+        None if it was given none.
 
     Raises
     ------
     CannotFlatten
         ``free-variable`` or ``call-argument``.
     """
-    kwargs = {name: value for name, value in kwargs.items() if name != "training"}  # a layer without it may get it too
+    kwargs = dict(kwargs)
+    # Keras lets every layer be called with it, and gives those that don't take it to the layers inside.
+    given = (
+        {} if _TRAINING in parameters_of(operation) or _TRAINING not in kwargs else {_TRAINING: kwargs.pop(_TRAINING)}
+    )
     arguments = bind(operation, args, kwargs)
-    left_out = implicit_masks(operation, arguments, parameters_of(operation)) | {"training"}
+    given.update({name: value for name, value in arguments.items() if name == _TRAINING})
+    left_out = implicit_masks(operation, arguments, parameters_of(operation)) | {_TRAINING}
     arguments = {name: value for name, value in arguments.items() if name not in left_out}
     args, kwargs = _without(left_out, operation, args, kwargs)
+    if mode is not None and isinstance(operation, keras.layers.Layer):
+        given[_TRAINING] = mode
+    if given and not is_moot(operation, given[_TRAINING]):
+        arguments |= given
+        kwargs |= given
 
     tensors: list[tuple[str, Tensor]] = []
     positions: dict[int, int] = {}
@@ -72,7 +92,8 @@ def read_call(operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Ca
         constants = {
             name: encode(value, place, digests=True)
             for name, value in arguments.items()
-            if not _is_default(operation, name, value) and not _only_tensors(value)
+            if not (_is_default(operation, name, value) or _only_tensors(value))
+            and not (name == _TRAINING and is_inference(operation, value))
         }
         again = {
             "args": [encode(value, edge) for value in args],

@@ -73,8 +73,11 @@ class _Frame:
     """One inlined use of a model: what its tensors are in the flat graph.
 
     ``places`` and ``specs`` are by ``id(tensor)``: the vertex and slot that computes it, and the shape and dtype that
-    it has in this use (a nested model may be called on another shape than it was built for).
+    it has in this use (a nested model may be called on another shape than it was built for). ``training`` is the mode
+    that all of its layers are called with, None if each is called with its own.
     """
+
+    training: Any = None
 
     outside: dict[int, tuple[_Frame, Tensor]] = field(default_factory=dict)
     places: dict[int, Place] = field(default_factory=dict)
@@ -95,7 +98,7 @@ class _Walk:
         self._numbers: dict[int, int] = {}
         self._configs: list[dict[str, JSON]] = []
         self._signatures: list[JSON] = []
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[tuple[int, int], Call] = {}
         # Ids are compared while their objects live: this keeps those that the walk itself makes.
         self._kept: list[Any] = []
 
@@ -141,9 +144,11 @@ class _Walk:
             if inner.spec(output).shape != tensor.shape:
                 frame.specs[id(tensor)] = inner.spec(output)
             return []
-        call = self._calls.get(id(node))
+        key = (id(node), id(frame.training))
+        call = self._calls.get(key)
         if call is None:
-            call = self._calls[id(node)] = read_call(operation, node.arguments.args, node.arguments.kwargs)
+            given = node.arguments
+            call = self._calls[key] = read_call(operation, given.args, given.kwargs, mode=frame.training)
         needed = [(frame, source) for _, source in call.tensors if id(source) not in frame.places]
         if needed:
             return needed
@@ -157,8 +162,9 @@ class _Walk:
         return []
 
     def _enter(self, frame: _Frame, model: Any, functional: Any, node: Any) -> _Frame:
-        inner = _Frame()
-        for mine, outer in zip(functional.inputs, inner_arguments(model, functional, node), strict=True):
+        tensors, training = inner_arguments(model, functional, node)
+        inner = _Frame(training=training if frame.training is None else frame.training)
+        for mine, outer in zip(functional.inputs, tensors, strict=True):
             inner.outside[id(mine)] = (frame, outer)
         self._kept.append(functional)
         return inner

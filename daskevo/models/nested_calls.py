@@ -12,16 +12,22 @@ from daskevo.models.masks import implicit_masks
 from daskevo.models.rejections import cannot_flatten, describe
 
 
-def inner_arguments(model: Any, functional: Any, node: Any) -> list[Tensor]:
-    """Return the outer tensor for each of a nested model's inputs, in the order of ``model.inputs``.
+def inner_arguments(model: Any, functional: Any, node: Any) -> tuple[list[Tensor], Any]:
+    """Return what a nested model is called with.
+
+    Returns
+    -------
+    tensors:
+        The outer tensor for each of the model's inputs, in the order of ``model.inputs``.
+    training:
+        The mode; None if the call was given none.
 
     Raises
     ------
     CannotFlatten
         ``nested-keyword-tensor`` or ``nested-input``.
     """
-    kwargs = {name: value for name, value in node.arguments.kwargs.items() if name != "training"}
-    arguments = bind(model, node.arguments.args, kwargs)
+    arguments = bind(model, node.arguments.args, node.arguments.kwargs)
     for name in implicit_masks(model, arguments, parameters_of(model)):
         del arguments[name]
     given = arguments.pop("inputs", None)
@@ -33,7 +39,7 @@ def inner_arguments(model: Any, functional: Any, node: Any) -> list[Tensor]:
                 model=model.name,
                 argument=name,
             )
-        if value:  # None, or no further keyword arguments
+        if value and name != "training":  # None, or no further keyword arguments
             raise cannot_flatten(
                 "call-argument",
                 f"the nested {describe(model)} is called with {name!r}, which is recorded in none of its layers",
@@ -53,7 +59,7 @@ def inner_arguments(model: Any, functional: Any, node: Any) -> list[Tensor]:
             f"the nested {describe(model)} has {len(functional.inputs)} inputs and isn't called on as many tensors",
             model=model.name,
         )
-    return flat
+    return flat, arguments.get("training")
 
 
 def adapt(outer: Tensor, inner: Tensor) -> tuple[Any, Any, Tensor] | None:

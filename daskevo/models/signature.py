@@ -22,6 +22,7 @@ from daskevo.models.configs import policy_of, record_config
 from daskevo.models.custom_code import code_of, is_keras_own
 from daskevo.models.first_arguments import is_later_default
 from daskevo.models.keras_private import Tensor, is_registered, lookup_of, public_name, public_symbol, with_sublayers
+from daskevo.models.training_mode import counts
 from daskevo.types import JSON
 
 _LABELS = frozenset({"name", "trainable"})
@@ -175,22 +176,37 @@ def _keras_class(value: dict[str, JSON]) -> type | None:
     return symbol if isinstance(symbol, type) else keras.layers.Layer
 
 
+def _class_of(value: dict[str, JSON]) -> type | None:
+    """Return the class of a serialised layer if it is Keras' own or registered."""
+    registered = value.get("registered_name")
+    found = keras.saving.get_registered_object(registered) if isinstance(registered, str) else None
+    return found if isinstance(found, type) else _keras_class(value)
+
+
 def _positions_for_names(config: dict[str, JSON]) -> dict[str, JSON]:
     """Return the configuration of a functional model inside a wrapper, its layers named by their positions."""
     positions = {layer.get("name"): f"#{index}" for index, layer in enumerate(config["layers"])}
 
-    def rename(value: JSON) -> JSON:
+    def rename(value: JSON, called: type | None = None) -> JSON:
         match value:
             case [str() as name, int(), int()] if name in positions:
                 return [positions[name], *value[1:]]
             case list():
-                return [rename(item) for item in value]
+                return [rename(item, called) for item in value]
             case dict():
-                return {key: rename(item) for key, item in value.items() if key != "training"}
+                return {
+                    key: rename(item, called)
+                    for key, item in value.items()
+                    if key != "training" or counts(called, item)
+                }
         return value
 
     layers = [
-        {**layer, "name": positions[layer.get("name")], "inbound_nodes": rename(layer.get("inbound_nodes"))}
+        {
+            **layer,
+            "name": positions[layer.get("name")],
+            "inbound_nodes": rename(layer.get("inbound_nodes"), _class_of(layer)),
+        }
         for layer in config["layers"]
     ]
     ends: dict[str, JSON] = {key: rename(config[key]) for key in ("input_layers", "output_layers") if key in config}

@@ -91,12 +91,6 @@ def test_masks_passed_by_keyword_are_edges_and_implicit_ones_are_not() -> None:
     assert classes(zoo.implicit_masks()) == ["InputLayer", "Embedding", "LSTM", "MultiHeadAttention", "GRU"]
 
 
-def test_training_is_not_recorded() -> None:
-    x = keras.Input((4,))
-    graph = flatten(keras.Model(x, layers.Dropout(0.5)(x, training=True))).graph
-    assert graph.vertices[1].call == {"args": [{"$": "edge", "edge": 0}], "kwargs": {}}
-
-
 def test_recurrent_state_flows_from_its_own_slot() -> None:
     flat = flatten(zoo.recurrent())
     assert flat.graph.vertices[3].edges == (

@@ -29,7 +29,6 @@ SAME: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "initializers": (layers.Dense(3), layers.Dense(3, kernel_initializer=keras.initializers.HeNormal(3))),
     "regularizers": (layers.Dense(3), layers.Dense(3, kernel_regularizer="l2", activity_regularizer="l1")),
     "constraints": (layers.Dense(3), layers.Dense(3, bias_constraint="non_neg")),
-    "training": (lambda x: layers.Dropout(0.5)(x), lambda x: layers.Dropout(0.5)(x, training=True)),
     "training for a layer without it": (lambda x: layers.ReLU()(x), lambda x: layers.ReLU()(x, training=True)),
     "default argument written out": (
         lambda x: layers.BatchNormalization()(x),
