@@ -32,6 +32,7 @@ FailureKind = Literal[
     "trainer lost",
     "repository",
     "no room",
+    "other data",
     "cancelled",
     "stopped",
 ]
@@ -44,6 +45,7 @@ FailureKind = Literal[
 - ``problem``: the problem has no data, or `score` did not return the metric; the candidate is not at fault.
 - ``trainer lost``: its trainer died more than once during it; ``repository``: inheriting or storing failed;
   ``no room``: not stored because the disk is full or the quota reached.
+- ``other data``: its trainer has other data than the run; such a run ends, and no report says so.
 - ``cancelled``: another client cancelled its task; ``stopped``: the strategy cancelled it.
 """
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from distributed.protocol.pickle import dumps
 
-from daskevo.runs import RunView
+from daskevo.errors import RunMismatch
 from daskevo.search import Grid
 from daskevo.space import Choice, Space
 from daskevo_workflows import nas
@@ -144,9 +144,7 @@ def tasks_of(dask_scheduler: Any) -> list[str]:
     return [str(key) for key in dask_scheduler.tasks]
 
 
-def test_other_data_under_a_run_are_said_once(
-    repository: Any, tiny: Callable[..., Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_run_does_not_go_on_with_other_data(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     table = tmp_path / "shift"
     table.write_text("0")
     reading = f"x = rng.standard_normal((96, 8)).astype(np.float32) + float(Path({str(table)!r}).read_text())"
@@ -154,8 +152,11 @@ def test_other_data_under_a_run_are_said_once(
     options = {"repository": repository, "run": tmp_path / "run", "transfer": False}
     nas.search(problem, Grid(), evaluations=1, **options)
     table.write_text("1")
-    result = nas.search(problem, Grid(), evaluations=3, **options)
-    with RunView(result.folder) as view:
-        kinds = [event.kind for event in view.events()]
-    assert kinds.count("data") == kinds.count("other data") == 1
-    assert "aren't those that this run began with" in caplog.text
+    with pytest.raises(RunMismatch, match=r"holds a run on other data than .* has prepared") as caught:
+        nas.search(problem, Grid(), evaluations=3, **options)
+    assert caught.value.facts["parts"] == ["data"]
+    found = nas.look(tmp_path / "run")
+    assert len(found.reports) == 1
+    assert len(repository.models(repository.scope)) == 1
+    table.write_text("0")
+    assert len(nas.search(problem, Grid(), evaluations=2, **options).reports) == 2

@@ -60,6 +60,7 @@ def _search(run: Path, as_json: bool) -> None:
 def _search_lines(result: Result) -> list[tuple[str, str]]:
     from daskevo_plugins.formatting import plain, say_seconds
     from daskevo_workflows.reports.frozen_words import say_frozen
+    from daskevo_workflows.reports.series import say_other_data
     from daskevo_workflows.results.run_root import borrowed_from
 
     series, summary, about = result.series, result.summary(), result.info.about
@@ -73,6 +74,7 @@ def _search_lines(result: Result) -> list[tuple[str, str]]:
             f"{plain(series.facts.get('problem', '?'), 80)}, seed {result.info.identity.get('seed')}; {series.arm}",
         ),
         (STATE, _state(series.state, result.sessions)),
+        *([("data", words)] if (words := say_other_data(series.happenings)) else []),
         ("evaluations", ", ".join([f"{summary['evaluations']}{of} finished", *counted])),
         ("running time", say_seconds(summary["runtime_s"])),
         ("inherited", say_frozen(series)),

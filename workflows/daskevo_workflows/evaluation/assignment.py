@@ -50,6 +50,8 @@ class EvaluationAssignment:
         one.
     epochs:
         Epochs instead of the problem's; None = the problem's.
+    rows:
+        Data keys of the data that may be trained with; none: any.
     """
 
     key: str
@@ -63,6 +65,7 @@ class EvaluationAssignment:
     labels: tuple[str, ...] = ()
     callbacks: Callbacks = ()
     epochs: int | None = None
+    rows: tuple[str, ...] = ()
     others: tuple[Objective, ...] = ()
 
 

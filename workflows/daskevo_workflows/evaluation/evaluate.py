@@ -85,7 +85,10 @@ def _evaluate(assignment: EvaluationAssignment, match: PrefixMatch | None, draft
 
         problem = assignment.problem.load()
         data = _data(assignment.problem, problem)
-    say(assignment.key, "ready", data=data_digest_of(assignment.problem))
+    rows = data_digest_of(assignment.problem)
+    say(assignment.key, "ready", data=rows)
+    if assignment.rows and rows is not None and rows not in assignment.rows:
+        raise Failed("other data", "data() gave other data than this run began with")
     # Building may draw random numbers, so seed before it; training is seeded again below, once the ancestor is known.
     name = trajectory(assignment.seed, assignment.graph.ids, repeat=assignment.request.repeat)
     with seeded(seed_of(name)), leaving_no_trace():

@@ -7,7 +7,10 @@ STORAGE = "storage"
 """What the repository holds for the run: ``stored_bytes``, ``full_copy_bytes``, ``live_models``."""
 
 DATA = "data"
-"""What data the run began with, by their data key: ``digest``."""
+"""What data the run began with, by their data key: ``digest``, and the version of ``python``."""
+
+OTHER_DATA = "other data"
+"""A trainer has prepared others, on which the run went on all the same: ``digest``, ``worker``."""
 
 RECYCLED = "recycled"
 """A trainer was started again, as it was due; ``worker`` is its name."""

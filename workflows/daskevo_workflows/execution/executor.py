@@ -23,6 +23,7 @@ from daskevo_workflows.execution.event_log import note
 from daskevo_workflows.execution.label_sync import Holdings
 from daskevo_workflows.execution.machine_load import LoadNotes
 from daskevo_workflows.execution.progress import Progress
+from daskevo_workflows.execution.run_data import RunData
 from daskevo_workflows.execution.run_deadline import Closing
 from daskevo_workflows.execution.running_task import Landed, failed
 from daskevo_workflows.execution.running_tasks import TICK_S, RunningTasks
@@ -31,6 +32,7 @@ from daskevo_workflows.execution.scheduler_lost import told_if_scheduler_gone
 from daskevo_workflows.execution.search_settings import SearchSettings
 from daskevo_workflows.execution.submission import Submission
 from daskevo_workflows.execution.time_limits import EvaluationLimit
+from daskevo_workflows.problems.content import version_of
 from daskevo_workflows.problems.delivery import Delivery
 from daskevo_workflows.problems.reference import ProblemReference
 
@@ -85,11 +87,17 @@ class Executor:
         self.closing = Closing(settings.deadline, book.finished_seconds)
         self.demand = Demand(client, record.info.label)
         self.delivery = Delivery(client, reference)
+        self.data = RunData(
+            record,
+            has_finished=book.counts["finished"] > 0,
+            is_versioned=version_of(reference.load()) is not None,
+        )
         self.tasks = RunningTasks(
             client,
             repository,
             record,
             EvaluationLimit(settings.evaluation_limit_s, book.finished_seconds),
+            self.data,
             settings.recycle_after,
             freed=self._freed,
             grows=self.demand.is_met_later,
@@ -101,7 +109,7 @@ class Executor:
             reference.load(), strategy, record, book, settings, lambda: self.tasks.requests, self._report
         )
         self.submission = Submission(
-            self.candidates, self.tasks, self.delivery.reference, repository, settings, record, book
+            self.candidates, self.tasks, self.delivery.reference, repository, settings, record, book, self.data.allowed
         )
         self.load = LoadNotes(record)
         self._started = time.monotonic()
@@ -116,6 +124,8 @@ class Executor:
             If the cluster can't go on.
         InvalidProblem
             If the first evaluation to end has no data, or none of the objective's metric.
+        RunMismatch
+            If a trainer has other data than the run began with.
         KeyboardInterrupt
             Running evaluations are cancelled; they stay pending in the record.
         """
@@ -291,6 +301,8 @@ class Executor:
         ------
         RepositoryFull
             If an evaluation found no room for its model twice.
+        RunMismatch
+            If its trainer had other data than the run's.
         """
         for landed in landings:
             if landed.report is None or self._is_worth_another(landed.report):
@@ -299,6 +311,9 @@ class Executor:
                 pass  # the model was put before the evaluation ended: it counts as finished
             elif landed.report.failure is not None and landed.report.failure.kind == "no room":
                 raise self._full(landed.report.failure.message)
+            elif landed.report.failure is not None and landed.report.failure.kind == "other data":
+                # The report came before the trainer's word on its data. It is not kept: the evaluation stays pending.
+                raise self.data.mismatch(landed.report.worker or "a trainer")
             else:
                 self._report(landed.report)
 

@@ -21,8 +21,8 @@ from daskevo_plugins.formatting import say_count
 from daskevo_workflows.evaluation.assignment import EvaluationAssignment
 from daskevo_workflows.evaluation.evaluate import evaluate
 from daskevo_workflows.evaluation.trainer_task import EVENTS
-from daskevo_workflows.execution.event_kinds import DATA
 from daskevo_workflows.execution.event_log import note
+from daskevo_workflows.execution.run_data import RunData
 from daskevo_workflows.execution.running_task import Landed, RunningTask, failed
 from daskevo_workflows.execution.scheduler_lost import FETCH_S, NO_ANSWER, why_cut_off
 from daskevo_workflows.execution.time_limits import EvaluationLimit
@@ -59,6 +59,8 @@ class RunningTasks:
         Where units and events are noted.
     limit:
         Time limit of an evaluation, counted from when its trainer is ready.
+    data:
+        Is told what data trainers have prepared.
     recycle_after, grows:
         See :class:`daskevo_workflows.execution.trainer_upkeep.Upkeep`.
     expected_s:
@@ -75,6 +77,7 @@ class RunningTasks:
         repository: Any,
         record: RunRecord,
         limit: EvaluationLimit,
+        data: RunData,
         recycle_after: int | None,
         freed: Callable[[], None] = lambda: None,
         grows: Callable[[], bool] = lambda: False,
@@ -93,7 +96,7 @@ class RunningTasks:
         self._deaths: Counter[int] = Counter()
         self._losses: Counter[int] = Counter()
         self._watched = 0.0
-        self._rows: list[str] = []
+        self._data = data
         self.trainers = Trainers(client, lambda name, error: self._inbox.put(("restarted", (name, error))), expected_s)
         self.upkeep = Upkeep(self.trainers, record, recycle_after, grows)
         self.unmatched: set[int] = set()
@@ -207,6 +210,8 @@ class RunningTasks:
         Raises
         ------
         NoTrainer, SchedulerUnreachable
+        RunMismatch
+            If a trainer has prepared data that the run can't go on with.
         """
         try:
             kind, what = self._inbox.get(timeout=timeout_s) if timeout_s else self._inbox.get_nowait()
@@ -225,26 +230,8 @@ class RunningTasks:
         if task is not None and message["what"] in ("begun", "ready", "chosen"):
             setattr(task, message["what"], time.monotonic())
             if message["what"] == "ready":
-                self._mind_data(message.get("data"), message["worker"])
+                self._data.seen(message.get("data"), message["worker"])
         yield from ()
-
-    def _mind_data(self, rows: str | None, worker: str) -> None:
-        """Warn, once per data key, that a trainer's data differ from those the run began with."""
-        if rows is None or rows in self._rows:
-            return
-        if not self._rows:
-            self._rows += [str(event.facts["digest"]) for event in self.record.events(DATA)]
-        if not self._rows:
-            self.record.event(DATA, f"as {worker} has prepared them", digest=rows)
-        elif rows not in self._rows:
-            words = (
-                f"the data that {worker} has prepared aren't those that this run began with: data() gives others at "
-                "each call, or what it reads has changed since. Qualities of both can't be compared: begin a new run, "
-                "in another folder"
-            )
-            logger.warning("%s", words)
-            note(self.record, "other data", words, worker=worker, digest=rows)
-        self._rows.append(rows)
 
     def _on_restarted(self, what: tuple[str, Exception | None]) -> Iterator[Landed]:
         name, error = what

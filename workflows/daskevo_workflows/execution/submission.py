@@ -28,6 +28,8 @@ class Submission:
         What trainers are told.
     record, book:
         Of the run.
+    rows:
+        Data keys of the data that trainers may train with; none: any.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Submission:
         settings: SearchSettings,
         record: RunRecord,
         book: Book,
+        rows: tuple[str, ...] = (),
     ) -> None:
         self.attempts: dict[int, int] = {}
         """How often a request was submitted, by number."""
@@ -49,6 +52,7 @@ class Submission:
         self._settings = settings
         self._record = record
         self._book = book
+        self._rows = rows
         self._planned: dict[int, Unit] = {}
 
     def close(self) -> None:
@@ -125,6 +129,7 @@ class Submission:
                 labels=(self._book.population_label,),
                 callbacks=self._settings.callbacks,
                 epochs=self._settings.epochs,
+                rows=self._rows,
                 graph=self._candidates.graphs[request.number],
             )
             for request in batch

@@ -14,7 +14,7 @@ from daskevo_plugins.formatting import plain
 from daskevo_workflows.reports import figures, tables
 from daskevo_workflows.reports.arms import arms_of, each_an_arm
 from daskevo_workflows.reports.comparison import comparison
-from daskevo_workflows.reports.series import RunSeries
+from daskevo_workflows.reports.series import RunSeries, say_other_data
 
 
 def render(runs: Sequence[RunSeries], *, version: str) -> str:
@@ -81,7 +81,8 @@ def _notice(run: RunSeries) -> str:
         return "No evaluation finished: the reasons are below."
     if not run.scored:
         return "No evaluation has a quality: the metric was never a finite number."
-    return ""
+    words = say_other_data(run.happenings)
+    return f"{words[0].upper()}{words[1:]}." if words else ""
 
 
 def _title(runs: Sequence[RunSeries]) -> str:

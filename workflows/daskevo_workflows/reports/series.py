@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
 from daskevo.search.pareto import front, ranks_of
 from daskevo.types import JSON, Objective
+from daskevo_workflows.execution.event_kinds import OTHER_DATA
 
 Status = Literal["finished", "failed", "duplicate"]
 
@@ -105,6 +106,16 @@ class Happening:
     kind: str
     number: int | None
     message: str
+
+
+def say_other_data(happenings: Iterable[Happening]) -> str:
+    """Say that a run went on with other data than it began with; empty if it did not."""
+    if not any(one.kind == OTHER_DATA for one in happenings):
+        return ""
+    return (
+        "qualities of this run can't be compared with each other: some of its trainers had other data than it began "
+        "with, and its models inherit from each other all the same"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
