@@ -292,10 +292,6 @@ class Shard:
         stones = self.state.tombstones.values() if state == "retired" else ()
         return chain(models, (stone.record for stone in stones))
 
-    def segment_of(self, owner: ModelId) -> Attempt | None:
-        """Return the attempt whose segment holds an owner's tensors, if anything is left of it."""
-        return self.state.references.published[owner] if self.state.references.there(owner) else None
-
     def _ended(self, label: str) -> Tick:
         """The last tick with which a label was released from all models."""
         return self.state.ended_labels.get(label, write.BEGINNING)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Container
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
-from daskevo.protocol.codec import COUNT, TEXT, TICK, Wire, mapping, optional, part, sequence, wire_kinds
+from daskevo.protocol.codec import COUNT, TEXT, TICK, Wire, mapping, optional, part, sequence
 from daskevo.protocol.hashing import shard_of
 from daskevo.protocol.moves import evened_out, handed_over
 from daskevo.protocol.owner_map import OwnerMap
@@ -79,9 +79,6 @@ class MoveShard(Wire):
     shard: Annotated[int, COUNT]
     source: Annotated[Place, part(Place)]
     target: Annotated[Place, part(Place)]
-
-
-INSTRUCTIONS = wire_kinds(OpenShards, MoveShard)
 
 
 class Assignment:

@@ -145,7 +145,7 @@ def test_an_unreadable_record_costs_its_model_and_no_child_of_it(owner: Owner, r
     assert again.lost.keys() == {A}
     assert {B, CHILD} <= {record.model_id for record in again.records()}
     assert again.state.references.there(A) == 1
-    assert again.segment_of(A) == p(1)
+    assert again.state.references.published[A] == p(1)
     # What it was is written down, and the tensors go with the last who uses them.
     later = Shard(0, 1, write.records_from_json([record.to_json() for record in again.head()]))
     assert later.state == again.state

@@ -217,7 +217,7 @@ def test_abort_of_a_loser_leaves_the_winner(shard: Shard) -> None:
     put(shard, B, p(2))
     _, (effects,) = do(shard, ask.Abort(B, p(3)))
     assert effects.segments == ((B, p(3)),)
-    assert shard.segment_of(B) == p(2)
+    assert shard.state.references.published[B] == p(2)
 
 
 def test_fences_go_with_their_generation_which_refuses_instead(shard: Shard) -> None:

@@ -17,7 +17,7 @@ from daskevo.search import Grid
 from daskevo.tuning import Trajectory
 from daskevo_plugins.dashboard.plugin import HANDLERS, DashboardPlugin
 from daskevo_workflows.dashboard import dashboard_client
-from daskevo_workflows.dashboard.dashboard_client import page_link, where_shown
+from daskevo_workflows.dashboard.dashboard_client import where_shown
 from daskevo_workflows.dashboard.study import Showing
 from daskevo_workflows.reports.study_reader import read_study
 from daskevo_workflows.studies.controller import Controller
@@ -201,12 +201,14 @@ def test_where_there_is_no_page_there_is_no_link() -> None:
 
     client = Client(None)  # type: ignore[arg-type]
     client.sync, client.dashboard_link = sync, "http://host:8787/status"  # type: ignore[attr-defined]
-    assert page_link(client) == "http://host:8787/daskevo/studies"
+    assert where_shown(client, "studies") == ("http://host:8787/daskevo/studies", "")
     client.dashboard_link = "http://host:8787"  # type: ignore[attr-defined]
-    assert page_link(client) is None
-    assert "does not end in /status" in where_shown(client, "studies")[1]
-    assert page_link(object()) is None
-    assert "start it with the same daskevo" in where_shown(object(), "studies")[1]
+    link, why = where_shown(client, "studies")
+    assert link is None
+    assert "does not end in /status" in why
+    link, why = where_shown(object(), "studies")
+    assert link is None
+    assert "start it with the same daskevo" in why
     off = Client(None, web=None)  # type: ignore[arg-type]
     off.sync, off.dashboard_link = sync, "http://host:8787/status"  # type: ignore[attr-defined]
     link, why = where_shown(off, "studies")

@@ -198,17 +198,6 @@ async def ask(
     return value_of(reply)  # type: ignore[no-any-return]
 
 
-def page_link(client: Any, page: Page = "studies") -> str | None:
-    """Return where a page of a client's cluster can be watched, or None if it can't be: no dashboard, say.
-
-    Parameters
-    ----------
-    client:
-        A synchronous Dask client.
-    """
-    return where_shown(client, page)[0]
-
-
 def where_shown(client: Any, page: Page) -> tuple[str | None, str]:
     """Return the address of a page, or None and why there is none, with what to do.
 
