@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,7 +24,6 @@ from daskevo.graph import ArchitectureGraph, Prefix
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.repository.attachments import plain_extra, plain_metrics
 from daskevo.repository.report import InheritanceReport, report_of
-from daskevo.repository.timings import timed
 from daskevo.store.shard_segments import ShardSegments
 from daskevo.types import JSON, ModelId, check_label, check_name
 from daskevo.wire.to_the_end import begin, to_the_end
@@ -90,7 +91,7 @@ class Inheritance:
         self.model = model
         self._repository = repository
         self.timings: dict[str, float] = {}
-        with timed(self.timings, "flatten_s"):
+        with _timed(self.timings, "flatten_s"):
             self.flat: FlatModel = flatten(model)
             check_storable(self.flat)
             # A model that was trained elsewhere is added to be inherited from, by those that begin afresh.
@@ -156,7 +157,7 @@ class Inheritance:
 
     def __enter__(self) -> Inheritance:
         self._connection = self._repository.connection
-        with timed(self.timings, "wait_s"):
+        with _timed(self.timings, "wait_s"):
             found = None if self._early is None else self._early.ready(self.graph)
             reservation = found or self._connection.run(self._reserve, self._connection.caller())
         try:
@@ -168,7 +169,7 @@ class Inheritance:
 
     async def __aenter__(self) -> Inheritance:
         self._connection = self._repository.connection
-        with timed(self.timings, "wait_s"):
+        with _timed(self.timings, "wait_s"):
             reservation = await self._reserve(self._connection.caller())
         try:
             self._apply(reservation)
@@ -188,7 +189,7 @@ class Inheritance:
         if self._early is not None:
             self._early.taken()
         self.timings.update(reservation.seconds)
-        with timed(self.timings, "load_s"):
+        with _timed(self.timings, "load_s"):
             kept = self._kept = kept_weights(self.flat, reservation.arrays)
             if kept:
                 reservation.prefix = reservation.prefix.without(self.graph, kept)
@@ -312,12 +313,12 @@ class Inheritance:
                 raise InvalidInput(f"{name}={value!r} was passed to put: use a whole number of 0 or more")
         if self.record is not None:
             raise InvalidInput(f"{self.model_id!r} is stored already: inherit again to make another model")
-        with timed(self.timings, "flatten_s"):
+        with _timed(self.timings, "flatten_s"):
             self.flat = as_it_is(self.model, self.flat)
-        with timed(self.timings, "read_s"):
+        with _timed(self.timings, "read_s"):
             tensors = dict(enumerate(read_tensors(self.flat)))
         if finite:
-            with timed(self.timings, "check_s"):
+            with _timed(self.timings, "check_s"):
                 check_finite(self.graph, tensors)
         return plain_metrics(metrics), lambda folder: prepare(self._inherited, tensors, steps, folder, left=self._left)
 
@@ -344,7 +345,7 @@ class Inheritance:
             self._reservation = await renew(session, caller, self._inherited)
             self._over = False
         reservation = self._inherited
-        with timed(self.timings, "pack_s"):
+        with _timed(self.timings, "pack_s"):
             folder = await folder_of_home(session, self.model_id)
             ticking = asyncio.ensure_future(session.tick())
             try:
@@ -352,7 +353,7 @@ class Inheritance:
             except BaseException:
                 ticking.cancel()
                 raise
-        with timed(self.timings, "put_s"):
+        with _timed(self.timings, "put_s"):
             async with withdrawn_on_error(payload):
                 record = make_record(
                     reservation,
@@ -370,3 +371,13 @@ class Inheritance:
             stored: Stored = await put(session, reservation, record, payload, labels)
         self.record, self.by_other = stored.record, stored.by_other
         return self.model_id
+
+
+@contextlib.contextmanager
+def _timed(timings: dict[str, float], name: str) -> Iterator[None]:
+    """Add the seconds of a block to `timings[name]`."""
+    started = perf_counter()
+    try:
+        yield
+    finally:
+        timings[name] = timings.get(name, 0.0) + perf_counter() - started

@@ -17,7 +17,7 @@ from daskevo.errors import InvalidInput, RunError, TrialFailed
 from daskevo.tuning import Configuration, Constant, Trajectory, concatenate, count_steps
 from daskevo_workflows.studies import work
 from daskevo_workflows.studies.controller import Controller, ControllerWish
-from daskevo_workflows.studies.stored_barrier import until_stored
+from daskevo_workflows.studies.study import until_stored
 from tests.studies.threads import Fault, ThreadCrew, figures
 
 TIMEOUT_S = 60

@@ -18,8 +18,8 @@ from daskevo.tuning import Run, Trajectory
 from daskevo_workflows.reports.study_reader import read_study
 from daskevo_workflows.stage_training.origin import versions
 from daskevo_workflows.studies import quota_eviction, snapshot_retention
-from daskevo_workflows.studies.stored_barrier import until_stored
 from daskevo_workflows.studies.stored_snapshots import described
+from daskevo_workflows.studies.study import until_stored
 from tests.studies.pretending import pretended, small_grid
 from tests.studies.threads import ThreadCrew
 

@@ -15,13 +15,13 @@ from daskevo.errors import InvalidInput
 from daskevo.search import Report, Request, Strategy, model_id
 from daskevo.space import Candidate
 from daskevo.tuning import Configuration, ConfigurationSpace, StepSequence, Trajectory
+from daskevo.tuning.plan import State
 from daskevo_workflows.execution.deadline import WALLTIME, At, moment_of
 from daskevo_workflows.studies.accounts import Figures
 from daskevo_workflows.studies.controller import Controller, ControllerWish
 from daskevo_workflows.studies.forecast import StudyForecast, forecast
 from daskevo_workflows.studies.result import FoundTrial, StudyResult
 from daskevo_workflows.studies.snapshot_retention import SnapshotRetention
-from daskevo_workflows.studies.stored_barrier import STORED_S, until_stored
 from daskevo_workflows.studies.strategy_driver import AT_ONCE, Leading
 from daskevo_workflows.studies.study_record import Ledger
 from daskevo_workflows.studies.trial_lines import Line
@@ -32,6 +32,9 @@ Point = Candidate | Mapping[str, Any] | FoundTrial
 Metrics = Mapping[str, float]
 
 T = TypeVar("T")
+
+STORED_S = 60.0
+"""How long `until_stored` waits: a state that isn't stored by then is trained again if somebody wants it."""
 
 HURRIED_S = 5.0
 """How long the end of a study waits for what is stored, when its time is over."""
@@ -359,3 +362,19 @@ class Study:
             )
         values = {name: one.to_json() if isinstance(one, StepSequence) else one for name, one in point.items()}
         return self.space.candidate(values)  # type: ignore[attr-defined,no-any-return]
+
+
+def until_stored(
+    controller: Controller, is_meant: Callable[[State], bool] = lambda state: True, limit_s: float = STORED_S
+) -> None:
+    """Wait until the states that were answered, or those that are meant, are stored, or nobody stores them any more.
+
+    An answer is told before its state is stored.
+    """
+
+    def under_way() -> bool:
+        return any(map(is_meant, controller.scheduler.under_way.storing()))
+
+    until = time.monotonic() + limit_s
+    while controller.failure is None and controller.look(under_way) and time.monotonic() < until:
+        time.sleep(0.05)
