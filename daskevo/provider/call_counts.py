@@ -1,4 +1,7 @@
-"""Counters of a provider's calls: their number, their items, and a histogram of their durations."""
+"""Counters of a provider's calls: their number, their items, and a histogram of their durations.
+
+Own code: every provider counts, also without `prometheus_client`, and the dashboard compares two looks at the counts.
+"""
 
 from __future__ import annotations
 

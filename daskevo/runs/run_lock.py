@@ -1,4 +1,7 @@
-"""A file lock that lets one process at a time run a run; the system frees it when the process ends."""
+"""A file lock that lets one process at a time run a run; the system frees it when the process ends.
+
+Own code, not filelock: that one empties the file before it has the lock, and with it the name of who holds it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One repair of a root at a time: a lock on a file that is always there; the system frees it with the process."""
+"""One repair of a root at a time: a lock on a file that is always there; the system frees it with the process.
+
+Own code, not filelock: the file is `repository.json`, which that one would empty.
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import logging
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Literal, Protocol
 
 from daskevo.provider.call_counts import BOUNDS_S, Count
@@ -189,8 +190,4 @@ def buckets(count: Count) -> list[tuple[str, int]]:
     >>> buckets(count)[:2], buckets(count)[-1]
     ([('0.0005', 0), ('0.001', 1)], ('+Inf', 2))
     """
-    found, so_far = [], 0
-    for bound, calls in zip((*map(str, BOUNDS_S), "+Inf"), count.within, strict=True):
-        so_far += calls
-        found.append((bound, so_far))
-    return found
+    return list(zip((*map(str, BOUNDS_S), "+Inf"), accumulate(count.within), strict=True))
