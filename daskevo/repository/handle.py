@@ -315,10 +315,11 @@ def as_graphs(graphs: Any) -> list[ArchitectureGraph]:
     found = list(graphs) if isinstance(graphs, (list, tuple)) else [graphs]
     if all(isinstance(graph, ArchitectureGraph) for graph in found):
         return found
-    from daskevo.models import flatten, loaded_weights
+    from daskevo.models import flatten, is_fresh, loaded_weights
 
     def graph_of(model: Any) -> ArchitectureGraph:
         flat = flatten(model)
-        return flat.graph.started(loaded_weights(flat))
+        # What training made of a model's weights is nothing that somebody loaded.
+        return flat.graph.started(loaded_weights(flat)) if is_fresh(model) else flat.graph
 
     return [graph if isinstance(graph, ArchitectureGraph) else graph_of(graph) for graph in found]

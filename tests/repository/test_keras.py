@@ -54,6 +54,18 @@ def train(model: Any, units: int) -> None:
     model.fit(rng.normal(size=(16, 4)), rng.normal(size=(16, units)), verbose=0, epochs=1)
 
 
+def test_a_trained_model_is_matched_by_what_it_is_not_by_what_training_made_of_it(repository: Repository) -> None:
+    model = build()
+    with repository.inherit(model) as child:
+        train(model, 3)
+        stored = child.put()
+    again = build()
+    train(again, 3)
+    (match,) = repository.best_match(again)
+    assert match is not None
+    assert (match.model_id, match.score) == (stored, len(child.graph.vertices))
+
+
 def test_weights_that_are_no_numbers_are_refused_where_they_must_not_be(repository: Repository) -> None:
     model = build()
     with repository.inherit(model, model_id="lost") as child:
