@@ -50,11 +50,21 @@
 
 Each message says what was asked, what was found and what to do. Each error keeps the facts as attributes and
 survives pickling between processes.
+
+One warning has a class of its own, for ``warnings.filterwarnings``: :class:`LayerCodeChanged`.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+
+class LayerCodeChanged(UserWarning):
+    """A model was made of its record with a layer of the user's whose code is another than when it was stored.
+
+    It has the stored weights, and may compute something else with them than what was scored. Said once for each model
+    in a process.
+    """
 
 
 class DaskevoError(Exception):

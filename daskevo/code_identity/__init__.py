@@ -10,7 +10,7 @@ Digests are those of one version of Python: code is compared as it runs, and eac
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from daskevo.code_identity.installed import is_installed
@@ -21,7 +21,9 @@ from daskevo.code_identity.walk import Walk, own_name
 __all__ = ["Made", "digest_of", "is_installed", "made_of", "with_names_numbered"]
 
 
-def made_of(*values: Any, names: Iterable[str] = (), home: str | None = None, state: bool = False) -> Made:
+def made_of(
+    *values: Any, names: Iterable[str] = (), home: str | None = None, state: bool = False, settings: bool = False
+) -> Made:
     """Return what functions, classes, modules or other values are made of, all together.
 
     Parameters
@@ -33,6 +35,9 @@ def made_of(*values: Any, names: Iterable[str] = (), home: str | None = None, st
     state:
         Whether what functions leave behind while they run counts, too: globals that they assign, attributes of their
         own. Then the digest is that of a moment.
+    settings:
+        Whether globals count that other functions of a module assign, and none of those that are looked into: what
+        they are set to is what these work with.
 
     Examples
     --------
@@ -41,13 +46,22 @@ def made_of(*values: Any, names: Iterable[str] = (), home: str | None = None, st
     >>> made_of(lambda x: x + 1).digest == made_of(lambda x: x + 2).digest
     False
     """
-    walk = Walk(home, state=state)
-    given = iter(names)
-    roots = [walk.part(value, next(given, None) or own_name(value) or "value") for value in values]
-    return walk.result(roots)
+    called = list(names)
+
+    def walked(left_out: Mapping[int, Set[str]] | None) -> tuple[Walk, Made]:
+        walk = Walk(home, state=state, left_out=left_out)
+        given = iter(called)
+        roots = [walk.part(value, next(given, None) or own_name(value) or "value") for value in values]
+        return walk, walk.result(roots)
+
+    walk, made = walked({} if settings else None)
+    if settings and walk.assigned:
+        # Which globals the code itself assigns is known only at the end of a walk.
+        made = walked(walk.assigned)[1]
+    return made
 
 
-def digest_of(value: Any) -> str | None:
+def digest_of(value: Any, *, settings: bool = False) -> str | None:
     """Return the digest of one value; None if something in it is unknown: then it is not known to equal anything."""
-    made = made_of(value)
+    made = made_of(value, settings=settings)
     return None if made.unknown else made.digest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import functools
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -14,8 +15,9 @@ _WRAPPED = ("__wrapped__", "python_function", "py_func")
 """Where a compiled or cached function (functools, JAX, TensorFlow, numba) keeps the one that it was made of."""
 
 
-def reads_of(code: types.CodeType) -> Iterator[tuple[str, ...]]:
-    """Yield the globals that code reads, each once, with the attributes that it takes of them, and what it imports."""
+@functools.lru_cache(maxsize=4096)
+def reads_of(code: types.CodeType) -> tuple[tuple[str, ...], ...]:
+    """Return the globals that code reads, each once, with the attributes that it takes of them, and what it imports."""
     found: dict[tuple[str, ...], None] = {}
     chain: list[str] = []
     level = 0
@@ -45,16 +47,15 @@ def reads_of(code: types.CodeType) -> Iterator[tuple[str, ...]]:
         elif name in ("LOAD_CONST", "LOAD_SMALL_INT") and type(instruction.argval) is int:
             level = instruction.argval
     end()
-    yield from found
+    return tuple(found)
 
 
-def stores_of(code: types.CodeType) -> Iterator[str]:
-    for instruction in dis.get_instructions(code):
-        if instruction.opname == "STORE_GLOBAL":
-            yield str(instruction.argval)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from stores_of(constant)
+@functools.lru_cache(maxsize=4096)
+def stores_of(code: types.CodeType) -> frozenset[str]:
+    """Return the globals that code assigns."""
+    inside = [stores_of(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    own = (str(one.argval) for one in dis.get_instructions(code) if one.opname == "STORE_GLOBAL")
+    return frozenset(own).union(*inside)
 
 
 def codes_of(value: Any) -> Iterator[types.CodeType]:

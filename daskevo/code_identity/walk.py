@@ -71,9 +71,14 @@ class Walk:
     So cycles need nothing special, and names count nowhere.
     """
 
-    def __init__(self, home: str | None, *, state: bool = False) -> None:
+    def __init__(
+        self, home: str | None, *, state: bool = False, left_out: Mapping[int, Set[str]] | None = None
+    ) -> None:
         self._home = home
         self._state = state
+        self._left_out = left_out
+        self.assigned: dict[int, set[str]] = {}
+        """Globals that the code that was met assigns, by the id of their module's dictionary."""
         file = getattr(sys.modules.get(home or ""), "__file__", None)
         self._folder = None if file is None else str(Path(file).parent)
         self._numbers: dict[Any, int] = {}
@@ -164,6 +169,9 @@ class Walk:
         self._files[function.__code__.co_filename] = None
         if home:
             self._modules[home] = None
+        if stored := stores_of(function.__code__):
+            self.assigned.setdefault(id(function.__globals__), set()).update(stored)
+            self._kept.append(function.__globals__)
         yield from self._read(function.__code__, function.__globals__)
 
     def _code(self, code: types.CodeType, name: str) -> Iterator[Any]:
@@ -232,10 +240,12 @@ class Walk:
         for attribute in chain[1:]:
             yield from self._of_module(module, (attribute,))
 
-    def _rebound_in(self, scope: dict[str, Any]) -> frozenset[str]:
+    def _rebound_in(self, scope: dict[str, Any]) -> Set[str]:
         """Return the globals that functions of a module assign while they run: state of a process, not its program."""
         if self._state:
             return frozenset()
+        if self._left_out is not None:
+            return self._left_out.get(id(scope), frozenset())
         if id(scope) not in self._rebound:
             codes = [code for value in [*scope.values()] for code in codes_of(value)]
             self._rebound[id(scope)] = frozenset(name for code in codes for name in stores_of(code))

@@ -1,6 +1,7 @@
 """A model whose layers were configured anew since it was flattened: adapted to data, given another activation.
 
-What is stored is what is there when it is stored. ``trainable`` stays as it was: freezing is no part of a model.
+So are those whose code reads something that is another now. What is stored is what is there when it is stored.
+``trainable`` stays as it was: freezing is no part of a model.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from daskevo.models.configs import record_config
 from daskevo.models.flat import FlatModel
 from daskevo.models.flatten import flatten
 from daskevo.models.storable import check_storable
+from daskevo.models.stored_code import has_own_code
 from daskevo.types import JSON
 
 
@@ -34,9 +36,13 @@ def as_it_is(model: keras.Model, flat: FlatModel) -> FlatModel:
     """
     records = flat.graph.layers
     now = zip(flat.layers, records, strict=True)
-    if all(_is_same(record.config, record_config(operation)) for operation, record in now):
+    is_configured_alike = all(_is_same(record.config, record_config(operation)) for operation, record in now)
+    if is_configured_alike and not has_own_code(flat.graph):
         return flat
     found = flatten(model)
+    before, after = ([vertex.signature for vertex in graph.vertices] for graph in (flat.graph, found.graph))
+    if is_configured_alike and before == after:
+        return flat
     check_storable(found)
     if list(map(id, found.variables())) != list(map(id, flat.variables())):
         raise InvalidInput("the model has other weights than when it was flattened: flatten it again after changing it")

@@ -1,13 +1,15 @@
 """What is not Keras' own in a layer compares by its code: classes and functions that users wrote or registered.
 
 A name says nothing of what stands behind it, so the signature of such a layer holds a digest of each class and function
-(see :mod:`daskevo.code_identity`), worked out when it is first met. What can't be compared, because something in it
-can't be looked into, equals itself in this process and nothing anywhere else.
+(see :mod:`daskevo.code_identity`), worked out anew for each model: a global that the code reads may have been set to
+something else meanwhile. What can't be compared, because something in it can't be looked into, equals itself in this
+process, as long as the rest of it is the same, and nothing anywhere else.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
@@ -16,13 +18,23 @@ from weakref import WeakKeyDictionary
 
 import keras
 
-from daskevo.code_identity import made_of
+from daskevo.code_identity import Made, made_of
 from daskevo.models.keras_private import is_registered, with_sublayers
 from daskevo.types import JSON
 
 logger = logging.getLogger(__name__)
 
-_known: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+CODE_READ_BY = "code"
+"""Where a graph's structure says which Python compiled the code that the digests in its signatures are of."""
+
+RUNNING_CODE = f"{sys.implementation.cache_tag} 2"
+"""What this process writes there: each version compiles the same code differently. The number is that of the rules by
+which digests are made (:mod:`daskevo.code_identity`)."""
+
+ONLY_HERE = "only here "
+"""What the digest of something that can't be compared begins with."""
+
+_last: WeakKeyDictionary[Any, tuple[Made, str]] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
@@ -31,7 +43,7 @@ def is_keras_own(kind: type) -> bool:
     return kind.__module__.partition(".")[0] == "keras" and not is_registered(kind)
 
 
-def code_of(operation: Any, config: JSON) -> list[str]:
+def code_of(operation: Any, config: JSON, known: dict[int, str] | None = None) -> list[str]:
     """Return digests of the classes and functions of a layer that aren't Keras' own, in no order that names give.
 
     Parameters
@@ -40,29 +52,44 @@ def code_of(operation: Any, config: JSON) -> list[str]:
         The leaf layer or operation.
     config:
         Of its configuration, what counts: what is registered under a name that stands in it counts too.
+    known:
+        Digests by the ids of classes and functions, of the same moment; what is worked out is added to it.
     """
+    known = {} if known is None else known
     kinds = {id(kind): kind for kind in map(type, with_sublayers(operation)) if not is_keras_own(kind)}
     for text in _texts(config):
         found = keras.saving.get_registered_object(text)
         if found is not None:
             kinds[id(found)] = found
-    return sorted(map(_digest, kinds.values()))
+    for key, kind in kinds.items():
+        if key not in known:
+            known[key] = _digest(kind)
+    return sorted(known[key] for key in kinds)
 
 
 def _digest(part: Any) -> str:
-    digest = _known.get(part)
-    if digest is None:
-        made = made_of(part)
-        digest = made.digest
-        if made.unknown:
-            digest = f"only here {uuid.uuid4().hex}"
-            logger.warning(
-                "%s can't be compared by its code (%s): layers that use it inherit in this process alone",
-                getattr(part, "__qualname__", part),
-                "; ".join(made.unknown[:3]),
-            )
-        with _lock:
-            digest = _known.setdefault(part, digest)
+    made = made_of(part, settings=True)
+    name = getattr(part, "__qualname__", part)
+    with _lock:
+        before = _last.get(part)
+        if before is not None and before[0].digest == made.digest and before[0].unknown == made.unknown:
+            return before[1]
+        digest = f"{ONLY_HERE}{uuid.uuid4().hex}" if made.unknown else made.digest
+        _last[part] = made, digest
+    if before is not None:
+        changed = [one for one in {**before[0].parts, **made.parts} if before[0].parts.get(one) != made.parts.get(one)]
+        logger.warning(
+            "%s, or something that it reads, is another now than for models made before (%s): its layers share no "
+            "weights with theirs",
+            name,
+            ", ".join(changed[:3]),
+        )
+    elif made.unknown:
+        logger.warning(
+            "%s can't be compared by its code (%s): layers that use it inherit in this process alone",
+            name,
+            "; ".join(made.unknown[:3]),
+        )
     return digest
 
 

@@ -16,6 +16,7 @@ import keras
 from daskevo.graph import ArchitectureGraph, Edge, LayerRecord, Vertex
 from daskevo.models.calls import Call, read_call
 from daskevo.models.configs import record_config
+from daskevo.models.custom_code import CODE_READ_BY, RUNNING_CODE
 from daskevo.models.flat import FlatModel, spec_of, weights_of
 from daskevo.models.keras_private import Tensor, functional_of, origin, runs_its_graph, structures
 from daskevo.models.nested_calls import adapt, inner_arguments
@@ -63,7 +64,7 @@ def flatten(model: keras.Model, *, allow_lambda: bool = False) -> FlatModel:
         vertices=tuple(walk.vertices),
         inputs=inputs,
         outputs=tuple(root.places[id(tensor)] for tensor in functional.outputs),
-        structure=_structure(model, functional, root),
+        structure=_structure(model, functional, root, walk.has_own_code),
     )
     return FlatModel(graph, tuple(walk.operations))
 
@@ -99,6 +100,7 @@ class _Walk:
         self._configs: list[dict[str, JSON]] = []
         self._signatures: list[JSON] = []
         self._calls: dict[tuple[int, int], Call] = {}
+        self._known_code: dict[int, str] = {}
         # Ids are compared while their objects live: this keeps those that the walk itself makes.
         self._kept: list[Any] = []
 
@@ -107,6 +109,11 @@ class _Walk:
             LayerRecord(operation.name, config, tuple(map(spec_of, weights_of(operation))))
             for operation, config in zip(self.operations, self._configs, strict=True)
         )
+
+    @property
+    def has_own_code(self) -> bool:
+        """Whether a layer has code that isn't Keras' own."""
+        return bool(self._known_code)
 
     def add_input(self, frame: _Frame, tensor: Tensor, key: JSON) -> None:
         found = origin(tensor)
@@ -216,7 +223,7 @@ class _Walk:
             config = record_config(operation, allow_lambda=self.allow_lambda)
             self.operations.append(operation)
             self._configs.append(config)
-            self._signatures.append(layer_signature(operation, config))
+            self._signatures.append(layer_signature(operation, config, self._known_code))
         arguments = [path for path, _ in call.tensors]
         commutative = is_commutative(operation, call)
         if commutative:
@@ -276,7 +283,7 @@ def _check_weights(model: keras.Model, operations: list[Any]) -> None:
         )
 
 
-def _structure(model: keras.Model, functional: Any, root: _Frame) -> JSON:
+def _structure(model: keras.Model, functional: Any, root: _Frame, has_own_code: bool) -> JSON:
     inputs, outputs = structures(functional)
     numbers = {id(tensor): index for index, tensor in enumerate(functional.inputs)}
 
@@ -292,4 +299,5 @@ def _structure(model: keras.Model, functional: Any, root: _Frame) -> JSON:
         "inputs": encode(inputs, of_input),
         "outputs": encode(outputs, of_output),
         WRITTEN_BY: keras.__version__,
+        **({CODE_READ_BY: RUNNING_CODE} if has_own_code else {}),
     }

@@ -18,6 +18,7 @@ from daskevo.models.flatten import flatten
 from daskevo.models.keras_private import Tensor, fresh_names
 from daskevo.models.rebuild import compare, make_layer
 from daskevo.models.shape_only import shape_only
+from daskevo.models.stored_code import warn_once
 from daskevo.models.values import decode
 from daskevo.space import Layer, ModelGraph, Node
 from daskevo.space.nodes import place_of, source_of
@@ -74,7 +75,7 @@ def _check_same(graph: ModelGraph, flat: ArchitectureGraph) -> None:
             again = model_of(graph)
         except CandidateRejected as error:
             raise CannotRebuild(f"the base model can't be made again of its layers' configurations: {error}") from error
-        compare(flat, flatten(again).graph)
+        warn_once(compare(flat, flatten(again).graph), f"the base model {graph.name!r}")
 
 
 def model_of(graph: ModelGraph) -> keras.Model:

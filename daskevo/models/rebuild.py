@@ -6,7 +6,7 @@ import contextlib
 import copy
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import keras
@@ -21,6 +21,7 @@ from daskevo.models.flat import FlatModel, spec_of, weights_of
 from daskevo.models.flatten import flatten
 from daskevo.models.host_memory import to_tensor
 from daskevo.models.keras_private import Tensor, can_do_without_values, give_value, without_values
+from daskevo.models.stored_code import ChangedCode, changed_code, warn_once
 from daskevo.models.tensors import check_tensors, finalize, write_tensors
 from daskevo.models.values import decode
 from daskevo.models.versions import readable, same_but_for_versions
@@ -46,6 +47,11 @@ def rebuild(graph: ArchitectureGraph, *, custom_objects: Mapping[str, Any] | Non
     ------
     CannotRebuild
         With what is missing, refused or different, and the layer concerned.
+
+    Warns
+    -----
+    LayerCodeChanged
+        If the code of a layer that isn't Keras' own is another than when the graph was recorded.
     """
     return rebuild_flat(graph, custom_objects=custom_objects).model
 
@@ -56,6 +62,7 @@ def rebuild_flat(
     custom_objects: Mapping[str, Any] | None = None,
     tensors: Mapping[int, np.ndarray[Any, Any]] | None = None,
     name: str | None = None,
+    stored_as: str | None = None,
 ) -> Rebuilt:
     """Return the model as `rebuild` does, with its `FlatModel`, whose tensors are numbered as the graph's are.
 
@@ -68,6 +75,8 @@ def rebuild_flat(
         initialised. A tensor that is given here is never initialised at all, which takes most of the time else.
     name:
         The model's; that of the model that was flattened when None.
+    stored_as:
+        What people know it by, for a warning; its name when None.
 
     Raises
     ------
@@ -75,8 +84,23 @@ def rebuild_flat(
         As `rebuild`.
     InvalidInput
         If a tensor doesn't fit.
+
+    Warns
+    -----
+    LayerCodeChanged
+        As `rebuild`.
     """
-    tensors = tensors or {}
+    rebuilt = _rebuild(graph, custom_objects, tensors or {}, name)
+    warn_once(rebuilt.changed_code, stored_as or rebuilt.model.name)
+    return rebuilt
+
+
+def _rebuild(
+    graph: ArchitectureGraph,
+    custom_objects: Mapping[str, Any] | None,
+    tensors: Mapping[int, np.ndarray[Any, Any]],
+    name: str | None,
+) -> Rebuilt:
     check_tensors(graph, tensors)
     with _vetted(graph, custom_objects):
         if can_do_without_values():
@@ -85,15 +109,19 @@ def rebuild_flat(
                 return _rebuild_without_values(graph, tensors, name)
             except _NeedsValues:
                 pass
-        rebuilt = _flattened(_Builder(graph).model(name))
-    compare(graph, rebuilt.flat.graph)
+        rebuilt = _compared(graph, _flattened(_Builder(graph).model(name)))
     if tensors:
         write_tensors(rebuilt.flat, tensors)
     return rebuilt
 
 
-def check_rebuild(graph: ArchitectureGraph, custom_objects: Mapping[str, Any] | None = None) -> None:
+def check_rebuild(graph: ArchitectureGraph, custom_objects: Mapping[str, Any] | None = None) -> ChangedCode:
     """See that `rebuild` would give a model; no memory is taken for weights where Keras can do without.
+
+    Returns
+    -------
+    ChangedCode
+        Of which layers the code is another than when the graph was recorded.
 
     Raises
     ------
@@ -104,9 +132,8 @@ def check_rebuild(graph: ArchitectureGraph, custom_objects: Mapping[str, Any] | 
         if can_do_without_values():
             # Some layers need values to be built; whoever can't be built with them says why below.
             with contextlib.suppress(CannotRebuild, _NeedsValues), without_values():
-                compare(graph, _flattened(_Builder(graph, values=False).model()).flat.graph)
-                return
-        compare(graph, _flattened(_Builder(graph).model()).flat.graph)
+                return _compared(graph, _flattened(_Builder(graph, values=False).model())).changed_code
+        return _compared(graph, _flattened(_Builder(graph).model())).changed_code
 
 
 @contextlib.contextmanager
@@ -126,6 +153,10 @@ def _flattened(model: keras.Model) -> Rebuilt:
         raise CannotRebuild(f"the rebuilt model can't be flattened again: {error}") from error
 
 
+def _compared(graph: ArchitectureGraph, rebuilt: Rebuilt) -> Rebuilt:
+    return replace(rebuilt, changed_code=compare(graph, rebuilt.flat.graph))
+
+
 def _rebuild_without_values(
     graph: ArchitectureGraph, tensors: Mapping[int, np.ndarray[Any, Any]], name: str | None
 ) -> Rebuilt:
@@ -134,7 +165,7 @@ def _rebuild_without_values(
             rebuilt = _flattened(_Builder(graph, values=False).model(name))
         except CannotRebuild as error:
             raise _NeedsValues from error
-        compare(graph, rebuilt.flat.graph)
+        rebuilt = _compared(graph, rebuilt)
         variables = pending()
     weights = enumerate(rebuilt.flat.variables())
     given = {id(variable): tensors[number] for number, variable in weights if number in tensors}
@@ -155,10 +186,11 @@ def _initializer(array: np.ndarray[Any, Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """A rebuilt model beside its `FlatModel`."""
+    """A rebuilt model beside its `FlatModel`, and what of its code is another than the record says."""
 
     model: keras.Model
     flat: FlatModel
+    changed_code: ChangedCode = field(default_factory=ChangedCode)
 
 
 class _Builder:
@@ -258,11 +290,12 @@ def _short(error: Exception) -> str:
     return text if len(text) <= 500 else text[:500] + "..."
 
 
-def compare(wanted: ArchitectureGraph, found: ArchitectureGraph) -> None:
-    """Raise CannotRebuild, with the first layer that differs, unless two graphs are the same.
+def compare(wanted: ArchitectureGraph, found: ArchitectureGraph) -> ChangedCode:
+    """Raise CannotRebuild, with the first layer that differs, unless two graphs are the same but for code.
 
     The record may have been written by another version of Keras, or of a user's layer: an argument that only one of
-    them has was read by the running one, and is no difference; one that both have must be the same.
+    them has was read by the running one, and is no difference; one that both have must be the same. Layers whose code
+    differs are returned.
     """
     for mine, theirs in zip(wanted.vertices, found.vertices, strict=False):
         if (mine.layer, mine.edges, mine.commutative) != (theirs.layer, theirs.edges, theirs.commutative) or not (
@@ -286,6 +319,7 @@ def compare(wanted: ArchitectureGraph, found: ArchitectureGraph) -> None:
         or [layer.tensors for layer in wanted.layers] != [layer.tensors for layer in found.layers]
     ):
         raise CannotRebuild("the model rebuilt from the record has other inputs, outputs or layers than the record")
+    return changed_code(wanted, found)
 
 
 def _difference(wanted: str, found: str) -> str:

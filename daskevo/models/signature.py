@@ -62,7 +62,7 @@ def is_commutative(operation: Any, call: Call) -> bool:
     return kind.__module__ == "keras.src.ops.numpy" and kind.__name__ in _COMMUTATIVE_OPERATIONS
 
 
-def layer_signature(operation: Any, config: dict[str, JSON]) -> JSON:
+def layer_signature(operation: Any, config: dict[str, JSON], known_code: dict[int, str] | None = None) -> JSON:
     """Return the part of the signature that all calls of a layer share.
 
     Parameters
@@ -71,13 +71,15 @@ def layer_signature(operation: Any, config: dict[str, JSON]) -> JSON:
         The leaf layer or operation.
     config:
         Its `record_config`.
+    known_code:
+        As `code_of` takes it.
     """
     own, kind = config["config"], type(operation)
     if isinstance(operation, keras.layers.InputLayer):
         kinds = [key for key in ("optional", "ragged", "sparse") if own.get(key)]
         return {"class": class_name(operation), "dtype": own["dtype"], "kinds": kinds}
     kept = _layer_config(own, kind if is_keras_own(kind) else None)
-    code = code_of(operation, kept)
+    code = code_of(operation, kept, known_code)
     found: dict[str, JSON] = {"class": class_name(operation), "config": kept}
     if isinstance(operation, keras.layers.Layer):
         # Instead of the dtype policy's configuration, which may be a map by paths that contain names.

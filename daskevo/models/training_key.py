@@ -51,9 +51,10 @@ def training_key(model: keras.Model, graph: ArchitectureGraph, *, names: bool = 
     """
     layers = [model, *with_sublayers(model)]
     parts: list[Any] = [[with_names_numbered(layer.config) for layer in graph.layers]]
+    codes = {kind: _code_of(kind) for kind in set(map(type, layers))}
     for layer in {id(layer): layer for layer in layers}.values():
         kind = type(layer)
-        if (code := _code_of(kind)) is None:  # type: ignore[arg-type]
+        if (code := codes[kind]) is None:
             return None
         name = _chosen(layer.name, kind) if names else None
         parts.append((code, name, bool(layer.trainable), _attributes(layer, layer is model)))
@@ -99,10 +100,10 @@ def _is_compared(value: Any) -> bool:
     )
 
 
-@functools.lru_cache(maxsize=256)
 def _code_of(kind: type) -> str | None:
-    """Return what a class is made of; of installed ones the name."""
-    return f"{kind.__module__}.{kind.__qualname__}" if is_installed(kind.__module__) else digest_of(kind)
+    """Return what a class is made of now; of installed ones the name."""
+    installed = is_installed(kind.__module__)
+    return f"{kind.__module__}.{kind.__qualname__}" if installed else digest_of(kind, settings=True)
 
 
 @functools.lru_cache(maxsize=256)

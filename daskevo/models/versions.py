@@ -23,7 +23,8 @@ WRITTEN_BY = "keras"
 def same_but_for_versions(one: str, other: str) -> bool:
     """Whether two signatures say the same wherever both say something of an argument.
 
-    Code of users' classes and functions isn't compared: a record is of what they were, and is read by what they are.
+    Code of users' classes and functions isn't compared here, but by :mod:`daskevo.models.stored_code`: a record is of
+    what they were, and is read by what they are.
 
     Examples
     --------

@@ -34,6 +34,7 @@ Kind = Literal[
     "leftover staged",  # staged parts of an attempt that is over
     "leftover file",  # a segment file of an attempt that is over, and that no record names; what a died writer left
     "not rebuilt",  # a record that this Keras, or the classes that are registered here, make no model of
+    "changed code",  # a record that makes a model, with code of a layer that is another than when it was stored
     "unfinished retirement",  # a model without labels that still waits for its last step
 ]
 

@@ -244,7 +244,8 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
             Mend what can be mended.
         rebuild:
             Rebuild each model from its architecture, too, as loading it does, without weights: needs Keras, and some
-            ten milliseconds for each architecture. What can't be loaded here is a difference, named with its layer.
+            ten milliseconds for each architecture. What can't be loaded here is a difference, named with its layer; so
+            is a model with a layer of one's own whose code is another than when it was stored.
         custom_objects:
             Name -> class or function, for layers that aren't registered, as `load` takes them.
 

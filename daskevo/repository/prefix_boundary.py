@@ -97,7 +97,7 @@ def facts_of(vertex: Vertex) -> dict[str, JSON]:
         return {
             "class": of_layer["class"],
             **arguments,
-            **{k: of_layer[k] for k in ("dtypes",) if k in of_layer},
+            **{k: of_layer[k] for k in ("dtypes", "vocabularies", "code") if k in of_layer},
             **rest,
         }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -113,7 +113,9 @@ def _settings(mine: dict[str, JSON], theirs: dict[str, JSON]) -> str:
     # Shapes follow from the arguments, and are said where nothing else differs.
     own = [name for name in names if name not in ("outputs", "dtypes")] or names
     said = [
-        f"{_short(name, _LONGEST_NAME)} {_value(mine.get(name))}, the ancestor's {_value(theirs.get(name))}"
+        "its own code, or a value that this reads, is another"
+        if name == "code"
+        else f"{_short(name, _LONGEST_NAME)} {_value(mine.get(name))}, the ancestor's {_value(theirs.get(name))}"
         for name in own
     ]
     more = f", and {len(said) - SETTINGS_SAID} more" if len(said) > SETTINGS_SAID else ""

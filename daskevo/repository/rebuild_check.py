@@ -26,23 +26,27 @@ async def read_records(session: Session, names: list[ModelId]) -> list[ModelReco
 def not_rebuilt(records: list[ModelRecord], custom_objects: Mapping[str, Any] | None = None) -> list[Difference]:
     """Return which models can't be rebuilt by the Keras and the classes that are here, and at which layer.
 
+    Those that can be, by classes whose code is another than when they were stored, are differences of their own kind.
     Equal architectures are rebuilt once.
     """
     from daskevo.models import check_rebuild
 
-    said: dict[str, str] = {}
+    cannot: dict[str, str] = {}
+    changed: dict[str, Any] = {}
     found = []
     for record in records:
         graph = detach(record.architecture).graph if is_snapshot(record.architecture) else record.architecture
         if graph is None:
             continue  # a training loop of its own rebuilds what it trains
-        if graph.text not in said:
-            said[graph.text] = ""
+        if graph.text not in cannot and graph.text not in changed:
             try:
-                check_rebuild(graph, custom_objects)
+                changed[graph.text] = check_rebuild(graph, custom_objects)
             except CannotRebuild as error:
-                said[graph.text] = error.message
-        if said[graph.text]:
-            words = f"{record.model_id} can't be loaded here: {said[graph.text]}"
+                cannot[graph.text] = error.message
+        if graph.text in cannot:
+            words = f"{record.model_id} can't be loaded here: {cannot[graph.text]}"
             found.append(Difference("not rebuilt", record.model_id, words))
+        elif changed[graph.text]:
+            words = changed[graph.text].words(record.model_id)
+            found.append(Difference("changed code", record.model_id, words))
     return found

@@ -38,6 +38,12 @@ class StoredModels(HandleBase):
         Raises
         ------
         UnknownModel, ModelRetired, ModelLost, CannotRebuild
+
+        Warns
+        -----
+        LayerCodeChanged
+            If the code of a layer of one's own is another than when the model was stored, once for each model: it has
+            its weights, and may predict something else than what was scored.
         """
         wanted = ModelId(check_name(model_id))
         caller = self.connection.caller()

@@ -12,12 +12,13 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import click
 
-from daskevo.errors import DaskevoError
+from daskevo.errors import DaskevoError, LayerCodeChanged
 from daskevo_workflows.cli.interrupts import INTERRUPTED, heard
 from daskevo_workflows.cli.invocation import keep_typed, program
 
@@ -67,7 +68,7 @@ class Commands(click.Group):
         return context
 
     def invoke(self, ctx: click.Context) -> Any:
-        with heard(signal.SIGINT) as interrupts:
+        with heard(signal.SIGINT) as interrupts, _said_plainly():
             try:
                 return super().invoke(ctx)
             except (KeyboardInterrupt, Exception) as error:
@@ -88,6 +89,24 @@ class Commands(click.Group):
                 click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
                 click.echo("daskevo did not foresee this error: please report it with the lines above.", err=True)
                 ctx.exit(UNFORESEEN)
+
+
+@contextlib.contextmanager
+def _said_plainly() -> Iterator[None]:
+    """Say warnings that are meant for people as a line on stderr, without the place in daskevo's code."""
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, LayerCodeChanged):
+            click.echo(f"Warning: {message}", err=True)
+        else:
+            usual(message, category, *place, **more)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = usual
 
 
 def _check_texts(words: Sequence[str]) -> None:

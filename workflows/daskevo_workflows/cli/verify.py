@@ -39,7 +39,8 @@ def verify(root: Path, repair: bool, rebuild: bool, problem: str | None, as_json
     A repair says what it mended, and which models are lost: their tensors are gone, so retire them (`models retire`).
     Files that aren't daskevo's are named and left alone.
 
-    --rebuild names the models that can't be loaded here any more, each with the layer concerned.
+    --rebuild names the models that can't be loaded here any more, and those with layers of your own whose code is
+    another than when they were stored: these load, and may predict something else. Each with the layer concerned.
 
     Exit code 0: clean, but for models that are marked lost; 1: differences were found; 2: it can't be read.
     """

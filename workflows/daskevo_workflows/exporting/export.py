@@ -92,6 +92,11 @@ def export_model(
         installed. What was there is as it was.
     UnknownModel, ModelRetired, ModelLost, CannotRebuild
         If the model can't be had.
+
+    Warns
+    -----
+    LayerCodeChanged
+        As `Repository.load`; the card says it, too.
     """
     path = Path(path)
     kind = check_place(path, overwrite=overwrite)
@@ -102,12 +107,13 @@ def export_model(
         raise _unwritable(path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), known.graph.nbytes)
     import_keras()
     model = repository.load(model_id, custom_objects=custom_objects)
+    changed = _changed_layers(known, model)
     facts = _facts(known, origins, data)
     files = (path, *companions(path))
     try:
         with in_place_of(*files) as beside:
             write_model(model, known.graph, kind, beside)
-            card = Card({**facts, "file": _file_facts(path, beside[0], known)})
+            card = Card({**facts, "file": _file_facts(path, beside[0], known, changed)})
             beside[-1].write_text(str(card), encoding="utf-8")
             os.chmod(beside[0], beside[-1].stat().st_mode)  # safetensors makes files for their owner alone
     except OSError as error:
@@ -182,7 +188,15 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _file_facts(path: Path, written: Path, known: Known) -> dict[str, JSON]:
+def _changed_layers(known: Known, model: Any) -> list[JSON]:
+    """Return the names of layers whose code is another here than when the model was stored."""
+    from daskevo.models import flatten
+    from daskevo.models.stored_code import changed_code
+
+    return [*changed_code(known.graph, flatten(model).graph).layers]
+
+
+def _file_facts(path: Path, written: Path, known: Known, changed: list[JSON]) -> dict[str, JSON]:
     with open(written, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {
@@ -193,6 +207,7 @@ def _file_facts(path: Path, written: Path, known: Known) -> dict[str, JSON]:
         "written": said_time(time.time()),
         "load": how_to_load(path, {kind_of(layer.config) for layer in known.graph.layers}),
         "custom": _custom(known),
+        "changed_code": changed,
     }
 
 

@@ -70,10 +70,17 @@ def _file(file: Mapping[str, Any]) -> str:
         if custom
         else ""
     )
+    changed = file.get("changed_code") or []
+    other = (
+        f"The code of its layers {_enumerated(map(_md, changed))}, or a value that it reads, was another when this was "
+        "exported than when the model was stored: its quality was measured with the code of then.\n"
+        if changed
+        else ""
+    )
     return (
         f"## How to load it\n\nThe file `{_code(file['name'])}`, {say_bytes(file['bytes'])}, SHA-256 "
         f"`{_code(file['sha256'])}`, needs no daskevo:\n\n```python\n{file['load']}```\n\n"
-        f"The model comes uncompiled: compile it to train or evaluate it. {needs}"
+        f"The model comes uncompiled: compile it to train or evaluate it. {needs}{other}"
         f"Exported {_md(file['written'])}.\n"
     )
 

@@ -136,7 +136,7 @@ def load_safetensors(path: str | Path, *, custom_objects: Mapping[str, Any] | No
             values = np.frombuffer(file.read(key.spec.nbytes), dtype_of(key.spec.dtype))
             arrays[number] = values.reshape(key.spec.shape)
     try:
-        return rebuild_flat(graph, custom_objects=custom_objects, tensors=arrays).model
+        return rebuild_flat(graph, custom_objects=custom_objects, tensors=arrays, stored_as=str(path)).model
     except CannotRebuild as error:
         raise CannotRebuild(f"{path} holds a model that can't be made here: {error.message}", path=str(path)) from error
 

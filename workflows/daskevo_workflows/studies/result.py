@@ -69,7 +69,7 @@ class FoundTrial:
         stored = None if name is None else self.study.repository.read_snapshot(name)
         if stored is None or stored.graph is None:
             raise RunError(f"there is no Keras model stored of this trial at step {self.step}: evaluate it again")
-        rebuilt = rebuild_flat(stored.graph)
+        rebuilt = rebuild_flat(stored.graph, stored_as=name)
         write_tensors(rebuilt.flat, dict(enumerate(stored.weights)))
         return rebuilt.model
 
