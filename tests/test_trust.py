@@ -79,7 +79,7 @@ def is_pickle(data: bytes) -> bool:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("mask", ["077", "027"])
+@pytest.mark.parametrize("mask", ["077", pytest.param("027", marks=pytest.mark.long)])
 def test_the_user_s_mask_counts_for_every_file_and_none_is_code(mask: str, tmp_path: Path) -> None:
     # Opened for all, so that only the mask keeps others out.
     tmp_path.chmod(0o777)

@@ -67,6 +67,7 @@ def test_what_has_no_graph_is_not_added(repository: Any) -> None:
     assert repository.models() == []
 
 
+@pytest.mark.long
 def test_a_search_inherits_from_what_was_added(client: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     """The command has a cluster of its own; the search after it finds the model."""
     file, root = tmp_path / "mine.keras", tmp_path / "root"

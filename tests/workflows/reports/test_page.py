@@ -107,6 +107,7 @@ def test_every_figure_has_title_description_units_and_marks(case: str, make_run:
         assert sum(element.tag.removeprefix(space) in SHAPES for element in figure.iter()) > 5
 
 
+@pytest.mark.long
 def test_a_thousand_evaluations_stay_a_page_that_a_browser_likes(make_run: Any) -> None:
     text = render([make_run(1000, workers=40)], version="1")
     assert len(text) < 3_000_000

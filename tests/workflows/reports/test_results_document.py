@@ -30,6 +30,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "runs"
 
 
+@pytest.mark.long
 def test_its_commands_run(runs: Path) -> None:
     called = re.findall(r"^    daskevo (.*)$", PAGE, re.MULTILINE)
     assert len(called) == 4

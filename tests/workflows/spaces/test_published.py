@@ -30,7 +30,7 @@ def cell(*operations: str) -> dict[str, Any]:
     ("name", "settings"),
     [
         ("nas-bench-201", {"channels": 4, "stages": 2}),
-        ("covertype", {"samples": 1_000, "layers": 5}),
+        pytest.param("covertype", {"samples": 1_000, "layers": 5}, marks=pytest.mark.long),
     ],
 )
 def test_a_candidate_is_trained(name: str, settings: dict[str, Any]) -> None:

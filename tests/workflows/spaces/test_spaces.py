@@ -24,6 +24,7 @@ def trained(model: Any, shape: tuple[int, ...]) -> float:
     return float(model.train_on_batch(np.random.default_rng(0).random((4, *shape)), np.arange(4)))
 
 
+@pytest.mark.long
 def test_the_size_of_mnasnet_is_the_published_one() -> None:
     space = mnasnet((32, 32, 3), 10, alpha=0.35)
     assert (space.size, str(space.size)) == (Size("exact", 432**5), "1.5e13")

@@ -67,7 +67,10 @@ def published(name: str) -> Any:
     return PUBLISHED[name]()
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] if name in ("mnasnet", "nasnet") else []) for name in PUBLISHED],
+)
 def test_every_published_space_under_random_draws(name: str) -> None:
     """Of a space that is made again each candidate has the same graph, with weights as without."""
     problem, again = published(name), published(name)
