@@ -16,7 +16,7 @@ from daskevo.models.calls import call_again
 from daskevo.models.config_vetting import vet
 from daskevo.models.flatten import flatten
 from daskevo.models.keras_private import Tensor, fresh_names
-from daskevo.models.rebuild import compare, make_layer
+from daskevo.models.rebuild import compare, give_alpha, make_layer
 from daskevo.models.shape_only import shape_only
 from daskevo.models.stored_code import warn_once
 from daskevo.models.values import decode
@@ -104,6 +104,8 @@ def model_of(graph: ModelGraph) -> keras.Model:
                     tensors[node.name] = [made[node.name].output]
                 else:
                     tensors[node.name] = call_again(made[node.name], full_call(node), sources)
+                    if isinstance(node.layer, Layer):
+                        give_alpha(made[node.name], node.layer.to_json())
             except CannotRebuild:
                 raise
             except Exception as error:

@@ -240,6 +240,7 @@ class _Builder:
         if isinstance(layer, keras.layers.InputLayer):
             return [layer.output]
         outputs = call_again(layer, vertex.call, self._sources(vertex))
+        give_alpha(layer, record.config)
         if getattr(layer, "quantization_mode", None) is not None and _specs(layer) != record.tensors:
             # It was quantised after it was built, which gives its weights another order.
             if not self.values:
@@ -249,6 +250,7 @@ class _Builder:
             config["config"]["dtype"] = policy["source_name"]
             layer = self.layers[vertex.layer] = make_layer(config, name)
             outputs = call_again(layer, vertex.call, self._sources(vertex))
+            give_alpha(layer, record.config)
             layer.quantize(policy["mode"])
         return outputs
 
@@ -278,6 +280,13 @@ def make_layer(recorded: JSON, name: str) -> Any:
         raise TypeError(f"{type(layer).__name__} is no layer")
     layer.name = name
     return layer
+
+
+def give_alpha(layer: Any, recorded: JSON) -> None:
+    """Give a layer that was just built the scale of its low-rank adaptation: Keras builds it with the rank instead."""
+    match recorded:
+        case {"config": {"lora_alpha": int() | float() as alpha}} if getattr(layer, "lora_enabled", False):
+            layer.lora_alpha = alpha
 
 
 def _specs(layer: Any) -> tuple[TensorSpec, ...]:

@@ -12,7 +12,7 @@ import pytest
 from keras import layers
 
 from daskevo.errors import CannotRebuild, InvalidInput
-from daskevo.models import flatten, read_tensors, rebuild, rebuild_flat, shape_only
+from daskevo.models import check_rebuild, flatten, graph_of, model_of, read_tensors, rebuild, rebuild_flat, shape_only
 from daskevo.models.host_memory import aligned_copy
 from tests.models import zoo
 from tests.models.test_zoo import run
@@ -109,3 +109,44 @@ def test_inside_shape_only_nothing_gets_a_value() -> None:
             rebuild_flat(rebuilt.flat.graph, tensors={0: np.ones((4, 3), "float32")})
     with pytest.raises(InvalidInput, match="shape_only"):
         read_tensors(rebuilt.flat)
+
+
+ADAPTED: dict[str, tuple[tuple[int, ...], Any]] = {
+    "dense": ((4,), layers.Dense),
+    "einsum": ((4,), lambda units: layers.EinsumDense("ab,bc->ac", units)),
+    "convolution": ((4, 4, 1), lambda units: layers.Conv2D(units, 2)),
+    "embedding": ((4,), lambda units: layers.Embedding(9, units)),
+}
+
+
+@pytest.mark.parametrize("kind", ADAPTED)
+@pytest.mark.parametrize("alpha", [None, 7, 0.5])
+def test_the_scale_of_a_low_rank_adaptation_is_given_back(kind: str, alpha: float | None) -> None:
+    shape, make = ADAPTED[kind]
+    model = keras.Sequential([keras.Input(shape), make(3)])
+    # Keras takes no scale for convolutions in some versions, but they have one.
+    model.layers[0].enable_lora(2)
+    if alpha is not None:
+        model.layers[0].lora_alpha = alpha
+    for variable in model.weights:
+        variable.assign(np.arange(np.prod(variable.shape)).reshape(variable.shape) / 4)
+    flat = flatten(model)
+    values = dict(enumerate(read_tensors(flat)))
+    inputs = np.arange(2 * np.prod(shape)).reshape(2, *shape) % 9
+    expected = np.asarray(model(inputs))
+
+    for rebuilt in (rebuild_flat(flat.graph, tensors=values).model, model_of(graph_of(model))):
+        rebuilt.set_weights(model.get_weights())
+        np.testing.assert_array_equal(np.asarray(rebuilt(inputs)), expected)
+    check_rebuild(flat.graph)
+
+
+def test_a_layer_that_was_adapted_and_then_quantised_is_given_back() -> None:
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3)])
+    model.layers[0].enable_lora(2, lora_alpha=7)
+    model.layers[0].quantize("int8")
+    flat = flatten(model)
+    rebuilt = rebuild_flat(flat.graph, tensors=dict(enumerate(read_tensors(flat))))
+    inputs = zoo.batch(model)
+    for expected, found in zip(run(model, inputs), run(rebuilt.model, inputs), strict=True):
+        np.testing.assert_array_equal(found, expected)
