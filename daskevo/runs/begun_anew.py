@@ -6,11 +6,13 @@ requests, which can be started afresh again.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from daskevo.errors import RunFolderUnusable
+from daskevo.runs.full_disk import needs_room
 from daskevo.runs.mismatch import differences
 from daskevo.runs.schema import FILE
 from daskevo.runs.view import RunView
@@ -72,13 +74,9 @@ def empty(folder: Path) -> str:
     first = f", the first because {why[:1000]}" if why else ""
     path = folder / FILE
     try:
-        connection = sqlite3.connect(path, timeout=30)
-        try:
-            with connection:
-                for table in ("reports", "requests", "units", "events", "state", "labels", "sessions"):
-                    connection.execute(f"DELETE FROM {table}")
-        finally:
-            connection.close()
+        with needs_room(folder), contextlib.closing(sqlite3.connect(path, timeout=30)) as connection, connection:
+            for table in ("reports", "requests", "units", "events", "state", "labels", "sessions"):
+                connection.execute(f"DELETE FROM {table}")
     except sqlite3.DatabaseError as error:
         raise RunFolderUnusable(
             f"the run's record {path} can't be written: {error}; nothing recorded before is lost", path=str(folder)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from daskevo.errors import RunFolderUnusable, RunMismatch
+from daskevo.runs.full_disk import needs_room
 from daskevo.runs.not_a_run import RESTORE
 from daskevo.store.files import replace_file
 from daskevo.types import JSON, check_path
@@ -148,9 +149,10 @@ def prepare_folder(folder: Path) -> None:
     """
     check_path(folder.absolute(), "run's folder")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        with needs_room(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
     except OSError as error:
         raise RunFolderUnusable(
             f"the run's folder {folder} can't be used: {error.strerror or error}; name a folder that you may write to",

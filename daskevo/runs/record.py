@@ -24,6 +24,7 @@ from daskevo.runs.folder import (
     read_info,
     write_info,
 )
+from daskevo.runs.full_disk import needs_room
 from daskevo.runs.mismatch import check_identity
 from daskevo.runs.not_a_run import SALVAGE, copy_of, other_version, without_description
 from daskevo.runs.planner import Unit
@@ -70,7 +71,7 @@ class RunRecord(RunView):
         path, failed = Path(folder), ""
         self._unit_ends: list[tuple[str, float | None, float, str]] = []
         self._unit_places: list[tuple[str, str]] = []
-        with contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack, needs_room(path):
             prepare_folder(path)
             # The lock comes first: everything below reads and then writes the folder.
             stack.enter_context(locked(path))
@@ -121,18 +122,20 @@ class RunRecord(RunView):
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[_Execute]:
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection.execute
-                self._write_unit_notes()
-                if hasattr(self, "_session"):
-                    self._connection.execute("UPDATE sessions SET last = ? WHERE id = ?", (time.time(), self._session))
-            except BaseException:
-                # SQLite has already rolled back if the file is damaged or the disk is full.
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
-            self._connection.execute("COMMIT")
+            with needs_room(self.folder):
+                self._connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._connection.execute
+                    self._write_unit_notes()
+                    if hasattr(self, "_session"):
+                        now = time.time()
+                        self._connection.execute("UPDATE sessions SET last = ? WHERE id = ?", (now, self._session))
+                except BaseException:
+                    # SQLite has already rolled back if the file is damaged or the disk is full.
+                    if self._connection.in_transaction:
+                        self._connection.execute("ROLLBACK")
+                    raise
+                self._connection.execute("COMMIT")
         except sqlite3.DatabaseError as error:
             # These two are bugs of the caller, not the state of the file.
             if isinstance(error, (sqlite3.IntegrityError, sqlite3.ProgrammingError)):
@@ -262,7 +265,7 @@ def _prepare_tables(folder: Path, *, resumed: bool) -> None:
         )
     try:
         connection = sqlite3.connect(path, timeout=30, isolation_level=None)
-        with contextlib.closing(connection):
+        with needs_room(folder), contextlib.closing(connection):
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             if version not in ((VERSION,) if resumed else (0, VERSION)):
                 raise other_version(path, version)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from daskevo.errors import RunFolderUnusable
+from daskevo.runs.full_disk import needs_room
 
 FILE = "run.lock"
 
@@ -80,7 +81,8 @@ def _lock(folder: Path) -> TextIO:
     path = folder / FILE
     while True:
         try:
-            file = path.open("a+", encoding="utf-8")
+            with needs_room(folder):
+                file = path.open("a+", encoding="utf-8")
         except OSError as error:
             raise RunFolderUnusable(f"{path} can't be opened: {error.strerror}", path=str(path)) from error
         try:
@@ -93,9 +95,14 @@ def _lock(folder: Path) -> TextIO:
                 path=str(folder),
             ) from error
         if _is_at(file, path):
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {socket.gethostname()}")
-            file.flush()
+            try:
+                with needs_room(folder):
+                    file.truncate(0)
+                    # Past the buffer: what a full disk has refused would be written again when the file is closed.
+                    os.write(file.fileno(), f"process {os.getpid()} on {socket.gethostname()}".encode())
+            except BaseException:
+                file.close()
+                raise
             return file
         file.close()  # the last holder deleted this file between our open and lock, so it locks nobody out: try again
 

@@ -14,6 +14,7 @@ from typing import NamedTuple, NoReturn
 from daskevo.errors import CorruptRecord, InvalidInput, RunFolderUnusable
 from daskevo.runs.book import LabelChange
 from daskevo.runs.folder import RunInfo, read_info
+from daskevo.runs.full_disk import needs_room
 from daskevo.runs.not_a_run import SALVAGE, no_run, other_version
 from daskevo.runs.schema import FILE, TYPES, VERSION
 from daskevo.search import Report, Request
@@ -104,10 +105,11 @@ class RunView:
         self._scratch = tempfile.TemporaryDirectory(prefix="daskevo-run-")
         copy = Path(self._scratch.name) / FILE
         try:
-            shutil.copyfile(path, copy)
-            with contextlib.suppress(FileNotFoundError):
-                shutil.copyfile(path.with_name(f"{FILE}-journal"), copy.with_name(f"{FILE}-journal"))
-            return of_this_version(checked(sqlite3.connect(copy), *LOOKED_AT), path)
+            with needs_room(copy.parent):
+                shutil.copyfile(path, copy)
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.copyfile(path.with_name(f"{FILE}-journal"), copy.with_name(f"{FILE}-journal"))
+                return of_this_version(checked(sqlite3.connect(copy), *LOOKED_AT), path)
         except (OSError, sqlite3.DatabaseError) as error:
             self._scratch.cleanup()
             raise RunFolderUnusable(f"{path} can't be read: {error}; {SALVAGE}", path=str(path)) from error
