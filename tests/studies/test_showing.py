@@ -62,8 +62,8 @@ class ShownCrew(ThreadCrew):
         super().watch()
         self.showing.look(self.controller)
 
-    def close(self) -> None:
-        super().close()
+    def close(self, patience_s: float) -> None:
+        super().close(patience_s)
         self.showing.close(self.controller)
 
 

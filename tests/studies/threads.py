@@ -125,7 +125,7 @@ class ThreadCrew:
     def room(self, work: str, made: bool) -> None:
         self.rooms.append((work, made))
 
-    def close(self) -> None:
+    def close(self, patience_s: float) -> None:
         for orders, _ in self._working.values():
             orders.halt(None)
 

@@ -16,12 +16,13 @@ import daskevo
 from daskevo.deploy.worker_list import workers_of
 from daskevo.errors import NoTrainer, RunFailed
 from daskevo.runs import RunView
-from daskevo.search import Random
-from daskevo_workflows import nas
-from daskevo_workflows.execution import running_tasks
+from daskevo.search import Grid, Random
+from daskevo_workflows import nas, tune
+from daskevo_workflows.execution import executor, running_tasks
 from daskevo_workflows.execution.progress import Progress
 from daskevo_workflows.execution.trainer_upkeep import NO_TRAINER_S, Upkeep
 from daskevo_workflows.execution.trainers import SILENT_S, Trainer, Trainers
+from daskevo_workflows.studies import study as study_module
 from tests.workflows.waiting import wait_for_workers
 
 pytestmark = pytest.mark.processes
@@ -42,6 +43,13 @@ def wait_for_names(client: Any, names: list[str]) -> None:
     assert found == names
 
 
+def take_a_task_each(client: Any) -> None:
+    """See that trainers do what claims their slots."""
+    for name in ("trainer-0", "trainer-1"):
+        slot = {"workers": [name], "resources": {"evaluation": 1}}
+        assert client.submit(abs, -1, **slot, pure=False).result(timeout=120) == 1
+
+
 @pytest.mark.long
 def test_deaf_in_c_or_in_a_put(client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     marks = tmp_path / "marks"
@@ -55,6 +63,54 @@ def test_deaf_in_c_or_in_a_put(client: Any, repository: Any, tiny: Callable[...,
     # What they had reserved is given back, and their slots can be used again.
     wait_for_workers(client, {"provider-0", "trainer-0", "trainer-1"})
     assert repository.verify().clean
+
+
+@pytest.mark.long
+def test_what_hangs_when_a_search_ends_keeps_no_trainer(
+    client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: Any
+) -> None:
+    """However long an evaluation may take: afterwards nobody would end it."""
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    faults = {9: "deaf", 12: "hang in C"}
+    problem = tiny(FIRST=(4,), ACTIVATION=("relu",), SECOND=tuple(faults), FAULTS=faults, MARKS=str(marks))
+    monkeypatch.setattr(executor, "LETTING_GO_S", 2.0)
+    # The search's time is over when both have begun.
+    monkeypatch.setattr(
+        executor.Executor, "time_left_s", lambda self: 1000.0 - 2000.0 * (len(list(marks.iterdir())) == 2)
+    )
+    run = tmp_path / "run"
+    result = nas.search(problem, Random(), repository=repository, evaluations=2, run=run, time_limit_s=1000)
+    assert (result.stop[0], result.reports) == ("time limit", [])
+    with RunView(run) as view:
+        assert ["was restarted" in event.message for event in view.events("given up")] == [True, True]
+    wait_for_workers(client, {"provider-0", "trainer-0", "trainer-1"})
+    take_a_task_each(client)
+    stats = repository.stats()
+    assert (stats["live_attempts"], stats["unsettled"]) == (0, 0)
+    assert repository.verify().clean
+
+
+@pytest.mark.long
+def test_what_hangs_when_a_study_ends_keeps_no_trainer(
+    client: Any, tuned: Callable[..., Path], tmp_path: Path, monkeypatch: Any
+) -> None:
+    gate = tmp_path / "gate"
+    gate.mkdir()
+    (gate / "open").write_text("0")
+    problem = tuned("looped.py", GATE=str(gate))
+    repository = daskevo.open(tmp_path / "loops", "looped", client=client, objective="min loss", shards=8)
+    monkeypatch.setattr(study_module, "LETTING_GO_S", 2.0)
+
+    def until_one_scores(progress: Any) -> None:
+        while not (gate / "1").exists():
+            time.sleep(0.05)
+
+    with tune.study(problem, repository=repository, run=tmp_path / "run") as study:
+        result = study.run(Grid(), time_limit_s=0.01, on_progress=until_one_scores)
+        assert result.stop[0] == "time limit"
+    wait_for_workers(client, {"provider-0", "trainer-0", "trainer-1"})
+    take_a_task_each(client)
 
 
 @pytest.mark.long

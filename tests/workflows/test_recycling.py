@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from daskevo.client.query_futures import TASK_PREFIX
 from daskevo.errors import NoTrainer
 from daskevo_workflows.execution import trainer_upkeep
+from daskevo_workflows.execution.running_task import RunningTask
 from daskevo_workflows.execution.running_tasks import RunningTasks
 from daskevo_workflows.execution.time_limits import EvaluationLimit
-from daskevo_workflows.execution.trainers import Trainer, Trainers
+from daskevo_workflows.execution.trainers import DELIVERED, Trainer, Trainers
 
 
 class Topics:
@@ -36,6 +39,16 @@ class Topics:
     def sync(self, function: Any, **arguments: Any) -> Any:
         return function(**arguments)
 
+    def identity(self, n_workers: int) -> dict[str, Any]:
+        worker = {"name": "t", "resources": {"evaluation": 1.0}, "nanny": "tcp://n", "status": "running"}
+        return {"workers": {"tcp://t": worker}}
+
+    def cancel(self, futures: list[Any], force: bool) -> None:
+        pass
+
+    def unsubscribe_topic(self, topic: str) -> None:
+        pass
+
 
 class Events:
     """What `RunningTasks` needs of a record before anything is submitted."""
@@ -45,6 +58,9 @@ class Events:
 
     def event(self, kind: str, message: str, *arguments: Any, **facts: Any) -> None:
         self.seen.append((kind, message))
+
+    def unit_ended(self, key: str, state: str) -> None:
+        self.seen.append((key, state))
 
 
 @pytest.mark.parametrize("paused", [False, True])
@@ -84,6 +100,7 @@ def test_where_others_have_tasks_or_results_a_restart_waits(monkeypatch: pytest.
     flights.trainers.take("t", "ours")
     flights.trainers.give_back("t", "ours", evaluated=True)
     client.holders = {"ours": ["tcp://t"], "everywhere": ["tcp://t", "tcp://u"], "theirs": ["tcp://t"]}
+    client.holders |= {f"{TASK_PREFIX}best-1": ["tcp://t"], f"{DELIVERED}1": ["tcp://t"]}
     client.tasks = ["theirs too"]
     for _ in range(3):
         flights.upkeep.recycle("t")
@@ -133,6 +150,34 @@ def test_a_hanging_evaluation_ends_its_trainer_once_others_lose_nothing(
     client.tasks = []
     flights.upkeep.check_any(1.0)
     assert restarted == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("said", "patience_s", "ends"),
+    [
+        (["begun"], 0.1, True),
+        (["begun"], 0.0, False),
+        (["begun", "over"], 600.0, False),
+        ([], 600.0, False),
+    ],
+)
+def test_what_goes_on_when_a_run_ends_is_ended_with_its_process(
+    said: list[str], patience_s: float, ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The query of its batch is the run's own, and may have been left on this trainer alone."""
+    client, flights, events, restarted = due(monkeypatch)
+    client.holders = {f"{TASK_PREFIX}best-1": ["tcp://t"]}
+    future = type("Future", (), {"cancel": lambda self, force: None})()
+    unit, request = SimpleNamespace(key="ours"), SimpleNamespace(number=7)
+    trainer = flights.trainers.present["t"]
+    flights._tasks["ours"] = RunningTask(request, unit, trainer, future, None, 0.0)  # type: ignore[arg-type]
+    flights.trainers.take("t", "ours")
+    for what in said:
+        flights._inbox.put(("said", {"key": "ours", "what": what, "worker": "t"}))
+    flights.close(patience_s)
+    assert restarted == ["t"] * ends
+    given_up = [("given up", "its trainer t was restarted")] * ends
+    assert events.seen == [*given_up, ("ours", "cancelled")]
 
 
 class Known:

@@ -125,7 +125,8 @@ def search(
     control_share:
         Share of candidates, drawn by their number, that inherit nothing: a control arm within the run.
     time_limit_s:
-        Time limit of this call, in seconds. Evaluations still running then are cancelled and repeated by the next call.
+        Time limit of this call, in seconds. Evaluations still running then are cancelled and repeated by the next call;
+        trainers that have not ended them 10 s later are restarted.
     deadline:
         Time at which this process must end, such as the end of its batch job: seconds since the epoch, or a function
         that returns them (or None) and is called again and again. An evaluation is not begun if it would probably not

@@ -60,9 +60,9 @@ def evaluate(
     try:
         return _reported(assignment, matches, index)
     finally:
-        if cancelled(assignment.key):
-            # The run keeps this trainer's slot out of use until it hears this, if it could not end the process.
-            say(assignment.key, "over")
+        # The run keeps this trainer's slot out of use until it hears this, if it could not end the process. Said in any
+        # case: the run may cancel this evaluation at this very moment.
+        say(assignment.key, "over")
 
 
 def _reported(assignment: EvaluationAssignment, matches: Sequence[PrefixMatch | None] | None, index: int) -> Report:

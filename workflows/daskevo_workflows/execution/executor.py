@@ -18,9 +18,11 @@ from daskevo.search import Report, Request, Strategy
 from daskevo_workflows.dashboard.search import SearchShowing
 from daskevo_workflows.evaluation.report import other_candidate, report_of_record
 from daskevo_workflows.execution.candidates import Candidates
+from daskevo_workflows.execution.deadline import WALLTIME
 from daskevo_workflows.execution.event_kinds import INTERRUPTED, STOPPED
 from daskevo_workflows.execution.event_log import note
 from daskevo_workflows.execution.label_sync import Holdings
+from daskevo_workflows.execution.letting_go import LETTING_GO_S, hurried_s
 from daskevo_workflows.execution.machine_load import LoadNotes
 from daskevo_workflows.execution.progress import Progress
 from daskevo_workflows.execution.run_data import RunData
@@ -133,13 +135,14 @@ class Executor:
             with told_if_scheduler_gone():
                 stop = self._until_it_stops()
         except BaseException as error:
-            self._close()
+            # A user who interrupts it wants it to end now.
+            self._close(LETTING_GO_S if isinstance(error, Exception) else 0.0)
             why = INTERRUPTED if isinstance(error, KeyboardInterrupt) else type(error).__name__
             self.showing.close("error", why)
             note(self.record, STOPPED, why)
             raise
         # Cancel first: releases of labels wait for running evaluations to choose an ancestor, and now none is running.
-        self._close()
+        self._close(hurried_s() if stop[0] == WALLTIME else LETTING_GO_S)
         self.holdings.change_labels()
         self.holdings.sample(at_once=True)
         self._tell_progress()
@@ -168,9 +171,9 @@ class Executor:
     def _look_at_load(self, *, at_once: bool = False) -> None:
         self.load.look([trainer.address for trainer in self.tasks.trainers.present.values()], at_once=at_once)
 
-    def _close(self) -> None:
+    def _close(self, patience_s: float) -> None:
         self.demand.close()
-        self.tasks.close()
+        self.tasks.close(patience_s)
         self.delivery.close()
         self.submission.close()
 

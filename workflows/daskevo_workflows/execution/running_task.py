@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ class Landed(NamedTuple):
 
 @dataclass
 class RunningTask:
-    """One evaluation on its way; `submitted`, `begun`, `ready` and `chosen` by this process' monotonic clock.
+    """One evaluation on its way; `submitted`, `begun`, `ready`, `chosen` and `over` by this process' monotonic clock.
 
     `is_waiting`: it has been said that its trainer is busy for somebody else.
     """
@@ -34,7 +35,23 @@ class RunningTask:
     begun: float | None = None
     ready: float | None = None
     chosen: float | None = None
+    over: float | None = None
     is_waiting: bool = False
+
+    def hear(self, message: Mapping[str, Any]) -> None:
+        """Note how far it is, as its trainer says."""
+        if message["what"] in ("begun", "ready", "chosen", "over"):
+            setattr(self, message["what"], time.monotonic())
+
+    def release_matches(self) -> None:
+        """Release the answer of its batch's query: Dask would ask again if a trainer was ended with the only copy."""
+        if self.matches is not None and self.matches.done():
+            self.matches.release()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its trainer has begun it and has not said that it is over; cancelled, it goes on until it notices."""
+        return self.begun is not None and self.over is None
 
     @property
     def place(self) -> str:

@@ -22,6 +22,7 @@ from daskevo_workflows.evaluation.assignment import EvaluationAssignment
 from daskevo_workflows.evaluation.evaluate import evaluate
 from daskevo_workflows.evaluation.trainer_task import EVENTS
 from daskevo_workflows.execution.event_log import note
+from daskevo_workflows.execution.letting_go import let_go
 from daskevo_workflows.execution.run_data import RunData
 from daskevo_workflows.execution.running_task import Landed, RunningTask, failed
 from daskevo_workflows.execution.scheduler_lost import FETCH_S, NO_ANSWER, why_cut_off
@@ -93,6 +94,7 @@ class RunningTasks:
         # Callbacks run in the client's event loop thread: they may only put into this queue.
         self._inbox: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._tasks: dict[str, RunningTask] = {}
+        self._cancelled: dict[str, RunningTask] = {}
         self._deaths: Counter[int] = Counter()
         self._losses: Counter[int] = Counter()
         self._watched = 0.0
@@ -102,17 +104,36 @@ class RunningTasks:
         self.unmatched: set[int] = set()
         client.subscribe_topic(EVENTS, lambda event: self._inbox.put(("said", event[1])))
 
-    def close(self) -> None:
-        """Cancel all running evaluations and stop listening. Trainers notice after their current batch of data."""
-        tasks, self._tasks = list(self._tasks.values()), {}
+    def close(self, patience_s: float = 0.0) -> None:
+        """Cancel all running evaluations and stop listening.
+
+        Parameters
+        ----------
+        patience_s:
+            As in :func:`daskevo_workflows.execution.letting_go.let_go`; trainers notice after their current batch.
+        """
+        self._cancelled, self._tasks = self._tasks, {}
+        tasks = list(self._cancelled.values())
         try:
             if tasks:
                 self.client.cancel([task.future for task in tasks], force=True)
+                for task in tasks:
+                    task.release_matches()
+                let_go(self._still_running, self._end_at_last, self.trainers, lambda s: list(self._hear(s)), patience_s)
             self.client.unsubscribe_topic(EVENTS)
         except (*NO_ANSWER, ClusterError) as error:
             logger.warning("tasks on their way could not be cancelled: %s", error)
+        self._cancelled = {}
         for task in tasks:
             self.record.unit_ended(task.unit.key, "cancelled")
+
+    def _still_running(self) -> list[tuple[RunningTask, Trainer]]:
+        return [(task, task.trainer) for task in self._cancelled.values() if task.is_running]
+
+    def _end_at_last(self, task: RunningTask) -> None:
+        end = self._end(task)
+        logger.warning("evaluation %d did not end when it was cancelled; %s", task.request.number, end)
+        note(self.record, "given up", end, task.request.number, worker=task.place)
 
     def give_up(self, number: int) -> bool:
         """Cancel a request's evaluation, which ends after its current batch of data; False if it is not running."""
@@ -213,6 +234,10 @@ class RunningTasks:
         RunMismatch
             If a trainer has prepared data that the run can't go on with.
         """
+        yield from self._hear(timeout_s)
+        yield from self.watch()
+
+    def _hear(self, timeout_s: float) -> Iterator[Landed]:
         try:
             kind, what = self._inbox.get(timeout=timeout_s) if timeout_s else self._inbox.get_nowait()
             while True:
@@ -220,16 +245,15 @@ class RunningTasks:
                 kind, what = self._inbox.get_nowait()
         except queue.Empty:
             pass
-        yield from self.watch()
 
     def _on_said(self, message: Mapping[str, Any]) -> Iterator[Landed]:
         if message["what"] == "over" and self.trainers.unstick(message["key"]):
             words = f"{message['worker']} has ended the evaluation that was given up, and takes others again"
             note(self.record, "trainer back", words, worker=message["worker"])
-        task = self._tasks.get(message["key"])
-        if task is not None and message["what"] in ("begun", "ready", "chosen"):
-            setattr(task, message["what"], time.monotonic())
-            if message["what"] == "ready":
+        task = self._tasks.get(message["key"]) or self._cancelled.get(message["key"])
+        if task is not None:
+            task.hear(message)
+            if message["what"] == "ready" and message["key"] in self._tasks:
                 self._data.seen(message.get("data"), message["worker"])
         yield from ()
 

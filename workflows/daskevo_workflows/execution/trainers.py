@@ -11,10 +11,11 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from daskevo.client.query_futures import TASK_PREFIX
 from daskevo.deploy.configured import claims
 from daskevo.deploy.roles import ENDS, EVALUATION, PROVIDER, start_line
 from daskevo.deploy.worker_list import workers_of
@@ -30,8 +31,8 @@ It must stay below 300 s (``distributed.scheduler.worker-ttl``): then Dask forge
 BLIND_S = 5.0
 """Most that one look at the scheduler adds to a silence: this process, or the scheduler, may itself have stalled."""
 
-DELIVERED = "daskevo-problem-"
-"""Prefix of the keys of problems on their way to trainers: not other clients' work, and Dask can remake them."""
+DELIVERED = f"{TASK_PREFIX}problem-"
+"""Prefix of the keys of problems on their way to trainers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +258,7 @@ class Trainers:
             processing = self._client.processing(workers=[address])
         except NO_ANSWER as error:
             raise scheduler_gone(error) from error
-        return sum(key not in ours and not str(key).startswith(DELIVERED) for key in processing.get(address, ()))
+        return len(_of_others(processing.get(address, ()), ours))
 
     def others(self, name: str) -> tuple[int, int]:
         """Count what other clients would lose with a trainer's process: tasks, and results held nowhere else.
@@ -269,7 +270,7 @@ class Trainers:
         address, ours = self.present[name].address, self._had.get(name, set())
         try:
             held = self._client.has_what(workers=[address]).get(address, ())
-            keys = [key for key in held if key not in ours and not str(key).startswith(DELIVERED)]
+            keys = _of_others(held, ours)
             holders = self._client.sync(self._client.scheduler.who_has, keys=keys) if keys else {}
         except NO_ANSWER as error:
             raise scheduler_gone(error) from error
@@ -312,6 +313,12 @@ class Trainers:
         self.restarting.discard(name)
         self.evaluations[name] = 0
         self.refresh()
+
+
+def _of_others(keys: Iterable[Any], ours: Collection[str]) -> list[Any]:
+    """Return the keys that other clients would miss. Answers of queries and problems on their way are not among them,
+    whoever asked for them: Dask makes them again where they are lost."""
+    return [key for key in keys if key not in ours and not str(key).startswith(TASK_PREFIX)]
 
 
 def _moment(value: Any) -> float | None:

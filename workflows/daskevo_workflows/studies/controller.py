@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -30,6 +31,7 @@ from daskevo.tuning import (
     Waiter,
 )
 from daskevo.tuning.stage_scheduler import Failure
+from daskevo_workflows.execution.letting_go import LETTING_GO_S
 from daskevo_workflows.studies.participants import Crew, Keeper, Watcher
 from daskevo_workflows.studies.stage_commands import Reply
 
@@ -81,6 +83,7 @@ class Controller:
         self._watchers: dict[str, list[Watcher]] = {}
         self._keepers: dict[str, list[Keeper]] = {}
         self._closing = False
+        self._patience_s = LETTING_GO_S
         self._over = threading.Lock()
         self.failure: BaseException | None = None
         """Why it has ended; None: it goes on."""
@@ -94,12 +97,19 @@ class Controller:
     def __enter__(self) -> Controller:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        # A user who interrupts it wants it to end now.
+        self.close(LETTING_GO_S if kind is None or issubclass(kind, Exception) else 0.0)
 
-    def close(self) -> None:
-        """End all works, and this. What waits is cancelled."""
-        self.post(self._close)
+    def close(self, patience_s: float = LETTING_GO_S) -> None:
+        """End all works, and this. What waits is cancelled.
+
+        Parameters
+        ----------
+        patience_s:
+            How long a work that hangs may go on before its trainer's process is ended; 0: it is left as it is.
+        """
+        self.post(partial(self._close, patience_s))
         self._thread.join()
 
     # From any thread
@@ -226,30 +236,34 @@ class Controller:
             if now - since > LARGER_S:
                 self._carry_out(self.scheduler.give_up(end))
 
-    def _close(self) -> None:
-        self._closing = True
+    def _close(self, patience_s: float) -> None:
+        self._closing, self._patience_s = True, patience_s
 
     def _end(self, failure: BaseException) -> None:
         with self._over:
             self.failure = failure
         try:
-            self.crew.close()
+            self.crew.close(self._patience_s)
         finally:
             # What came in meanwhile; calls that come later are refused.
-            self._empty_inbox()
+            self.take_in_last()
             for future in self._futures.values():
                 _settle(future, failure)
             self._futures.clear()
-            self._empty_inbox()
+            self.take_in_last()
             for watcher in self.watchers:
                 watcher.ended(failure)
 
-    def _empty_inbox(self) -> None:
-        while not self._inbox.empty():
-            try:
-                self._inbox.get()()
-            except Exception:
-                logger.exception("something could not be taken in while the studies' controller ended")
+    def take_in_last(self, timeout_s: float = 0.0) -> None:
+        """Take in what happens while this ends, and wait so many seconds at most for something."""
+        with suppress(queue.Empty):
+            function = self._inbox.get(timeout=timeout_s) if timeout_s else self._inbox.get_nowait()
+            while True:
+                try:
+                    function()
+                except Exception:
+                    logger.exception("something could not be taken in while the studies' controller ended")
+                function = self._inbox.get_nowait()
 
     def _carry_out(self, instructions: Iterable[Instruction]) -> None:
         for told in instructions:

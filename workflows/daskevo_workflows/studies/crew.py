@@ -18,6 +18,7 @@ from daskevo.errors import ClusterError
 from daskevo.tuning import Halt, Run, Save
 from daskevo_plugins.formatting import say_count
 from daskevo_workflows.dashboard.study import Showing
+from daskevo_workflows.execution.letting_go import let_go
 from daskevo_workflows.execution.scaling_demand import Demand
 from daskevo_workflows.execution.scheduler_lost import FETCH_S, NO_ANSWER, told_if_scheduler_gone, why_cut_off
 from daskevo_workflows.execution.trainer_upkeep import Upkeep
@@ -61,6 +62,7 @@ class OnItsWay:
     heard: float
     told: int = 0
     begun: bool = False
+    over: bool = False
     held: list[Save | Halt] = field(default_factory=list)
     early: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     is_waiting: bool = False
@@ -88,6 +90,7 @@ class DaskCrew:
         # Of its own: a client has one handler per topic.
         self._topic = f"daskevo-studies-{self._name}"
         self._works: dict[str, OnItsWay] = {}
+        self._cancelled: list[OnItsWay] = []
         self._known: dict[str, str] = {}
         self._watched = 0.0
         self._recycle_after = recycle_after
@@ -173,19 +176,28 @@ class DaskCrew:
         except (*NO_ANSWER, ClusterError) as error:
             logger.info("a word did not reach trainer %s: %s", there.run.trainer, error)
 
-    def close(self) -> None:
-        works, self._works = list(self._works.values()), {}
+    def close(self, patience_s: float) -> None:
+        self._cancelled, self._works = list(self._works.values()), {}
         for _, delivery in self._settings.values():
             delivery.close()
         try:
             self.demand.close()
-            if works:
-                self.client.cancel([there.future for there in works], force=True)
+            if self._cancelled:
+                self.client.cancel([there.future for there in self._cancelled], force=True)
+                let_go(self._still_running, self._end_at_last, self.trainers, self.controller.take_in_last, patience_s)
             self.client.unsubscribe_topic(self._topic)
         except (*NO_ANSWER, ClusterError) as error:
             logger.warning("works on their way could not be cancelled: %s", error)
         else:
             self._showing.close(self.controller)
+
+    def _still_running(self) -> list[tuple[OnItsWay, Trainer]]:
+        return [(there, there.trainer) for there in self._cancelled if there.begun and not there.over]
+
+    def _end_at_last(self, there: OnItsWay) -> None:
+        work = f"work {there.run.work}"
+        end = self.upkeep.end(there.future, there.run.trainer, there.key, work)
+        logger.warning("%s did not end when it was cancelled; %s", work, end)
 
     # What happens on the cluster
 
@@ -194,15 +206,20 @@ class DaskCrew:
             self.event(
                 "trainer back", f"{message['worker']} has ended a work that was given up, and takes others again"
             )
-        there = next((there for there in self._works.values() if there.key == message["key"]), None)
+        known = (*self._works.values(), *self._cancelled)
+        there = next((there for there in known if there.key == message["key"]), None)
         if there is None:
             return
         there.heard = time.monotonic()
-        if message["what"] == "begun":
+        if message["what"] == "over":
+            there.over = True
+        elif message["what"] == "begun":
             there.begun = True
             held, there.held = there.held, []
             for told in held:
                 self.order(told)
+        elif there.run.work not in self._works:
+            return  # it was cancelled, and what it does is for nobody
         elif message["what"] == "progress":
             self.controller.progress(there.run.work, message["step"])
         elif message["what"] == "full":

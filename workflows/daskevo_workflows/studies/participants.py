@@ -36,8 +36,8 @@ class Crew(Protocol):
     def watch(self) -> None:
         """Look at trainers. Called at each turn."""
 
-    def close(self) -> None:
-        """End all works."""
+    def close(self, patience_s: float) -> None:
+        """End all works; those that go on so long all the same with their trainers' processes (0: not those)."""
 
 
 class Watcher(Protocol):

@@ -17,6 +17,7 @@ from daskevo.space import Candidate
 from daskevo.tuning import Configuration, ConfigurationSpace, StepSequence, Trajectory
 from daskevo.tuning.plan import State
 from daskevo_workflows.execution.deadline import WALLTIME, At, moment_of
+from daskevo_workflows.execution.letting_go import LETTING_GO_S, hurried_s
 from daskevo_workflows.studies.accounts import Figures
 from daskevo_workflows.studies.controller import Controller, ControllerWish
 from daskevo_workflows.studies.forecast import StudyForecast, forecast
@@ -90,7 +91,7 @@ class Study:
         self.folder = self._ledger.record.folder
         self._points |= {request.candidate: request for request in controller.call(self._ledger.by_hand)}
         self._open = True
-        self._stored_s = STORED_S
+        self._stored_s, self._patience_s = STORED_S, LETTING_GO_S
         self._futures: dict[int, Future[Metrics]] = {}
         self._keeper = None if repository is None else controller.call(partial(self._keep, stored))
         controller.join(origin, setting(self._ledger.info.label), self._ledger, self._keeper)
@@ -108,7 +109,10 @@ class Study:
         self.close("interrupted" if interrupted else "closed" if kind is None else "error")
 
     def close(self, ended: str = "closed") -> None:
-        """End what is under way for this study, and its record; the same study, opened again, goes on."""
+        """End what is under way for this study, and its record; the same study, opened again, goes on.
+
+        Trainers that have not ended it 10 s later are restarted if the study has them for itself.
+        """
         if not self._open:
             return
         self._open = False
@@ -132,7 +136,7 @@ class Study:
             if self._keeper is not None:
                 self._keeper.stop()
             if self._is_owner:
-                self.controller.close()
+                self.controller.close(0.0 if ended == "interrupted" else self._patience_s)
 
     # What one wants to know
 
@@ -216,7 +220,7 @@ class Study:
         leading = Leading(self, self._ledger, strategy, evaluations, steps or self._steps, at_once)
         stop = leading.go(time_limit_s, on_progress, deadline)
         if stop[0] == WALLTIME:
-            self._stored_s = HURRIED_S
+            self._stored_s, self._patience_s = HURRIED_S, hurried_s()
         return StudyResult(self, leading.prefix, stop)
 
     def result(self) -> StudyResult:

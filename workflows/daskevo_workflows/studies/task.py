@@ -67,8 +67,7 @@ def train_stages(assignment: StageAssignment, parcel: Parcel | None = None) -> d
         return telling.ending(end, f"{failure.message}{_memory()}" if end == "out of memory" else failure.message)
     finally:
         close_box(assignment.key)
-        if cancelled(assignment.key):
-            telling.say("over")
+        telling.say("over")  # in any case: it may be given up at this very moment
     return telling.ending("ended", "")
 
 
