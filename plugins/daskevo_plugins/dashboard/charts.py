@@ -28,8 +28,8 @@ class Chart:
         In units of which it is 1,000 wide.
     x, y:
         From and to.
-    x_words, y_words:
-        What the axes are.
+    y_words:
+        What the y axis is.
     """
 
     name: str
@@ -38,7 +38,6 @@ class Chart:
     height: int
     x: tuple[float, float]
     y: tuple[float, float]
-    x_words: str = ""
     y_words: str = ""
     _parts: list[str] = field(default_factory=list)
     _legend: list[str] = field(default_factory=list)

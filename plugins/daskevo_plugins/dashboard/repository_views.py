@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from daskevo.provider.call_counts import BOUNDS_S
 from daskevo_plugins.dashboard.repository_view import COUNTS, CountRow, ProviderSight, RepositoryView
@@ -216,11 +217,6 @@ def _rate(counts: list[CountRow], elapsed: float) -> Rate:
 
 def _below(within: list[int], share: float) -> float | None:
     """Return the bound that this share of calls stayed below; infinite: they took longer than all bounds."""
-    whole, so_far = sum(within), 0
-    if not whole:
-        return None
-    for bound, calls in zip((*BOUNDS_S, float("inf")), within, strict=True):
-        so_far += calls
-        if so_far >= share * whole:
-            return bound
-    return None
+    least = share * sum(within)
+    bounds = zip((*BOUNDS_S, float("inf")), accumulate(within), strict=True)
+    return next((bound for bound, so_far in bounds if so_far >= least), None) if least else None
