@@ -163,9 +163,20 @@ def refine(
         reports = _evaluated(client, trainers, assignments, delivery)
     finally:
         delivery.close()
+    if not from_scratch:
+        say_what_began_anew(reports)
     refined = [Refined(winner, report) for winner, report in zip(found, reports, strict=True)]
     rank_of = result.objective.rank
     return sorted(refined, key=lambda one: -float("inf") if one.quality is None else rank_of(one.quality), reverse=True)
+
+
+def say_what_began_anew(reports: Sequence[Report]) -> None:
+    """Warn of winners that didn't give all of their weights: retired, or with layers whose code is another now."""
+    for report in reports:
+        if report.transfer is not None and report.transfer.reason != "whole model":
+            logger.warning(
+                "%s did not begin with all weights of its winner: it inherited %s", report.model_id, report.transfer
+            )
 
 
 def _ending(patience: int, callbacks: Callbacks) -> str:
