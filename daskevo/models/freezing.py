@@ -14,6 +14,7 @@ from typing import Any
 from daskevo.errors import InvalidInput
 from daskevo.models.flat import FlatModel, weights_of
 from daskevo.models.keras_private import with_sublayers
+from daskevo.models.moving import moves
 
 Policy = str | float | Callable[[Any], bool]
 """``"prefix"``, ``"none"``, a share of the prefix (0 to 1), ``"steps:K"``, or a function that says whether to freeze a
@@ -34,6 +35,9 @@ class Freezing:
     share:
         Share of the model's vertices that are frozen, from 0 to 1: calls of frozen layers, and those without weights
         of which everything upstream is frozen (they need no gradients either).
+    moving:
+        Layers that were to be frozen and aren't, as their weights would change all the same
+        (:mod:`daskevo.models.moving`).
     before:
         (layer or variable, its ``trainable``) of all that was frozen, sublayers behind what they are in.
     """
@@ -41,6 +45,7 @@ class Freezing:
     layers: tuple[int, ...]
     tensors: tuple[int, ...]
     share: float
+    moving: tuple[int, ...] = ()
     before: tuple[tuple[Any, bool], ...] = field(default=(), repr=False, compare=False)
 
 
@@ -79,7 +84,9 @@ def freeze(
         raise InvalidInput(f"the model has layers 0 to {len(flat.layers) - 1}; asked to freeze {layers}")
     last = _last_that_trains(flat)
     candidates = [layer for layer in layers if layer != last and weights_of(flat.layers[layer])]
-    frozen = _choose(flat, candidates, policy, steps or {})
+    moving = {layer for layer in candidates if moves(flat.layers[layer])}
+    frozen = _choose(flat, [layer for layer in candidates if layer not in moving], policy, steps or {})
+    asked = _choose(flat, candidates, policy, steps or {}) if moving else []
     before = tuple(pair for layer in frozen for pair in _trainable_in(flat.layers[layer]))
     for layer in frozen:
         flat.layers[layer].trainable = False
@@ -87,6 +94,7 @@ def freeze(
         layers=tuple(frozen),
         tensors=tuple(number for layer in frozen for number in flat.graph.tensor_numbers(layer)),
         share=_share(flat, frozenset(frozen)),
+        moving=tuple(sorted(moving.intersection(asked))),
         before=before,
     )
 
@@ -157,9 +165,9 @@ def _that_train(flat: FlatModel, layer: int) -> list[int]:
 
 
 def _closed(flat: FlatModel, chosen: list[int]) -> list[int]:
-    """Return those of the chosen layers before which, at each of their calls, nothing goes on training."""
+    """Return those of the chosen layers before which, at each of their calls, nothing goes on training or moving."""
     vertices, frozen = flat.graph.vertices, set(chosen)
-    trains = [bool(weights_of(layer) and layer.trainable_weights) for layer in flat.layers]
+    trains = [bool(weights_of(layer) and (layer.trainable_weights or moves(layer))) for layer in flat.layers]
     while True:
         behind: list[bool] = []  # whether something that flows into a vertex trains
         for vertex in vertices:

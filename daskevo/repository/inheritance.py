@@ -149,9 +149,11 @@ class Inheritance:
 
     @cached_property
     def report(self) -> InheritanceReport:
-        frozen = () if self._freezing is None else self._freezing.layers
+        frozen, moving = ((), ()) if self._freezing is None else (self._freezing.layers, self._freezing.moving)
         asked = self._wish.ancestor is not False
-        return report_of(self._inherited, self.graph, frozen, asked=asked, left=self._left, kept=self._kept)
+        return report_of(
+            self._inherited, self.graph, frozen, asked=asked, left=self._left, kept=self._kept, moving=moving
+        )
 
     # -- entering and leaving --------------------------------------------------------------------------------------
 

@@ -72,6 +72,7 @@ def report_of(
     asked: bool = True,
     left: Collection[int] = (),
     kept: Sequence[int] = (),
+    moving: Sequence[int] = (),
 ) -> InheritanceReport:
     """Return the report on a reservation.
 
@@ -85,6 +86,8 @@ def report_of(
         Tensors that were reserved, but not taken over.
     kept:
         Layers of the prefix whose loaded weights stayed.
+    moving:
+        Layers that could not be frozen, as calling them changes their weights.
     """
     reason, words = _why_no_more(reservation, graph, asked)
     if kept:
@@ -93,6 +96,9 @@ def report_of(
             "own weights",
             f"{names}: doesn't train, and keeps what was loaded; the ancestor's has trained on",
         )
+    if moving:
+        names = ", ".join(graph.layers[layer].name for layer in moving)
+        words = f"{words}; not frozen, as calling it in training changes its weights: {names}"
     numbers = reservation.entries.keys() - set(left)
     matched = sorted({graph.tensors[number].layer for number in numbers})
     rest = sorted({key.layer for key in graph.tensors} - set(matched))

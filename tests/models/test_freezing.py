@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -217,6 +218,76 @@ def test_what_is_frozen_stays_bit_identical_through_a_fit() -> None:
         assert after[mine].tobytes() == values[theirs].tobytes()
     trained = [number for number in range(len(after)) if number not in freezing.tensors]
     assert len(trained) == 4
+
+
+class Running(layers.Layer):  # type: ignore[misc]
+    """Keeps a mean of what it has seen, as a layer of a user's does."""
+
+    def build(self, shape: Any) -> None:
+        self.mean = self.add_weight(shape=(shape[-1],), initializer="zeros", trainable=False)
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        if training:
+            self.update(x)
+        return x - self.mean
+
+    def update(self, x: Any) -> None:
+        self.mean.assign(0.9 * self.mean + 0.1 * keras.ops.mean(x, tuple(range(len(x.shape) - 1))))
+
+
+class Obedient(Running):
+    def update(self, x: Any) -> None:
+        if self.trainable:
+            super().update(x)
+
+
+class Derived(Running):
+    def call(self, x: Any, training: bool = False) -> Any:
+        return 2 * super().call(x, training=training)
+
+
+class Constant(Running):
+    def build(self, shape: Any) -> None:
+        super().build(shape)
+        self.mean.assign(keras.ops.ones(shape[-1]))
+
+    def update(self, x: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("make", "is_moving"),
+    [
+        (lambda: layers.SpectralNormalization(layers.Dense(4)), True),
+        (lambda: Running(), True),
+        (lambda: Derived(), True),
+        (lambda: layers.TimeDistributed(layers.SpectralNormalization(layers.Dense(4))), True),
+        (lambda: layers.LSTM(4, stateful=True, return_sequences=True), True),
+        (lambda: layers.LSTM(4, return_sequences=True), False),
+        (lambda: layers.BatchNormalization(), False),
+        (lambda: Constant(), False),
+        (lambda: layers.Dense(4), False),
+    ],
+)
+def test_what_changes_in_its_call_is_not_frozen_and_nothing_behind_it(make: Callable[[], Any], is_moving: bool) -> None:
+    x = keras.Input(batch_shape=(2, 3, 4))
+    y = layers.Dense(4)(make()(layers.Dense(4)(x)))
+    model = keras.Model(x, layers.Dense(1)(layers.Dense(5)(y)))
+    flat = flatten(model)
+    freezing = freeze(flat, range(4))
+    assert (freezing.layers, freezing.moving) == (((1,), (2,)) if is_moving else ((1, 2, 3), ()))
+    assert freezing.share == (1 + len(freezing.layers)) / len(flat.graph.vertices)
+    front = keras.Model(x, model.layers[len(freezing.layers)].output)
+    before = front.predict(np.ones((2, 3, 4)), verbose=0)
+    model.compile("adam", "mse")
+    model.fit(np.ones((4, 3, 4)), np.zeros((4, 3, 1)), batch_size=2, verbose=0)
+    np.testing.assert_array_equal(front.predict(np.ones((2, 3, 4)), verbose=0), before)
+
+
+def test_a_layer_that_asks_whether_it_is_trainable_is_frozen() -> None:
+    x = keras.Input((4,))
+    flat = flatten(keras.Model(x, layers.Dense(1)(Obedient()(x))))
+    assert freeze(flat, [1]).layers == (1,)
 
 
 def test_freshness() -> None:

@@ -308,6 +308,22 @@ def test_after_a_processs_first_models_inheriting_draws_no_initializer(
         assert len(child.report.matched) == 3
 
 
+def test_a_layer_that_changes_all_the_same_is_not_reported_as_frozen(repository: Repository) -> None:
+    import keras
+
+    def spectral(units: int) -> Any:
+        parts = (keras.layers.Dense(5), keras.layers.SpectralNormalization(keras.layers.Dense(5), name="norm"))
+        return keras.Sequential([keras.Input((4,)), *parts, keras.layers.Dense(3), keras.layers.Dense(units)])
+
+    with repository.inherit(spectral(3)) as child:
+        child.put(metrics={"score": 1.0})
+    model = spectral(4)
+    with repository.inherit(model) as child:
+        assert (len(child.report.matched), child.report.frozen) == (3, (model.layers[0].name,))
+        assert child.frozen_share == 2 / 5
+        assert child.report.words.endswith("not frozen, as calling it in training changes its weights: norm")
+
+
 def test_unfreezing_a_child_thaws_what_was_frozen_on_entering(repository: Repository) -> None:
     with repository.inherit(build()) as child:
         child.put(metrics={"score": 1.0})
