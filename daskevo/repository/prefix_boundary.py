@@ -16,6 +16,12 @@ SETTINGS_SAID = 3
 
 _LONGEST_NAME, _LONGEST_VALUE = 60, 40
 
+_DIGESTS = {
+    "code": "its own code, or a value that this reads, is another",
+    "vocabularies": "its vocabulary is another",
+}
+"""Parts of a signature that are digests, and what is said of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
@@ -93,13 +99,8 @@ def facts_of(vertex: Vertex) -> dict[str, JSON]:
     try:
         signature: Any = json.loads(vertex.signature)
         of_layer, rest = signature["layer"], {name: signature[name] for name in ("call", "outputs")}
-        arguments = dict(of_layer.get("config", {}))
-        return {
-            "class": of_layer["class"],
-            **arguments,
-            **{k: of_layer[k] for k in ("dtypes", "vocabularies", "code") if k in of_layer},
-            **rest,
-        }
+        more = {name: value for name, value in of_layer.items() if name != "config"}
+        return {"class": of_layer["class"], **of_layer.get("config", {}), **more, **rest}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {"class": vertex.signature}
 
@@ -112,18 +113,37 @@ def _settings(mine: dict[str, JSON], theirs: dict[str, JSON]) -> str:
     names = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
     # Shapes follow from the arguments, and are said where nothing else differs.
     own = [name for name in names if name not in ("outputs", "dtypes")] or names
-    said = [
-        "its own code, or a value that this reads, is another"
-        if name == "code"
-        else f"{_short(name, _LONGEST_NAME)} {_value(mine.get(name))}, the ancestor's {_value(theirs.get(name))}"
-        for name in own
-    ]
+    said = [_difference(name, mine.get(name), theirs.get(name)) for name in own] or ["what has no name differs"]
     more = f", and {len(said) - SETTINGS_SAID} more" if len(said) > SETTINGS_SAID else ""
     return "; ".join(said[:SETTINGS_SAID]) + more
 
 
-def _value(value: JSON) -> str:
-    return _short("none" if value is None else value if isinstance(value, str) else json.dumps(value), _LONGEST_VALUE)
+def _difference(name: str, mine: JSON, theirs: JSON) -> str:
+    """Say in what a setting differs: of a long one the first part that does."""
+    if name in _DIGESTS:
+        return _DIGESTS[name]
+    while max(map(len, map(_text, (mine, theirs)))) > _LONGEST_VALUE:
+        match mine, theirs:
+            case dict(), dict():
+                parts: dict[str, tuple[JSON, JSON]] = {k: (mine.get(k), theirs.get(k)) for k in {**mine, **theirs}}
+            case list(), list() if len(mine) == len(theirs):
+                parts = {str(place): pair for place, pair in enumerate(zip(mine, theirs, strict=True))}
+            case _:
+                break
+        part, (mine, theirs) = next((k, pair) for k, pair in parts.items() if pair[0] != pair[1])
+        name = f"{name} {part}"
+    one, other = _text(mine), _text(theirs)
+    shared = next((n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), 0)
+    start = max(0, shared - _LONGEST_VALUE // 2)
+    return f"{_short(name, _LONGEST_NAME)} {_from(one, start)}, the ancestor's {_from(other, start)}"
+
+
+def _text(value: JSON) -> str:
+    return "none" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def _from(text: str, start: int) -> str:
+    return _short(text if start == 0 or len(text) <= _LONGEST_VALUE else f"…{text[start:]}", _LONGEST_VALUE)
 
 
 def _short(text: str, limit: int) -> str:

@@ -43,6 +43,27 @@ def merged_twice() -> Any:
     return keras.Model(inputs, [layers.Concatenate(axis=1)([b, a]), layers.Concatenate()([b, a])])
 
 
+def coded(times: int) -> Any:
+    """Return a layer of one name whose code is one or the other."""
+
+    class Coded(layers.Layer):  # type: ignore[misc]
+        if times == 2:
+
+            def call(self, x: Any) -> Any:
+                return 2 * x
+        else:
+
+            def call(self, x: Any) -> Any:
+                return 3 * x
+
+    return Coded(name="coded")
+
+
+def sliced(part: slice) -> Any:
+    inputs = keras.Input((4,))
+    return keras.Model(inputs, layers.Dense(2, name="head")(inputs[:, part]))
+
+
 def two_inputs() -> Any:
     one, other = keras.Input((4,), name="one"), keras.Input((4,), name="other")
     return keras.Model([one, other], layers.Add()([one, other]))
@@ -78,6 +99,19 @@ def two_inputs() -> Any:
             "head: nothing more in the ancestor takes what mid gives",
         ),
         (two_inputs, lambda: chain(), "other connections", "other: the ancestor has no further input"),
+        (lambda: chain(coded(2)), lambda: chain(coded(3)), "other settings", "coded: its own code"),
+        (
+            lambda: sliced(slice(0, 2)),
+            lambda: sliced(slice(1, 2)),
+            "other settings",
+            """get_item: call key 1 {"$": "slice", "items": [0, 2, null]}, the ancestor's {"$": "slice", "items": [1, 2""",
+        ),
+        (
+            lambda: chain(layers.Rescaling(1.0, name="mid", offset=[0.125] * 30 + [0.5])),
+            lambda: chain(layers.Rescaling(1.0, offset=[0.125] * 30 + [0.25])),
+            "other settings",
+            "mid: offset 30 0.5, the ancestor's 0.25",
+        ),
         (
             lambda: merged("Concatenate", "ab"),
             lambda: merged("Concatenate", "ba"),
