@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -340,6 +341,19 @@ def test_queries_without_an_answer_are_counted_at_the_end() -> None:
     assert said is not None
     assert said.startswith("2 of 4 evaluations")
     assert "fewer trainers" in said
+
+
+def test_who_asks_an_empty_repository_misses_nothing_without_an_answer() -> None:
+    spans = [(0.0, 9.0), (1.0, 8.0), (8.5, 12.0)]
+    reports = [
+        replace(report_of(number, reason="no answer"), started=started, ended=ended)
+        for number, (started, ended) in enumerate(spans)
+    ]
+    assert say_unanswered(reports[:2], was_empty=True) is None
+    said = say_unanswered(reports, was_empty=True)
+    assert said is not None
+    assert said.startswith("1 of 3 evaluations")
+    assert (say_unanswered(reports) or "").startswith("3 of 3")  # one that others share may have had models
 
 
 def test_that_the_first_evaluations_are_slow_is_said_where_trainers_are_new(capsys: pytest.CaptureFixture[str]) -> None:

@@ -266,6 +266,7 @@ def _say_result(result: Result, *, err: bool, since: float | None = None, save: 
     from daskevo_workflows.reports.frozen_words import say_rule
     from daskevo_workflows.reports.series import say_other_data
     from daskevo_workflows.results.atomic_files import save_model
+    from daskevo_workflows.results.run_root import REPOSITORY, recorded_root
 
     summary = result.summary()
     if other_data := say_other_data(result.series.happenings):
@@ -279,7 +280,8 @@ def _say_result(result: Result, *, err: bool, since: float | None = None, save: 
     )
     if not summary["evaluations"]:
         return
-    if (unanswered := say_unanswered(result.reports)) is not None:
+    was_empty = recorded_root(result.folder) == result.folder / REPOSITORY  # and not somebody's
+    if (unanswered := say_unanswered(result.reports, was_empty=was_empty)) is not None:
         click.echo(unanswered, err=err)
     if summary["transferred"] and (rule := say_rule(result.info.identity.get("policy"))):
         click.echo(f"{say_share(summary['mean_frozen_share'])} of all vertices were frozen: {rule}.", err=err)

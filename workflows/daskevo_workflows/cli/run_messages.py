@@ -58,13 +58,22 @@ def say_first_is_slow(scheduler: str | None, what: str) -> None:
         )
 
 
-def say_unanswered(reports: Iterable[Report]) -> str | None:
+def say_unanswered(reports: Iterable[Report], *, was_empty: bool = False) -> str | None:
     """Say how many evaluations inherited less because repositories did not answer in time, and what to do.
 
     No I/O; None if there are none.
+
+    Parameters
+    ----------
+    was_empty:
+        Whether the repository had no model when the run was begun: evaluations that started before its first one ended
+        have missed nothing.
     """
     finished = [report for report in reports if report.status == "finished" and report.transfer is not None]
     less = [r for r in finished if r.transfer and (r.transfer.silent or r.transfer.reason == "no answer")]
+    if was_empty:
+        first = min((report.ended for report in finished if report.ended is not None), default=0.0)
+        less = [report for report in less if report.started is None or report.started >= first]
     if not less:
         return None
     return (
