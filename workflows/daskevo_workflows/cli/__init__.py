@@ -34,19 +34,19 @@ __all__ = ["main"]
 )
 @click.version_option(package_name="daskevo", prog_name="daskevo")
 def main() -> None:
-    """Neural architecture search with transfer learning on Dask: train no prefix twice.
+    """Neural architecture search with transfer learning on Dask: no prefix is trained twice.
 
     \b
-    A first search, of a minute or so, and what came of it:
+    A first search, about a minute, and its models:
         daskevo nas digits --evaluations 20
         daskevo models ls runs/digits-seed0
-    Hyper-parameters, with no training step done twice, half a minute:
+    Tune hyper-parameters, about half a minute:
         daskevo tune digits-lr
-    Is a problem of your own sound?
+    Check a problem of your own:
         daskevo check my_problem.py
 
-    A search or a study is a folder (--run). The same command, started again, goes on where it stopped; the commands
-    status, models, report, figures, frame and verify look into the folder, at any time. COMMAND --help has examples.
+    Each search or study has a folder (--run). Give the same command again to continue a stopped one. The commands
+    status, models, report, figures, frame and verify read the folder at any time. COMMAND --help has examples.
     """
 
 

@@ -1,4 +1,4 @@
-"""`daskevo check`: is a problem one that a search can rely on? Without a cluster, and without a run."""
+"""The command `daskevo check`: test a problem before a search, without a cluster or a run."""
 
 from __future__ import annotations
 
@@ -18,21 +18,26 @@ if TYPE_CHECKING:
     from daskevo_workflows.problems import Problem
 
 UNSOUND = 1
-"""Exit code where a search can't rely on the problem."""
+"""Exit code for a problem that failed a check."""
 
 
-@click.command(short_help="Is a problem one that a search can rely on?")
+@click.command(short_help="Check a problem before a long search.")
 @click.argument("problem", metavar="FILE[:NAME]|PROBLEM", type=PROBLEM)
 @click.option(
-    "--candidates", type=COUNT, default=3, show_default=True, metavar="N", help="Candidates that are built and trained."
+    "--candidates",
+    type=COUNT,
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Number of candidates to build and train.",
 )
 @click.option(
-    "--batches", type=COUNT, default=2, show_default=True, metavar="N", help="Batches that each is trained with."
+    "--batches", type=COUNT, default=2, show_default=True, metavar="N", help="Number of batches to train each one with."
 )
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Of the draw of candidates."
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Seed for drawing candidates."
 )
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON at the end, for programs.")
 def check(problem: str, candidates: int, batches: int, seed: int, as_json: bool) -> None:
     """Check a problem before a long search: FILE is your own (NAME: an object in it), PROBLEM one of daskevo's.
 

@@ -1,4 +1,4 @@
-"""`daskevo forecast`: hours, jobs and bytes of a search before it is queued, from a few measured evaluations."""
+"""The command `daskevo forecast`: estimate hours, jobs and bytes of a search from a few measured evaluations."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from daskevo_workflows.results.forecast import Forecast, Range
 
 
-@click.command(short_help="Hours, jobs and bytes of a search before it is queued.")
+@click.command(short_help="Estimate hours, jobs and bytes of a search.")
 @click.argument("problem", metavar="PROBLEM|RUN", type=PROBLEM)
-@click.option("--evaluations", type=COUNT, required=True, metavar="N", help="Finished evaluations of the whole search.")
-@click.option("--trainers", type=COUNT, required=True, metavar="N", help="Trainers that it will have, of all nodes.")
 @click.option(
-    "--walltime", type=WalltimeType(), metavar="[D-]HH:MM:SS", help="Time limit of each of the jobs that carry it on."
+    "--evaluations", type=COUNT, required=True, metavar="N", help="Number of finished evaluations of the whole search."
+)
+@click.option("--trainers", type=COUNT, required=True, metavar="N", help="Total number of trainers on all nodes.")
+@click.option(
+    "--walltime", type=WalltimeType(), metavar="[D-]HH:MM:SS", help="Time limit of each job that the search runs in."
 )
 @click.option(
     "--measure",
@@ -34,15 +36,15 @@ if TYPE_CHECKING:
     default=10,
     show_default=True,
     metavar="N",
-    help="Evaluations that are measured first, on this machine with one trainer, where PROBLEM is no run's folder.",
+    help="Evaluations to measure first, on this machine with one trainer, unless a run's folder is given.",
 )
 @click.option(
     "--first",
     type=click.IntRange(min=3),
     metavar="N",
-    help="Of a run, look at its first finished evaluations only, to compare with what became of it.  [default: all]",
+    help="Use only the first N evaluations of a run, to compare the estimate with its actual end.  [default: all]",
 )
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON at the end, for programs.")
 def forecast(
     problem: str,
     evaluations: int,
@@ -52,16 +54,16 @@ def forecast(
     first: int | None,
     as_json: bool,
 ) -> None:
-    """Foretell what a search takes, with what that rests on: hours, jobs of a walltime, bytes on the disk.
+    """Estimate what a search will need, and on which assumptions: hours, jobs of a given walltime, bytes on disk.
 
-    PROBLEM is one that daskevo nas takes, of which a few evaluations are run here first, with its defaults, in
-    runs/PROBLEM-forecast, where a later forecast finds them again; RUN is the folder of a run that was begun already,
-    on the machine and with the settings that matter.
+    PROBLEM is one that daskevo nas takes. A few evaluations of it are run first, on this machine with default settings,
+    in runs/PROBLEM-forecast, where later forecasts reuse them. RUN is the folder of an existing run, best one on the
+    machine and with the settings that you will use.
 
     \b
     Ten evaluations on this machine, then what 2000 would take on 4 nodes of 4 GPUs:
         daskevo forecast flights --evaluations 2000 --trainers 16 --walltime 02:00:00
-    From a run that there is:
+    From an existing run:
         daskevo forecast runs/flights --evaluations 2000 --trainers 16
     """
     from daskevo_workflows.execution.run_deadline import grace_s
@@ -83,7 +85,7 @@ def forecast(
 
 
 def _run_some(problem: str, folder: Path, evaluations: int) -> None:
-    """Search a little, in a folder that a later forecast finds again."""
+    """Run a short search in a folder that later forecasts reuse."""
     click.echo(f"Measuring {evaluations} evaluations on this machine, with one trainer:", err=True)
     context = click.get_current_context()
     keep_whole(context)

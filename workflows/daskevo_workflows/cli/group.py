@@ -1,6 +1,7 @@
-"""The command group: errors raised on purpose end a command with exit code 2 and say what to do on stderr.
+"""The command group, which turns exceptions into exit codes and messages.
 
-Others end it with a code of their own, so that 1 means what each command says of it.
+A DaskevoError ends the command with exit code 2 and says what to do; an unexpected exception ends it with 70. So 1 is
+left for each command's own use.
 """
 
 from __future__ import annotations
@@ -23,33 +24,30 @@ from daskevo_workflows.cli.interrupts import INTERRUPTED, heard
 from daskevo_workflows.cli.invocation import keep_typed, program
 
 UNFORESEEN = 70
-"""Exit code after an error that nobody meant: EX_SOFTWARE of sysexits.h."""
+"""Exit code after an unexpected exception: EX_SOFTWARE of sysexits.h."""
 
 
 class Commands(click.Group):
-    """A group that says an error's kind and message, what to do included, and leaves the traceback out.
-
-    An error that nobody meant keeps it.
-    """
+    """A group that prints type and message of a DaskevoError, and a traceback only for unexpected exceptions."""
 
     def __call__(self, *args: Any, **options: Any) -> NoReturn:
-        """Be the program: however often Ctrl-C is pressed, and be it while Python ends, there is no traceback."""
+        """Run the program; Ctrl-C never prints a traceback, however often pressed, even while Python shuts down."""
         code: Any = INTERRUPTED
-        # At its very end Python gives signals back what they do by themselves, but for those that are ignored. What is
-        # registered first is done last.
+        # While shutting down Python restores default signal handlers, except for ignored signals. Handlers registered
+        # first are called last.
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
         with heard(signal.SIGINT) as interrupts:
             try:
                 try:
                     self.main(*args, **options)
                 except SystemExit as ending:
-                    # click says 1 of one that comes while the first is answered.
+                    # click exits with 1 if a second Ctrl-C arrives while it handles the first.
                     code = INTERRUPTED if interrupts.presses.count and ending.code == 1 else ending.code
                 interrupts.leave(code if isinstance(code, int) else 0)
-            except KeyboardInterrupt:  # it may come on the way to `leave`, too
+            except KeyboardInterrupt:  # Ctrl-C just before `leave` took effect
                 interrupts.leave(code if isinstance(code, int) else 0)
         if code == INTERRUPTED:
-            # A cluster that was broken off while it started fails to be closed at Python's end.
+            # A cluster interrupted while starting raises when Python closes it at the end.
             sys.unraisablehook = lambda _: None
         sys.exit(code)
 
@@ -72,7 +70,7 @@ class Commands(click.Group):
             try:
                 return super().invoke(ctx)
             except (KeyboardInterrupt, Exception) as error:
-                # What Ctrl-C has broken off may say so in its own way.
+                # Code interrupted by Ctrl-C may raise an exception of its own.
                 if isinstance(error, KeyboardInterrupt) or (interrupts.presses.count and not _is_exit(error)):
                     click.echo("Interrupted.", err=True)
                     ctx.exit(INTERRUPTED)
@@ -110,10 +108,10 @@ def _said_plainly() -> Iterator[None]:
 
 
 def _check_texts(words: Sequence[str]) -> None:
-    """Refuse paths that no record can carry: they are bytes, which need be no text."""
+    """Refuse paths that are not valid text: records can't hold them."""
     found = [*words]
     if words and not {"--help", "-h"}.intersection(words):
-        with contextlib.suppress(FileNotFoundError):  # whoever needs a folder that was removed says so
+        with contextlib.suppress(FileNotFoundError):  # code that needs the removed folder reports it
             found.append(os.getcwd())
     try:
         "".join(found).encode()
@@ -128,12 +126,12 @@ def _check_texts(words: Sequence[str]) -> None:
 
 
 def _full(error: OSError) -> click.ClickException | None:
-    """Return what is said where something could not be written for want of space; None: that isn't it."""
+    """Return the error for a write that failed because the disk is full; None for other errors."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return None
     try:
         sys.stdout.flush()
-    except OSError:  # nor could it be at the very end, of which Python makes a traceback
+    except OSError:  # Python would fail to flush again at exit, and print a traceback
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return NoSpace(
@@ -143,7 +141,7 @@ def _full(error: OSError) -> click.ClickException | None:
 
 
 def _missing(error: ModuleNotFoundError) -> DaskevoError | None:
-    """Return what is said where a package is missing that an extra brings; None: it is none of those."""
+    """Return the error for a missing package that belongs to an extra; None for other packages."""
     from daskevo.extras import EXTRA_OF, without
 
     module = (error.name or "").partition(".")[0]
@@ -155,13 +153,13 @@ def _is_exit(error: BaseException) -> bool:
 
 
 class NoSpace(click.ClickException):
-    """Of what was to be written, some did not fit."""
+    """Some output did not fit on the disk."""
 
     exit_code = 2
 
 
 class RefusedCommand(click.ClickException):
-    """A :class:`DaskevoError` on its way to the terminal."""
+    """A :class:`DaskevoError`, printed without a traceback."""
 
     exit_code = 2
 
@@ -170,5 +168,5 @@ class RefusedCommand(click.ClickException):
 
 
 def _safe(text: str) -> str:
-    """Return text that can't steer a terminal: a message may quote what came from users or broken files."""
+    """Escape control characters: a message may quote text from users or damaged files."""
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)

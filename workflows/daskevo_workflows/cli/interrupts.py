@@ -1,6 +1,6 @@
-"""Ctrl-C and the words of a batch system: put off while a cluster starts, and heard even where Python loses them.
+"""Handle Ctrl-C and signals of batch systems: delay them while a cluster starts, and resend those that Python loses.
 
-However often Ctrl-C is pressed, a command ends with 130 and without a traceback: see :class:`Presses`.
+However often Ctrl-C is pressed, a command ends with 130 and without a traceback; see :class:`Presses`.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from typing import Literal
 from daskevo_workflows.execution.stack import is_in
 
 INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
+"""Exit code after Ctrl-C, as in shells."""
 
 AGAIN_S = 0.02
-"""Seconds after which an interrupt that Python has lost is sent again: long enough to be out of what lost it."""
+"""Delay before an interrupt that Python lost is sent again, so that the code that lost it has returned."""
 
 TOGETHER_S = 0.5
-"""Presses within so many seconds are one: who presses three times at once wants one end, in good order."""
+"""Presses within this time count as one: three quick presses should still end the command in good order."""
 
 
 TIDIED = "ignore:resource_tracker:UserWarning"
-"""What Python's own helper, which removes what a process that was left at once had open, does not print."""
+"""Warning filter for Python's resource tracker, which cleans up after a process that ended at once."""
 
 
 class Presses:
-    """What each Ctrl-C does: the first stops the work, a later one breaks off the end in good order, a third the rest.
+    """Meaning of each Ctrl-C: the first stops the work, the second cuts the orderly end short, the third exits at once.
 
-    No I/O; one for all commands of a process that lie within each other.
+    No I/O; nested commands of a process share one.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Presses:
         self._last = 0.0
 
     def take(self, now: float) -> Literal["stop", "nothing", "leave"]:
-        """Take one in, at a moment of a monotonic clock in seconds; return what it does.
+        """Count a press at a time of a monotonic clock, in seconds; return its effect.
 
         Examples
         --------
@@ -60,27 +60,27 @@ class Presses:
 
 
 class Interrupts:
-    """Turns signals into KeyboardInterrupt in the main thread, and remembers that one came.
+    """Turns signals into KeyboardInterrupt in the main thread, and remembers them.
 
-    Python drops an exception that a signal raises inside a destructor or a callback of the garbage collector (Dask has
-    one). Such an interrupt is not printed, and sent again; who works on calls `check` now and then, too.
+    Python drops an exception that a signal handler raises inside a destructor or a callback of the garbage collector
+    (Dask has one). Such an interrupt is sent again; long-running code should also call `check` now and then.
 
-    From then on only what is critical is logged: calls of Dask that are broken off on purpose leave tracebacks of its
-    event loop, which say nothing to whoever pressed Ctrl-C.
+    After the first signal only critical messages are logged: interrupted calls of Dask leave tracebacks of its event
+    loop, which do not help the user.
 
     Parameters
     ----------
     presses:
-        Of the command that this one lies in.
+        Of the enclosing command.
 
     Attributes
     ----------
     number:
-        Of the signal that came last.
+        Number of the last signal.
     is_over:
         Whether nothing is left to interrupt (:meth:`leave`).
     ends:
-        When a batch system that has said its first word will kill this process, in seconds since the epoch.
+        When the batch system will kill this process, after its first SIGTERM, in seconds since the epoch.
     """
 
     def __init__(self, presses: Presses | None = None) -> None:
@@ -94,7 +94,7 @@ class Interrupts:
         self._before: Callable[[sys.UnraisableHookArgs], object] = sys.unraisablehook
 
     def leave(self, code: int) -> None:
-        """Have any further Ctrl-C end this process, whose work is over, with this exit code and without a word."""
+        """Make any further Ctrl-C end this process at once with this exit code: its work is over."""
         if threading.current_thread() is threading.main_thread():
             self.is_over = True
             signal.signal(signal.SIGINT, lambda number, frame: os._exit(code))
@@ -107,7 +107,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        """Send an interrupt that Python loses again."""
+        """In this block, send an interrupt again if Python drops it."""
         self._before, sys.unraisablehook = sys.unraisablehook, self._dropped
         try:
             yield
@@ -117,7 +117,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def gently(self, grace_s: float | None) -> Iterator[None]:
-        """Take a first SIGTERM for the word that there are so many seconds left, and go on; None: for the end."""
+        """In this block let a first SIGTERM set a deadline in `grace_s` seconds; None: it ends the work at once."""
         self._grace_s = grace_s
         try:
             yield
@@ -125,7 +125,7 @@ class Interrupts:
             self._grace_s = None
 
     def _dropped(self, unraisable: sys.UnraisableHookArgs) -> None:
-        """Hear of an exception that Python drops, wherever it does so."""
+        """Handle an exception that Python drops (`sys.unraisablehook`)."""
         if self.came and unraisable.exc_type is KeyboardInterrupt:
             self._come_again()
         else:
@@ -133,7 +133,7 @@ class Interrupts:
 
     def _come_again(self) -> None:
         self._is_lost = True
-        # What takes a lock could wait for ever here: the main thread may hold it, in the middle of starting a thread.
+        # Not `threading.Thread`: it takes a lock that the interrupted main thread may hold, and would deadlock.
         start_new_thread(self._send_again, ())
 
     def _send_again(self) -> None:
@@ -150,7 +150,7 @@ class Interrupts:
             return
         is_sent, self._is_sent = self._is_sent, False
         if is_sent and not self._is_lost:
-            return  # it was heard while it was on its way
+            return  # the interrupt was noticed before it was sent again
         is_again, self.came, self._is_lost = self._is_lost, True, False
         logging.disable(logging.ERROR)
         if number == signal.SIGINT and not is_again:
@@ -159,7 +159,7 @@ class Interrupts:
                 return
             if does == "leave":
                 os._exit(INTERRUPTED)
-        if is_in(frame, Interrupts._dropped):  # what is raised now is lost, too
+        if is_in(frame, Interrupts._dropped):  # an exception raised here would be dropped too
             self._come_again()
         else:
             raise KeyboardInterrupt
@@ -167,9 +167,9 @@ class Interrupts:
 
 @contextlib.contextmanager
 def heard(*signals: signal.Signals) -> Iterator[Interrupts]:
-    """Let these signals stop the work as Ctrl-C does: a batch system's word at walltime leaves it in good order.
+    """Let these signals stop the work like Ctrl-C, so that a batch system's signal at walltime ends it in good order.
 
-    One that is ignored, as under ``nohup``, or taken by somebody else stays so.
+    A signal that is ignored, as under ``nohup``, or handled by other code is left alone.
     """
     disabled = logging.root.manager.disable
     before, around = {}, None
@@ -201,13 +201,13 @@ def _taken_by(handler: object) -> Interrupts | None:
 
 @contextlib.contextmanager
 def put_off() -> Iterator[None]:
-    """Hold Ctrl-C back until the end; processes and threads that are started meanwhile never get it.
+    """Block Ctrl-C in this block; processes and threads started in it never receive it.
 
-    A terminal sends it to every process of the command; in the middle of starting, each would print a traceback.
-    A thread that ran before, such as one of a BLAS library, may still take it for this process.
+    A terminal sends it to every process of the command, and each would print a traceback while starting. A thread that
+    ran before, such as one of a BLAS library, may still receive it for this process.
     """
-    # It unblocks the interrupt in the thread that starts it, which would be one that starts workers. It tidies up after
-    # a third Ctrl-C, too, and need not say so.
+    # Start Python's resource tracker first: its start unblocks SIGINT in the calling thread, which otherwise would be
+    # one that starts workers. The filter silences its message after a third Ctrl-C.
     sys.warnoptions.append(TIDIED)
     try:
         resource_tracker.ensure_running()

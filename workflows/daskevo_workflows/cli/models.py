@@ -1,4 +1,4 @@
-"""`daskevo models`: look into a repository without a cluster, take trained models out of it, and put others in."""
+"""The commands `daskevo models ...`: inspect a repository without a cluster, export models, add others."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from daskevo_workflows.cli.models_retire import retire
 def models() -> None:
     """List, show, compare, export, add and retire the models of a repository.
 
-    ROOT is the repository, or the folder of a run that has it inside. It may be in use: nothing is changed, but by
-    `add` and `retire`.
+    ROOT is the repository, or the folder of a run that contains it. It may be in use: only `add` and `retire` change
+    anything.
 
     \b
-    The best models of a search, and the best three as files that others load without daskevo, each with a card that
-    says what it is (.keras, .weights.h5 or .safetensors):
+    List the best models of a search; export the best one, or the best three, as files that can be loaded without
+    daskevo, each with a model card (.keras, .weights.h5 or .safetensors):
         daskevo models ls runs/digits-seed0 --limit 5
         daskevo models export runs/digits-seed0 best.keras
         daskevo models export runs/digits-seed0 --best 3 --format .safetensors winners
-    Where a model comes from, who trained which layer, and what makes it another than its ancestor:
+    Show the lineage of a model, which model trained which layer, and what two models differ in:
         daskevo models lineage runs/digits-seed0 MODEL_ID
         daskevo models blame runs/digits-seed0 MODEL_ID
         daskevo models diff runs/digits-seed0 MODEL_A MODEL_B
         daskevo models lineage runs/digits-seed0 --all --dot | dot -Tsvg > family.svg
-    A Keras model that you have trained, as an ancestor of what a search will find:
+    Add a Keras model that you have trained, for searches to inherit from:
         daskevo models add runs/digits-seed0 mine.keras --metric val_accuracy=0.93
     """
 

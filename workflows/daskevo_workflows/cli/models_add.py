@@ -1,4 +1,4 @@
-"""`daskevo models add`: Keras models that were trained elsewhere become ancestors of what a search finds."""
+"""The command `daskevo models add`: store a Keras model trained elsewhere, for searches to inherit from."""
 
 from __future__ import annotations
 
@@ -36,25 +36,27 @@ class Metric(click.ParamType[tuple[str, float]]):
 @click.command(short_help="Store a trained Keras model, for searches to inherit from.")
 @ROOT
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--scope", help="Models that may inherit from it.  [default: the run's, or the only one there is]")
+@click.option("--scope", help="Group of models that may inherit from it.  [default: the run's, or the only one]")
 @click.option(
-    "--metric", "metrics", type=Metric(), multiple=True, help="What was measured; may be given several times."
+    "--metric", "metrics", type=Metric(), multiple=True, help="A measured metric; may be given several times."
 )
 @click.option(
     "--objective",
     metavar="'max METRIC'|'min METRIC'",
-    help="Of a scope that has none yet: which metric is the quality.",
+    help="For a new scope: the metric that is the quality.",
 )
 @click.option(
     "--step",
     type=click.IntRange(0, 2**53),
     default=1,
     show_default=True,
-    help="Training steps that it has had: a search freezes inherited layers from 300 on.",
+    help="Number of steps it has been trained; a search freezes inherited layers from 300 steps on.",
 )
-@click.option("--label", "labels", multiple=True, help="What keeps it, such as 'user:my paper'.  [default: user:kept]")
-@click.option("--name", help="The id to store it under.  [default: one is drawn]")
-@click.option("--problem", help="A problem whose file registers custom layers that the model has.")
+@click.option(
+    "--label", "labels", multiple=True, help="Label that keeps it, such as 'user:my paper'.  [default: user:kept]"
+)
+@click.option("--name", help="Id to store it under.  [default: a random one]")
+@click.option("--problem", help="Problem whose file registers the model's custom layers.")
 @SCHEDULER
 @AS_JSON
 def add(
@@ -70,18 +72,18 @@ def add(
     scheduler: str | None,
     as_json: bool,
 ) -> None:
-    """Store the trained Keras model in FILE, so that a search inherits from it.
+    """Store the trained Keras model in FILE, so that searches can inherit from it.
 
-    FILE is a .keras file, or a .safetensors file that `export` wrote. ROOT is made if it isn't there.
+    FILE is a .keras file, or a .safetensors file written by `export`. ROOT is created if it does not exist.
 
     \b
-    Before a search, whose candidates begin with its layers where they have the same:
+    Add a model before a search, whose candidates inherit the layers that they share with it:
         daskevo models add runs/mine/repository mine.keras --scope digits --objective "max val_accuracy" \\
             --metric val_accuracy=0.93 --step 4500
         daskevo nas digits --run runs/mine
 
-    Nothing in FILE is run: a model with lambdas, or layers that load files, is refused. The repository must not be
-    open elsewhere, or name the scheduler of the job that has it open.
+    Code in FILE is never run: a model with lambdas, or with layers that load files, is refused. If a job has the
+    repository open, name its scheduler with --scheduler.
     """
     from daskevo.protocol.scopes import check_scope
     from daskevo.types import Objective, check_label, check_name
@@ -90,7 +92,7 @@ def add(
     from daskevo_workflows.exporting.foreign_models import load_model_file
     from daskevo_workflows.problems import load_problem
 
-    # What can be refused is told before a cluster is started.
+    # Refuse bad input before starting a cluster.
     for label in labels:
         check_label(label)
     if name is not None:
@@ -132,12 +134,12 @@ def add(
 
 
 def _place(root: Path, scope: str | None) -> tuple[Path, str]:
-    """Return the root, and the scope: what was said, that of the run, or the only one there is.
+    """Return the root and the scope: the given one, the run's, or the only one.
 
     Raises
     ------
     InvalidInput
-        If there is none, or there are several.
+        If no scope was given and there is none, or more than one.
     """
     from daskevo.errors import InvalidInput
     from daskevo.runs.folder import read_info
@@ -162,7 +164,7 @@ def _place(root: Path, scope: str | None) -> tuple[Path, str]:
 
 
 def _check_graph(model: Any, file: Path) -> None:
-    """See that a model can be stored, before a cluster is there; raises CannotFlatten."""
+    """Check that a model can be stored, before starting a cluster; raises CannotFlatten."""
     from daskevo.errors import CannotFlatten
     from daskevo.models import check_storable, flatten
 

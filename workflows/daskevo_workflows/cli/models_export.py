@@ -1,4 +1,4 @@
-"""`daskevo models export`: trained models as files that others load without daskevo, each with its card."""
+"""The command `daskevo models export`: write models as files that load without daskevo, with model cards."""
 
 from __future__ import annotations
 
@@ -18,37 +18,39 @@ if TYPE_CHECKING:
     from daskevo_workflows.exporting.origins import Origins
 
 SUFFIXES = (".keras", ".weights.h5", ".safetensors")
-"""Those of :data:`daskevo_workflows.exporting.FORMATS`, which is not imported for a `--help`."""
+"""Suffixes of :data:`daskevo_workflows.exporting.FORMATS`; importing it would slow `--help` down."""
 
 SHOWN = 3
-"""Models that are named, at most, where none of the best is there."""
+"""Models named in the error when none of the best is in the repository, at most."""
 
 NOT_ALL = 1
-"""Exit code when some of the best have been retired, and the others were written."""
+"""Exit code if some of the best are retired and the others were written."""
 
 
 class Wanted(NamedTuple):
-    """A model, and the file that it goes to."""
+    """A model, and the file to write it to."""
 
     model_id: str
     path: Path
 
 
-@click.command(short_help="Write the best, or a named model, as a file with its card.")
+@click.command(short_help="Write the best, or a given model, as a file with a model card.")
 @ROOT
 @click.argument("model_id", required=False)
 @click.argument("output", type=click.Path(path_type=Path), required=False)
-@click.option("--best", type=click.IntRange(min=1), metavar="K", help="The K best of the run, into the folder OUTPUT.")
+@click.option(
+    "--best", type=click.IntRange(min=1), metavar="K", help="Write the K best models of the run into the folder OUTPUT."
+)
 @click.option(
     "--format",
     "kind",
     type=click.Choice(SUFFIXES),
-    help="Of files that aren't named.  [default: .keras]",
+    help="Format, if OUTPUT names no file.  [default: .keras]",
 )
-@click.option("--overwrite", is_flag=True, help="Replace files that are there.")
-@click.option("--problem", help="A problem whose file registers custom layers that the model needs.")
+@click.option("--overwrite", is_flag=True, help="Replace existing files.")
+@click.option("--problem", help="Problem whose file registers the model's custom layers.")
 @click.option(
-    "--data", "with_data", is_flag=True, help="Load the problem's data, and put shapes and digest in the card."
+    "--data", "with_data", is_flag=True, help="Load the problem's data, and add their shapes and digest to the card."
 )
 @AS_JSON
 def export(
@@ -62,25 +64,25 @@ def export(
     with_data: bool,
     as_json: bool,
 ) -> None:
-    """Write a model with its weights as a file, and its card (OUTPUT.card.md) beside it.
+    """Write a model with its weights as a file, with a model card (OUTPUT.card.md) next to it.
 
     \b
-    Of a run, the best model, one that is named, and the best three:
+    The best model of a run, a given one, and the best three:
         daskevo models export runs/digits-seed0 best.keras
         daskevo models export runs/digits-seed0 MODEL_ID model.safetensors
         daskevo models export runs/digits-seed0 --best 3 winners
 
-    The end of OUTPUT's name says the format; it is MODEL_ID.keras in the current folder unless it is given.
+    The suffix of OUTPUT sets the format; by default OUTPUT is MODEL_ID.keras in the current folder.
 
     \b
-    .keras        keras.saving.load_model reads it
-    .weights.h5   weights alone; the architecture is in OUTPUT.config.json beside it
-    .safetensors  the same two in one file; needs: pip install safetensors
+    .keras        for keras.saving.load_model
+    .weights.h5   weights only; the architecture is in OUTPUT.config.json
+    .safetensors  both in one file; needs: pip install safetensors
 
-    The card says what the model is: space and choices, lineage, data, metric, steps, versions, how to load it.
+    The card describes the model: space and choices, lineage, data, metric, steps, versions, and how to load it.
     --data adds shapes and a digest of the problem's data, which a run doesn't record.
 
-    Exit code 0: all is written; 1: some of the best K have been retired, the others are written; 2: nothing was done.
+    Exit code 0: everything was written; 1: some of the best K are retired, the others were written; 2: nothing done.
     """
     from daskevo.errors import InvalidInput
     from daskevo.types import check_name
@@ -146,7 +148,7 @@ def _file(model_id: str, output: Path | None, kind: str | None) -> Path:
 def _best(
     repository: Repository, root: Path, origins: Origins | None, k: int, output: Path | None, kind: str
 ) -> tuple[list[Wanted], list[str]]:
-    """Return the best models with their files, those that are retired apart."""
+    """Return the best models with their files, and separately those that are retired."""
     from daskevo.errors import InvalidInput
 
     names = _ranked(repository, root, origins, k)
@@ -162,14 +164,14 @@ def _best(
 
 
 def _ranked(repository: Repository, root: Path, origins: Origins | None, k: int) -> Sequence[str]:
-    """Return the ids of the best models of a run, best first, or of a repository whose models are of one scope.
+    """Return the ids of the best models, best first, of a run or of a repository with a single scope.
 
     Raises
     ------
     RunError
-        If nothing has finished.
+        If no evaluation has finished.
     InvalidInput
-        If the repository has models of several scopes, which don't compare.
+        If the repository has several scopes, whose qualities can't be compared.
     """
     from daskevo.errors import InvalidInput, RunError, UnknownModel
     from daskevo_workflows.reports.study_reader import is_study
@@ -204,7 +206,7 @@ def _ranked(repository: Repository, root: Path, origins: Origins | None, k: int)
 
 
 def _by_quality(repository: Repository, scope: str, k: int, mine: Any) -> Sequence[str]:
-    """Return the best living models or, of a study, snapshots of a scope by their quality."""
+    """Return the best models of a scope (for a study, snapshots) by quality."""
     from daskevo.types import Objective
 
     ours = [one for one in repository.models(scope, snapshots=True) if mine(one.labels)]
@@ -217,12 +219,12 @@ def _by_quality(repository: Repository, scope: str, k: int, mine: Any) -> Sequen
 
 
 def _problem_data(problem: str | None, origins: Origins | None, with_data: bool) -> Any:
-    """Load a problem, whose file registers custom layers, and its data if they are asked for.
+    """Load a problem, whose file registers custom layers, and return its data if asked for.
 
     Raises
     ------
     InvalidInput
-        If there are no data to be had by the run's record.
+        If the run's record does not say how to load the problem.
     """
     from daskevo.errors import InvalidInput
     from daskevo_workflows.problems import load_problem

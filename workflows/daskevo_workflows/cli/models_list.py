@@ -32,15 +32,15 @@ MAYBE_MORE = 1
 @click.command()
 @ROOT
 @click.option("--scope", help="Only models of this scope.")
-@click.option("--limit", type=click.IntRange(min=1), help="Only so many, the best first.")
-@click.option("--snapshots", is_flag=True, help="List snapshots of trainings, too.")
+@click.option("--limit", type=click.IntRange(min=1), help="List at most this many, best first.")
+@click.option("--snapshots", is_flag=True, help="Also list snapshots of trainings.")
 @AS_JSON
 def ls(root: Path, scope: str | None, limit: int | None, snapshots: bool, as_json: bool) -> None:
     """List the published models, the best of each scope first.
 
-    Of labels that its own run gave a model, the kind alone is shown: `daskevo models show` and --json have them whole.
+    Labels given by the model's own run are shortened to their kind; `daskevo models show` and --json show them in full.
 
-    Exit code 0: these are all; 1: the repository looks damaged, and models may be missing (`daskevo verify` tells).
+    Exit code 0: the list is complete; 1: the repository looks damaged, models may be missing (see `daskevo verify`).
     """
     repository = opened(root)
     found = repository.models(scope, snapshots=snapshots)

@@ -1,4 +1,4 @@
-"""`daskevo nas`: search architectures for a problem on a local cluster or one that runs already."""
+"""The command `daskevo nas`: search architectures for a problem, on a local or an existing cluster."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ if TYPE_CHECKING:
     from daskevo_workflows.results.result import Result
 
 KEPT = "Every finished evaluation is kept"
-"""What is said of a run that was stopped."""
+"""Message about a run that was stopped."""
 
 SHOWN = 5
-"""Best models that are printed at the end."""
+"""Best models printed at the end, at most."""
 
 FRONT_SHOWN = 20
-"""Models of a front that are printed at the end."""
+"""Models of a front printed at the end, at most."""
 
 STRATEGY_WORDS = ("evolution", "non-aged-evolution", "multi-objective", "reinforce", "tpe", "gp", "grid", "random")
-"""Those of :data:`daskevo_workflows.nas.STRATEGIES`, which is not imported for a `--help`."""
+"""Keys of :data:`daskevo_workflows.nas.STRATEGIES`, copied because importing it would slow `--help` down."""
 
 SECONDS = click.FloatRange(min=0, min_open=True)
 
 
 def _limit(value: Any) -> Any:
-    """Return seconds, ``auto``, or ``none``: None would be an option that wasn't given."""
+    """Return seconds, ``auto`` or ``none`` (as text, since None means that the option was not given)."""
     return value if value in ("auto", "none") else SECONDS.convert(value, None, None)
 
 
@@ -62,44 +62,45 @@ def _limit(value: Any) -> Any:
     default=100,
     show_default=True,
     metavar="N",
-    help="Finished evaluations in total, those of an earlier start included.",
+    help="Total number of finished evaluations, including those of earlier starts.",
 )
 @run_options(
     "search",
-    "runs/PROBLEM-seedSEED, with a suffix where models inherit in another way: -no-transfer, -freeze-prefix, ...",
+    "runs/PROBLEM-seedSEED, with a suffix for other ways to inherit: -no-transfer, -freeze-prefix, ...",
     "it between runs",
 )
 @quota_option
-@click.option("--scope", help="Models that may be inherited from.  [default: the name in the problem, not its file's]")
+@click.option("--scope", help="Group of models to inherit from.  [default: the name in the problem, not its file's]")
 @click.option(
     "--strategy",
     type=click.Choice(STRATEGY_WORDS),
     default="evolution",
     show_default="evolution; multi-objective for several objectives",
     metavar="WORD",
-    help=f"How candidates are chosen: {', '.join(STRATEGY_WORDS)}. tpe and gp need Optuna, gp PyTorch too. Of "
-    "several objectives multi-objective, tpe and gp look at all, evolution and reinforce at the first.",
+    help=f"How candidates are chosen: {', '.join(STRATEGY_WORDS)}. tpe and gp need Optuna, gp PyTorch too. With "
+    "several objectives, multi-objective, tpe and gp use all of them, evolution and reinforce the first.",
 )
 @click.option(
     "--objective",
     multiple=True,
     metavar="'max METRIC'|'min METRIC'",
-    help="What is better; given several times, the front that nobody beats in all is looked for, and the first is the "
-    "quality. Beside the problem's own metrics there are parameters, flops, depth, seconds and own_bytes.  [default: "
-    "the problem's]",
+    help="What to optimise. Give it several times to search for the Pareto front; the first is the quality. Besides "
+    "the problem's own metrics there are parameters, flops, depth, seconds and own_bytes.  [default: the problem's]",
 )
 @click.option(
     "--population",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Members of an evolution's population.  [default: 50]",
+    help="Size of the population in evolution.  [default: 50]",
 )
 @click.option(
-    "--sample", type=click.IntRange(min=1), metavar="N", help="Members that each parent is the best of.  [default: 5]"
+    "--sample", type=click.IntRange(min=1), metavar="N", help="Members drawn to choose each parent from.  [default: 5]"
 )
 @transfer_options
 @size_options
-@click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after so many seconds; the same command goes on.")
+@click.option(
+    "--time-limit", type=SECONDS, metavar="S", help="Stop after this many seconds; the same command continues."
+)
 @walltime_option
 @click.option(
     "--evaluation-limit",
@@ -107,36 +108,36 @@ def _limit(value: Any) -> Any:
     metavar="S|auto|none",
     default="auto",
     show_default=True,
-    help="Give an evaluation up after so many seconds. auto: 20 times the median of those finished, at least 600 s "
-    "(6 hours before 3 have finished); none: never.",
+    help="Time limit of an evaluation in seconds. auto: 20 times the median of the finished ones, at least 600 s (6 "
+    "hours before 3 have finished); none: no limit.",
 )
 @batch_options
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON at the end, for programs.")
 def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> None:
-    """Search architectures for PROBLEM: one that comes with daskevo, or the path of a Python file.
+    """Search architectures for PROBLEM: a name of those below, or the path of a Python file.
 
     \b
     digits         handwritten digits of 8 x 8 pixels, by dense layers; small
     fashion-mnist  pictures of clothes, by convolutional networks
-    flights        will a flight be late? A table of flights, weather and planes
-    attn           CANDLE ATTN, drug response; here with data made up for it
-    covertype      forest cover types by dense layers with skip connections; here with data made up for it
+    flights        whether a flight will be late, from a table of flights, weather and planes
+    attn           CANDLE ATTN, drug response; here with synthetic data
+    covertype      forest cover types by dense layers with skip connections; here with synthetic data
     nas-bench-201  digits by convolutional networks of one cell, repeated
     nasnet         digits by convolutional networks of two cells, a normal and a reducing one
-    my_problem.py  your own: the README says what is in such a file
+    my_problem.py  your own problem; the README says what such a file contains
 
     \b
-    A first search, of a minute or so:
+    A first search, about a minute:
         daskevo nas digits --evaluations 20
 
-    Each candidate inherits the longest prefix that an earlier model has trained already, freezes what of it has been
-    trained enough, trains the rest, and stores only what changed. The same command, started again, goes on where it
-    stopped; a run that goes on keeps its seed, strategy and policy where no option says otherwise.
+    Each candidate inherits the longest prefix that an earlier model has already trained, freezes the part that has been
+    trained enough, trains the rest, and stores only what changed. Give the same command again to continue a stopped
+    search; it keeps its seed, strategy and policy unless an option says otherwise.
 
-    Exit codes: 0 it has ended; 1 too many evaluations failed; 2 it could not begin or go on, and says what to do (if
-    the scheduler has died, the same command goes on); 70 an error that nobody foresaw, with its traceback (what was
-    finished is kept); 75 its walltime was over, or its batch job was ended (the same command goes on); 130 it was
-    interrupted (the same command goes on).
+    Exit codes: 0 the search has ended; 1 too many evaluations failed; 2 it could not start or continue, and the message
+    says what to do (if the scheduler died, the same command continues); 70 an unexpected error, with its traceback
+    (finished work is kept); 75 the walltime was over, or the batch job was ended (the same command continues); 130
+    interrupted (the same command continues).
     """
     context = click.get_current_context()
     given = {name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
@@ -154,7 +155,7 @@ def _search(
     interrupts: Interrupts,
     walltime: Walltime,
 ) -> str:
-    """Search, say and keep what was found; return the word for why it ended."""
+    """Run the search, print and save its results; return the reason for its end, as a word."""
     import daskevo
     from daskevo.extras import TRAINING, need
     from daskevo.runs.folder import read_info
@@ -168,7 +169,7 @@ def _search(
     from daskevo_workflows.problems.packages import need_data_of
     from daskevo_workflows.results.result import Result
 
-    # What can be refused, or needs no work, is told without a cluster: starting one takes longer than all of it.
+    # Refuse bad input, or report a finished run, before starting a cluster, which takes far longer than these checks.
     need("a search", *TRAINING)
     need_data_of(problem)
     reference = refer(problem)
@@ -223,7 +224,7 @@ def _search(
 
 
 def _print_summary(result: Result) -> None:
-    """Print the line for programs; of a run with several objectives it has the front, too."""
+    """Print the line of JSON; with several objectives it includes the front."""
     summary = result.summary()
     more: tuple[str, ...] = ()
     if len(result.objectives) > 1:
@@ -237,7 +238,7 @@ def _print_summary(result: Result) -> None:
 
 
 def _say_nothing_left(problem: str, result: Result, as_json: bool, options: dict[str, Any]) -> str:
-    """Say of a run that has ended what it found, and how to have more of it."""
+    """Print the results of a run that has ended, and how to continue it."""
     finished, asked = result.summary()["evaluations"], options["evaluations"]
     result.check_finished()
     click.echo(f"Nothing left to do: {finished} of {asked} evaluations are finished.", err=as_json)
@@ -251,14 +252,14 @@ def _say_nothing_left(problem: str, result: Result, as_json: bool, options: dict
 
 
 def _say_result(result: Result, *, err: bool, since: float | None = None, save: bool = True) -> None:
-    """Say what was found, and keep it: the report, and the best model as a `.keras` file.
+    """Print the results, and write the report and the best model as a `.keras` file.
 
     Parameters
     ----------
     since:
-        What was written after this moment, in seconds since the epoch, is not written again; None: it is.
+        Files written after this time, in seconds since the epoch, are not written again; None: always write.
     save:
-        Whether there is the time to write anything.
+        Whether there is time to write files.
     """
     from daskevo.errors import DaskevoError
     from daskevo_plugins.formatting import plain, say_count, say_seconds, say_share
@@ -312,7 +313,7 @@ def _say_result(result: Result, *, err: bool, since: float | None = None, save: 
         click.echo(f"report:     {report if _is_newer(report, since) else result.report()}", err=err)
         click.echo(f"all models: {command('models', 'ls', result.folder)}", err=err)
     except (DaskevoError, OSError) as error:
-        # The search is over and recorded: what can't be written now is written when the command is given again.
+        # The search is over and recorded, so the same command can write these files later.
         click.echo(f"{error}\nThe same command tries again: {same_command(result.folder)}", err=True)
 
 

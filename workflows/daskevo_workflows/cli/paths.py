@@ -1,4 +1,4 @@
-"""Where things lie: the repository in a run's folder, the run's folder of a command typed without one."""
+"""Find folders: the repository of a run, and the default folder of a run."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
     from daskevo_workflows.evaluation.transfer import Transfer
 
 RUN = "run.json"
-"""The file that makes a folder the folder of a run."""
+"""File that marks a folder as the folder of a run."""
 
 OWN = (RUN, "run.sqlite", "run.sqlite-journal", "run.lock", REPOSITORY)
-"""What a new run makes in its folder before its first evaluation ends."""
+"""Files that a new run creates in its folder before its first evaluation ends."""
 
 SHOWN = 8
-"""Repositories that are named where one was asked for, at most."""
+"""Repositories below a folder that are named in an error, at most."""
 
 
 def repository_root(place: Path, *, to_change: bool = False) -> Path:
-    """Return the root of a repository, given itself or the folder of a run that belongs to it.
+    """Return the root of a repository, given the root itself or the folder of a run that uses it.
 
-    A copy of a run that has none of its own is read as the original's, and stderr says so.
+    For a copied run without a repository of its own this is the original's; stderr says so.
 
     Parameters
     ----------
     to_change:
-        Whether something will be changed there: not by a copy's name.
+        Whether the repository will be changed; refused for a copied run.
 
     Raises
     ------
     RunMismatch
-        If it would be changed, and is that of the run which this one is a copy of.
+        If it would be changed, but belongs to the run that this one is a copy of.
     RootUnusable
-        If there is none, naming those that lie in the folder.
+        If there is none; the message names those below the folder.
     RunFolderUnusable
         If the run's description can't be read.
     """
@@ -87,7 +87,7 @@ def _root_at(place: Path) -> Path | None:
 
 
 def _say_no_root(place: Path) -> str:
-    """Say what a place is that is no repository and no run with one."""
+    """Describe a path that is neither a repository nor a run with one."""
     if not place.exists():
         return f"there is no folder {place}"
     if not place.is_dir():
@@ -101,17 +101,17 @@ def _say_no_root(place: Path) -> str:
 
 
 def root_for_run(folder: Path, named: Path | None) -> Path:
-    """Return the root that a run goes on with, or begins with: the recorded one, the named one, the one inside.
+    """Return the repository root of a run: the recorded one, the given one, or the one in its folder.
 
     Parameters
     ----------
     named:
-        By the user; must be the run's own, which may have moved.
+        Given by the user; must be the run's own, which may have been moved.
 
     Raises
     ------
     RunMismatch
-        If the run belongs to another repository than the one that was named, or is a copy of the one that has it.
+        If the run belongs to another repository than the given one, or is a copy of the run that has it.
     RootUnusable
         If the run's repository is no longer where it was.
     RunFolderUnusable
@@ -140,18 +140,17 @@ def root_for_run(folder: Path, named: Path | None) -> Path:
 
 @contextlib.contextmanager
 def run_folder(folder: Path) -> Iterator[None]:
-    """Make a run's folder, have it alone from here on, and take it away again if nothing has come into it.
+    """Create a run's folder and lock it in this block; remove it afterwards if nothing was put into it.
 
-    So is a run that this command has begun, if its problem or objective turns out to be one that no candidate can
-    finish: it would only be in the way of the same command, mended. And so is what an interrupted command has made
-    before its run had begun.
+    A run begun by this command is also removed if no candidate can finish because of its problem or objective: it would
+    only be in the way once that is mended. And so are files of a command that was interrupted before its run began.
 
     Raises
     ------
     RunFolderUnusable
-        If it can't be written, is half a run, or another process carries it on.
+        If it can't be written, is incomplete, or another process is running it.
     InvalidProblem
-        As it came, with what became of the run.
+        The original error, with a sentence about the run.
     """
     from daskevo.errors import InvalidProblem
     from daskevo.runs.folder import prepare_folder
@@ -163,7 +162,7 @@ def run_folder(folder: Path) -> Iterator[None]:
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         prepare_folder(folder)
-        with locked_early(folder):  # before a cluster is started, and the repository asked for
+        with locked_early(folder):  # before starting a cluster and opening the repository
             yield
     except KeyboardInterrupt:
         if not (folder / RUN).exists():
@@ -181,7 +180,7 @@ def run_folder(folder: Path) -> Iterator[None]:
             **error.facts,
         ) from error
     finally:
-        with contextlib.suppress(OSError):  # the first that something lies in
+        with contextlib.suppress(OSError):  # stops at the first folder that is not empty
             for path in made:
                 path.rmdir()
 
@@ -201,7 +200,7 @@ def _remove(path: Path) -> None:
 
 
 def default_run_folder(problem: str, seed: int, transfer: Transfer) -> Path:
-    """Return the folder of a run that was not named: the same command finds it again, another one does not.
+    """Return the default folder of a run: the same for the same command, different for others.
 
     Examples
     --------
@@ -216,7 +215,7 @@ def default_run_folder(problem: str, seed: int, transfer: Transfer) -> Path:
 
 
 def problem_word(problem: str) -> str:
-    """Return what a folder is named by for a problem as it was typed.
+    """Return the part of a folder's name that stands for a problem given on the command line.
 
     Examples
     --------

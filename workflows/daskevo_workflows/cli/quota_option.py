@@ -1,4 +1,4 @@
-"""The option `--quota`: bytes as people write them."""
+"""The option `--quota`, which takes bytes with a unit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 
 
 def _bytes(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
-    """Return the bytes of a text such as ``500GB``."""
+    """Parse a number of bytes such as ``500GB``."""
     if value is None or context.resilient_parsing:
         return None
     from daskevo.deploy.settings import quota_bytes
@@ -22,6 +22,6 @@ quota_option = click.option(
     "--quota",
     callback=_bytes,
     metavar="BYTES",
-    help="Most that all tensors of the repository may take, such as 500GB.  [default: no limit]",
+    help="Maximum size of all tensors in the repository, such as 500GB.  [default: no limit]",
 )
 """Adds the option to a command."""

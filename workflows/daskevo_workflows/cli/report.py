@@ -1,4 +1,4 @@
-"""`daskevo report`: the HTML report of one run, or of several side by side."""
+"""The command `daskevo report`: the HTML report of one run, or of several side by side."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from daskevo_workflows.cli.completion import FOLDER
     help="Where to write the page.  [default: RUN/report.html, or RUN/report-with-OTHER.html]",
 )
 def report(run: Path, others: tuple[Path, ...], output: Path | None) -> None:
-    """Write the report of the run in folder RUN; with OTHERS, of all of them side by side.
+    """Write the report of the run in folder RUN; with OTHERS, compare all of them.
 
     \b
-    A search while it goes on, beside its control arm, and three seeds of both:
+    A running search; a search and its baseline; three seeds of both:
         daskevo report runs/digits-seed0
         daskevo report runs/digits-seed0 runs/digits-seed0-no-transfer
         daskevo report runs/digits-seed[012] runs/digits-seed[012]-no-transfer
 
-    Of more than two, runs that differ by their seed only are drawn as their median with the range. The page is one
-    HTML file that loads nothing; `daskevo figures` writes its figures one by one, for a paper.
+    With more than two, runs that differ only in their seed are drawn as median and range. The page is one HTML file
+    that loads nothing else; `daskevo figures` writes the figures as separate files, for a paper.
     """
     from daskevo_workflows.reports import write_report
 

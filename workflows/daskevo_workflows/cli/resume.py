@@ -1,6 +1,6 @@
-"""A run that is there already: what it is taken up with, whether it is the one asked for, whether anything is left.
+"""Resume an existing run: its settings, whether it is the one asked for, and whether any work is left.
 
-All of it is read from the run's record, before a cluster is started.
+Everything is read from the run's record before a cluster is started.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SEVERAL = "multi-objective"
 
 @dataclass(frozen=True)
 class CallSettings:
-    """What a search is called with, beside its problem and limits (see :func:`daskevo_workflows.nas.search`)."""
+    """Arguments of a search besides problem and time limits (see :func:`daskevo_workflows.nas.search`)."""
 
     strategy: Strategy
     objective: Sequence[str]
@@ -51,10 +51,10 @@ class CallSettings:
     scope: str
     limits: SizeLimits
     anew: bool = False
-    """Whether the run in the folder came to nothing, and its problem has been mended since."""
+    """Whether the folder's run has no results and its problem has changed since: then it is started afresh."""
 
     def search_options(self) -> dict[str, Any]:
-        """Return the keyword arguments of the search that are part of a run's identity."""
+        """Return the keyword arguments of `search` that are part of a run's identity."""
         names = ("seed", "transfer", "control_share", "epochs", "limits")
         return {name: getattr(self, name) for name in names}
 
@@ -66,21 +66,21 @@ def settle(
     options: Mapping[str, Any],
     given: Collection[str],
 ) -> CallSettings:
-    """Return the settings of a new run, or of the one in the folder: its own where no option was given.
+    """Return the settings of a new run, or those of the folder's run, changed by the options given.
 
-    In place of one that came to nothing, with a problem that has been mended since, there is a new one.
+    If the folder's run has no results and its problem has changed since, return those of a new run.
 
     Parameters
     ----------
     options:
-        Of the command, with their defaults.
+        All options of the command, including defaults.
     given:
-        Names of those that were typed.
+        Names of the options given on the command line.
 
     Raises
     ------
     RunMismatch
-        If the folder holds another run than what was typed, or one that only Python can take up.
+        If the folder holds a different run, or one that can be resumed only from Python.
     """
     from daskevo.errors import InvalidInput, RunMismatch
     from daskevo.runs.begun_anew import begins_anew
@@ -92,7 +92,7 @@ def settle(
     loaded = reference.load()
     if info is None:
         scope, objective = options["scope"] or loaded.name, options["objective"] or [loaded.objective]
-        # The usual strategy looks at the first objective only.
+        # The default strategy uses only the first objective.
         word = SEVERAL if len(objective) > 1 and "strategy" not in given else options["strategy"]
         limits = changed_limits({}, options)
         return CallSettings(
@@ -120,7 +120,7 @@ def settle(
     asked = identity_of(
         reference, Objective.parse_all(settings.objective), settings.strategy, **settings.search_options()
     )
-    # Whether a model of it was put, the search asks the repository.
+    # The search itself asks the repository whether a model was put; here there is no cluster yet.
     if begins_anew(folder, info.identity, asked, lambda name: False):
         return replace(settle(folder, None, reference, options, given), anew=True)
     try:
@@ -133,7 +133,7 @@ def settle(
 
 
 def why_ended(folder: Path, evaluations: int) -> tuple[str, str] | None:
-    """Return why a run has nothing left to do, as a word and a sentence; None if it has.
+    """Return why a run has no work left, as a word and a sentence; None if it has work.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def why_ended(folder: Path, evaluations: int) -> tuple[str, str] | None:
 
     with RunView(folder) as view:
         if view.label_changes():
-            return None  # decided, and still to be carried out in the repository
+            return None  # label changes are still due in the repository
         book = Book(Objective.parse_all(view.info.identity["objective"]), evaluations, view.info.label)
         book.ask(view.requests())
         for report in view.reports():
@@ -167,11 +167,11 @@ def _recorded_strategy(
 ) -> Strategy:
     from daskevo_workflows.nas import STRATEGIES
 
-    # Optuna's are known by their sampler, which is the word.
+    # Optuna strategies are named after their sampler, which is also the word of the option.
     words = {getattr(make, "name", f"optuna {word}"): word for word, make in STRATEGIES.items()}
     word = words.get(recorded.get("name", ""))
     if "strategy" in given and options["strategy"] != word:
-        return _strategy(options, options["strategy"])  # another one than the run's, which the comparison will say
+        return _strategy(options, options["strategy"])  # differs from the run's; the comparison below reports it
     if word is None:
         raise _begun_in_python(folder, f"the strategy {recorded.get('name')!r}")
     try:

@@ -1,4 +1,4 @@
-"""Options of the commands that carry a run on: its trainers, its seed, its folder, its repository."""
+"""Options shared by `daskevo nas` and `daskevo tune`: trainers, seed, folder, repository."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COUNT = click.IntRange(min=1)
 
 
 def _claim(context: click.Context, option: click.Parameter, typed: tuple[str, ...]) -> None:
-    """Have the trainings of this process claim what was typed."""
+    """Make trainings of this process claim the resources given on the command line."""
     if not typed:
         return
     import dask
@@ -29,20 +29,23 @@ def _claim(context: click.Context, option: click.Parameter, typed: tuple[str, ..
 
 
 def run_options(what: str, folder: str, shared: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return what adds `workers`, `seed`, `folder` and `root` to a command.
+    """Return a decorator that adds the options `workers`, `seed`, `folder` and `root` to a command.
 
     Parameters
     ----------
     what:
-        The word for what is carried on.
+        The word for the run, for help texts.
     folder:
         The default of `folder`.
     shared:
-        What a repository of its own is for.
+        What the option `--repository` can share, for its help text.
     """
     options = (
         click.option(
-            "--workers", type=COUNT, metavar="N", help="Trainers of the local cluster.  [default: one per core]"
+            "--workers",
+            type=COUNT,
+            metavar="N",
+            help="Number of trainers of the local cluster.  [default: one per core]",
         ),
         click.option(
             "--resource",
@@ -50,7 +53,7 @@ def run_options(what: str, folder: str, shared: str) -> Callable[[Callable[..., 
             metavar="NAME=AMOUNT",
             expose_value=False,
             callback=_claim,
-            help="Of a worker, that each training claims besides its slot, such as GPU=1; may be given several times.  "
+            help="Dask resource that each training needs besides its slot, such as GPU=1; may be given several times.  "
             "[default: daskevo.resources in Dask's configuration]",
         ),
         click.option(
@@ -66,7 +69,7 @@ def run_options(what: str, folder: str, shared: str) -> Callable[[Callable[..., 
             "folder",
             metavar="DIR",
             type=FOLDER,
-            help=f"Folder of the {what}; one that is there goes on.  [default: {folder}]",
+            help=f"Folder of the {what}; an existing one is continued.  [default: {folder}]",
         ),
         click.option(
             "--repository",

@@ -1,4 +1,4 @@
-"""`daskevo salvage`: what can still be read of a run's damaged record, as a run in another folder."""
+"""The command `daskevo salvage`: save the readable part of a damaged record as a new run."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import click
 from daskevo_workflows.cli.completion import FOLDER
 
 
-@click.command(short_help="Save what can be read of a run whose record is cut or damaged.")
+@click.command(short_help="Save the readable part of a run whose record is damaged.")
 @click.argument("run", type=FOLDER)
 @click.argument("to", type=FOLDER)
 def salvage(run: Path, to: Path) -> None:
-    """Save what can be read of the record of the run in folder RUN, as a run in the new folder TO.
+    """Save the readable part of the damaged record of the run in folder RUN as a run in the new folder TO.
 
     \b
-    After a full disk, or a copy that was broken off:
+    After a full disk, or an incomplete copy:
         daskevo salvage runs/digits-seed0 runs/salvaged
         daskevo report runs/salvaged
 
-    RUN is not changed. TO can be looked at and reported; it can't go on, and models stay in RUN's repository.
+    RUN is not changed. TO can be viewed and reported, but not continued; the models stay in RUN's repository.
     """
     from daskevo.runs.salvage import salvage as save
     from daskevo_plugins.formatting import say_count

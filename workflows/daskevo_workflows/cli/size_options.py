@@ -17,9 +17,9 @@ LIMITED = {
     "flops": "operations per prediction",
     "depth": "layers with weights on the longest path",
 }
-"""Those of :data:`daskevo_workflows.evaluation.offered_metrics.OF_GRAPHS`, and what they count.
+"""Metrics of :data:`daskevo_workflows.evaluation.offered_metrics.OF_GRAPHS` and what they count.
 
-It is not imported here: a `--help` takes no time."""
+Copied because importing them would slow `--help` down."""
 
 FLAGS: Mapping[str, str] = {f"policy.limits.{name}": f"--min-{name}/--max-{name}" for name in LIMITED}
 """Part of a run's identity -> the options that set it."""
@@ -28,7 +28,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 def _count(value: str) -> int:
-    """Return a whole number from 0, also of 250k, 1.5M or 2e9."""
+    """Parse a whole number from 0, also written as 250k, 1.5M or 2e9."""
     found = re.fullmatch(r"([0-9]+\.?[0-9]*(?:e[0-9]{1,2})?)([kmgt]?)", value.strip().lower().replace("_", ""))
     number = float(found[1]) * _UNITS[found[2]] if found else math.nan
     if not number.is_integer():
@@ -48,12 +48,12 @@ def size_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def changed_limits(limits: SizeLimits, options: Mapping[str, Any]) -> SizeLimits:
-    """Return limits as the options that were typed change them, each bound by itself.
+    """Return limits changed by the options given on the command line, each bound separately.
 
     Raises
     ------
     InvalidInput
-        If no model can be within them.
+        If no model can be within the limits.
     """
     from daskevo_workflows.execution.size_limits import check_size_limits
 

@@ -1,4 +1,4 @@
-"""`daskevo status`: how far a run is and what it has found, without a cluster, while it goes on or after."""
+"""The command `daskevo status`: progress and results of a run, without a cluster, during the run or later."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ if TYPE_CHECKING:
     from daskevo_workflows.results.result import Result
 
 SHOWN = 3
-"""Best models that are printed."""
+"""Best models printed, at most."""
 
 STATE = "state"
-"""The key that this command's line has beside those of `daskevo nas --json` and `daskevo tune --json`."""
+"""Key in this command's JSON besides those of `daskevo nas --json` and `daskevo tune --json`."""
 
 
-@click.command(short_help="Say how far a search or a study is, and what it has found.")
+@click.command(short_help="Show the progress and results of a search or a study.")
 @click.argument("run", type=FOLDER)
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for programs.")
 def status(run: Path, as_json: bool) -> None:
-    """Say how far the run in folder RUN is, and what it has found: stopped, finished, or still going on.
+    """Show progress and results of the run in folder RUN, whether it is running, stopped or finished.
 
     \b
     A search in another terminal, or in a batch job:
         daskevo status runs/digits-seed0
 
-    No cluster is needed, and nothing is changed. The models: `daskevo models ls RUN`; figures: `daskevo report RUN`.
+    No cluster is needed, and nothing is changed. For its models: `daskevo models ls RUN`; for figures: `daskevo report
+    RUN`.
     """
     from daskevo_workflows.reports.study_reader import is_study
 
@@ -93,14 +94,14 @@ def _search_lines(result: Result) -> list[tuple[str, str]]:
 
 
 def _root(folder: Path, recorded: str) -> str:
-    """Return where the run's repository is: of a copied folder the one inside, as its models are looked up."""
+    """Return the run's repository; for a copied folder the one inside, where its models are looked up."""
     from daskevo.errors import DaskevoError
     from daskevo_workflows.results.run_root import recorded_root
 
     try:
         return str((recorded_root(folder) or Path(recorded)).absolute())
     except DaskevoError:
-        return recorded  # broken: the run is told of all the same
+        return recorded  # the repository is broken; still show the run
 
 
 def _study(run: Path, as_json: bool) -> None:
@@ -154,7 +155,7 @@ def _parts(configuration: Any) -> dict[str, Any]:
 
 
 def _state(state: str, sessions: Sequence[SessionRow]) -> str:
-    """Say of a session without an end when it was last heard of, and on its own host whether its process lives."""
+    """Describe the last session; without an end: when it last wrote, and on its host whether its process lives."""
     from daskevo_plugins.formatting import plain, say_seconds
 
     if not sessions or sessions[-1].ended is not None:
@@ -169,7 +170,7 @@ def _state(state: str, sessions: Sequence[SessionRow]) -> str:
 
 
 def lives(process: str) -> bool | None:
-    """Return whether a process of this host, ``NUMBER on HOST``, is there; None if that can't be known here."""
+    """Tell whether a process, ``NUMBER on HOST``, exists on this host; None if it is on another host."""
     found = re.fullmatch(r"([1-9]\d{0,8}) on (\S+)", process)
     if found is None or found[2] != socket.gethostname():
         return None

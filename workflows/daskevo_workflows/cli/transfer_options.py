@@ -1,4 +1,4 @@
-"""Options of `daskevo nas` that set the policy of transfer: each is declared once, for help, typing and resuming."""
+"""Options of `daskevo nas` for the transfer policy, declared once for help, parsing and resuming."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class TransferOption:
     Parameters
     ----------
     field, default:
-        Of the policy; the class itself is not imported for a `--help`.
+        Field of the policy and its default, copied because importing the class would slow `--help` down.
     flag, type, help, metavar:
-        As click takes them.
+        As for click.
     """
 
     field: str
@@ -46,15 +46,15 @@ TRANSFER_OPTIONS = (
         "best match",
         "--inherit-from",
         click.Choice(["best match", "parent"]),
-        "Whom to inherit from: whoever shares most, or only the model whose candidate was changed.",
+        "Where weights come from: the model that shares most, or only the model whose candidate was mutated.",
     ),
     TransferOption(
         "freeze",
         "steps:300",
         "--freeze",
         _freeze,
-        "What is kept as it is while the rest trains, of what is inherited: what has had K steps of training; all; "
-        "nothing; or a share, from 0 to 1, nearest to the inputs.",
+        "Inherited layers that are frozen while the rest trains: those trained for K steps, all, none, or a share from "
+        "0 to 1, counted from the inputs.",
         "steps:K|prefix|none|SHARE",
     ),
     TransferOption(
@@ -62,7 +62,7 @@ TRANSFER_OPTIONS = (
         0,
         "--minimum-layers",
         click.IntRange(min=0),
-        "Inherit nothing where fewer layers with weights are shared.",
+        "Inherit nothing if fewer layers with weights are shared.",
         "N",
     ),
     TransferOption(
@@ -70,7 +70,7 @@ TRANSFER_OPTIONS = (
         0,
         "--unfreeze-epochs",
         click.IntRange(min=0),
-        "Epochs more, after the usual ones, in which nothing is frozen.",
+        "Additional epochs at the end with nothing frozen.",
         "N",
     ),
     TransferOption(
@@ -78,7 +78,7 @@ TRANSFER_OPTIONS = (
         0.0,
         "--stretch",
         click.FloatRange(0, 100),
-        "Train longer what inherits less: epochs are multiplied by 1 + X times the share of layers that are not "
+        "Train models longer that inherit less: epochs are multiplied by 1 + X times the share of layers not "
         "inherited.",
         "X",
     ),
@@ -107,13 +107,13 @@ def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def typed_transfer(options: Mapping[str, Any]) -> Transfer:
-    """Return the policy of transfer that the options say, with their defaults."""
+    """Return the transfer policy from all options, including defaults."""
     from daskevo_workflows.evaluation.transfer import Transfer
 
     return changed_transfer(Transfer(), options, options.keys())
 
 
 def changed_transfer(transfer: Transfer, options: Mapping[str, Any], given: Collection[str]) -> Transfer:
-    """Return a policy as the options that were typed change it."""
+    """Return a policy changed by the options given on the command line."""
     transfer = replace(transfer, **{one.field: options[one.field] for one in TRANSFER_OPTIONS if one.field in given})
     return replace(transfer, source="none") if "no_transfer" in given and options["no_transfer"] else transfer

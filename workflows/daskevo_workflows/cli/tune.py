@@ -1,4 +1,4 @@
-"""`daskevo tune`: hyper-parameters over time, with no training step done twice."""
+"""The command `daskevo tune`: hyper-parameters over time, training each shared step only once."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ BEST = "best.keras"
 """Name of the best model's file in a study's folder."""
 
 SHOWN = 5
-"""Best trials that are printed at the end."""
+"""Best trials printed at the end, at most."""
 
 STRATEGY_WORDS = ("grid", "random", "halving", "hyperband", "asha", "median", "pbt")
-"""Those of :data:`daskevo_workflows.studies.strategies.WORDS`, which is not imported for a `--help`."""
+"""Copy of :data:`daskevo_workflows.studies.strategies.WORDS`; importing it would slow `--help` down."""
 
 
-@click.command(short_help="Tune hyper-parameters over time, with no training step done twice.")
+@click.command(short_help="Tune hyper-parameters over time, training shared steps once.")
 @click.argument("problem", type=TUNED)
 @click.option(
     "--strategy",
@@ -52,13 +52,16 @@ STRATEGY_WORDS = ("grid", "random", "halving", "hyperband", "asha", "median", "p
     help=f"Which trials are trained, and how far: {', '.join(STRATEGY_WORDS)}.",
 )
 @click.option(
-    "--evaluations", type=COUNT, metavar="N", help="Stop after so many evaluations.  [default: as the strategy ends]"
+    "--evaluations",
+    type=COUNT,
+    metavar="N",
+    help="Stop after this many evaluations.  [default: when the strategy ends]",
 )
 @click.option(
     "--steps",
     type=COUNT,
     metavar="N",
-    help="Steps of a whole training, in the unit of the space: epochs or optimizer steps.  [default: the problem's "
+    help="Steps of a full training, in the unit of the space: epochs or optimizer steps.  [default: the problem's "
     "epochs]",
 )
 @click.option(
@@ -67,7 +70,7 @@ STRATEGY_WORDS = ("grid", "random", "halving", "hyperband", "asha", "median", "p
     default=1,
     show_default=True,
     metavar="N",
-    help="Steps of the first rung of halving, hyperband and asha; median and pbt look at each trial after so many.",
+    help="Steps of the first rung (halving, hyperband, asha), or between two decisions about a trial (median, pbt).",
 )
 @click.option(
     "--eta",
@@ -75,47 +78,49 @@ STRATEGY_WORDS = ("grid", "random", "halving", "hyperband", "asha", "median", "p
     default=4,
     show_default=True,
     metavar="N",
-    help="Of halving, hyperband and asha: one of so many goes on, so many times as far.",
+    help="For halving, hyperband and asha: one in N trials is continued, for N times as many steps.",
 )
-@click.option("--candidates", type=COUNT, metavar="N", help="How many begin, of halving, asha and median.")
-@click.option("--population", type=COUNT, metavar="N", help="Members of pbt.  [default: 10]")
+@click.option(
+    "--candidates", type=COUNT, metavar="N", help="Number of trials that start, for halving, asha and median."
+)
+@click.option("--population", type=COUNT, metavar="N", help="Size of the population of pbt.  [default: 10]")
 @click.option(
     "--at-once",
     type=COUNT,
     metavar="N",
-    help="Evaluations that the strategy may have under way: more share more steps, fewer let it learn earlier.  "
+    help="Pending evaluations that the strategy may have: more of them share more steps, fewer let it learn earlier.  "
     "[default: 64]",
 )
 @run_options("study", "runs/PROBLEM-tune-seedSEED", "snapshots between studies")
 @quota_option
-@click.option("--scope", help="Where snapshots are found again.  [default: the problem's name]")
-@click.option("--objective", metavar="'max METRIC'|'min METRIC'", help="What is better.  [default: the problem's]")
+@click.option("--scope", help="Group of models whose snapshots are used.  [default: the problem's name]")
+@click.option("--objective", metavar="'max METRIC'|'min METRIC'", help="What to optimise.  [default: the problem's]")
 @click.option(
     "--time-limit",
     type=click.FloatRange(min=0, min_open=True),
     metavar="S",
-    help="Stop after so many seconds; the same command goes on.",
+    help="Stop after this many seconds; the same command continues.",
 )
 @walltime_option
 @batch_options
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON at the end, for programs.")
 def tune(problem: str, folder: Path | None, as_json: bool, **options: Any) -> None:
-    """Tune hyper-parameters over time for PROBLEM: the path of a Python file whose space() is one of daskevo.tuning,
-    or digits-lr, which comes with daskevo. A problem of daskevo nas has its architectures trained little by little.
+    """Tune hyper-parameters over time for PROBLEM: digits-lr, which comes with daskevo, or the path of a Python file
+    whose space() is one of daskevo.tuning. For a problem of daskevo nas, architectures are trained in parts.
 
     \b
-    A first study, of half a minute or so:
+    A first study, about half a minute:
         daskevo tune digits-lr --strategy grid
-    Architectures, of which the better ones are trained further:
+    Architectures, continuing the better ones:
         daskevo tune digits --strategy asha --candidates 16
 
-    Trials whose hyper-parameters are the same from the first step on are trained together until they part; there the
-    state is stored, and each goes on from it. The same command, started again, goes on where it stopped, and what
-    another study of the same problem, data and seed has stored in the repository is not trained again.
+    Trials with the same hyper-parameters from the first step on are trained together until they diverge; there the
+    state is stored, and each continues from it. Give the same command again to continue a stopped study. Steps that
+    another study of the same problem, data and seed has stored in the repository are not trained again.
 
-    Exit codes: 0 it has ended; 1 too many trials failed; 2 it could not begin or go on, and says what to do; 70 an
-    error that nobody foresaw, with its traceback; 75 its walltime was over, or its batch job was ended (the same
-    command goes on); 130 it was interrupted (the same command goes on).
+    Exit codes: 0 the study has ended; 1 too many trials failed; 2 it could not start or continue, and the message says
+    what to do; 70 an unexpected error, with its traceback; 75 the walltime was over, or the batch job was ended (the
+    same command continues); 130 interrupted (the same command continues).
     """
     folder = folder or _default_folder(problem, options["seed"])
     carry_on(folder, options["walltime"], KEPT, partial(_study, problem, folder, as_json, options))
@@ -133,7 +138,7 @@ def _study(
     interrupts: Interrupts,
     walltime: Walltime,
 ) -> str:
-    """Tune, say and keep what was found; return the word for why it ended."""
+    """Run the study, print and save its results; return the reason for its end, as a word."""
     import daskevo
     from daskevo.extras import TRAINING, need
     from daskevo.types import Objective
@@ -144,7 +149,7 @@ def _study(
     from daskevo_workflows.studies.strategies import strategy_of
     from daskevo_workflows.studies.strategy_driver import AT_ONCE
 
-    # What can be refused is told without a cluster.
+    # Refuse bad input before starting a cluster.
     need("a study", *TRAINING)
     need_data_of(problem)
     reference = refer(problem)
@@ -205,7 +210,7 @@ def _study(
 def _ended(
     folder: Path, root: Path, reference: ProblemReference, goal: Objective, steps: int, options: dict[str, Any]
 ) -> StudyResult | None:
-    """Return what the study in a folder has found, if this command has nothing left to do in it.
+    """Return the results of the study in a folder, if this command has nothing left to do.
 
     Raises
     ------
@@ -228,7 +233,7 @@ def _ended(
     _, rows = tuning.data_to_tune(reference, loaded)
     check_identity(folder, info.identity, tuning.identity_of(reference, space, goal, options["seed"], rows))
     if not (folder / BEST).exists():
-        return None  # what makes it is what trains
+        return None  # only the code that trains can write it
     settings = {name: options[name] for name in ("first", "eta", "population", "candidates")}
     return ended(
         folder,
@@ -243,7 +248,7 @@ def _ended(
 
 
 def _say_nothing_left(result: StudyResult, as_json: bool) -> str:
-    """Say of a study that has ended what it found; nothing is trained, and nothing written but a report that lacks."""
+    """Print the results of a study that has ended, and write its report if that is missing."""
     from daskevo_plugins.formatting import say_count
 
     count = sum(report.status == "finished" for report in result.reports)
@@ -261,7 +266,7 @@ def _say_nothing_left(result: StudyResult, as_json: bool) -> str:
 
 
 def _say_result(result: StudyResult, *, err: bool, save: bool) -> None:
-    """Say what was found, and keep the best model as a `.keras` file, if there is the time (`save`)."""
+    """Print the results, and write the best model as a `.keras` file if there is time (`save`)."""
     from daskevo.errors import DaskevoError
     from daskevo_workflows.evaluation.quiet_import import import_keras
     from daskevo_workflows.results.atomic_files import save_model
@@ -283,7 +288,7 @@ def _say_result(result: StudyResult, *, err: bool, save: bool) -> None:
 
 
 def _say_found(result: StudyResult, *, err: bool) -> None:
-    """Say the figures, why it ended, and the best trials."""
+    """Print figures, the reason for the end, and the best trials."""
     from daskevo_plugins.formatting import plain, say_count, say_qualities, say_saved, say_seconds
 
     figures, metric = result.figures, result.study.objective.metric
@@ -304,7 +309,7 @@ def _say_found(result: StudyResult, *, err: bool) -> None:
 
 
 def _say_report(result: StudyResult, *, err: bool) -> None:
-    """Write the study's report once its record is closed, and say where it lies."""
+    """Write the study's report, after its record is closed, and print its path."""
     from daskevo.errors import DaskevoError
 
     try:

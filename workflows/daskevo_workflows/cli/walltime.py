@@ -1,4 +1,4 @@
-"""The time that a command has: its batch job's, what was asked for, or what is left after the batch system's word."""
+"""The time limit of a command: from its batch job, from `--walltime`, or from the batch system's first SIGTERM."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from daskevo_workflows.cli.interrupts import INTERRUPTED, Interrupts
 from daskevo_workflows.cli.resume_hint import how_to_go_on, kept
 
 TOO_SHORT = 2
-"""Exit code of a command whose whole time was too short for anything: the same command would do no better."""
+"""Exit code if the whole time was too short for any work: repeating the command would not help."""
 
 ASK_EVERY_S = 300.0
-"""How often the batch system is asked again: limits of running jobs are changed."""
+"""Interval at which the batch system is asked again, since limits of running jobs can be changed."""
 
 
 class WalltimeType(click.ParamType[Any]):
@@ -45,22 +45,22 @@ walltime_option = click.option(
     metavar="auto|none|[D-]HH:MM:SS",
     default="auto",
     show_default=True,
-    help="Be done within this time: begin nothing that would not end in it, keep what was done, and end with exit code "
-    "75; the same command goes on. auto: the time limit of the Slurm or PBS job that the command runs in; none: "
-    "whatever comes.",
+    help="End within this time: start nothing that would take longer, keep finished work, and end with exit code 75; "
+    "the same command continues. auto: the time limit of the Slurm or PBS job that the command runs in; none: no "
+    "limit.",
 )
 """Adds `walltime` to a command."""
 
 
 class Walltime:
-    """The time of one command, which starts now.
+    """The time limit of one command, counted from now.
 
     Parameters
     ----------
     asked:
         The option.
     interrupts:
-        Where signals come in.
+        Receives the signals.
     """
 
     def __init__(self, asked: str | float, interrupts: Interrupts) -> None:
@@ -73,18 +73,18 @@ class Walltime:
         self._asked_at = 0.0
 
     def gently(self) -> AbstractContextManager[None]:
-        """Have a first SIGTERM of a batch system leave the work the seconds that it leaves; elsewhere it ends it."""
+        """In a batch job let the first SIGTERM set a deadline instead of ending the work at once."""
         from daskevo_workflows.execution.run_deadline import grace_s
 
         return self._interrupts.gently(None if self._job is None else grace_s())
 
     @property
     def is_told(self) -> bool:
-        """Whether the batch system has said that this process is to end."""
+        """Whether the batch system has told this process to end."""
         return self._interrupts.ends is not None
 
     def say(self) -> None:
-        """Say on stderr what was found."""
+        """Print the time limit found, on stderr."""
         from daskevo_workflows.execution.batch_limits import limit_of, say_limit
 
         if self._job is None or not self._asks:
@@ -94,7 +94,7 @@ class Walltime:
         click.echo(say_limit(self._job, limit, now), err=True)
 
     def deadline(self) -> float | None:
-        """Return the moment at which all must be done, as of now."""
+        """Return the current deadline, in seconds since the epoch; None if there is none."""
         if (told := self._interrupts.ends) is not None:
             return told
         if self._asks and self._job is not None and time.monotonic() - self._asked_at > ASK_EVERY_S:
@@ -106,7 +106,7 @@ class Walltime:
 
 
 def end_stopped(interrupts: Interrupts, folder: Path, what: str) -> None:
-    """End a command that was interrupted: by the batch system's word, whose next job goes on, or by somebody's."""
+    """End a command that was interrupted, by the batch system (whose next job continues) or by a user."""
     from daskevo_workflows.execution.batch_limits import this_job
 
     click.echo(how_to_go_on(folder, what), err=True)
@@ -114,7 +114,7 @@ def end_stopped(interrupts: Interrupts, folder: Path, what: str) -> None:
 
 
 def end_out_of_time(folder: Path, what: str, *, done: bool, why: str) -> None:
-    """End a command whose time was over.
+    """End a command whose time is over.
 
     Parameters
     ----------
