@@ -1,4 +1,4 @@
-"""A time limit for code in this very process: where a candidate is built for its graph, nobody else can end it."""
+"""A time limit for code in this process: building a candidate for its graph, which no other process can stop."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from types import FrameType
 from daskevo_workflows.execution.stack import is_in
 
 AGAIN_S = 1.0
-"""Code that catches everything is interrupted again after so long."""
+"""Code that catches the exception is interrupted again after this time."""
 
 
 class Overdue(BaseException):
-    """Code was past its time limit. Beyond Exception, so that it isn't caught in passing."""
+    """Code exceeded its time limit. Not a subclass of Exception, so that `except Exception` does not catch it."""
 
 
 def alarm(limit_s: float | None) -> AbstractContextManager[None]:
-    """Raise :class:`Overdue` in what is done here after so many seconds.
+    """Raise :class:`Overdue` in this block after `limit_s` seconds.
 
-    Python code and calls that wait are interrupted, code in C when it returns. No limit holds outside of the main
-    thread, or where somebody else uses the alarm clock (SIGALRM).
+    Python code and waiting calls are interrupted; C code when it returns. There is no limit outside of the main thread,
+    or if other code uses SIGALRM.
     """
     return nullcontext() if limit_s is None or not _is_free() else _Alarm(limit_s)
 
 
 class _Alarm(AbstractContextManager[None]):
-    # A class and no generator: it may ring between any two lines, and what a generator does at its end would be left
-    # undone if it rang just before.
+    # A class rather than a generator: the signal may arrive between any two lines, and just before a generator's
+    # `finally` it would skip the clean-up.
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
@@ -50,7 +50,7 @@ class _Alarm(AbstractContextManager[None]):
 
 
 def _ring(number: int, frame: FrameType | None) -> None:
-    """Interrupt what is done, but for the end of the limit itself: the clock would ring on for ever."""
+    """Raise, except inside the clean-up of the limit itself: otherwise the timer would never be stopped."""
     if not is_in(frame, _Alarm.__exit__, _Alarm._stop):
         raise Overdue
 

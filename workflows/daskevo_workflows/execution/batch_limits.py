@@ -1,4 +1,4 @@
-"""When the batch job ends that this process runs in, by what its batch system says: asked quickly, never an error."""
+"""Find out when this process's batch job ends, by asking the batch system: fast, and never an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from daskevo.batch_formats import qstat_facts, seconds_of
 logger = logging.getLogger(__name__)
 
 ASK_S = 10.0
-"""How long a batch system may take to answer."""
+"""Time limit for an answer of the batch system."""
 
 JOBS: Mapping[str, str] = {
     "SLURM_JOB_ID": "Slurm",
@@ -27,10 +27,10 @@ JOBS: Mapping[str, str] = {
     "OAR_JOB_ID": "OAR",
     "COBALT_JOBID": "Cobalt",
 }
-"""Environment variable that a job's processes have -> its batch system."""
+"""Environment variable of a job's processes -> its batch system."""
 
 Ask = Callable[[Sequence[str], Mapping[str, str]], str]
-"""Runs a command with more environment variables and returns what it says; raises OSError or SubprocessError."""
+"""Runs a command with additional environment variables and returns its output; raises OSError or SubprocessError."""
 
 
 class BatchJob(NamedTuple):
@@ -41,7 +41,7 @@ class BatchJob(NamedTuple):
     system:
         Name of its batch system, such as ``Slurm``.
     number:
-        As the batch system has it.
+        The job's id in the batch system.
     """
 
     system: str
@@ -57,9 +57,9 @@ class Limit(NamedTuple):
     Parameters
     ----------
     at:
-        Seconds since the epoch; None: it has no end, or nobody says.
+        Seconds since the epoch; None: it has no end, or it is not known.
     source:
-        Who says so, or why nobody does.
+        Where this comes from, or why it is not known.
     """
 
     at: float | None
@@ -67,18 +67,18 @@ class Limit(NamedTuple):
 
 
 def this_job(environment: Mapping[str, str] = os.environ) -> BatchJob | None:
-    """Return the job that this process runs in; None: it runs in none."""
+    """Return the batch job that this process runs in; None if there is none."""
     found = ((system, environment.get(name, "")) for name, system in JOBS.items())
     return next((BatchJob(system, number) for system, number in found if number), None)
 
 
 def limit_of(job: BatchJob, environment: Mapping[str, str] = os.environ, ask: Ask | None = None) -> Limit:
-    """Return when a job ends: what its batch system answers first, then what the environment holds.
+    """Return when a job ends, from the batch system if it answers, otherwise from the environment.
 
     Parameters
     ----------
     ask:
-        How commands are run; None: as processes, each for `ASK_S` at most.
+        Runs commands; None: as processes, each for `ASK_S` at most.
     """
     asking = ask or _ask
     if job.system == "Slurm":
@@ -89,7 +89,7 @@ def limit_of(job: BatchJob, environment: Mapping[str, str] = os.environ, ask: As
 
 
 def _slurm(number: str, environment: Mapping[str, str], ask: Ask) -> Limit:
-    # The environment's is that of the job's start: limits are changed (`scontrol update`), so whoever decides is asked.
+    # Ask squeue first: the environment has the limit of the job's start, which `scontrol update` may have changed.
     command = ("squeue", "--noheader", f"--jobs={number}", "--format=%e")
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         words = ask(command, {"SLURM_TIME_FORMAT": "%s"}).split()
@@ -124,7 +124,7 @@ def _pbs(number: str, environment: Mapping[str, str], ask: Ask) -> Limit:
 
 
 def _session_began(ask: Ask) -> float | None:
-    """Return when the first process of this session began: a job's script leads one."""
+    """Return when the first process of this session began, which is the job's script."""
     try:
         return time.time() - float(ask(("ps", "-o", "etimes=", "-p", str(os.getsid(0))), {}))
     except (OSError, ValueError, subprocess.SubprocessError) as error:
@@ -146,7 +146,7 @@ def _ask(command: Sequence[str], more: Mapping[str, str]) -> str:
 
 
 def say_limit(job: BatchJob, limit: Limit, now: float) -> str:
-    """Say what was found of a job, on one line.
+    """Describe a job's end on one line.
 
     Examples
     --------

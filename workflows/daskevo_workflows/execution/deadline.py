@@ -1,5 +1,4 @@
-"""When a process that has to be done at some moment may still begin an evaluation, and when it is to end: no clock, no
-I/O.
+"""Decide, given a deadline, whether an evaluation may still begin and when the process must end: no clock, no I/O.
 
 All moments are seconds since the epoch.
 """
@@ -13,27 +12,27 @@ from dataclasses import dataclass
 from daskevo.errors import InvalidInput
 
 At = float | Callable[[], float | None] | None
-"""A moment; or what is asked for it again and again, as it may change; None: no end."""
+"""A time, or a function that returns it and is called repeatedly, since it may change; None: no deadline."""
 
 WALLTIME = "walltime"
-"""The word for a run whose process had to be done."""
+"""Reason for the end of a run that reached its deadline."""
 SHARE = 0.95
-"""An evaluation is expected to take no longer than this share of those that have finished."""
+"""Quantile of the finished evaluations' durations that is taken as the expected duration."""
 RECENT = 100
-"""Finished evaluations that are looked at."""
+"""Number of latest finished evaluations used."""
 PUT_S = 5.0
-"""A trainer is given nothing that would leave it less than so many seconds before it leaves."""
+"""Time that must remain between the expected end of an evaluation and the trainer's leaving, to put the model."""
 NEW = 0.9
-"""A trainer with this share of its life before it is a new one."""
+"""A trainer with at least this share of its lifetime left counts as new."""
 
 
 def moment_of(at: At) -> float | None:
-    """Return the moment that holds now; None: there is none, or it never comes.
+    """Return the current deadline; None if there is none, or it is infinite.
 
     Raises
     ------
     InvalidInput
-        If what was passed, or what a function returned, is no moment.
+        If the value passed, or returned by the function, is not a time.
 
     Examples
     --------
@@ -49,7 +48,7 @@ def moment_of(at: At) -> float | None:
 
 
 def expected_s(finished: Sequence[float]) -> float | None:
-    """Return the seconds that nearly all evaluations stay below, by those that have finished; None: none has.
+    """Return the seconds that nearly all finished evaluations stayed below; None if none has finished.
 
     Examples
     --------
@@ -62,14 +61,14 @@ def expected_s(finished: Sequence[float]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """The moment at which a process must be done.
+    """The time at which a process must have ended.
 
     Parameters
     ----------
     at:
         Seconds since the epoch.
     margin_s:
-        What is kept of it for the end: reports, labels, closing the cluster.
+        Seconds reserved for the end: reports, labels, closing the cluster.
 
     Examples
     --------
@@ -84,24 +83,24 @@ class Deadline:
     margin_s: float
 
     def left_s(self, now: float) -> float:
-        """Return the seconds for work."""
+        """Return the seconds left for work."""
         return self.at - self.margin_s - now
 
     def is_over(self, now: float) -> bool:
-        """Tell whether it is time to end, whatever is on its way."""
+        """Tell whether it is time to end, even with evaluations running."""
         return self.left_s(now) <= 0
 
     def may_begin(self, now: float, seconds: float | None) -> bool:
-        """Tell whether something that takes so long may still begin; where nobody knows (None), all may that could."""
+        """Tell whether something that takes `seconds` (None: unknown, then it may) may still begin."""
         return self.left_s(now) > (seconds or 0.0)
 
     def why(self, now: float, unfinished: int) -> str:
-        """Say why it is time to end.
+        """Return a sentence about the end.
 
         Parameters
         ----------
         unfinished:
-            Evaluations that were on their way.
+            Number of evaluations still running.
         """
         left_s = max(0.0, self.at - now)
         what = f"{unfinished} evaluations on their way are done again" if unfinished else "no other would be done in it"
@@ -109,17 +108,17 @@ class Deadline:
 
 
 def may_take(left_s: float, whole_s: float, seconds: float | None) -> bool:
-    """Tell whether a trainer that leaves in so many seconds may be given an evaluation.
+    """Tell whether a trainer that leaves in `left_s` seconds may get an evaluation.
 
-    One that takes longer than the trainer's whole life is given to a new trainer: it may be quicker than most, and
-    whoever waited for a better trainer would wait for ever.
+    An evaluation that takes longer than the trainer's whole lifetime may go to a new trainer: it may be quicker than
+    expected, and no better trainer will ever come.
 
     Parameters
     ----------
     left_s, whole_s:
-        Of its life, the seconds before it and all of them, as far as it is known.
+        Remaining and total lifetime of the trainer, as far as known.
     seconds:
-        That the evaluation may take; None: nobody knows.
+        Expected duration of the evaluation; None if not known.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A run of a strategy with the accounts of a real one, without a cluster or training: what it asks is looked up."""
+"""Run a strategy without a cluster or training: results are looked up, budget and duplicates are as in a real run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LABEL = "dry"
 
 @dataclass(frozen=True)
 class DryRun:
-    """What came of a run.
+    """The results of a dry run.
 
     Parameters
     ----------
     requests, reports:
-        In the order in which they were asked and told, duplicates included.
+        In the order of asking and reporting, including duplicates.
     stop:
-        Why it ended: a word and a sentence.
+        Reason for its end: a word and a sentence.
     """
 
     requests: Sequence[Request]
@@ -42,26 +42,26 @@ def run_dry(
     evaluate: Callable[[Request], Report],
     at_once: int = 1,
 ) -> DryRun:
-    """Run a strategy as a search does: same budget, same duplicates.
+    """Run a strategy as a search would, with the same budget and duplicates.
 
     Parameters
     ----------
     strategy:
-        Is started here.
+        Started by this function.
     evaluations:
-        Finished evaluations wanted; candidates with an architecture that was evaluated before are duplicates, and
-        spend nothing.
+        Number of finished evaluations wanted; candidates whose architecture was evaluated before are duplicates, and
+        don't count.
     architecture:
-        Gives what a request's model is to its training: vertex ids, and all that they leave out.
+        Returns what training depends on in a request's model: vertex ids, and everything that they leave out.
     evaluate:
-        Gives the report of a request that is no duplicate.
+        Returns the report of a request that is not a duplicate.
     at_once:
-        Requests under way together, as with so many trainers; reports come in the order of requests.
+        Number of pending requests, as with that many trainers; reports come in the order of requests.
 
     Raises
     ------
     InvalidInput
-        If the numbers aren't from 1, or the seed below 0.
+        If a number is below 1, or the seed below 0.
     """
     if evaluations < 1 or at_once < 1 or seed < 0:
         raise InvalidInput(

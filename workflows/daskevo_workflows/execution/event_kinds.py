@@ -1,22 +1,22 @@
-"""Kinds of the events in a run's record that are read again, by whoever wrote them or by reports and forecasts."""
+"""Kinds of events in a run's record that programs read again: the run itself, reports, forecasts."""
 
 SESSION = "session"
-"""A process took the run up: what it was asked for; of a study, what its trajectories begin with."""
+"""A process started or resumed the run: its arguments; for a study also the name of its trajectories' origin."""
 
 STORAGE = "storage"
-"""What the repository holds for the run: ``stored_bytes``, ``full_copy_bytes``, ``live_models``."""
+"""Size of the repository: ``stored_bytes``, ``full_copy_bytes``, ``live_models``."""
 
 DATA = "data"
-"""What data the run began with, by their data key: ``digest``, and the version of ``python``."""
+"""Data key of the data that the run began with: ``digest``, and the version of ``python``."""
 
 OTHER_DATA = "other data"
-"""A trainer has prepared others, on which the run went on all the same: ``digest``, ``worker``."""
+"""A trainer has different data, and the run continued with them: ``digest``, ``worker``."""
 
 RECYCLED = "recycled"
-"""A trainer was started again, as it was due; ``worker`` is its name."""
+"""A trainer was restarted because it was due; ``worker`` is its name."""
 
 STOPPED = "stopped"
-"""A process left the run, and why."""
+"""A process left the run; the message says why."""
 
 INTERRUPTED = "interrupted by Ctrl-C or a signal"
-"""Why it left, where it was."""
+"""Message of `STOPPED` after an interruption."""

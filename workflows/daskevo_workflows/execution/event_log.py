@@ -1,4 +1,4 @@
-"""What happens in a run beside its reports is said twice: in the log, and as an event of its record."""
+"""Note what happens in a run besides its reports, both in the log and as an event of its record."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ logger = logging.getLogger(__name__)
 
 
 class Noted(Protocol):
-    """What events are stored in: a run's record, or what passes them on to some."""
+    """Stores events: a run's record, or an object that passes them on to one."""
 
     def event(self, kind: str, message: str, number: int | None = None, **facts: JSON) -> None:
-        """Store something that happened."""
+        """Store an event."""
 
 
 def note(record: Noted, kind: str, message: str, number: int | None = None, **facts: JSON) -> None:
@@ -25,9 +25,9 @@ def note(record: Noted, kind: str, message: str, number: int | None = None, **fa
     kind:
         Its kind in the record.
     number:
-        Of the request that it is about.
+        Number of the request that it concerns.
     facts:
-        What else is known.
+        Further facts.
     """
     logger.info("%s: %s", kind, message)
     record.event(kind, message, number, **facts)

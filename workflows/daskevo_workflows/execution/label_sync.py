@@ -1,4 +1,4 @@
-"""What a run keeps alive in its repository: label changes carried out, and samples of what they add up to."""
+"""Apply a run's label changes in its repository, and sample how much it stores."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from daskevo_workflows.execution.event_log import note
 logger = logging.getLogger(__name__)
 
 STORAGE_S = 3.0
-"""Least time between two samples of what the repository holds."""
+"""Minimum time between two samples of the repository's size."""
 CHOOSING_S = 60.0
-"""How long a label is kept for evaluations that have not chosen their ancestor yet."""
+"""Longest time for which a label is kept for evaluations that have not chosen their ancestor yet."""
 
 
 class Holdings:
-    """The repository's side of a run's labels.
+    """Applies label changes from the record to the repository.
 
     Parameters
     ----------
     repository:
         Where the models are.
     record:
-        Has the label changes that were decided and not carried out yet, and gets the samples.
+        Holds label changes that are still due; gets the samples.
     choosing:
-        Returns the keys of the evaluations under way that have not chosen their ancestor yet.
+        Returns the keys of running evaluations that have not chosen their ancestor yet.
     """
 
     def __init__(self, repository: Repository, record: RunRecord, choosing: Callable[[], Collection[str]]) -> None:
@@ -43,11 +43,11 @@ class Holdings:
         self._waits: dict[int, tuple[float, frozenset[str]]] = {}
 
     def change_labels(self) -> None:
-        """Carry out the label changes in the record, in order: what is given comes before what is taken.
+        """Carry out the label changes in the record, in order: labels are added before others are removed.
 
-        What is taken waits for the evaluations that were under way when it was decided, until they have chosen their
-        ancestor. So they find what they would have found, had the decision taken longer: on one trainer a run of the
-        same seed is the same run.
+        Removing a label waits until the evaluations that were running at the time of the decision have chosen their
+        ancestor. So the choice does not depend on how fast the decision was made, and on one trainer runs with the same
+        seed are equal.
         """
         carried_out: list[int] = []
         for number, change in self._record.label_changes():
@@ -60,7 +60,7 @@ class Holdings:
             except SchedulerUnreachable:
                 raise
             except ClusterError as error:
-                # Home is being opened elsewhere; the change stays in the record and is tried again with the next.
+                # The home shard is moving; the change stays in the record and is tried again with the next one.
                 logger.info("label changes are put off: %s", error)
                 break
             carried_out.append(number)
@@ -69,7 +69,7 @@ class Holdings:
             self._record.labels_changed(carried_out)
 
     def go_on(self) -> None:
-        """Carry out the label changes that had to wait and need not any more."""
+        """Carry out label changes that had to wait, if they need not any more."""
         if self._waits:
             self.change_labels()
 
@@ -85,7 +85,7 @@ class Holdings:
         return bool(left) and now - since < CHOOSING_S
 
     def sample(self, *, at_once: bool = False) -> None:
-        """Ask what the repository holds, and record it; unless `at_once`, only if the last sample is old enough."""
+        """Record the repository's size, if the last sample is old enough or `at_once` is set."""
         now = time.monotonic()
         if now - self._sampled < STORAGE_S and not at_once:
             return

@@ -1,4 +1,4 @@
-"""How much a machine had to do while something was measured on it: a figure without it can't be compared."""
+"""Record a machine's load while something is measured on it: measurements can't be compared without it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from daskevo.types import JSON
 from daskevo_workflows.execution.event_log import Noted
 
 LOAD = "load"
-"""Kind of the events that say it."""
+"""Kind of the events with the machine's load."""
 
 LOOK_S = 20.0
 """Seconds between two looks."""
@@ -24,16 +24,16 @@ HERE = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Load averages of a minute each, of one machine.
+    """Statistics of one-minute load averages of one machine.
 
     Parameters
     ----------
     mean, highest:
-        Processes that ran or wanted to, those that were measured included.
+        Number of processes that ran or were ready to run, including those being measured.
     cores:
-        Of the whole machine, whose load it is.
+        Cores of the whole machine.
     looks:
-        How often it was looked at.
+        Number of samples.
     """
 
     mean: float
@@ -47,12 +47,12 @@ class Load:
 
     @property
     def is_too_much(self) -> bool:
-        """Whether more wanted to run than there were cores."""
+        """Whether more processes were ready to run than there were cores."""
         return self.mean > self.cores
 
 
 def load_now() -> dict[str, JSON] | None:
-    """Return this machine's load average of the last minute and its cores; None where the system doesn't say it."""
+    """Return this machine's one-minute load average and its cores; None if the system doesn't provide it."""
     try:
         return {"host": socket.gethostname(), "load": round(os.getloadavg()[0], 2), "cores": os.cpu_count() or 1}
     except OSError:
@@ -80,12 +80,12 @@ def is_one_here(addresses: Iterable[str], own: Iterable[str]) -> bool:
 
 
 def load_of(facts: Sequence[Mapping[str, Any]]) -> Load | None:
-    """Return the load that a run's events tell of; None: they tell of none, or of several machines.
+    """Return the load from a run's events; None if there is none, or they are of several machines.
 
     Parameters
     ----------
     facts:
-        As :func:`load_now` returns them; others are left out.
+        As returned by :func:`load_now`; others are ignored.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def load_of(facts: Sequence[Mapping[str, Any]]) -> Load | None:
 
 
 class LoadNotes:
-    """Notes this machine's load in a run's record now and then, as long as a trainer runs on it.
+    """Records this machine's load in a run's record at intervals, while a trainer runs on it.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class LoadNotes:
         self._looked: float | None = None
 
     def look(self, addresses: Collection[str], *, at_once: bool = False) -> None:
-        """Note it, unless `at_once` only if the last look was long enough ago.
+        """Record the load, if the last sample is old enough or `at_once` is set.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What a search gets from Python besides its problem and shapes training: callbacks, and a function that freezes."""
+"""Identity of objects passed to a search from Python that affect training: callbacks, and a freezing function."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ Callbacks = Sequence[Any] | Callable[[], Sequence[Any]]
 
 
 def passed_identity(callbacks: Callbacks, freeze: Any = None, *, is_versioned: bool = False) -> dict[str, JSON]:
-    """Return what tells what was passed from anything else, as a run's record keeps it.
+    """Return the identity of passed objects, for a run's record.
 
     Parameters
     ----------
     callbacks, freeze:
         As `daskevo_workflows.nas.search` takes them.
     is_versioned:
-        Whether the problem states a version, which says more than what can't be looked into.
+        Whether the problem states a version; then objects that can't be inspected don't matter.
 
     Returns
     -------
     dict
-        ``callbacks``: their classes, or the function that makes them. If there is code: ``digest`` and ``parts``, of
-        the versions ``compiled`` of Python and Keras only, and ``unknown``.
+        ``callbacks``: their classes, or the function that makes them. If there is code also ``digest`` and ``parts``,
+        valid for the versions of Python and Keras in ``compiled``, and ``unknown``: parts that can't be inspected.
     """
     several = [callbacks] if callable(callbacks) else list(callbacks)
     found: dict[str, JSON] = {"callbacks": [name_of(one) for one in several]}
@@ -41,12 +41,12 @@ def passed_identity(callbacks: Callbacks, freeze: Any = None, *, is_versioned: b
     found |= {
         "digest": made.digest,
         "parts": dict(islice(made.parts.items(), SHOWN_PARTS)),
-        # Objects of Keras hold other attributes in other versions.
+        # Keras objects have different attributes in different versions.
         "compiled": f"Python {PYTHON}, Keras {version('keras')}",
     }
     return found | ({"unknown": list(made.unknown)} if made.unknown and not is_versioned else {})
 
 
 def name_of(one: Any) -> str:
-    """Return what a function is called, or the class of an object: no address is in it."""
+    """Return the name of a function or of an object's class (not its repr, which contains an address)."""
     return str(getattr(one, "__qualname__", type(one).__qualname__))

@@ -1,4 +1,4 @@
-"""How far a run is: what a progress line shows."""
+"""The progress of a run, as shown in a progress line."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from daskevo.search import Report
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A run at one moment.
+    """Progress of a run at one time.
 
     Parameters
     ----------
     finished, evaluations:
         Finished evaluations, and how many are wanted.
     failures, duplicates:
-        Counted apart.
+        Numbers of both; they are not part of `finished`.
     best_quality:
         In the objective's own direction; None before the first finished evaluation.
     mean_frozen_share:
-        Of the finished evaluations, 0 to 1.
+        Mean over the finished evaluations, 0 to 1.
     stored_bytes, full_copy_bytes:
-        Payload of the living models, and what full copies of them would take; None before the first sample.
+        Bytes of the published models' tensors, and of full copies; None before the first sample.
     left_s:
-        Seconds to go, by the mean of recent evaluations and the trainers there are; None = nothing to go by.
+        Estimated remaining seconds, from recent evaluations and present trainers; None = no estimate.
     rejected:
-        Candidates that were rejected before they were trained, no failures.
+        Candidates rejected before training; they are not failures.
     first_failure:
-        Which evaluation failed first, and why; empty while there is none.
+        The first failed evaluation and its failure; empty if there is none.
     """
 
     finished: int
@@ -47,7 +47,7 @@ class Progress:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """What makes a line worth another one."""
+        """Numbers whose change makes a new progress line worthwhile."""
         return self.finished, self.failures, self.rejected
 
     @property
@@ -56,7 +56,7 @@ class Progress:
 
     @classmethod
     def of(cls, book: Book, storage: Mapping[str, int], slots: int) -> Progress:
-        """Make it from a run's accounts, the last sample of the repository and the number of slots."""
+        """Make it from a run's book, the last sample of the repository and the number of slots."""
         best = book.best(1)
         seconds = book.recent_seconds()
         left = max(0, book.evaluations - book.counts["finished"])
@@ -76,7 +76,7 @@ class Progress:
 
 
 def say_failure(what: str, report: Report | None) -> str:
-    """Return which of what failed, and why; empty without a report of it."""
+    """Return a sentence about a failed report; empty if there is none."""
     return (
         "" if report is None or report.failure is None else f"{what} {report.number} failed: {report.failure.message}"
     )

@@ -1,7 +1,7 @@
-"""Refining: train the winners of a search in full, nothing frozen, on the trainers, and keep the results.
+"""Refine the best models of a search: train them in full on the trainers, with nothing frozen, and store them.
 
-A search trains briefly, so its order is a guess (the better the models inherit, the more so): what counts is how the
-best few do when trained in full, from the weights they have or from scratch.
+A search trains briefly, so its ranking is only a guess, especially if models inherit. What counts is the quality of the
+best few after full training, from their weights or from scratch.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ logger = logging.getLogger(__name__)
 PATIENCE = 3
 
 TICK_S = 1.0
-"""How often trainers are looked at while winners are trained."""
+"""Interval at which trainers are checked while models are trained."""
 
 
 @dataclass(frozen=True)
 class Refined:
-    """A winner trained in full.
+    """A model of the search after full training.
 
     Parameters
     ----------
     found:
-        The winner as the search left it.
+        The model as found by the search.
     report:
-        Of its training; ``report.quality`` is that of the best epoch.
+        Report of the training; ``report.quality`` is that of the best epoch.
     """
 
     found: Found
@@ -88,21 +88,21 @@ def refine(
     callbacks: Callbacks = (),
     seed: int = 0,
 ) -> list[Refined]:
-    """Unfreeze the winners of a search and train them, each on a trainer.
+    """Train the best models of a search in full with nothing frozen, each on a trainer.
 
     Parameters
     ----------
     found:
-        What ``result.best(k)`` gave.
+        Models from ``result.best(k)``.
     problem:
-        The run's problem; found by its name if None, and needed if it was a file or an object.
+        The run's problem; None: found by its name. It must be passed if it was a file or an object.
     epochs:
-        At most so many.
+        Maximum number of epochs.
     patience:
-        Epochs without a better quality after which it ends. The best epoch's weights stay, or those that it began with
-        where no epoch was better.
+        Number of epochs without improvement after which training ends. The best epoch's weights are kept, or the
+        initial ones if no epoch was better.
     from_scratch:
-        Start from fresh weights: is the architecture good, or did it inherit well?
+        Start from fresh weights, to see whether the architecture is good or only inherited well.
     callbacks:
         Further Keras callbacks.
     seed:
@@ -111,14 +111,14 @@ def refine(
     Returns
     -------
     list[Refined]
-        In the order of their quality, best first. They are in the repository, labelled ``refined:<run>``; repeating
-        the call trains nothing again, unless callbacks or patience are others, or nobody can tell. Data
-        are not compared: with other data under the same problem pass another ``seed``.
+        By quality, best first. The models are in the repository, labelled ``refined:<run>``. Repeating the call trains
+        again only if callbacks or patience differ, or can't be compared. Data are not compared: if they changed, pass
+        another ``seed``.
 
     Raises
     ------
     NoTrainer
-        If the cluster has none, and doesn't start any by itself
+        If the cluster has none and doesn't start any by itself
         (:meth:`daskevo.deploy.local.LocalEvoCluster.adapt`).
     """
     if not found:
@@ -180,7 +180,7 @@ def say_what_began_anew(reports: Sequence[Report]) -> None:
 
 
 def _ending(patience: int, callbacks: Callbacks) -> str:
-    """Return what a refined model's name ends with: nothing for the usual patience and no callbacks."""
+    """Return the suffix of a refined model's name: empty for the default patience without callbacks."""
     if patience == PATIENCE and not callbacks:
         return ""
     made = made_of(patience, callbacks)
@@ -190,7 +190,7 @@ def _ending(patience: int, callbacks: Callbacks) -> str:
 def _evaluated(
     client: Any, trainers: Trainers, assignments: Sequence[EvaluationAssignment], delivery: Delivery
 ) -> list[Report]:
-    """Have all evaluated; what a restart of the cluster took is done again, and it is said if no trainer works.
+    """Evaluate all assignments; repeat those lost in a restart of the cluster, and warn if no trainer works.
 
     Raises
     ------
@@ -206,7 +206,7 @@ def _evaluated(
                 futures[rank] = client.submit(
                     evaluate, *arguments, key=assignment.key, resources=trainers.claims, pure=False
                 )
-        with suppress(TimeoutError), client.as_current():  # `wait` asks for a client, which need not be the default one
+        with suppress(TimeoutError), client.as_current():  # `wait` uses the current client
             wait(list(futures.values()), timeout=TICK_S, return_when="FIRST_COMPLETED")
         for rank, future in list(futures.items()):
             if future.done():
@@ -228,7 +228,7 @@ def _evaluated(
 
 @dataclass(frozen=True)
 class _KeepBest:
-    """Makes the user's callbacks, and the one that scores each epoch, stops in time and puts the best weights back."""
+    """Makes the user's callbacks, and one that scores each epoch, stops early and restores the best weights."""
 
     problem: ProblemReference
     objective: Objective

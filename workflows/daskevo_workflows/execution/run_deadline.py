@@ -1,4 +1,4 @@
-"""Whether a run that has a deadline may still begin something: its clock, its configuration, what it has measured."""
+"""Decide whether a run with a deadline may begin an evaluation, from clock, configuration and past durations."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from daskevo_workflows.execution.deadline import RECENT, WALLTIME, At, Deadline,
 
 GRACE = "daskevo.batch.grace"
 GRACE_S = 20.0
-"""Seconds before its deadline at which a process ends its work, if Dask's configuration says no other."""
+"""Seconds before its deadline at which a process ends its work; default of `GRACE` in Dask's configuration."""
 
 
 def grace_s() -> float:
-    """Return the seconds that the end of a run's work has.
+    """Return the seconds reserved for the end of a run.
 
     Raises
     ------
     InvalidInput
-        If what is configured is no time.
+        If the configured value is not a duration.
     """
     return seconds(GRACE, GRACE_S)
 
 
 class Closing:
-    """What a run asks before it begins something.
+    """Decides whether a run may begin another evaluation.
 
     Parameters
     ----------
     deadline:
-        Of its process.
+        Deadline of this process.
     finished:
-        Returns the seconds that so many of the run's last finished evaluations took.
+        Returns the durations, in seconds, of the given number of latest finished evaluations.
     clock:
         Seconds since the epoch.
     """
@@ -43,26 +43,26 @@ class Closing:
         self._deadline, self._finished, self._clock = deadline, finished, clock
 
     def deadline(self) -> Deadline | None:
-        """Return the deadline of this moment."""
+        """Return the current deadline."""
         at = moment_of(self._deadline)
         return None if at is None else Deadline(at, grace_s())
 
     def expected_s(self) -> float | None:
-        """Return the seconds that nearly all evaluations stay below; None: none has finished."""
+        """Return the seconds that nearly all evaluations stay below; None if none has finished."""
         return expected_s(self._finished(RECENT))
 
     def is_closing(self) -> bool:
-        """Tell whether nothing that begins now would be done in time."""
+        """Tell whether an evaluation that begins now would probably not end in time."""
         deadline = self.deadline()
         return deadline is not None and not deadline.may_begin(self._clock(), self.expected_s())
 
     def why_over(self, unfinished: int) -> tuple[str, str] | None:
-        """Return why it is time to end, as a word and a sentence; None: it is not.
+        """Return why it is time to end, as a word and a sentence; None if it is not.
 
         Parameters
         ----------
         unfinished:
-            Evaluations that are on their way.
+            Number of evaluations still running.
         """
         deadline, now = self.deadline(), self._clock()
         if deadline is None:

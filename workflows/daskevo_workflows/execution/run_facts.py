@@ -1,4 +1,4 @@
-"""What is good to know of a run besides what it is: its repository, workers, machine and versions."""
+"""Facts about a run besides its identity: its repository, workers, machine and versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def about_run(repository: Repository) -> dict[str, JSON]:
-    """Return the repository, the workers, the machine and the versions of a run that begins or goes on."""
+    """Return repository, workers, machine and versions for the record of a run that starts or resumes."""
     from importlib.metadata import PackageNotFoundError, version
 
     versions: dict[str, JSON] = {"python": platform.python_version()}

@@ -1,6 +1,6 @@
-"""What makes a run this one and no other: the same from Python and from the command line.
+"""The identity of a run, equal from Python and from the command line.
 
-Four keys, which are never taken for each other (docs/identity.md); each cache and each comparison uses one of them:
+There are four different keys (docs/identity.md); each cache and each comparison uses one of them:
 
 - *vertex id*: these layers may share weights. :mod:`daskevo.graph.identity`; best matches, stored models.
 - *training key*: this is the same training. :func:`daskevo.models.training_key` with :func:`daskevo.runs.identity`;
@@ -32,23 +32,23 @@ from daskevo_workflows.problems.source_parts import source_parts
 logger = logging.getLogger(__name__)
 
 UNKNOWN = "problem unknown"
-"""Kind of the event that says what of a problem can't be looked into."""
+"""Kind of the event that names parts of a problem that can't be inspected."""
 
 
 class DataKey(NamedTuple):
-    """What tells a problem's data from others.
+    """The identity of a problem's data.
 
     Parameters
     ----------
     trained:
-        Digest of what is trained with, as older records have it: of a dataset that makes batches, the first and last.
-        None for a training loop of one's own.
+        Digest of the training data, as in older records; for a dataset that makes batches, of the first and last one.
+        None for a problem with its own training loop.
     whole:
-        Digest of all, validation data among them.
+        Digest of all data, including validation data.
     unknown:
-        What couldn't be looked into, in words: such data are not known to be any others' equal.
+        Names of parts that can't be inspected; such data count as different from all others.
     python:
-        The version of Python that `whole` holds for, where code of the user's is in it; None: for all.
+        The version of Python for which `whole` is valid, if it contains user code; None: all versions.
     """
 
     trained: str | None
@@ -58,7 +58,7 @@ class DataKey(NamedTuple):
 
 
 def data_key(reference: ProblemReference, data: Any, trained: str | None) -> DataKey:
-    """Look into a problem's data; where it states a version, that says more than what can't be looked into."""
+    """Return the data key; if the problem states a version, parts that can't be inspected are ignored."""
     made = made_of(data, names=["data"])
     unknown = () if version_of(reference.load()) is not None else made.unknown
     return DataKey(trained, made.digest, unknown, PYTHON if made.files else None)
@@ -67,12 +67,12 @@ def data_key(reference: ProblemReference, data: Any, trained: str | None) -> Dat
 def mind_problem(
     reference: ProblemReference, record: RunRecord, rows: DataKey | None = None, passed: Sequence[str] = ()
 ) -> None:
-    """Keep a problem's sources in its run's folder; say once what of it and with it nobody can compare.
+    """Store a problem's sources in the run's folder; warn once about parts that can't be compared.
 
     Parameters
     ----------
     passed:
-        What can't be looked into of what was passed to the search, in words.
+        Names of objects passed to the search that can't be inspected.
     """
     keep_sources(record.folder, reference.made)
     unknown = (*reference.made.unknown, *(rows.unknown if rows else ()), *passed)
@@ -88,7 +88,7 @@ def mind_problem(
 
 
 def problem_identity(reference: ProblemReference, rows: DataKey | None = None) -> dict[str, JSON]:
-    """Return what tells a problem, and its data, from others in a run's record; parts are for people."""
+    """Return the identity of a problem and its data for a run's record; `parts` are only for messages."""
     found: dict[str, JSON] = {**reference.to_json(), "parts": source_parts(reference)}
     made = reference.made.to_json() if reference.made.digest else {}
     if rows is not None:
@@ -112,18 +112,18 @@ def identity_of(
     limits: SizeLimits | None = None,
     callbacks: Callbacks = (),
 ) -> dict[str, JSON]:
-    """Return the identity that a run's record keeps, and that a resumed run must agree with.
+    """Return the identity that a run's record stores, and that a resumed run must match.
 
-    Arguments are those of :func:`daskevo_workflows.nas.search`.
+    The arguments are those of :func:`daskevo_workflows.nas.search`.
     """
     problem = reference.load()
     if not isinstance(objectives, Objective) and len(objectives) == 1:
         objectives = objectives[0]
     return {
-        # Its parts are kept for people, who are told which of them changed: the content decides.
+        # The content decides; the parts are stored only to tell the user what changed.
         "problem": problem_identity(reference),
         "space": space_of(problem).to_json(),
-        # One as it has always been written, several as a list.
+        # A single objective stays a string, so that older runs can be resumed.
         "objective": str(objectives) if isinstance(objectives, Objective) else [*map(str, objectives)],
         "seed": seed,
         "strategy": {"name": strategy.name, "settings": strategy.settings},

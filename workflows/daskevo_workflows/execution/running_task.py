@@ -1,4 +1,4 @@
-"""One evaluation on its way, and what it has become when it is not any more."""
+"""One running evaluation, and its outcome."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from daskevo_workflows.execution.trainers import Trainer
 
 
 class Landed(NamedTuple):
-    """A request that is no longer on its way: with its report, or None = submit it again."""
+    """A request that is no longer running: with its report, or None = submit it again."""
 
     request: Request
     report: Report | None
@@ -21,9 +21,9 @@ class Landed(NamedTuple):
 
 @dataclass
 class RunningTask:
-    """One evaluation on its way; `submitted`, `begun`, `ready`, `chosen` and `over` by this process' monotonic clock.
+    """One running evaluation; `submitted`, `begun`, `ready`, `chosen` and `over` by this process' monotonic clock.
 
-    `is_waiting`: it has been said that its trainer is busy for somebody else.
+    `is_waiting`: a warning said that its trainer is busy with another client's tasks.
     """
 
     request: Request
@@ -59,7 +59,7 @@ class RunningTask:
 
 
 def failed(request: Request, kind: FailureKind, message: str, worker: str | None = None) -> Report:
-    """Make the report of a request that failed without one from its trainer."""
+    """Make the report of a request that failed and got no report from its trainer."""
     report = Report(
         request.number, request.model_id, "failed", failure=Failure(kind, message[:2_000]), ended=time.time()
     )

@@ -1,4 +1,4 @@
-"""What a search could use of trainers, said to the scheduler, for clusters that adapt themselves to it."""
+"""Tell the scheduler how many trainers a search could use, for adaptive clusters."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from daskevo_workflows.execution.scheduler_lost import NO_ANSWER
 logger = logging.getLogger(__name__)
 
 SAID_EVERY_S = 1.0
-"""A change is said this often: each costs a message, and clusters don't look more often."""
+"""Minimum time between two messages about a change; clusters don't look more often."""
 ASKED_EVERY_S = 10.0
-"""Who waits for a trainer asks this often whether the cluster is still adaptive."""
+"""Interval at which a search without trainers asks whether the cluster is still adaptive."""
 
 
 class Demand:
-    """One search's demand.
+    """The demand of one search for trainers.
 
     Parameters
     ----------
@@ -38,20 +38,20 @@ class Demand:
         self._tell("registered", lambda: client.register_plugin(TrainerDemand()))
 
     def say(self, evaluations: int) -> None:
-        """Say how many evaluations could be under way."""
+        """Report how many evaluations could run now."""
         now = time.monotonic()
         if evaluations != self._said and now - self._when > SAID_EVERY_S:
             self._say(evaluations, now)
 
     def is_met_later(self) -> bool:
-        """Return whether the cluster is adaptive: it will start a trainer for who has none."""
+        """Return whether the cluster is adaptive, so that it will start a trainer."""
         now = time.monotonic()
         if now - self._when > ASKED_EVERY_S:
             self._say(self._said or 0, now)
         return self._adaptive
 
     def close(self) -> None:
-        """Say that no more is wanted."""
+        """Report that no trainer is needed any more."""
         if self._said:
             self._say(0, time.monotonic())
 
@@ -59,7 +59,7 @@ class Demand:
         self._said, self._when = evaluations, now
 
         def say() -> Any:
-            # A client that gave its scheduler up has none any more.
+            # Looked up at each call: a client that has given its scheduler up has none, which raises.
             want = self._client.scheduler.daskevo_want_trainers
             return self._client.sync(want, client=self._client.id, search=self._search, evaluations=evaluations)
 
@@ -69,6 +69,6 @@ class Demand:
         try:
             return call()
         except NO_ANSWER as error:
-            # A scheduler that is gone is noticed, and said, where the run asks it for its trainers.
+            # A lost scheduler is detected and reported where the run asks it for its trainers.
             logger.warning("what the search could use of trainers could not be %s: %s", what, error)
             return None

@@ -1,4 +1,4 @@
-"""What a client of Dask raises once its scheduler is gone, and what a run says of it."""
+"""Exceptions of a Dask client whose scheduler is lost, and the error that a run raises then."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from distributed.comm import CommClosedError
 from daskevo.errors import SchedulerUnreachable
 
 NO_ANSWER = (OSError, TimeoutError, RuntimeError, ValueError, KeyError, AttributeError, ClosedClientError)
-"""A call that finds no scheduler; a client that has looked for it long enough and closed itself; one in between."""
+"""Exceptions of calls without a scheduler: while the client reconnects, and after it has given up and closed."""
 FETCH_S = 60.0
-"""What fetching the result of a task that has ended may take: its worker may go meanwhile, and it waits then."""
+"""Time limit for fetching a finished task's result: if its worker leaves meanwhile, the fetch would wait for ever."""
 
 _CUT_OFF = {
     "scheduler-connection-lost": "the connection to the scheduler was lost, and its task with it",
     "scheduler-restart": "somebody has restarted the cluster (client.restart()), and its task went with it",
 }
-"""Reasons that Dask gives for tasks that nobody has cancelled one by one."""
+"""Dask's reasons for cancelling all tasks of a client -> words."""
 
 
 def why_cut_off(future: Any) -> str | None:
-    """Say why a task is over that nobody has given up: its scheduler was out of reach, or its cluster restarted.
+    """Return why a task was cancelled without a request: lost connection to the scheduler, or restarted cluster.
 
     Returns
     -------
     str or None
-        None: it was cancelled by somebody, or wasn't cancelled at all.
+        None: somebody cancelled it, or it was not cancelled at all.
     """
     try:
         future.result(FETCH_S)
@@ -41,7 +41,7 @@ def why_cut_off(future: Any) -> str | None:
 
 
 def scheduler_gone(error: BaseException) -> SchedulerUnreachable:
-    """Return the error of a run whose scheduler is gone."""
+    """Return the error for a run whose scheduler is lost."""
     return SchedulerUnreachable(
         f"the scheduler does not answer any more ({error or type(error).__name__}); what was finished is in the run's "
         "record: start the cluster again and run the same command to go on"
@@ -50,7 +50,7 @@ def scheduler_gone(error: BaseException) -> SchedulerUnreachable:
 
 @contextmanager
 def told_if_scheduler_gone() -> Iterator[None]:
-    """Have a named error raised in this block where the connection to the scheduler broke in the middle of a call.
+    """Turn a broken connection to the scheduler in this block into a SchedulerUnreachable error.
 
     Raises
     ------

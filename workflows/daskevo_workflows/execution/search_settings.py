@@ -1,4 +1,4 @@
-"""How a run evaluates."""
+"""Settings of a search."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from daskevo_workflows.execution.time_limits import Limit
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How a run evaluates (see :func:`daskevo_workflows.nas.search`)."""
+    """Settings of a search (see :func:`daskevo_workflows.nas.search`)."""
 
     seed: int = 0
     transfer: Transfer = USUAL

@@ -1,4 +1,4 @@
-"""Limits of a search to the size of its models: known from their graphs, before anything is trained."""
+"""Limits on model size, checked on a model's graph before training."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from daskevo.graph import ArchitectureGraph
 from daskevo_workflows.evaluation.offered_metrics import OF_GRAPHS, of_graph
 
 SizeLimits = Mapping[str, tuple[float | None, float | None]]
-"""Metric -> the least and the most that are allowed, None for no limit."""
+"""Metric -> (minimum, maximum); None means no limit."""
 
 
 def check_size_limits(limits: Any) -> dict[str, tuple[float | None, float | None]]:
-    """Return the limits if they are such, in order of their names.
+    """Check limits and return them.
 
     Raises
     ------
     InvalidInput
-        If a metric is not known of a graph, or its limits are no two numbers, the smaller first.
+        If a metric can't be computed from a graph, or its limits are not two numbers with the smaller one first.
     """
     if not isinstance(limits, Mapping | None):
         raise InvalidInput(f"limits={limits!r:.80}: give a dict, such as {{'parameters': (None, 1e6)}}")
@@ -48,7 +48,7 @@ def _is_number(value: Any) -> bool:
 
 
 def outside(limits: SizeLimits, graph: ArchitectureGraph) -> str | None:
-    """Say which limit a model is outside of; None if none."""
+    """Return a sentence about the limit that a model violates; None if it violates none."""
     for name, (least, most) in limits.items():
         value = of_graph(name, graph)
         if least is not None and value < least:

@@ -1,4 +1,4 @@
-"""Where a signal has interrupted this thread."""
+"""Look at the call stack that a signal interrupted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def is_in(frame: FrameType | None, *functions: Callable[..., Any]) -> bool:
-    """Tell whether one of these functions, of Python, is being run in a frame or in what has called it."""
+    """Tell whether a frame or one of its callers runs one of these Python functions."""
     codes = {function.__code__ for function in functions}
     while frame is not None:
         if frame.f_code in codes:

@@ -1,4 +1,4 @@
-"""From what is ready to what is with a trainer: planned as units, recorded, submitted."""
+"""Submit ready candidates to free trainers: plan them as units, record the plan, then submit it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from daskevo_workflows.problems.reference import ProblemReference
 
 
 class Submission:
-    """Gives free trainers what is ready.
+    """Submits ready candidates to free trainers.
 
     Parameters
     ----------
     candidates:
-        What is ready.
+        The ready candidates.
     tasks:
-        Where it goes.
+        Submits them to the cluster, and knows which trainers are free.
     reference, repository, settings:
-        What trainers are told.
+        Passed on to trainers in each assignment.
     record, book:
         Of the run.
     rows:
@@ -44,7 +44,7 @@ class Submission:
         rows: tuple[str, ...] = (),
     ) -> None:
         self.attempts: dict[int, int] = {}
-        """How often a request was submitted, by number."""
+        """Number of submissions of each request, by number."""
         self._candidates = candidates
         self._tasks = tasks
         self._reference = reference
@@ -56,29 +56,29 @@ class Submission:
         self._planned: dict[int, Unit] = {}
 
     def close(self) -> None:
-        """Note that what was planned ahead won't be submitted."""
+        """Record that units planned ahead won't be submitted."""
         for unit in self._planned.values():
             self._record.unit_ended(unit.key, "cancelled")
 
     @property
     def planned(self) -> int:
-        """Evaluations that have been planned ahead, and wait for a trainer."""
+        """Number of evaluations planned ahead, which wait for a trainer."""
         return len(self._planned)
 
     def room(self, ended: int = 0) -> int:
-        """Return how many more evaluations the budget allows.
+        """Return the number of further evaluations that the budget allows.
 
         Parameters
         ----------
         ended:
-            Evaluations that are over and not reported yet: each may be one of those that the budget counts.
+            Evaluations that have ended and are not reported yet; each of them may count against the budget.
         """
         return self._book.evaluations - self._book.counts["finished"] - len(self._tasks) - ended
 
     def plan_ahead(self) -> None:
-        """Record the units of what is ready, so that nothing has to wait for the disk when it is submitted.
+        """Record units of ready candidates in advance, so that submitting them need not wait for the disk.
 
-        An evaluation planned here asks for its best match itself when it begins, and finds what was put until then.
+        An evaluation planned here queries for its best match itself when it begins, so it finds the latest models.
         """
         batch = [request for request in self._candidates.ready if request.number not in self._planned]
         if batch:
@@ -89,17 +89,17 @@ class Submission:
             self._record_units(batch, units, {})
 
     def _is_matched(self, request: Request) -> bool:
-        """Tell whether a request's batch is asked for its ancestor, if it may inherit from any."""
+        """Tell whether a request takes part in its batch's query for the best match."""
         return self._settings.transfer.source == "best match" and request.number not in self._tasks.unmatched
 
     def _record_units(self, batch: Sequence[Request], units: Sequence[Unit], workers: Mapping[str, str]) -> None:
-        # In the record before anything is submitted: whatever dies, the model's name is known.
+        # Recorded before anything is submitted: a resumed run must know the id of every model that may have been put.
         self._record.planned(
             {request.number: self._book.identities[request.number] for request in batch}, units, workers
         )
 
     def submit(self, ended: int = 0) -> None:
-        """Submit what is ready to free trainers (`ended`: see :meth:`room`)."""
+        """Submit ready candidates to free trainers (`ended`: see :meth:`room`)."""
         free = self._tasks.trainers.free()
         ready = self._candidates.ready
         batch = [ready.popleft() for _ in range(max(0, min(len(free), self.room(ended), len(ready))))]
@@ -108,6 +108,7 @@ class Submission:
         new = [request for request in batch if request.number not in self._planned]
         matched = [request if self._is_matched(request) else replace(request, ancestor=None) for request in new]
         units = [*plan(matched, self.attempts, self._book.recent_seconds())] if new else []
+        # Those planned ahead are recorded already; only their trainer is new.
         ahead = [self._planned.pop(request.number) for request in batch if request.number in self._planned]
         keys = {unit.numbers[0]: unit.key for unit in [*units, *ahead] if unit.kind == "evaluate"}
         places = free[: len(batch)]

@@ -1,4 +1,4 @@
-"""The client that a search, a study or a refining leads from: it must be one whose calls wait for their answer."""
+"""Check that a search, study or refinement is not started in an asynchronous client's event loop."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from daskevo.errors import InvalidInput
 
 
 def check_can_lead(client: Any, what: str) -> None:
-    """See whether a client can lead from here.
+    """Check that blocking calls of a client are allowed here.
 
     Parameters
     ----------
     what:
-        The function that is called, as its caller knows it.
+        The function that was called, for the message.
 
     Raises
     ------
     InvalidInput
-        In the event loop of an asynchronous client, which would stand still until all is over.
+        In the event loop of an asynchronous client, which would be blocked until the end.
     """
     if client.asynchronous:
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""How long an evaluation may take: what was asked for, or what the run's own evaluations say."""
+"""Time limit of an evaluation: a given one, or one derived from the run's finished evaluations."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Literal
 from daskevo.errors import InvalidInput
 
 Limit = float | Literal["auto"] | None
-"""Seconds, ``auto`` = by what has finished, or None = no limit."""
+"""Seconds, ``auto`` = from finished evaluations, or None = no limit."""
 
 TIMES = 20
-"""So many times the median of what has finished ..."""
+"""``auto``: this many times the median of the finished evaluations ..."""
 LEAST_S = 600.0
-"""... but no less than this, in which a machine with other things to do may fall behind, ..."""
+"""... but at least this, since a busy machine may be slow for a while, ..."""
 ENOUGH = 3
-"""... once so many have finished. Until then:"""
+"""... once this many have finished. Before that:"""
 FIRST_S = 6 * 3600.0
 RECENT = 100
-"""Finished evaluations that the median is of."""
+"""Number of latest finished evaluations in the median."""
 
 
 def check_limit(asked: Limit) -> None:
-    """See whether a limit can be one.
+    """Check that a time limit is valid.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def check_limit(asked: Limit) -> None:
 
 
 def build_limit_s(asked: Limit) -> float | None:
-    """Return the seconds within which a candidate must be built for its graph; None = no limit."""
+    """Return the time limit, in seconds, for building a candidate for its graph; None = no limit."""
     return LEAST_S if asked == "auto" else asked
 
 
@@ -46,7 +46,7 @@ class EvaluationLimit:
     asked:
         Seconds, ``auto`` or None.
     finished:
-        Returns the seconds that so many of the run's last finished evaluations took.
+        Returns the durations, in seconds, of the given number of latest finished evaluations.
     """
 
     def __init__(self, asked: Limit, finished: Callable[[int], Sequence[float]]) -> None:
@@ -54,7 +54,7 @@ class EvaluationLimit:
         self._finished = finished
 
     def now(self) -> tuple[float, str] | None:
-        """Return the seconds that hold at this moment, and in words where they come from; None = no limit."""
+        """Return the current limit in seconds and a phrase about its origin; None = no limit."""
         if self._asked is None:
             return None
         if self._asked != "auto":

@@ -1,4 +1,4 @@
-"""What is done about trainers themselves: restarted when due, ended with an evaluation, missed when there is none."""
+"""Maintain the trainers of a run: restart them when due, kill those that hang, fail if there is none."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from daskevo_workflows.execution.trainers import Trainers
 logger = logging.getLogger(__name__)
 
 NO_TRAINER_S = 60.0
-"""How long to wait for a first trainer, or for another when all are gone, where the cluster starts none itself."""
+"""Longest wait for a first trainer, or another after all are gone, if the cluster does not start any itself."""
 
 ASKED_EVERY_S = 5.0
-"""Who is due for a restart that would cost others something is looked at this often."""
+"""Interval of checks whether a restart that is due would still cost other clients something."""
 
 
 class Upkeep:
-    """Care for the trainers of a run.
+    """Restarts and ends the trainers of a run.
 
     Parameters
     ----------
     trainers:
-        Who is there.
+        The trainers that are present.
     record:
         Where events are noted.
     recycle_after:
-        Evaluations after which an idle trainer is restarted; None = never.
+        Number of evaluations after which an idle trainer is restarted; None = never.
     grows:
-        Asked where there is no trainer: whether the cluster will start one by itself.
+        Called if there is no trainer; tells whether the cluster will start one by itself.
     """
 
     def __init__(self, trainers: Trainers, record: Noted, recycle_after: int | None, grows: Callable[[], bool]) -> None:
@@ -44,13 +44,13 @@ class Upkeep:
         self._recycle_after = recycle_after
         self._grows = grows
         self._kept: dict[str, str] = {}
-        """Why a trainer that is due is not restarted, by name: for good, or until others have nothing there."""
+        """Why a trainer that is due is not restarted, by name: never, or while other clients have something there."""
         self._others: dict[str, tuple[float, int, int]] = {}
-        """When it was last asked what others have on a trainer, and how many tasks and keys, by name."""
+        """Time of the last check what other clients have on a trainer, and their tasks and results, by name."""
         self._alone_since: float | None = None
 
     def why_recycle(self, name: str) -> str | None:
-        """Say why a trainer is due for a restart: training leaks memory, whatever one clears; None if it is not."""
+        """Return why a trainer is due for a restart (training leaks memory that can't be freed); None if it is not."""
         trainer = self._trainers.present.get(name)
         evaluations = self._trainers.evaluations.get(name, 0)
         if trainer is None or self._trainers.used.get(name) or name in self._trainers.restarting:
@@ -61,7 +61,7 @@ class Upkeep:
         return f"after {evaluations} evaluations" if due else None
 
     def recycle(self, name: str) -> None:
-        """Restart a trainer that is due, and whose process nobody else needs.
+        """Restart a trainer that is due, if no other client needs its process.
 
         Raises
         ------
@@ -78,7 +78,7 @@ class Upkeep:
             note(self._record, RECYCLED, f"{name} {why}", worker=name)
 
     def _why_kept(self, name: str) -> str | None:
-        """Say why the process of an idle trainer is not ended, though it is due; None: it may be ended."""
+        """Return why an idle trainer that is due must not be restarted; None if it may be."""
         trainer = self._trainers.present[name]
         if trainer.provider:
             return "it is a provider too"
@@ -90,7 +90,7 @@ class Upkeep:
         )
 
     def _what_others_have(self, name: str) -> tuple[int, int]:
-        """Count tasks and keys that others would lose with a trainer's process; asked now and then only."""
+        """Count tasks and results that other clients would lose with a trainer's process; asked only now and then."""
         now = time.monotonic()
         asked, tasks, keys = self._others.get(name, (-math.inf, 0, 0))
         if now - asked >= ASKED_EVERY_S or not (tasks or keys):
@@ -99,7 +99,7 @@ class Upkeep:
         return tasks, keys
 
     def _say_kept(self, name: str, why: str, kept: str) -> None:
-        """Say once per trainer that it should be restarted and isn't."""
+        """Warn, once per trainer, that it should be restarted but isn't."""
         is_said = name in self._kept
         self._kept[name] = kept
         if is_said:
@@ -109,7 +109,7 @@ class Upkeep:
         note(self._record, "not recycled", words, worker=name)
 
     def check_any(self, now: float) -> None:
-        """See whether there is a trainer, or there will be (`now` by the monotonic clock).
+        """Check that there is a trainer or will be one (`now` by the monotonic clock).
 
         Raises
         ------
@@ -143,16 +143,16 @@ class Upkeep:
             )
 
     def end(self, future: Any, place: str, key: str, what: str) -> str:
-        """End the process that a task runs in, or keep the slot out of use where nobody can; say which.
+        """Kill the process that a task runs in, or keep its slot out of use if that is impossible; say which.
 
-        The task is cancelled first, or the restart would make Dask run it again elsewhere.
+        The task is cancelled first; otherwise Dask would run it again elsewhere after the restart.
 
         Parameters
         ----------
         place, key:
             The trainer's name, and the task's.
         what:
-            What was given up, in words.
+            What was cancelled, for messages.
         """
         future.cancel(force=True)
         others = self._lost_with_it(place)
@@ -165,10 +165,10 @@ class Upkeep:
         return words
 
     def _lost_with_it(self, place: str) -> str | None:
-        """Say what others would lose if a busy trainer's process were ended; None: nothing that counts.
+        """Return what other clients would lose with a busy trainer's process; None if nothing that matters.
 
-        Where the one thread is taken, tasks of others only wait, and run elsewhere. Of one that is silent nobody gets
-        anything any more.
+        If the trainer has one thread, other clients' tasks are only waiting and can run elsewhere. A silent trainer
+        delivers no results to anybody.
         """
         trainer = self._trainers.present.get(place)
         if trainer is None or not trainer.nanny or self._trainers.is_silent(place):
@@ -179,7 +179,7 @@ class Upkeep:
         return f"has {say_count(tasks, 'task')} and {say_count(keys, 'result')} of others"
 
     def _standing_still(self) -> dict[str, str]:
-        """Return idle trainers that are paused and not restarted, and why not."""
+        """Return the idle trainers that are paused and not restarted, with the reason."""
         present, used = self._trainers.present, self._trainers.used
         return {
             name: why
@@ -188,7 +188,7 @@ class Upkeep:
         }
 
     def _end_stuck(self) -> None:
-        """End the processes of evaluations that were given up, once others have nothing there any more."""
+        """Kill the processes of cancelled evaluations once other clients have nothing there any more."""
         for trainer in list(self._trainers.stuck.values()):
             name = str(trainer.name)
             there = self._trainers.present.get(name)
