@@ -1,4 +1,4 @@
-"""A problem's space, and from a candidate to its Keras model, whichever way the problem says its space."""
+"""Get a problem's space, and build Keras models of its candidates, for all ways to define a space."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ from daskevo_workflows.problems.protocol import Problem
 logger = logging.getLogger(__name__)
 
 FIRST = 2_000
-"""Candidates of which one must be possible, after some random ones were not."""
+"""Candidates tried in order, after random ones failed, before the space counts as having none."""
 
 REMEMBERED = 16
 
 
 @dataclass
 class _LookedInto:
-    """What is known of a problem.
+    """What this process knows about a problem.
 
     Parameters
     ----------
     problem:
-        Kept, so that no other one gets its id.
+        Kept alive, so that no other object gets its id.
     state:
-        Digest of what it consisted of before a candidate was built.
+        Digest of its content before any candidate was built.
     leaves_a_trace:
-        Whether it was seen in another state since: `build` changes what its other parts may read.
+        Whether its state has changed since: then `build` changes objects that its other parts may read.
     loaded:
-        Digests of weights that `build` has loaded into a layer more than once: no two draws are equal.
+        Digests of weights seen in a layer at two builds, so they were loaded: no two random draws are equal.
     """
 
     problem: Problem
@@ -62,7 +62,7 @@ _problems: OrderedDict[int, _LookedInto] = OrderedDict()
 
 
 def space_of(problem: Problem) -> ModelSpace:
-    """Return a problem's space: what its `space` returns, or, if it has none, what its `build` asks for."""
+    """Return a problem's space: the result of its `space`, or else the choices that its `build` asks for."""
     return _looked_into(problem).space
 
 
@@ -81,7 +81,7 @@ def space_to_search(problem: Problem) -> ModelSpace:
     Raises
     ------
     InvalidProblem
-        If it is one of hyper-parameters, which no search looks at.
+        If it is a space of hyper-parameters, which a search can't use.
     """
     space = space_of(problem)
     if isinstance(space, ConfigurationSpace):
@@ -93,12 +93,12 @@ def space_to_search(problem: Problem) -> ModelSpace:
 
 
 def check_builds(problem: Problem) -> None:
-    """See that some candidate can be made, before there is a run of it: the first, a random one, or any that is found.
+    """Check, before a run begins, that some candidate can be built: the first, random ones, or any one in order.
 
     Raises
     ------
     InvalidProblem
-        If none can, with what stood in the way of the first, and which choices that has.
+        If none can; the message has the first one's error and choices.
     """
     space, taken = space_of(problem), dict[str, JSON]()
 
@@ -138,9 +138,9 @@ def _space(problem: Problem) -> ModelSpace:
 
 
 def _drawn_again(problem: Problem) -> Callable[[Choose], Any]:
-    """Return a problem's `build` as a space takes it: where it raises, those choices don't go together.
+    """Wrap a problem's `build` for a space: if it raises, the candidate is rejected and another one is drawn.
 
-    What it raised is said once. If it always raises, the space says so.
+    Each kind of exception is logged once. If it always raises, the space reports that.
     """
     said: set[str] = set()
 
@@ -154,7 +154,7 @@ def _drawn_again(problem: Problem) -> Callable[[Choose], Any]:
             words = f"build() raised {say_error(error)}"
             if "stateless scope" in words:
                 words += " (it must return an uncompiled model: compile() is called later)"
-            # Whatever layers and tensors are called this time.
+            # Ignore numbers, since Keras numbers the names of layers and tensors.
             if (alike := re.sub(r"[0-9]+", "", words)) not in said:
                 said.add(alike)
                 logger.warning("problem %s: such candidates are drawn again, because %s", problem.name, plain(words))
@@ -165,7 +165,7 @@ def _drawn_again(problem: Problem) -> Callable[[Choose], Any]:
 
 @contextlib.contextmanager
 def _without_weights() -> Iterator[None]:
-    """Build without weights, and leave names and Keras' settings as they were for the next candidate."""
+    """Build models without weights in this block, and restore names and Keras settings afterwards."""
     import_keras()
     from daskevo.models import leaving_no_trace, shape_only
 
@@ -174,16 +174,16 @@ def _without_weights() -> Iterator[None]:
 
 
 def build_candidate(problem: Problem, candidate: Candidate) -> Any:
-    """Return a fresh, uncompiled Keras model: of the problem's `build`, or of the space where that makes models itself.
+    """Return a fresh, uncompiled Keras model from the problem's `build`, or from a space that makes models itself.
 
     Raises
     ------
     InvalidInput
-        If the candidate isn't of the problem's space.
+        If the candidate does not belong to the problem's space.
     CandidateRejected
-        If its choices don't go together.
+        If its choices are incompatible.
     InvalidProblem
-        If it isn't a Keras model that comes of it.
+        If the result is not a Keras model.
     """
     space = space_of(problem)
     return _checked(
@@ -192,20 +192,20 @@ def build_candidate(problem: Problem, candidate: Candidate) -> Any:
 
 
 def maker_of(problem: Problem, chosen: Mapping[str, JSON], choices: Mapping[str, Any]) -> Callable[[], Any]:
-    """Return what builds the model of some choices, a fresh one each time.
+    """Return a function that builds the model of given choices, a fresh one at each call.
 
     Parameters
     ----------
     chosen:
         One option for every choice of the problem's space, by name.
     choices:
-        What a problem's `build` is given that takes choices by name: these, and constants besides.
+        Argument of a `build` that takes choices by name: the choices, and constants.
 
     Raises
     ------
     InvalidInput
-        If they aren't of the problem's space, where that makes models itself; all else as `build_candidate`, when a
-        model is made.
+        If they don't belong to the space, if that makes models itself. Other errors are those of `build_candidate`,
+        raised when a model is made.
     """
     space = space_of(problem)
     if isinstance(space, Space | ConfigurationSpace):
@@ -227,11 +227,11 @@ def _checked(problem: Problem, model: Any) -> Any:
 
 
 _used: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Layers of the candidates that were built in this process, those that training changes."""
+"""Trainable layers of all candidates built in this process."""
 
 
 def _refuse_used(problem: Problem, model: Any) -> None:
-    """See that a candidate has no layer that an earlier one had, trained by it perhaps.
+    """Check that a candidate shares no trainable layer object with an earlier one, which may have trained it.
 
     Raises
     ------
@@ -263,10 +263,10 @@ def graph_of(problem: Problem, candidate: Candidate) -> ArchitectureGraph:
 
 
 def graph_and_key(problem: Problem, candidate: Candidate) -> tuple[ArchitectureGraph, bytes]:
-    """Return a candidate's graph, and what its training is beyond that: equal for candidates that are trained alike.
+    """Return a candidate's graph and its training key, which is equal for candidates that are trained alike.
 
-    Raises as :func:`graph_of`. A model that can't be compared has the key of its candidate alone; and so has each of a
-    problem whose `build` changes what its other parts may read: an attribute of the problem, a global.
+    Raises like :func:`graph_of`. A model that can't be compared gets a key of its choices; so do all candidates of a
+    problem whose `build` changes state that its other parts may read: an attribute of the problem, a global.
     """
     known = _looked_into(problem)
     with _without_weights():
@@ -287,7 +287,7 @@ def graph_and_key(problem: Problem, candidate: Candidate) -> tuple[ArchitectureG
 
 
 def _given_again(known: _LookedInto, candidate: Candidate, loaded: Mapping[int, str]) -> dict[int, str]:
-    """Return which layers get the same weights whenever the candidate is built: others are drawn by `build` itself."""
+    """Return the layers that get equal weights at each build: in the others `build` itself draws them at random."""
     from daskevo.models import flatten, given_weights
 
     with _without_weights():

@@ -1,4 +1,4 @@
-"""Prepared data on disk: made once per machine, so that a trainer that was recycled reads arrays and nothing else."""
+"""Cache prepared data on disk, once per machine, so that a restarted trainer only has to read arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 def cache_folder() -> Path:
-    """Return where prepared data lies: ``$DASKEVO_CACHE``, or ``daskevo`` in the user's cache folder."""
+    """Return the folder of prepared data: ``$DASKEVO_CACHE``, or ``daskevo`` in the user's cache folder."""
     folder = os.environ.get("DASKEVO_CACHE")
     if folder:
         return Path(folder)
@@ -31,12 +31,12 @@ def cache_folder() -> Path:
 
 
 def files_digest(*paths: Path | str) -> str:
-    """Return a digest of the content of files, in this order: what a key of prepared data holds of them.
+    """Return a digest of the content of files, in this order, for use in `settings` of :func:`cached`.
 
     Raises
     ------
     OSError
-        If one can't be read.
+        If a file can't be read.
     """
     digest = hashlib.blake2b(digest_size=16)
     for path in paths:
@@ -46,7 +46,7 @@ def files_digest(*paths: Path | str) -> str:
 
 
 def cached(name: str, settings: Mapping[str, Any], make: Callable[[], Arrays]) -> Arrays:
-    """Return the arrays that `make` makes, from disk if they were made before by the same code with the same settings.
+    """Return the arrays made by `make`, from disk if the same code made them before with the same settings.
 
     The key is the *data key* of what goes in: `settings`, and what `make` consists of, through all that it calls. What
     it reads from files is in no code: give their content, ``settings={"tables": files_digest(path)}``. Where something

@@ -1,4 +1,4 @@
-"""What the classification problems share: compiling, predicting, accuracy, loss and the area under the ROC curve."""
+"""Code shared by classification problems: compiling, predicting, accuracy, loss, area under the ROC curve."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Classification:
 
 
 def predict(model: Any, x: Any, batch_size: int = 4096) -> Array:
-    """Return the model's outputs, called eagerly: for a small model, tracing `predict` takes longer than predicting.
+    """Return the model's outputs, called eagerly, because for a small model tracing `predict` takes longer.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def predict(model: Any, x: Any, batch_size: int = 4096) -> Array:
 
 
 def accuracy(labels: Array, probabilities: Array) -> float:
-    """Return the share of samples whose likeliest class is the right one; ``(n,)`` and ``(n, classes)``.
+    """Return the share of samples whose most likely class is correct; labels ``(n,)``, probabilities ``(n, classes)``.
 
     >>> accuracy(np.array([0, 1]), np.array([[0.9, 0.1], [0.8, 0.2]]))
     0.5

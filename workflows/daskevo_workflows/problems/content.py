@@ -21,36 +21,36 @@ from daskevo_workflows.evaluation.quiet_import import quietly
 from daskevo_workflows.problems.user_modules import Source, importing, sources_with_imports
 
 VERSION = "problem_version"
-"""Attribute of a problem that stands for all that it consists of, if it has one."""
+"""Optional attribute of a problem: a version that replaces all comparisons of its content."""
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 SHOWN_PARTS = 1000
-"""Digests of parts that a record keeps, at most, those that are met first: they only say in words what has changed."""
+"""Maximum number of digests of parts in a record, the first ones; they only serve to name what has changed."""
 
 PARTS = (
     *("name", "objective", "epochs", "batch_size", "space", "build", "data", "compile", "score", "callbacks", "fit"),
     *("batch", "training_loop"),
 )
-"""What is looked into of a problem that is a module."""
+"""Parts of a problem that is a module, which are inspected."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a problem consists of.
+    """The content of a problem.
 
     Parameters
     ----------
     digest:
-        Of all of it; equal for equal problems, where nothing is unknown.
+        Digest of everything; equal for equal problems if nothing is unknown.
     parts:
         Name -> short digest of each function, class, value and object in it.
     unknown:
-        What couldn't be looked into, in words: such a problem is not known to be any other's equal.
+        Names of parts that can't be inspected; such a problem counts as different from all others.
     modules:
-        Sources of the user's own modules in it, by name.
+        Sources of the user's own modules that it uses, by name.
     sources:
-        All its sources, cells of a notebook among them.
+        All its sources, including notebook cells.
     """
 
     digest: str
@@ -60,7 +60,7 @@ class Content:
     sources: tuple[Source, ...] = ()
 
     def to_json(self) -> dict[str, JSON]:
-        """Return what a run's record keeps: digests of code are those of one version of Python."""
+        """Return the content for a run's record; digests of code are valid for one version of Python."""
         found: dict[str, JSON] = {
             "python": PYTHON,
             "digest": self.digest,
@@ -70,12 +70,12 @@ class Content:
 
 
 def content_of(problem: Any, source: str | None = None) -> Content:
-    """Look into a problem.
+    """Determine the content of a problem.
 
     Parameters
     ----------
     source:
-        Of the file that it is, where it is one.
+        Source text, if it is a file.
     """
     version = version_of(problem)
     home, names, values = _parts_of(problem)
@@ -93,14 +93,14 @@ def content_of(problem: Any, source: str | None = None) -> Content:
 
 
 def state_of(problem: Any) -> str:
-    """Return a digest of all that a problem consists of at the moment, what its functions left behind included."""
+    """Return a digest of a problem's current content, including state that its functions changed."""
     _, names, values = _parts_of(problem)
     with quietly(), importing():
         return made_of(*values, names=names, state=True).digest
 
 
 def _parts_of(problem: Any) -> tuple[str, list[str], list[Any]]:
-    """Return the module that a problem is of, and what is looked into, by name."""
+    """Return the module of a problem, and its parts to inspect, by name."""
     if isinstance(problem, types.ModuleType):
         names = [name for name in PARTS if hasattr(problem, name)]
         return problem.__name__, names, [getattr(problem, name) for name in names]
@@ -108,13 +108,13 @@ def _parts_of(problem: Any) -> tuple[str, list[str], list[Any]]:
 
 
 def version_of(problem: Any) -> str | None:
-    """Return the version that a problem states, if it does."""
+    """Return the version that a problem states, or None."""
     version = getattr(problem, VERSION, None)
     return None if version is None else str(version)
 
 
 def keep_sources(folder: Path, content: Content) -> None:
-    """Write a problem's sources into a run's folder, unless they are there: what was run can be read for ever."""
+    """Write a problem's sources into a run's folder, if not there yet, so that the code that ran stays readable."""
     place = folder / "problem"
     if place.exists() or not content.sources:
         return

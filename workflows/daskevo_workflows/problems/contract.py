@@ -1,4 +1,4 @@
-"""The contract of a problem, for ours and for yours: call :func:`check_problem` before a long search, or in a test."""
+"""Check that a problem fulfils its contract: call :func:`check_problem` before a long search, or in a test."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from daskevo.models import FlatModel
 
 COUNTED = 20
-"""Candidates of a space that are counted one by one, where each has to be built for it."""
+"""Maximum number of candidates built one by one to count a space."""
 SHOWN = 100
-"""Characters of a candidate's choices that are shown."""
+"""Characters shown of a candidate's choices, at most."""
 
 
 def check_problem(
     problem: str | Path | Problem, *, candidates: int = 3, batches: int = 2, seed: int = 0, **settings: Any
 ) -> Problem:
-    """Check what a search relies on, by building a few candidates and training each for a few batches.
+    """Check everything a search relies on, by building a few candidates and training each for a few batches.
 
     ::
 
@@ -41,27 +41,27 @@ def check_problem(
     Parameters
     ----------
     problem:
-        As `load_problem` takes it: a path that ends in ``.py``, a problem object, or the name of one of ours.
+        As for `load_problem`: a path that ends in ``.py``, a problem object, or a built-in name.
     candidates:
-        How many are drawn from the space.
+        Number of candidates drawn from the space.
     batches:
-        How many batches of its data each is trained with.
+        Number of batches to train each one with.
     seed:
-        Of the draw.
+        Seed for drawing candidates.
     **settings:
-        Of a named problem.
+        Settings of a built-in problem.
 
     Returns
     -------
     Problem
-        The problem, which keeps all that was looked at.
+        The problem, which passed all checks.
 
     Raises
     ------
     InvalidProblem
-        At the first promise that is broken, with the part of the problem and the candidate.
+        At the first check that fails; the message names the part of the problem and the candidate.
     UnknownProblem
-        If there is none of that name, or no such file.
+        If there is no such name or file.
     """
     loaded = load_problem(problem, **settings)
     look_at(loaded, candidates=candidates, batches=batches, seed=seed)
@@ -76,7 +76,7 @@ def look_at(
     seed: int = 0,
     say: Callable[[str], None] = lambda words: None,
 ) -> None:
-    """Look at all that :func:`check_problem` looks at, and say of each what was found as soon as it was.
+    """Run the checks of :func:`check_problem`, and call `say` with each result as soon as it is known.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def _checked_data(problem: Problem) -> Any:
 
 
 def _check_candidate(problem: Problem, candidate: Candidate, few: Data, data: Data) -> str:
-    """Build and train a candidate; return what was found, in words."""
+    """Build and train a candidate; return the result as a sentence."""
     from daskevo.models import check_storable, flatten, is_fresh, rebuild, shape_only
 
     model, again = _built(problem, candidate), _built(problem, candidate)
@@ -155,10 +155,10 @@ def _built(problem: Problem, candidate: Candidate) -> Any:
 
 
 def _check_training(problem: Problem, model: Any, flat: FlatModel, few: Data, data: Data) -> tuple[int, str, float]:
-    """Train a model a little; return its steps, the objective's metric and its value."""
+    """Train a model briefly; return its steps, the objective's metric and its value."""
     from daskevo_workflows.evaluation.training import Stopwatch, lost_its_way, train
 
-    # As a search does: some layers are frozen before compile() is called.
+    # Like a search, freeze some layers before compile() is called.
     frozen = next((layer for layer in model.layers if layer.weights), None)
     if frozen is not None:
         frozen.trainable = False
@@ -180,7 +180,7 @@ def _check_training(problem: Problem, model: Any, flat: FlatModel, few: Data, da
 
 
 def _check_put(problem: Problem, flat: FlatModel, metrics: dict[str, Any]) -> None:
-    """See that a search could store a trained model and its metrics, as its put does."""
+    """Check that a search could store a trained model and its metrics."""
     from daskevo.models import check_finite, read_tensors
     from daskevo.repository.attachments import plain_metrics
     from daskevo_workflows.evaluation.training import finite
@@ -198,7 +198,7 @@ def _check_put(problem: Problem, flat: FlatModel, metrics: dict[str, Any]) -> No
 
 
 def _check_outputs(problem: Problem, model: Any, flat: FlatModel, few: Data) -> None:
-    """See that a trained model, rebuilt with the weights that are stored, predicts what it did."""
+    """Check that a trained model, rebuilt from its stored weights, gives the same predictions."""
     import keras
 
     from daskevo.models import read_tensors, rebuild_flat
@@ -211,7 +211,7 @@ def _check_outputs(problem: Problem, model: Any, flat: FlatModel, few: Data) -> 
         found = [one.predict(x, verbose=0, batch_size=problem.batch_size) for one in (model, again, model)]
     mine, rebuilt, twice = (keras.tree.flatten(outputs) for outputs in found)
     if not _alike(mine, twice):
-        return  # it draws at random: two predictions of one model differ too
+        return  # predictions are random: those of one model differ too
     _check(
         _alike(mine, rebuilt),
         problem,
@@ -230,8 +230,7 @@ def _alike(mine: list[Any], theirs: list[Any]) -> bool:
 def _checked_quality(problem: Problem, metrics: dict[str, Any], score_all: Callable[[], Any]) -> tuple[str, float]:
     """Return the objective's metric and its value.
 
-    Of a few samples there may be none that is finite, such as an AUC where all are of one class: then it is that of
-    all.
+    On a few samples it may not be finite, for example an AUC if all are of one class; then it is computed on all.
     """
     objective = Objective.parse(problem.objective)
     names = sorted(map(str, metrics))

@@ -15,14 +15,14 @@ from daskevo_workflows.problems.protocol import Data, Problem
 
 
 def check_data(problem: Problem, data: Any) -> None:
-    """See that a search can train with a problem's data and score with them, whatever the model.
+    """Check that a search can train and score with a problem's data, for any model.
 
-    Where the problem has a `fit` of its own, only that knows what it takes: then there have to be two or three parts.
+    If the problem has its own `fit`, only that knows which data it accepts; then only the number of parts is checked.
 
     Raises
     ------
     InvalidProblem
-        With the part that can't be used.
+        The message names the part that can't be used.
     """
     name, own_fit = problem.name, getattr(problem, "fit", None) is not None
     if not all(hasattr(data, part) for part in ("train", "validation")):
@@ -44,7 +44,7 @@ def _fault_of_form(part: Any) -> str | None:
 
 
 def _fault(part: Any) -> str | None:
-    """Say what is wrong with a part; None: nothing."""
+    """Return what is wrong with a part of the data; None if nothing is."""
     if (fault := _fault_of_form(part)) is not None:
         return fault
     x, *others = part
@@ -67,25 +67,25 @@ def _fault(part: Any) -> str | None:
 
 
 def is_dataset(x: Any) -> bool:
-    """Tell whether something gives batches itself."""
+    """Tell whether an object yields batches itself."""
     from keras.utils import PyDataset
 
-    # By what a tf.data.Dataset has, so that TensorFlow isn't imported for it.
+    # Recognise a tf.data.Dataset by its attributes, so that TensorFlow need not be imported.
     return isinstance(x, PyDataset) or (hasattr(x, "element_spec") and hasattr(x, "cardinality"))
 
 
 def is_usual(part: Any) -> bool:
-    """Tell whether a part is what Keras trains with and predicts; others are for a `fit` of the problem's own."""
+    """Tell whether Keras can train and predict with a part; others are for the problem's own `fit`."""
     return _fault(part) is None
 
 
 def samples(part: Any) -> int | None:
-    """Return the samples of a part; None for a dataset, which has batches, and for what isn't usual."""
+    """Return the number of samples of a part; None for a dataset and for objects that Keras doesn't take."""
     return None if not is_usual(part) or is_dataset(part[0]) else _length(next(iter(_leaves(part))))
 
 
 def described(part: Any) -> str:
-    """Say how much there is in a part."""
+    """Describe the size of a part."""
     count = samples(part)
     if count is not None:
         return f"{count:,} samples"
@@ -97,7 +97,7 @@ def described(part: Any) -> str:
 
 
 def first(data: Any, count: int, batches: int) -> Data:
-    """Return the first samples of data, or batches where they are a dataset; what isn't usual whole."""
+    """Return the first samples of data, or the first batches of a dataset; other objects unchanged."""
     return Data(_first(data.train, count, batches), _first(data.validation, count, batches))
 
 
@@ -126,7 +126,7 @@ def _first_batches(dataset: Any, batches: int) -> Any:
 
 
 def _batches(dataset: Any) -> int | None:
-    """Return how many batches a dataset gives; None: it doesn't say."""
+    """Return the number of batches of a dataset; None if it doesn't say."""
     count = int(dataset.cardinality()) if hasattr(dataset, "cardinality") else dataset.num_batches
     return None if count is None or count < 0 else int(count)
 

@@ -1,8 +1,8 @@
-"""A problem object on its way to trainers: once to each, whatever number of evaluations it does of it.
+"""Send a problem object to trainers, once to each, for any number of evaluations.
 
-The object is the result of a Dask task of its own, which evaluations depend on: Dask keeps it in trainers' memory,
-takes it to those that come later, and makes it again where all that had it are gone. It has a key of its own for each
-delivery; keys by content get lost where something is let go and sent again.
+The object is the result of a Dask task, which evaluations depend on. Dask keeps it in trainers' memory, copies it to
+new trainers, and runs the task again if all trainers that had it are gone. Each delivery has its own key, because Dask
+may lose a key that is released and sent again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _numbers = itertools.count()
 
 
 class Parcel:
-    """A problem object, with the sources of the user's own modules that it is made of."""
+    """A problem object, with the sources of the user's own modules that it uses."""
 
     def __init__(self, instance: Problem, modules: Mapping[str, Source]) -> None:
         self.instance = instance
@@ -42,12 +42,12 @@ def _unpacked(packed: bytes, modules: Mapping[str, Source]) -> Parcel:
 
 
 def hand_over(parcel: Parcel) -> Parcel:
-    """Return what was sent: the task whose result evaluations depend on."""
+    """Return the argument: the task whose result evaluations depend on."""
     return parcel
 
 
 class Delivery:
-    """Has a problem where it is needed.
+    """Makes a problem available on trainers.
 
     Parameters
     ----------
@@ -59,31 +59,31 @@ class Delivery:
 
     def __init__(self, client: Any, reference: ProblemReference) -> None:
         self.reference = reference.to_trainers()
-        """What evaluations are told of it."""
+        """The reference that evaluations get."""
         self._client = client
         self._whole = reference
         self._future: Any = None
 
     def parcel(self) -> Any:
-        """Return what evaluations take as an argument besides: a future of the object; None where it is none."""
+        """Return a future of the object, as an argument of evaluations; None if the problem is not an object."""
         if self._whole.instance is None:
             return None
         if self._future is None or self._future.status in _GONE:
             name = f"{DELIVERED}{self._whole.key[:12]}-{self._whole.nonce[:8]}-{next(_numbers)}"
             with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="Sending large graph")  # once, which is the point of it
+                warnings.filterwarnings("ignore", message="Sending large graph")  # it is sent only once
                 self._future = self._client.submit(
                     hand_over,
                     Parcel(self._whole.instance, self._whole.made.modules),
                     key=name,
-                    # On a trainer, whoever that is by then; a power of two, so that what is left of 1 is 1 afterwards.
+                    # Run it on any trainer. A power of two, so that subtracting and adding it leaves exactly 1.
                     resources={"evaluation": 2**-20},
                     pure=False,
                 )
         return self._future
 
     def close(self) -> None:
-        """Let it go everywhere."""
+        """Release the object on all trainers."""
         if self._future is not None:
             self._future.release()
             self._future = None

@@ -1,4 +1,4 @@
-"""Packages that the data of daskevo's own problems come with: asked for before a command starts a cluster."""
+"""Packages that provide the data of built-in problems; checked before a command starts a cluster."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ DATA_OF: Mapping[str, tuple[str, ...]] = {
 
 
 def need_data_of(problem: str) -> None:
-    """Make sure that a problem's data can be had here; of a problem of somebody's own nothing is known.
+    """Check that the packages with a built-in problem's data are installed; other problems are not checked.
 
     Raises
     ------
     InvalidInput
-        With the package that is missing.
+        The message names the missing package.
     """
     need(f"the problem {problem}", *DATA_OF.get(problem, ()))

@@ -1,7 +1,6 @@
 """What a problem is: a model space, how to build and train a candidate, the data, and what counts as better.
 
-A problem of one's own is one Python file with these parts at its top level (or an object named `problem` that has
-them)::
+Your own problem is one Python file with these parts at its top level (or in an object named `problem`)::
 
     from daskevo.space import Choice, Space
 
@@ -21,8 +20,8 @@ them)::
     def compile(model): ...
     def score(model, data): return {"val_accuracy": ...}
 
-``daskevo nas moons.py`` runs it. Without a `space`, `build` says what may vary where it does, and choices may depend on
-others (see :class:`daskevo.space.Builder`)::
+``daskevo nas moons.py`` runs it. Without a `space`, `build` asks for each choice where it needs it, and choices may
+depend on others (see :class:`daskevo.space.Builder`)::
 
     def build(choose):
         x = inputs = keras.Input((2,))
@@ -30,21 +29,21 @@ others (see :class:`daskevo.space.Builder`)::
             x = keras.layers.Dense(choose(f"units {number}", (8, 16, 32)), "relu")(x)
         return keras.Model(inputs, keras.layers.Dense(2, "softmax")(x))
 
-Three more parts may be there or not::
+Three more parts are optional::
 
     def callbacks(): ...                      # Keras callbacks, fresh for each evaluation
     def fit(model, x, y, **options):          # instead of daskevo_workflows.fitting.fast_fit
         return model.fit(x, y, **options)
     validate = True                           # each epoch ends with val_ metrics
 
-Without a `fit` of the problem's own, models are fitted by :func:`daskevo_workflows.fitting.fast_fit`: Keras' `fit`,
-whose first step comes sooner. `options` are epochs, batch_size, callbacks and verbose; `fit` returns a Keras History.
-Where a callback watches a metric of validation data, such as ``val_loss``, or the problem says ``validate = True``,
-validation_data come with them; a `fit` of one's own gets them if it names that parameter, or if the problem says so.
+Without its own `fit`, models are trained by :func:`daskevo_workflows.fitting.fast_fit`: like Keras' `fit`, but its
+first step starts sooner. `options` are epochs, batch_size, callbacks and verbose; `fit` returns a Keras History. If a
+callback monitors a metric of validation data, such as ``val_loss``, or the problem sets ``validate = True``, they
+include validation_data; the problem's own `fit` gets them if it has that parameter, or if the problem sets `validate`.
 
 In a study of hyper-parameters over time (:mod:`daskevo.tuning`) models are trained in stages, without `fit`. There
 `build` gets the constants of the configuration as choices (no `space` is needed), `compile` may take the
-hyper-parameters, and what changes from step to step goes where its name says: ``learning_rate``, ``momentum``,
+hyper-parameters, and each sequence is applied according to its name: ``learning_rate``, ``momentum``,
 ``weight_decay`` and the like to the optimizer, ``batch_size`` to the batches, all else to an optional `batch`::
 
     def compile(model, hyperparameters):      # constants, and the sequences' values at step 0
@@ -52,8 +51,8 @@ hyper-parameters, and what changes from step to step goes where its name says: `
     def batch(x, y, values, generator):       # one batch as arrays; values by name; numpy generator of this step
         return augmented(x, values["augmentation"], generator), y
 
-All state that training changes is in the model, its optimizer, or in callbacks that say so; see
-:mod:`daskevo_workflows.stage_training`, whose ``check_exact(problem, ...)`` tells. A problem without Keras has a
+All state that training changes must be in the model, its optimizer, or in callbacks that declare it; see
+:mod:`daskevo_workflows.stage_training`, whose ``check_exact(problem, ...)`` checks this. A problem without Keras has a
 ``training_loop(constants, data, seed)`` in place of build, compile, score and batch_size.
 """
 
@@ -72,15 +71,14 @@ from daskevo_workflows.evaluation.failures import user_code
 
 @dataclass(frozen=True)
 class Data:
-    """What to train with and to score with.
+    """The data to train and score with.
 
     Parameters
     ----------
     train, validation:
         ``(x, y)`` or ``(x, y, sample_weight)``; each an array, or a list, tuple or dict of arrays for several inputs or
         outputs, with samples along the first axis; sparse matrices of scipy, too. Or ``(dataset, None)``, with a
-        keras.utils.PyDataset or a tf.data.Dataset that ends. A problem with a `fit` of its own may have anything else
-        in their places.
+        keras.utils.PyDataset or a finite tf.data.Dataset. A problem with its own `fit` may use any other objects.
     """
 
     train: tuple[Any, ...]
@@ -89,8 +87,7 @@ class Data:
 
 @runtime_checkable
 class Problem(Protocol):
-    """The parts that every problem has. Everything runs in trainers; `space` and `build` in the controlling process,
-    too."""
+    """The parts that every problem has. All run in trainers; `space` and `build` also in the controlling process."""
 
     name: str
     """1 to 100 letters, digits, ``.``, ``_`` or ``-``."""
@@ -102,24 +99,24 @@ class Problem(Protocol):
     """Samples per training step."""
 
     def build(self, choices: Any) -> Any:
-        """Return a fresh, uncompiled keras.Model. Must not look at the data.
+        """Return a fresh, uncompiled keras.Model. It must not depend on the data.
 
-        `choices` is one option per choice of the `space`, by name; for a problem without a `space`, the function
+        `choices` has one option per choice of the `space`, by name; without a `space` it is the function
         ``choose(name, options)``. A problem whose `space` makes models itself needs no `build`.
         """
 
     def data(self) -> Data:
-        """Return the data. Called once per run in each process; what takes long belongs on disk (see `cache.py`)."""
+        """Return the data. Called once per run in each process; cache slow preparations on disk (see `cache.py`)."""
 
     def compile(self, model: Any) -> None:
         """Compile the model. Called after layers have been frozen."""
 
     def score(self, model: Any, data: Data) -> Mapping[str, float]:
-        """Return metrics of the trained model, the objective's among them. No metric is ever negated."""
+        """Return metrics of the trained model, including the objective's. Metrics are never negated."""
 
 
 METHODS: Mapping[str, int] = {"build": 1, "data": 0, "compile": 1, "score": 2}
-"""Method -> arguments it takes. More are optional, see above: `space`, `callbacks` and `fit`."""
+"""Required method -> number of its arguments. Optional methods, see above: `space`, `callbacks` and `fit`."""
 
 
 def _space(problem: Any, where: str) -> Any:
@@ -133,12 +130,12 @@ def check_parts(problem: object, where: str) -> Problem:
     Parameters
     ----------
     where:
-        Where it comes from, for the message.
+        Origin of the problem, for the message.
 
     Raises
     ------
     InvalidProblem
-        Naming every part that is missing or wrong.
+        The message names every part that is missing or wrong.
     """
     faults: list[str] = []
     if not isinstance(getattr(problem, "name", None), str):
@@ -152,10 +149,10 @@ def check_parts(problem: object, where: str) -> Problem:
         if type(value) is not int or value < 1:
             faults.append(f"{part} (a whole number from 1)")
     validate = getattr(problem, "validate", False)
-    if not (isinstance(validate, bool) or callable(validate)):  # a function of that name is the problem's own affair
+    if not (isinstance(validate, bool) or callable(validate)):  # a function of that name is unrelated
         faults.append("validate (True or False)")
     space = _space(problem, where)
-    # Without Keras; or with it, and for a study, where choices are a configuration's constants.
+    # With a training loop there is no Keras; with hyper-parameters it is for a study, where choices are constants.
     has_loop = callable(getattr(problem, "training_loop", None))
     is_tuned = takes_hyperparameters(problem)
     for part, arguments in METHODS.items():
@@ -169,7 +166,7 @@ def check_parts(problem: object, where: str) -> Problem:
         elif not _takes(method, arguments) and not (part == "compile" and is_tuned):
             faults.append(f"{part}() taking {arguments} argument{'s' * (arguments != 1)}")
         elif part == "build" and space is None and not is_tuned and "choices" in inspect.signature(method).parameters:
-            # Not forbidden by anything but what the word says: it was written for a dict.
+            # Only the parameter's name tells that it was written for a dict of choices.
             faults.append("space() (a function; or let build() take `choose`, and call it)")
     fit = getattr(problem, "fit", None)
     if fit is not None and not (callable(fit) and _takes(fit, 3, "epochs", "batch_size", "callbacks", "verbose")):
@@ -186,18 +183,18 @@ def check_parts(problem: object, where: str) -> Problem:
 
 
 def takes_hyperparameters(problem: object) -> bool:
-    """Whether a problem's `compile` takes hyper-parameters besides the model."""
+    """Tell whether a problem's `compile` takes hyper-parameters besides the model."""
     method = getattr(problem, "compile", None)
     return callable(method) and _takes(method, 2)
 
 
 def compile_model(problem: Problem, model: Any, hyperparameters: Mapping[str, Any] | None = None) -> None:
-    """Let a problem compile a model, with hyper-parameters if it takes them.
+    """Call a problem's `compile`, with hyper-parameters if it takes them.
 
     Raises
     ------
     InvalidProblem
-        If it needs some, and there are none.
+        If it needs hyper-parameters and there are none.
     """
     if hyperparameters is not None and takes_hyperparameters(problem):
         problem.compile(model, hyperparameters)  # type: ignore[call-arg]
@@ -221,6 +218,6 @@ def _takes(method: Any, arguments: int, *options: str) -> bool:
 
 
 def optional_callbacks(problem: Problem) -> Sequence[Any]:
-    """Return the problem's own Keras callbacks, fresh; none if it has no such part."""
+    """Return fresh Keras callbacks of the problem; none if it does not define any."""
     make = getattr(problem, "callbacks", None)
     return list(make()) if callable(make) else []

@@ -1,13 +1,12 @@
-"""How a problem is named, found, told from another, and taken to a trainer.
+"""References to problems: find a problem, identify it, and send it to trainers.
 
-A problem is named by one of ours (``flights``), by a Python file (``path/to/moons.py``, or ``path/to/moons.py:NAME``
-for the object of that name in it), or is an object. Its
-reference says which, with what it consists of (:mod:`daskevo_workflows.problems.content`), so that a run is never
-resumed with a problem that has changed meanwhile. A file travels as its source, and so do modules of the user's own
-that it uses: trainers need not see the path.
+A problem is given as a built-in name (``flights``), a Python file (``path/to/moons.py``, or ``path/to/moons.py:NAME``
+for an object in it), or an object. Its reference records which, and its content
+(:mod:`daskevo_workflows.problems.content`), so that a run is never resumed with a problem that has changed. A file is
+sent as its source, and so are the user's own modules that it uses, so trainers need no access to the path.
 
-What is made of a problem in a process, its module and its data, is kept for one reference: a problem that is referred
-to again is made again, since what it reads may have changed where no key sees it, such as a table on disk.
+A process keeps a problem's module and data for one reference only. A new reference loads them again, because files that
+the problem reads, such as a table on disk, may have changed without changing any key.
 """
 
 from __future__ import annotations
@@ -46,18 +45,18 @@ BUILT_IN: Mapping[str, tuple[str, str]] = {
     "nas-bench-201": ("daskevo_workflows.spaces.nas_bench_201", "NasBench201"),
     "nasnet": ("daskevo_workflows.spaces.nasnet", "NasNet"),
 }
-"""Name -> module and class, of problems whose architectures are searched."""
+"""Name -> module and class of built-in problems for searches."""
 
 TO_TUNE: Mapping[str, tuple[str, str]] = {"digits-lr": ("daskevo_workflows.problems.digits_lr", "DigitsLr")}
-"""The same of problems whose hyper-parameters are tuned."""
+"""Name -> module and class of built-in problems for studies."""
 
 PART = ".py:"
-"""Between a file and the name of an object in it."""
+"""Separates a file from the name of an object in it."""
 
 
 @dataclass(frozen=True)
 class ProblemReference:
-    """A problem as it is kept in a run's record and taken to trainers.
+    """A problem, as stored in a run's record and sent to trainers.
 
     Parameters
     ----------
@@ -68,19 +67,19 @@ class ProblemReference:
     where:
         The name, the file's path, or the object's class.
     content:
-        Hash of its settings, and of the source of its file or class: by these alone older records tell problems apart.
+        Hash of its settings and of the source of its file or class; older records compare only these.
     settings:
         Arguments of a named problem's class.
     source:
-        Of a file.
+        Source text, if it is a file.
     part:
         Name of the object in the file; None: ``problem``, or the file itself.
     instance:
-        The object itself; it travels pickled, and is not kept in the record.
+        The object itself; sent pickled, not stored in the record.
     made:
-        What the problem consists of.
+        Digest of everything that the problem consists of.
     nonce:
-        Of this reference, and its copies on trainers.
+        Random id of this reference and its copies on trainers.
     """
 
     name: str
@@ -96,21 +95,20 @@ class ProblemReference:
 
     @property
     def key(self) -> str:
-        """The *problem key*: equal for equal problems; one that can't be looked into is nobody's equal."""
+        """The *problem key*: equal for equal problems; one that can't be inspected equals no other."""
         return _hash(self.content, self.made.digest, self.nonce if self.made.unknown else "")
 
     @property
     def _here(self) -> tuple[str, str, str, str]:
-        """What is kept in a process for this reference."""
+        """Key under which a process keeps this reference's module and data."""
         return (self.kind, self.where, self.key, self.nonce)
 
     def to_trainers(self) -> ProblemReference:
-        """Return what each evaluation takes to a trainer: not the object, which that gets otherwise (see
-        :func:`adopt`), nor what is kept for people."""
+        """Return a smaller copy for trainers, without the object (see :func:`adopt`) and parts only for messages."""
         return replace(self, instance=None, made=replace(self.made, parts={}, sources=()))
 
     def to_json(self) -> JSON:
-        """Return what tells the problem from another: `where` is left out, since a file may be moved."""
+        """Return the problem's identity as JSON; `where` is left out, since a file may be moved."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -119,7 +117,7 @@ class ProblemReference:
         }
 
     def load(self) -> Problem:
-        """Return the problem, made once per process.
+        """Return the problem, loaded once per process.
 
         Raises
         ------
@@ -147,7 +145,7 @@ class ProblemReference:
 
 
 LOADED = 8
-"""Problems that are kept in a process, at most."""
+"""Maximum number of problems kept in a process."""
 
 _loaded: OrderedDict[tuple[str, str, str, str], Problem] = OrderedDict()
 _data: dict[tuple[str, str, str, str], Any] = {}
@@ -160,7 +158,7 @@ def _keep(reference: ProblemReference, problem: Problem) -> None:
 
 
 def adopt(reference: ProblemReference, instance: Problem) -> None:
-    """Take in the object that a reference without one speaks of."""
+    """Keep the object of a reference that came without it."""
     if reference._here not in _loaded:
         _keep(reference, instance)
 
@@ -168,18 +166,18 @@ def adopt(reference: ProblemReference, instance: Problem) -> None:
 def data_of(reference: ProblemReference) -> Any:
     """Return the problem's data, prepared once per process and reference.
 
-    Not once per problem key: what `data` reads, such as a table on disk, is in no key.
+    Not once per problem key: files that `data` reads, such as a table, are not part of the key.
     """
     key = reference._here
     if key not in _data:
-        # One problem's arrays at a time: a trainer that changes problems must not keep both.
+        # Keep one problem's arrays only: a trainer that changes problems must not hold both in memory.
         _data.clear()
         _data[key] = reference.load().data()
     return _data[key]
 
 
 def data_digest_of(reference: ProblemReference) -> str | None:
-    """Return the *data key* of the problem's data, worked out once; None if something in them can't be looked into."""
+    """Return the *data key* of the problem's data, computed once; None if a part of them can't be inspected."""
     key, data = reference._here, data_of(reference)
     if key not in _data_digests:
         _data_digests.clear()
@@ -196,17 +194,17 @@ def load_problem(problem: str | Path | Problem, **settings: Any) -> Problem:
     Parameters
     ----------
     problem:
-        A word of `BUILT_IN` or `TO_TUNE`, such as ``flights``, a path that ends in ``.py``, such a path with ``:NAME``
-        for one of several problems in the file, or a problem (returned as it is).
+        A key of `BUILT_IN` or `TO_TUNE`, such as ``flights``; a path that ends in ``.py``, or in ``.py:NAME`` for one
+        of several problems in the file; or a problem, which is returned unchanged.
     **settings:
         For a named problem: arguments of its class, such as ``rows=10_000``.
 
     Raises
     ------
     UnknownProblem
-        With the names there are.
+        The message lists the names there are.
     InvalidProblem
-        If the file can't be run, or lacks parts.
+        If the file can't be run, or parts are missing.
     """
     return refer(problem, **settings).load()
 
@@ -223,7 +221,7 @@ def refer(problem: str | Path | Problem, **settings: Any) -> ProblemReference:
     if isinstance(problem, str):
         loaded = _built_in(problem, settings)
         content = _hash(problem, repr(sorted(_listed(settings).items())), source_of(type(loaded)))
-        # What is installed goes by its name and settings.
+        # Installed code is identified by its name and settings.
         return ProblemReference(loaded.name, "name", problem, content, settings)
     check_parts(problem, f"the object {type(problem).__name__}")
     _check_problem_name(problem.name)
@@ -240,13 +238,13 @@ def refer(problem: str | Path | Problem, **settings: Any) -> ProblemReference:
 
 
 def _content(problem: Problem, *texts: str) -> str:
-    """Return the hash of a problem's source and settings, or of the version that it states."""
+    """Return the hash of a problem's source and settings, or of its stated version."""
     version = version_of(problem)
     return _hash(*texts) if version is None else _hash(VERSION, version)
 
 
 def file_and_part(problem: str) -> tuple[str, str | None]:
-    """Return the file and the name in it of ``FILE.py`` or ``FILE.py:NAME``.
+    """Split ``FILE.py`` or ``FILE.py:NAME`` into file and name.
 
     Examples
     --------
@@ -259,7 +257,7 @@ def file_and_part(problem: str) -> tuple[str, str | None]:
 
 def _refer_file(path: Path, part: str | None = None) -> ProblemReference:
     try:
-        with tokenize.open(path) as file:  # as Python does: a byte order mark and a coding line are followed
+        with tokenize.open(path) as file:  # like Python, honours a byte order mark and a coding line
             source = file.read()
     except FileNotFoundError as error:
         raise UnknownProblem(f"there is no problem file {path}", path=str(path)) from error
@@ -297,17 +295,17 @@ def _built_in(name: str, settings: Mapping[str, Any]) -> Problem:
 def _from_source(source: str, path: Path, part: str | None = None) -> Problem:
     module = types.ModuleType(f"daskevo_problem_{path.stem}_{_hash(source)[:8]}")
     module.__file__ = str(path)
-    # Registered, so that classes defined in the file can be pickled and named; and known to tracebacks.
+    # Registered so that its classes can be pickled, and in linecache so that tracebacks show its lines.
     sys.modules[module.__name__] = module
     linecache.cache[str(path)] = (len(source), None, source.splitlines(keepends=True), str(path))
     try:
-        # The user's own code, as in any task.
+        # This runs the user's code, as any Dask task does.
         with quietly(), user_code(f"the problem file {path} can't be run: it", passing=(), path=str(path)):
             exec(compile(source, str(path), "exec"), module.__dict__)
     except InvalidProblem:
         sys.modules.pop(module.__name__, None)
         raise
-    # Its `__getattr__`, or that of the object in it, is user code as well.
+    # Looking at its parts may run user code too, in `__getattr__`.
     with user_code(f"the parts of the problem file {path} can't be looked at: it", passing=(DaskevoError,)):
         if part is not None and not hasattr(module, part):
             raise UnknownProblem(f"there is no {part!r:.80} in the problem file {path}: name an object that it makes")
@@ -324,18 +322,18 @@ def _check_problem_name(name: str) -> None:
 
 
 def source_of(part: Any) -> str:
-    """Return the source of a class or module, without comments and layout; empty where there is none to be had."""
+    """Return the source of a class or module without comments and layout; empty if there is no source."""
     try:
         with syntax.LOCK:
             source = inspect.getsource(part)
         return syntax.normal(textwrap.dedent(source), "<source>")
     except (OSError, TypeError, SyntaxError):
-        # Typed into a prompt: nothing to tell one version from another by but its name.
+        # Typed into a prompt: versions can't be told apart.
         return ""
 
 
 def _settings_of(problem: Problem) -> dict[str, Any]:
-    """Return the plain attributes of a problem object, which are what its settings became."""
+    """Return the JSON-compatible attributes of a problem object as its settings."""
     settings: dict[str, Any] = {}
     for name, value in sorted(getattr(problem, "__dict__", {}).items()):
         try:

@@ -1,4 +1,4 @@
-"""What a problem's source consists of, by name: so that which of it has changed since a run was begun can be told."""
+"""Digests of the parts of a problem's source, by name, to tell which of them have changed since a run began."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from daskevo_workflows.problems.reference import ProblemReference, source_of
 from daskevo_workflows.problems.syntax import syntax_tree
 
 REST = "other statements"
-"""Name of all that has none: imports, statements, decorators' calls."""
+"""Name for everything without one: imports, statements, calls of decorators."""
 
 MOST = 200
-"""Parts of a source that are told apart, at most; those after them are part of the rest."""
+"""Maximum number of parts; further ones belong to the rest."""
 
 
 def source_parts(reference: ProblemReference) -> dict[str, str]:
-    """Return a short digest of each function, method and named value of a problem's source, by its name.
+    """Return a short digest of each function, method and named value of a problem's source, by name.
 
-    Comments and layout don't count. Empty where there is no source to be had.
+    Comments and layout don't count. Empty if there is no source.
 
     Examples
     --------

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Iterator
 
 LOCK = threading.Lock()
-"""Held where syntax trees are made: CPython 3.11 counts the depths of all threads together, and raises
-SystemError when they mix."""
+"""Lock for making syntax trees: CPython 3.11 counts recursion depth for all threads together, and raises SystemError if
+two of them parse at the same time."""
 
 
 def syntax_tree(source: str, path: str) -> ast.Module:
@@ -19,18 +19,18 @@ def syntax_tree(source: str, path: str) -> ast.Module:
 
 
 def normal(source: str, path: str) -> str:
-    """Return the source without comments and layout: changing those makes no other problem."""
+    """Return the source without comments and layout, which don't change a problem."""
     with LOCK:
         return ast.unparse(ast.parse(source, path))
 
 
 def imported(source: str, package: str = "") -> Iterator[str]:
-    """Yield what may be modules that a source imports as it is run, outside of functions.
+    """Yield names that may be modules which a source imports at its top level, outside of functions.
 
     Parameters
     ----------
     package:
-        What its relative imports start from.
+        Package that its relative imports refer to.
     """
     try:
         pending: list[ast.AST] = [*syntax_tree(source, "<source>").body]

@@ -1,8 +1,8 @@
-"""Modules of the user's own that a problem uses: they travel as their source, and the newest counts.
+"""Send the user's own modules with a problem, as source, and import them again if they have changed.
 
-A process imports a module once, and a trainer lives longer than a problem is left alone: what it imported for an
-earlier one may have changed since. So a problem takes the sources of what it uses with it, and where other sources were
-imported, they are imported again.
+A process imports a module only once, and a trainer outlives many edits of a problem, so an imported module may be out
+of date. Therefore a problem carries the sources of the modules that it uses, and a process that has imported other
+sources imports them again.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from daskevo_workflows.problems.syntax import imported
 
 @dataclass(frozen=True)
 class Source:
-    """A module's file, and what stands in it."""
+    """A module's file and its text."""
 
     file: str
     text: str
 
 
 def sources_of(modules: Iterable[str]) -> dict[str, Source]:
-    """Return the sources of those modules that are the user's own and have a file, by name; packages before parts."""
+    """Return the sources of the user's own modules that have a file, by name; packages before their submodules."""
     found = {}
     for name in sorted({part for module in modules for part in _with_packages(module)}):
         file = getattr(sys.modules.get(name), "__file__", None)
@@ -47,12 +47,12 @@ def sources_of(modules: Iterable[str]) -> dict[str, Source]:
 
 
 def sources_with_imports(modules: Iterable[str], source: str | None = None) -> dict[str, Source]:
-    """Return the sources of modules, and of all that they import at once: without those they can't be imported.
+    """Return the sources of modules, and of all modules that they import at their top level.
 
     Parameters
     ----------
     source:
-        What else imports some: that of a problem's file.
+        Another source that imports modules: that of a problem's file.
     """
     found: dict[str, Source] = {}
     wanted = {*modules, *imported(source or "")}
@@ -80,21 +80,21 @@ def _text(file: str) -> str | None:
 
 
 _imported: dict[str, str] = {}
-"""Own modules that problems have imported in this process -> the source that they were made of."""
+"""The user's modules imported by problems in this process -> the source they were loaded from."""
 _folders: list[str] = []
-"""Where problems' files stand that have run in this process, the latest first: on the path of imports for them."""
+"""Folders of problem files that ran in this process, latest first; they are on the import path."""
 _lock = threading.RLock()
 
 
 def forget_changed(wanted: Mapping[str, Source] | None = None, folder: Path | None = None) -> None:
-    """Have modules that problems imported before be imported again, all of them, if one of them is another by now.
+    """Forget all modules that problems imported, so that they are imported again, if one of them has changed.
 
     Parameters
     ----------
     wanted:
-        What they are to be; None: what their files say.
+        Their wanted sources; None: those in their files.
     folder:
-        Of a problem that is to import the modules beside it, before those of the same name beside other problems.
+        Folder of a problem, which should import modules from there before those of the same name elsewhere.
     """
     with _lock:
         if folder is not None:
@@ -110,7 +110,7 @@ def forget_changed(wanted: Mapping[str, Source] | None = None, folder: Path | No
 
 
 def _now(name: str, wanted: Mapping[str, Source], folder: Path | None) -> str | None:
-    """Return the source that a module would be made of; None if there is none to be had."""
+    """Return the source from which a module would be loaded; None if there is none."""
     if name in wanted:
         return wanted[name].text
     if folder is not None and (beside := _text(str(folder.joinpath(*name.split(".")).with_suffix(".py")))) is not None:
@@ -120,7 +120,7 @@ def _now(name: str, wanted: Mapping[str, Source], folder: Path | None) -> str | 
 
 
 def _put_first(folder: str) -> None:
-    """Let imports look into a problem's folder, after all that was there without us, and before other problems'."""
+    """Put a problem's folder on the import path, after the original entries and before other problems' folders."""
     if not Path(folder).is_dir() or (folder in sys.path and folder not in _folders):
         return
     _folders[:] = [folder, *(other for other in _folders if other != folder)]
@@ -129,7 +129,7 @@ def _put_first(folder: str) -> None:
 
 @contextmanager
 def importing(sources: Mapping[str, Source] | None = None) -> Iterator[None]:
-    """Note which own modules are imported inside; they are made of `sources`, where these have them."""
+    """Record which user modules are imported in this block; load them from `sources` if these have them."""
     with _lock:
         before = set(sys.modules)
         finder = _Finder(sources or {})
@@ -144,14 +144,14 @@ def importing(sources: Mapping[str, Source] | None = None) -> Iterator[None]:
 
 
 def import_all(modules: Iterable[str]) -> None:
-    """Import own modules at once, inside `importing`: what functions import later must be the same."""
+    """Import user modules now, inside `importing`, so that functions that import later get the same ones."""
     for name in modules:
         with quietly(), user_code(f"the module {name} of a problem can't be imported: it", passing=()):
             importlib.import_module(name)
 
 
 class _Finder:
-    """Finds modules among sources that were sent."""
+    """Import finder for modules that were sent as source."""
 
     def __init__(self, sources: Mapping[str, Source]) -> None:
         self._sources = sources
@@ -167,7 +167,7 @@ class _Finder:
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """Loads a module from its source, whatever is in its file by now; nothing is compiled to a file."""
+    """Loads a module from the given source, not from its file; writes no bytecode."""
 
     def __init__(self, name: str, source: Source) -> None:
         super().__init__(name, source.file)

@@ -1,4 +1,4 @@
-"""Writing files in one step: who reads one sees the old file or the new one."""
+"""Write files atomically: a reader sees either the old file or the new one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from daskevo.errors import RunFolderUnusable
 from daskevo.store.files import remove
 
 SUFFIXES = (".weights.h5", ".keras", ".safetensors", ".card.md", ".config.json")
-"""Ends of names that say what a file is: those of what is being written have them, too, as Keras goes by them."""
+"""Suffixes that temporary files keep as well, because Keras chooses the format by them."""
 
 
 def save_model(model: Any, path: Path) -> None:
-    """Write a Keras model to `path`, which ends in ``.keras``, in place of what was there.
+    """Write a Keras model to `path`, which ends in ``.keras``, replacing an existing file.
 
-    Keras itself writes in place. Here a writer that dies leaves what was there, and beside it at most a file
-    ``.NAME.<8 hex digits>.keras`` that may be removed.
+    Keras itself overwrites in place. Here a writer that dies leaves the old file intact, and at most a temporary file
+    ``.NAME.<8 hex digits>.keras``, which may be removed.
 
     Raises
     ------
