@@ -1,6 +1,6 @@
-"""Spaces of architectures as spaces of configurations, so that studies train their candidates little by little.
+"""Architecture spaces as configuration spaces, so that studies can train architectures in parts.
 
-What a candidate chooses is a constant of its configuration: trainings of other architectures share no step, and the
+The choices of a candidate are a constant of its configuration. Trainings of different architectures share no step; the
 same architecture with the same sequences is the same trajectory.
 """
 
@@ -20,18 +20,18 @@ from daskevo.tuning.step_sequence import StepSequence
 from daskevo.types import JSON
 
 ARCHITECTURE = "architecture.choices"
-"""The constant that holds what was chosen for the model: choice name -> option."""
+"""Name of the constant that holds the architecture: choice name -> option."""
 
 
 class ArchitectureSpace(ModelSpace):
-    """Architectures, each trained with given sequences, or with all of a grid; see :func:`architectures`.
+    """Architectures, each trained with given sequences, or with all points of a grid; see :func:`architectures`.
 
     Attributes
     ----------
     tuned:
-        Names of the choices that are sequences: what isn't part of the model.
+        Names of the choices that are not part of the model.
     unit:
-        What a step of the sequences is.
+        Unit of a step of the sequences.
     """
 
     def __init__(self, space: ModelSpace, sequences: Mapping[str, StepSequence] | GridSpace, unit: Unit) -> None:
@@ -54,12 +54,12 @@ class ArchitectureSpace(ModelSpace):
         return f"ArchitectureSpace({self.name!r}, {self.size} candidates)"
 
     def split(self, candidate: Candidate) -> tuple[Candidate, Candidate | None]:
-        """Return a candidate's architecture, and its point of the grid if there is one.
+        """Split a candidate into its architecture and its grid point (None without a grid).
 
         Raises
         ------
         InvalidInput
-            If it can't be of this space.
+            If it can't belong to this space.
         """
         if self._grid is None:
             return candidate, None
@@ -103,7 +103,7 @@ class ArchitectureSpace(ModelSpace):
         return self._with_grid(self._space.size_until(enough // points))
 
     def _with_grid(self, size: Size) -> Size:
-        """Return the size of the space of pairs, by that of the architectures."""
+        """Return the size of the space of pairs, given the number of architectures."""
         if self._grid is None or size is UNBOUNDED or size.count is None:
             return size
         points = self._grid.size
@@ -139,9 +139,9 @@ class ArchitectureSpace(ModelSpace):
         return architecture if self._grid is None else self._joined(architecture, self._grid.sample(rng, over))
 
     def mutate(self, candidate: Candidate, rng: np.random.Generator, beta: float = 1.0) -> Candidate:
-        """Return a candidate with another architecture, as its space mutates them, or with another point of the grid.
+        """Return a candidate with a mutated architecture, or with another grid point.
 
-        Which of the two is drawn by how many choices each has that may be others.
+        Which of the two is drawn, in proportion to the number of choices with more than one option.
 
         Raises
         ------
@@ -177,32 +177,32 @@ class ArchitectureSpace(ModelSpace):
 def architectures(
     space: ModelSpace, sequences: Mapping[str, StepSequence] | GridSpace, *, unit: Unit = "epoch"
 ) -> ArchitectureSpace:
-    """Return a space of architectures as one of configurations, for a study.
+    """Return an architecture space as a configuration space, for a study.
 
-    Candidates, how they are drawn, mutated, crossed over and listed are those of `space`.
+    Candidates, and how they are drawn, mutated, crossed over and listed, are those of `space`.
 
     Parameters
     ----------
     space:
-        Of a problem: choices, a `build(choose)`, or models by mutators.
+        A problem's space: choices, a `build(choose)`, or mutators.
     sequences:
-        What all of them are trained with, by name; or a grid: then architectures and hyper-parameters over time are
-        tuned together, a candidate being a pair of the two. A grid's constants go to `build`, where that takes choices
-        by name, and to `compile`.
+        Sequences, by name, that all architectures are trained with; or a grid, and then architectures and
+        hyper-parameters over time are tuned together, a candidate being a pair. Constants of a grid are passed to
+        `compile`, and to `build` if that takes choices by name.
     unit:
-        What a step of the sequences is; a grid has its own.
+        Unit of a step of the sequences; a grid has its own.
 
     Raises
     ------
     InvalidInput
-        If `space` is one of configurations already, nothing is a sequence, or a choice and a hyper-parameter of the
-        grid have the same name.
+        If `space` is already a configuration space, there is no sequence, or a choice and a hyper-parameter have the
+        same name.
 
     Notes
     -----
-    The same choices are the same trajectory, whichever trial makes them. Other choices are another one, also where
-    they come to the same architecture graph: then both are trained. (`nas.search`, which builds each candidate
-    before it is trained, calls the second one a duplicate.)
+    Equal choices are the same trajectory in all trials. Different choices are different trajectories, even if they give
+    the same architecture graph, and both are trained. (`nas.search`, which builds each candidate before training,
+    reports the second one as a duplicate.)
 
     Examples
     --------

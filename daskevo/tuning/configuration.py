@@ -1,7 +1,7 @@
-"""A configuration: named sequences and constants that a model is trained with, and how far two of them are the same.
+"""A configuration: the sequences and constants that a model is trained with, and the steps that two of them share.
 
-Sequences are compared by the digests of their values, chunk by chunk, so that the common beginning of two
-configurations of 100,000 steps costs a hundred comparisons; values are looked at in one chunk only.
+Sequences are compared by digests of their values, chunk by chunk, so comparing two configurations of 100,000 steps
+takes a hundred comparisons, and values are compared in one chunk only.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from daskevo.tuning.step_sequence import (
 from daskevo.types import JSON, check_json, check_name
 
 Unit = Literal["optimizer step", "epoch"]
-"""What a step of a sequence is: one update of the weights, or one pass over the data."""
+"""Unit of a step: one update of the weights, or one pass over the data."""
 
 SCHEME = b"daskevo-steps-1"
-"""Part of every key: keys of another scheme can never equal these."""
+"""Part of every key, so that keys of different schemes are never equal."""
 
 
 class Configuration:
-    """What a model is trained with: hyper-parameters that are sequences, and others that never change.
+    """The hyper-parameters of a training: sequences, and constants.
 
     Parameters
     ----------
@@ -43,15 +43,15 @@ class Configuration:
         By name, such as ``learning_rate``, ``batch_size``, ``momentum``, ``weight_decay``, ``augmentation``,
         ``input_length``: at least one.
     constants:
-        By name: the optimizer, a dropout rate, all that is part of the model itself. Trainings with other constants
+        By name: the optimizer, a dropout rate, everything that is part of the model. Trainings with different constants
         share no step.
     unit:
-        What a step is. Trainings with other units share no step.
+        Unit of a step. Trainings with different units share no step.
 
     Raises
     ------
     InvalidInput
-        If a name stands on both sides, or a constant is none that JSON can carry.
+        If a name is both a sequence and a constant, or a constant is not a JSON value.
 
     Examples
     --------
@@ -102,13 +102,13 @@ class Configuration:
         return f"Configuration({', '.join(f'{name}={value!r}' for name, value in shown.items())}, unit={self.unit!r})"
 
     def _header(self) -> bytes:
-        # As JSON text, which tells 1, 1.0 and True apart.
+        # As JSON text, because 1, 1.0 and True are equal in Python.
         parts = json.dumps([list(self.sequences), self.constants, self.unit], sort_keys=True)
         return blake2b(parts.encode(), digest_size=16, person=SCHEME).digest()
 
     @property
     def header(self) -> bytes:
-        """A digest of all but the sequences' values: only configurations with equal ones share steps (16 bytes)."""
+        """Digest of everything but the sequences' values (16 bytes); only configurations with equal ones share steps."""
         return self._chain[0]
 
     def at(self, step: int) -> dict[str, float]:
@@ -117,12 +117,12 @@ class Configuration:
         Raises
         ------
         InvalidInput
-            If one is no finite number there.
+            If a value is not finite.
         """
         return {name: sequence(step) for name, sequence in self.sequences.items()}
 
     def check(self, until: int, since: int = 0) -> None:
-        """See that all values from step `since` until before `until` are finite numbers; raises InvalidInput."""
+        """Check that all values from step `since` up to before `until` are finite; raises InvalidInput."""
         check_steps(until, "end of the steps")
         for name, sequence in self.sequences.items():
             for start in range(since, until, CHUNK):
@@ -136,7 +136,7 @@ class Configuration:
         return b"".join(bits(sequence, step, step + 1).tobytes() for sequence in self.sequences.values())
 
     def key(self, steps: int) -> str:
-        """Name the first `steps` steps: equal for configurations that are equal there, bit for bit, and no others.
+        """Return a name for the first `steps` steps, equal exactly for configurations that are bit-identical there.
 
         Returns
         -------
@@ -153,7 +153,7 @@ class Configuration:
         return digest.hex()
 
     def _chained(self, chunks: int) -> bytes:
-        """Return a digest of the first chunks."""
+        """Return a digest of the first `chunks` chunks."""
         chain = self._chain
         for chunk in range(len(chain) - 1, chunks):
             chain.append(
@@ -162,7 +162,7 @@ class Configuration:
         return chain[chunks]
 
     def common_steps(self, other: Configuration, most: int) -> int:
-        """Return how many steps from the first on are the same in both, `most` at most.
+        """Return the number of steps from the first on that are equal in both, at most `most`.
 
         Examples
         --------
@@ -174,7 +174,7 @@ class Configuration:
         if self.header != other.header:
             return 0
         chunk = 0
-        # From the front, because most trials part early: what comes later is not computed.
+        # From the front, because most trials diverge early and later chunks then need not be computed.
         while chunk * CHUNK < most and self._chained(chunk + 1) == other._chained(chunk + 1):
             chunk += 1
         start = chunk * CHUNK

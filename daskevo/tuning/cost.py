@@ -1,7 +1,7 @@
-"""What training costs: seconds per step of each node, measured when it first runs, and what is paid per start apart.
+"""Estimate training costs: seconds per step of each node, measured when it runs, and seconds per start.
 
-A node that hasn't run takes the figure of one that trains in the same way, else its parent's, else the mean of all;
-where nothing has been measured, a stated guess (paper 002, section 5.2, guesses 1).
+A node that has not run gets the mean of nodes that train in the same way, or its parent's, or the mean of all; before
+any measurement, a given guess (paper 002, section 5.2, guesses 1).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from daskevo.tuning.plan import PlanNode, SearchPlan
 from daskevo.tuning.stages import TrainingStage
 
 Basis = Literal["measured", "alike", "parent", "mean", "cold"]
-"""What an estimate rests on: the node itself, one with equal costly hyper-parameters, its parent, all, or nothing."""
+"""Basis of an estimate: the node, nodes with equal costly hyper-parameters, its parent, all nodes, or nothing."""
 
 COSTLY = ("batch_size", "input_length")
-"""Hyper-parameters by whose values, where a node begins, nodes are taken to cost alike."""
+"""Hyper-parameters that determine the cost of a step; nodes with equal values at their beginning count as alike."""
 
 
 class Estimate(NamedTuple):
-    """Seconds, and what they rest on."""
+    """Seconds, and the basis of the estimate."""
 
     seconds: float
     basis: Basis
@@ -48,11 +48,11 @@ class Costs:
     Parameters
     ----------
     plan:
-        Whose nodes are estimated.
+        The plan whose nodes are estimated.
     cold_s:
-        Seconds per step where nothing has been measured.
+        Seconds per step before any measurement.
     costly:
-        Names of the sequences by whose values nodes are taken to cost alike.
+        Names of the sequences that determine the cost of a step.
     """
 
     def __init__(self, plan: SearchPlan, cold_s: float = 1.0, costly: Iterable[str] = COSTLY) -> None:
@@ -69,7 +69,7 @@ class Costs:
         self._evaluations = _Mean()
 
     def trained(self, node: int, steps: int, seconds: float) -> None:
-        """Take in what some steps of a node took, those of a start (loading, the first step) left out."""
+        """Add the seconds of some steps of a node, without those of a start (loading, first step)."""
         if steps > 0:
             means = (
                 self._nodes.setdefault(node, _Mean()),
@@ -80,21 +80,21 @@ class Costs:
                 mean.add(seconds, steps)
 
     def started(self, seconds: float) -> None:
-        """Take in what a start took beyond the steps: loading the snapshot, and the first step's overhead."""
+        """Add the seconds of a start beyond its steps: loading the snapshot, overhead of the first step."""
         self._starts.add(seconds)
 
     def evaluated(self, seconds: float) -> None:
-        """Take in what an evaluation took."""
+        """Add the seconds of an evaluation."""
         self._evaluations.add(seconds)
 
     @property
     def start_s(self) -> float:
-        """Mean seconds that a start takes, 0 until one was measured."""
+        """Mean seconds of a start; 0 before any was measured."""
         return self._starts.value or 0.0
 
     @property
     def evaluation_s(self) -> float:
-        """Mean seconds that an evaluation takes, 0 until one was measured."""
+        """Mean seconds of an evaluation; 0 before any was measured."""
         return self._evaluations.value or 0.0
 
     def step_s(self, number: int) -> Estimate:
@@ -142,5 +142,5 @@ class Costs:
         return self._kinds[node.number]
 
     def stage_s(self, stage: TrainingStage) -> float:
-        """Estimate the seconds of a stage that goes on where its trainer is."""
+        """Estimate the seconds of a stage that continues on the same trainer."""
         return stage.steps * self.step_s(stage.node).seconds + (self.evaluation_s if stage.evaluate else 0.0)

@@ -1,7 +1,7 @@
-"""Which snapshots are let go when there is no room for all: those that cost least to train again, for their bytes.
+"""Choose snapshots to delete when space is short: those with the lowest retraining cost per byte.
 
-Labels say what a snapshot is kept for: ``request``, while somebody needs it, or ``cache``, against failures and for
-later studies. Only what nothing but ``cache`` labels keep is let go.
+Labels say why a snapshot is kept: ``request``, while it is needed, or ``cache``, against failures and for later
+studies. Only snapshots with nothing but ``cache`` labels are deleted.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class KeptSnapshot:
     Parameters
     ----------
     name:
-        Of the snapshot.
+        The snapshot's name.
     kinds:
-        Kinds of the labels that keep it.
+        Kinds of its labels.
     tensors:
-        What it refers to -> bytes. What several refer to is stored once.
+        Stored tensors that it refers to -> bytes. Shared ones are stored once.
     earlier:
-        Name of the stored snapshot from which its state would be trained again; None: from the beginning.
+        Name of the stored snapshot from which it could be trained again; None: from the beginning.
     seconds:
-        That this would take.
+        Seconds that training it again would take.
     """
 
     name: str
@@ -51,28 +51,28 @@ class KeptSnapshot:
 
 
 def evictions(kept: Sequence[KeptSnapshot], quota_bytes: int) -> tuple[str, ...]:
-    """Return the snapshots whose ``cache`` labels are to be released, so that the rest takes `quota_bytes` at most.
+    """Return the snapshots whose ``cache`` labels to release, so that the rest takes at most `quota_bytes`.
 
-    One after the other goes: always that which takes the fewest seconds to train again, from the nearest snapshot that
-    is still there, for each byte that only it holds. What could stay after all, because a later one freed more than was
-    needed, stays. If all that may go is not enough, all of it goes.
+    Snapshots go one at a time: always the one with the fewest seconds of retraining, from the nearest remaining
+    snapshot, per byte that only it holds. Some stay after all if a later deletion frees more than enough. If deleting
+    all that may go is not enough, all of them go.
 
     Parameters
     ----------
     kept:
         All stored snapshots.
     quota_bytes:
-        Most that they may take in all.
+        Maximum number of bytes of all of them.
 
     Raises
     ------
     InvalidInput
-        If a name stands twice, or `earlier` leads in a circle.
+        If a name occurs twice, or `earlier` forms a cycle.
 
     Examples
     --------
     >>> def of(name, nbytes, earlier, seconds):
-    ...     return Kept(name, {"cache"}, {name: nbytes}, earlier, seconds)
+    ...     return KeptSnapshot(name, {"cache"}, {name: nbytes}, earlier, seconds)
     >>> evictions([of("a", 10, None, 100.0), of("b", 10, "a", 5.0), of("c", 10, "b", 50.0)], 20)
     ('b',)
     """
@@ -88,13 +88,14 @@ def evictions(kept: Sequence[KeptSnapshot], quota_bytes: int) -> tuple[str, ...]
 
 
 def make_room(kept: Sequence[KeptSnapshot], nbytes: int) -> tuple[str, ...]:
-    """Return the snapshots whose ``cache`` labels are to be released so that `nbytes` more can be stored.
+    """Return the snapshots whose ``cache`` labels to release so that `nbytes` more can be stored.
 
-    Chosen as :func:`evictions` does. None if all that may go would not be enough: it would be lost in vain.
+    Chosen as by :func:`evictions`. Nothing is returned if all that may go would not suffice.
 
     Examples
     --------
-    >>> kept = [Kept("a", {"cache"}, {"a": 10}, None, 100.0), Kept("b", {"request"}, {"b": 10}, "a", 5.0)]
+    >>> cached = KeptSnapshot("a", {"cache"}, {"a": 10}, None, 100.0)
+    >>> kept = [cached, KeptSnapshot("b", {"request"}, {"b": 10}, "a", 5.0)]
     >>> make_room(kept, 8), make_room(kept, 12)
     (('a',), ())
     """
@@ -145,11 +146,11 @@ class _Shelf:
 
     def _rank(self, name: str) -> tuple[float, float]:
         seconds, freed = self._seconds[name], self._freed[name]
-        # What frees nothing goes last, unless it costs nothing either: one that is stored twice.
+        # Those that free nothing go last, unless they also cost nothing: duplicates.
         return (seconds / freed if freed else inf if seconds else 0.0), seconds
 
     def cheapest(self) -> str | None:
-        """Return what is to go next, if anything may."""
+        """Return the snapshot to delete next, if any may be."""
         while self._queue:
             *rank, name = heapq.heappop(self._queue)
             if name in self._kept and tuple(rank) == self._rank(name):
@@ -157,7 +158,7 @@ class _Shelf:
         return None
 
     def release(self, name: str) -> None:
-        """Let one go; others may free more from now on, and take longer to train again."""
+        """Delete a snapshot; others may then free more bytes, and take longer to train again."""
         gone = self._kept.pop(name)
         self.nbytes -= self._freed[name]
         changed = set()
@@ -180,7 +181,7 @@ class _Shelf:
         self._gone[name] = gone
 
     def back(self, name: str, quota_bytes: int) -> bool:
-        """Keep one after all, if there is room for it."""
+        """Keep a snapshot after all, if there is room."""
         one = self._gone[name]
         needed = sum(size for tensor, size in one.tensors.items() if not self._users[tensor])
         if self.nbytes + needed > quota_bytes:
@@ -193,14 +194,14 @@ class _Shelf:
 def kept_snapshots(
     plan: SearchPlan, costs: Costs, kinds: Mapping[str, Collection[str]], tensors: Mapping[str, Mapping[Hashable, int]]
 ) -> Iterator[KeptSnapshot]:
-    """Yield the stored snapshots of a plan, with the seconds that training each again would take.
+    """Yield the stored snapshots of a plan, with the seconds to train each one again.
 
     Parameters
     ----------
     kinds:
-        Name -> kinds of the labels that keep it; a snapshot that isn't there is no more.
+        Name -> kinds of its labels; a snapshot that is missing here no longer exists.
     tensors:
-        Name -> what it refers to -> bytes, as :meth:`daskevo.repository.Repository.snapshot_tensors` returns them.
+        Name -> tensors -> bytes, as returned by :meth:`daskevo.repository.Repository.snapshot_tensors`.
     """
     for node in plan.nodes:
         for step, name in node.snapshots.items():

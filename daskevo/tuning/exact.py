@@ -1,7 +1,7 @@
-"""Arithmetic that gives the same bits on every machine: only what IEEE 754 rounds one way, adding and multiplying.
+"""Arithmetic with bit-identical results on every machine, using only addition and multiplication (IEEE 754).
 
-The values of sequences name what has been trained, for studies in other processes and on other machines too. `pow` and
-`cos` of the C library and of numpy's vector units differ by a bit between versions and processors.
+Values of sequences are part of the keys of trained states, also for studies in other processes and on other machines.
+`pow` and `cos` of the C library and of numpy's vector code differ by a bit between versions and processors.
 """
 
 from __future__ import annotations

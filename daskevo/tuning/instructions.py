@@ -1,4 +1,4 @@
-"""What a scheduler tells whoever carries it out: to run, mark, stop, answer and refuse."""
+"""Instructions of the stage scheduler: run, save, halt, answer, refuse."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from daskevo.tuning.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Have a trainer train along a trajectory.
+    """Train along a trajectory on a trainer.
 
     Parameters
     ----------
     work:
-        Names the work, in instructions and events.
+        Identifies the task in instructions and events.
     trainer:
-        Who is to do it.
+        Name of the trainer.
     trajectory:
-        With which hyper-parameters; the same, until `start`, as those that `snapshot` was trained with.
+        The hyper-parameters; up to `start` they equal those that `snapshot` was trained with.
     start:
-        The step to begin after.
+        Number of steps already trained.
     snapshot:
         Name of the stored state after `start` steps; None at step 0.
     in_memory:
-        The trainer should have that state still, as the end of what it did last.
+        Whether the trainer should still have that state in memory, from its last task.
     marks:
-        Steps at which the model is saved, and whether it is evaluated there, in ascending order; the last one is where
-        the work ends. A mark at `start` is only evaluated. # (n_marks, 2)
+        Steps at which to save, and whether to evaluate there, in ascending order; the task ends at the last one. A mark
+        at `start` is only evaluated. # (n_marks, 2)
     estimated_s:
-        Seconds that it will probably take, its start included.
+        Estimated seconds, including the start.
     """
 
     work: str
@@ -50,9 +50,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Have running work save, and perhaps evaluate, at one more step, which it has not passed as far as is known.
+    """Make a running task save, and optionally evaluate, at one more step, which it has not passed as far as known.
 
-    If it has, it says so (:meth:`Scheduler.missed`).
+    If it has, it reports so (:meth:`Scheduler.missed`).
     """
 
     work: str
@@ -63,7 +63,7 @@ class Save:
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """Have running work end earlier: after step `after`, which is one of its marks, or at the next step (None)."""
+    """End a running task early: after step `after`, which is one of its marks, or at the next step (None)."""
 
     work: str
     trainer: str
@@ -72,7 +72,7 @@ class Halt:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Tell somebody the metrics that were waited for."""
+    """Give a waiting request its metrics."""
 
     waiter: Waiter
     step: int
@@ -81,7 +81,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Tell somebody that there will be no metrics, and why."""
+    """Tell a waiting request that there will be no metrics, and why."""
 
     waiter: Waiter
     step: int

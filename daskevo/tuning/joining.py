@@ -1,4 +1,4 @@
-"""Sequences put one after the other: each later one counts its own steps from where it begins."""
+"""Concatenated sequences; each later one counts its own steps from where it begins."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from daskevo.tuning.step_sequence import StepSequence, check_steps
 
 @dataclass(frozen=True)
 class Joined(StepSequence):
-    """Sequences one after the other; see :func:`concatenate`.
+    """Consecutive sequences; see :func:`concatenate`.
 
     Parameters
     ----------
     pieces:
-        The step at which each begins, the first at 0, and the sequence. Pieces that are joined themselves are taken
-        apart.
+        The step at which each sequence begins (the first at 0), and the sequence. Nested joined sequences are
+        flattened.
 
     Raises
     ------
     InvalidInput
-        If a piece begins before the one before has: their steps would overlap.
+        If a piece does not begin after the one before it.
     """
 
     kind = "joined"
@@ -74,17 +74,17 @@ def _piece(piece: object) -> tuple[int, StepSequence]:
 
 
 def concatenate(first: StepSequence, *later: tuple[int, StepSequence]) -> Joined:
-    """Return `first`, and from given steps on other sequences, which count their steps from there.
+    """Return `first`, followed from the given steps on by other sequences, which count their steps from there.
 
     Parameters
     ----------
     later:
-        Each the step at which it begins, in steps of the whole, and a sequence.
+        Pairs of the step at which it begins, in steps of the whole, and a sequence.
 
     Raises
     ------
     InvalidInput
-        If one begins before, or where, the one before does.
+        If one does not begin after the one before it.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def concatenate(first: StepSequence, *later: tuple[int, StepSequence]) -> Joined
 
 
 def warmup(start: float, steps: int, then: StepSequence) -> Joined:
-    """Return a line from `start` to where `then` begins, in `steps` steps, and then `then`.
+    """Return a linear warm-up from `start` to the first value of `then` in `steps` steps, followed by `then`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a set of trials costs when equal steps are trained once: the merge rate (paper 002, chapter 6)."""
+"""The merge rate: how many steps a set of trials saves by training equal steps once (paper 002, chapter 6)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from daskevo.tuning.trajectory import Trajectory
 
 
 class StepCount(NamedTuple):
-    """Training steps of a set of trials.
+    """Number of training steps of a set of trials.
 
     Parameters
     ----------
     total:
-        If each trial is trained by itself.
+        If each trial were trained by itself.
     unique:
         If equal steps are trained once.
     """
@@ -25,12 +25,12 @@ class StepCount(NamedTuple):
 
     @property
     def merge_rate(self) -> float:
-        """How many times the total is of the unique steps; 1 if there are none."""
+        """Total steps divided by unique steps; 1 if there are none."""
         return self.total / self.unique if self.unique else 1.0
 
 
 def count_steps(trials: Iterable[tuple[Trajectory, int]]) -> StepCount:
-    """Count the steps of trials, each trained until a step, before anything is trained.
+    """Count the steps of trials, each up to a step, before training anything.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def count_steps(trials: Iterable[tuple[Trajectory, int]]) -> StepCount:
         state = plan.locate(trajectory, step)
         total += step
         ends[state.node] = max(step, ends.get(state.node, 0))
-    # A node is trained to where the last of its trials ends, or the last of its children begins.
+    # A node is trained up to the last end of its trials, or the last beginning of its children.
     for node in plan.nodes:
         if node.parent is not None:
             ends[node.parent] = max(node.start, ends.get(node.parent, 0))

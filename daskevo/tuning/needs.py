@@ -1,6 +1,6 @@
-"""Which snapshots somebody needs: those from which what is waited for, or may be gone on with, would be trained.
+"""Find the snapshots that are needed: those from which requested or resumable training would start.
 
-As trials come and go, a snapshot that was kept against failures becomes one that is needed, and the other way round.
+As trials come and go, a snapshot kept as a cache may become needed, and the other way round.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from daskevo.tuning.plan import SearchPlan, State
 from daskevo.tuning.stages import Promises, stage_tree
 
 Kind = Literal["request", "cache"]
-"""Of the labels that keep snapshots: needed, and never let go; or kept while there is room."""
+"""Kind of a snapshot's label: needed, and never deleted; or kept while there is room."""
 
 
 class Change(NamedTuple):
-    """A snapshot that is to be kept by a label of another kind."""
+    """A snapshot whose kind of label changes."""
 
     name: str
     kind: Kind
-    """The new one: its label is taken before that of the other kind is released."""
+    """The new kind; its label is added before the old one is released."""
 
 
 def latest_snapshot(
     plan: SearchPlan, state: State, *, before: bool = False, among: Container[str] | None = None
 ) -> State | None:
-    """Return the last state on the way to a state that is stored; None if there is none.
+    """Return the last stored state on the way to a state; None if there is none.
 
     Parameters
     ----------
     before:
-        Only states before that one.
+        Consider only states before that one.
     among:
-        Only snapshots of these names.
+        Consider only snapshots with these names.
     """
     for point in plan.path(state):
         steps = [
@@ -47,15 +47,15 @@ def latest_snapshot(
 
 
 def needed_snapshots(plan: SearchPlan, held: Iterable[State] = ()) -> dict[State, str]:
-    """Return the snapshots that somebody needs, by state.
+    """Return the needed snapshots, by state.
 
-    For each state that is waited for, that is the last one stored on the way to it: also of a training under way, which
-    would begin there again if its trainer died before it has stored a later one.
+    For each requested state this is the last stored one on the way to it, even while training is running: that training
+    would restart there if its trainer died before storing a later one.
 
     Parameters
     ----------
     held:
-        States that somebody may want to go on from, or to look at: paused trials, the best ones.
+        States to continue from or to look at later: paused trials, the best ones.
 
     Examples
     --------
@@ -75,10 +75,10 @@ def needed_snapshots(plan: SearchPlan, held: Iterable[State] = ()) -> dict[State
 
 
 def begun_with(plan: SearchPlan, promises: Promises, held: Iterable[State] = ()) -> set[str]:
-    """Return the names of the snapshots without which steps would be trained again even if no trainer fails.
+    """Return the names of snapshots whose loss would cause steps to be trained again even if no trainer fails.
 
-    Those are what the stages that are to be given next begin with, and what is held that running work won't store. They
-    are fewer than the needed ones: what running work would begin again with is none of them.
+    These are the sources of the next stages, and held states that running tasks won't store. They are fewer than the
+    needed ones, which also include states that running tasks would restart from.
     """
     found = {stage.source for stage in stage_tree(plan, promises).stages if stage.ready}
     wanted = set(plan.wanted)
@@ -89,19 +89,19 @@ def begun_with(plan: SearchPlan, promises: Promises, held: Iterable[State] = ())
 
 
 def changes_of_kind(plan: SearchPlan, kinds: Mapping[str, Kind], held: Iterable[State] = ()) -> list[Change]:
-    """Return the snapshots whose kind changes; those that are needed from now on come first.
+    """Return the snapshots whose kind changes, newly needed ones first.
 
     Parameters
     ----------
     kinds:
-        Name -> the kind of label that keeps it now, of the snapshots that are one's own to relabel.
+        Name -> kind of its label now, for the snapshots that this study may relabel.
     held:
-        As :func:`needed_snapshots` takes them.
+        As for :func:`needed_snapshots`.
     """
     return changes_between(kinds, set(needed_snapshots(plan, held).values()))
 
 
 def changes_between(kinds: Mapping[str, Kind], needed: Container[str]) -> list[Change]:
-    """Return the same, given the names of the snapshots that somebody needs."""
+    """Return the same, given the names of the needed snapshots."""
     wanted = [Change(name, "request") for name, kind in kinds.items() if kind == "cache" and name in needed]
     return wanted + [Change(name, "cache") for name, kind in kinds.items() if kind == "request" and name not in needed]

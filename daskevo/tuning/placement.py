@@ -1,4 +1,4 @@
-"""Which trainer a stage goes to: who has its model, who has the memory, who was tried before."""
+"""Choose a trainer for a stage: by the model in its memory, the size of its memory, and earlier failures."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from daskevo.tuning.stages import TrainingStage
 
 @dataclass(slots=True)
 class PlacedTrainer:
-    """One that can take work.
+    """A trainer that can take tasks.
 
     Parameters
     ----------
     memory_bytes:
-        Of its device; 0 if that isn't known.
+        Memory of its device; 0 if not known.
     work:
-        What it does.
+        Its current task.
     holds:
-        The state that it has in memory, as the end of what it did last.
+        The state in its memory, from its last task.
     """
 
     name: str
@@ -30,30 +30,30 @@ class PlacedTrainer:
 
 
 class Placing:
-    """Places stages, and knows which have had bad luck.
+    """Places stages on trainers, and remembers losses and lack of memory.
 
     Parameters
     ----------
     trainers:
-        Those that are there, by name; somebody else's, which may change.
+        The present trainers, by name; the caller updates this mapping.
     """
 
     def __init__(self, trainers: Mapping[str, PlacedTrainer]) -> None:
         self._trainers = trainers
         self._too_small: dict[int, int] = {}
         self.losses: dict[State, int] = {}
-        """How many trainers were lost in the stage that ends there."""
+        """Number of trainers lost during the stage that ends in a state."""
 
     @property
     def most_bytes(self) -> int:
-        """Memory of the largest trainer that is there; 0 if nobody's is known."""
+        """Memory of the largest present trainer; 0 if none is known."""
         return max((trainer.memory_bytes for trainer in self._trainers.values()), default=0)
 
     def place(self, stage: TrainingStage, free: Sequence[PlacedTrainer]) -> PlacedTrainer | None:
-        """Return the trainer for a stage: best the one that has its model, else the smallest.
+        """Return the trainer for a stage: the one that has its model in memory, or else the smallest.
 
-        A stage that ran out of memory has only one more try, on the largest trainer, free or not. One whose trainer was
-        lost goes to the largest that is free: many a process dies of what it has taken.
+        A stage that ran out of memory is tried only once more, on the largest trainer, even if that is busy now. A
+        stage whose trainer was lost goes to the largest free one, because many processes die of too much memory.
         """
         fitting = [trainer for trainer in free if self.fits(stage, trainer)]
         holding = (trainer for trainer in fitting if trainer.holds is not None and trainer.holds == stage.source)
@@ -61,22 +61,22 @@ class Placing:
         return next(holding, None) or min(fitting, key=lambda trainer: sign * trainer.memory_bytes, default=None)
 
     def fits(self, stage: TrainingStage, trainer: PlacedTrainer) -> bool:
-        """Tell whether a trainer may have a stage: one that ran out of memory only the largest, if that has more."""
+        """Tell whether a trainer may run a stage; one that ran out of memory needs the largest, if that has more."""
         tried = self._too_small.get(stage.node)
         return tried is None or tried < trainer.memory_bytes == self.most_bytes
 
     def is_beyond(self, stage: TrainingStage) -> bool:
-        """Tell whether no trainer that is there has enough memory for a stage."""
+        """Tell whether no present trainer has enough memory for a stage."""
         tried = self._too_small.get(stage.node)
         return tried is not None and bool(self._trainers) and tried >= self.most_bytes
 
     def ran_out(self, end: State, trainer: PlacedTrainer, reached: int) -> str | None:
-        """Take in that a trainer's memory was too small for the stage that ends there.
+        """Note that a trainer's memory was too small for the stage that ends in a state.
 
         Parameters
         ----------
         reached:
-            The last step that was trained.
+            Last step that was trained.
 
         Returns
         -------
@@ -94,7 +94,7 @@ class Placing:
         )
 
     def why_beyond(self, end: State) -> str:
-        """Say of a stage for which no trainer came that has enough memory why it can't be had."""
+        """Return the message for a stage that no trainer has enough memory for."""
         tried = _said(self._too_small.get(end.node, 0))
         return (
             f"out of memory on a trainer with {tried}; those with more have gone, and the largest has "

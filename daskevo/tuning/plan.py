@@ -1,8 +1,8 @@
-"""The search plan: all that is known of the trainings of all studies, a tree that only grows (paper 002, section 4.2).
+"""The search plan: everything known about the trainings of all studies, as a tree (paper 002, section 4.2).
 
-A node is a trajectory, from the step on at which it parts from its parent's. Adding a trial never splits a node: a
-trajectory that parts in the middle of one becomes its child from there. So what is kept at a node (snapshots, metrics,
-requests, failures, by step) stays where it is, whatever trials come and go.
+A node is a trajectory from the step at which it diverges from its parent's. Adding a trial never splits a node: a
+trajectory that diverges in the middle of one becomes its child from that step on. So everything stored at a node by
+step (snapshots, metrics, requests, failures) stays there when trials come and go.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from daskevo.tuning.step_sequence import check_steps
 from daskevo.tuning.trajectory import Trajectory
 
 Waiter = Hashable
-"""Who wants to know: one trial of one study at one step, such as ``("grid", 17)``."""
+"""Identifies a request for metrics: one trial of one study at one step, such as ``("grid", 17)``."""
 
 
 class State(NamedTuple):
-    """A model after so many steps: those of the node's trajectory, its ancestors' steps counted in.
+    """A model after `step` steps of the node's trajectory, including its ancestors' steps.
 
-    The same state has one name: at the step where a node begins, it is its parent's.
+    Each state has one name: at the step where a node begins, it belongs to the parent.
     """
 
     node: int
@@ -31,26 +31,26 @@ class State(NamedTuple):
 
 @dataclass(slots=True)
 class PlanNode:
-    """A trajectory from the step on at which it parts from its parent's.
+    """A trajectory from the step at which it diverges from its parent's.
 
     Parameters
     ----------
     number:
-        Its place in `SearchPlan.nodes`.
+        Its index in `SearchPlan.nodes`.
     trajectory:
-        As it goes on for ever; until `start` it is the parent's.
+        The full trajectory; up to `start` it equals the parent's.
     parent, start:
-        The node it parts from, and after how many steps; None and 0 for one that begins with no step in common.
+        The parent, and the number of steps after which it diverges; None and 0 if it shares no step.
     depth:
-        How many nodes it has above it.
+        Number of nodes above it.
     snapshots:
-        Step -> name of what is stored of the model then.
+        Step -> name of the stored snapshot.
     metrics:
-        Step -> what the model scored then.
+        Step -> metrics of the model.
     requests:
-        Step -> who waits for the metrics there.
+        Step -> requests that wait for the metrics.
     failures:
-        Step -> why nothing at or beyond it can be trained.
+        Step -> why this step and later ones can't be trained.
     """
 
     number: int
@@ -67,7 +67,7 @@ class PlanNode:
 
 
 class TrialStanding(NamedTuple):
-    """Where a request stands: answered by `metrics`, in vain because of `failure`, or neither: it waits."""
+    """The state of a request: answered by `metrics`, failed because of `failure`, or (neither) waiting."""
 
     state: State
     metrics: Mapping[str, float] | None = None
@@ -75,10 +75,10 @@ class TrialStanding(NamedTuple):
 
 
 class SearchPlan:
-    """What has been asked, trained, stored and measured, of any number of studies.
+    """Everything asked, trained, stored and measured in any number of studies.
 
-    Nothing of it need be stored: it is made again of the requests in the run's record, and of the snapshots and metrics
-    in the repository, each with its trajectory and step.
+    It is not stored itself: it is rebuilt from the requests in the run's record and from the snapshots and metrics in
+    the repository, each with its trajectory and step.
 
     Examples
     --------
@@ -103,15 +103,15 @@ class SearchPlan:
         self._waiting: dict[Waiter, State] = {}
         self._wanted: dict[State, None] = {}
 
-    # Where things are
+    # Finding states
 
     def locate(self, trajectory: Trajectory, step: int) -> State:
-        """Return the state of a trajectory after `step` steps, from 1; its node is added if there is none.
+        """Return the state of a trajectory after `step` steps (from 1), adding a node if necessary.
 
         Raises
         ------
         InvalidInput
-            If that is no step, or a hyper-parameter is no finite number until there.
+            If `step` is not valid, or a hyper-parameter is not finite up to it.
         """
         check_steps(step, "step", 1)
         configuration = trajectory.configuration
@@ -139,7 +139,7 @@ class SearchPlan:
         return len(self.nodes) - 1
 
     def find(self, trajectory: Trajectory, step: int) -> State | None:
-        """Return the state of a trajectory after `step` steps if the plan has it, adding nothing."""
+        """Return the state of a trajectory after `step` steps, or None if the plan doesn't have it; adds nothing."""
         configuration = trajectory.configuration
         number = self._roots.get((trajectory.origin, configuration.header, configuration.bits_at(0)))
         while number is not None:
@@ -151,7 +151,7 @@ class SearchPlan:
         return None
 
     def path(self, state: State) -> Iterator[State]:
-        """Yield a state, and the states above it at which its node and those above part from their parents."""
+        """Yield a state, then the states at which its node and the nodes above diverge from their parents."""
         yield state
         node = self.nodes[state.node]
         while node.parent is not None:
@@ -163,23 +163,23 @@ class SearchPlan:
         return self.nodes[state.node].trajectory
 
     def key(self, state: State) -> str:
-        """Return the name of a state that is the same in every process (:meth:`Trajectory.key`)."""
+        """Return the state's key, which is the same in every process (:meth:`Trajectory.key`)."""
         return self.trajectory(state).key(state.step)
 
     # Requests
 
     def request(self, waiter: Waiter, trajectory: Trajectory, step: int) -> TrialStanding:
-        """Take in that somebody wants the metrics of a trajectory after `step` steps.
+        """Add a request for the metrics of a trajectory after `step` steps.
 
         Returns
         -------
         Standing
-            With metrics if they are known, or a failure if they can't be had: then nobody waits.
+            With metrics if they are known, or a failure if they can't be computed; then nothing waits.
 
         Raises
         ------
         InvalidInput
-            If `waiter` waits already, or as :meth:`locate`.
+            If `waiter` is already waiting, or as :meth:`locate`.
         """
         if waiter in self._waiting:
             raise InvalidInput(
@@ -197,7 +197,7 @@ class SearchPlan:
         return TrialStanding(state)
 
     def withdraw(self, waiter: Waiter) -> State | None:
-        """Take back a request; returns where it waited, or None if it doesn't (any more)."""
+        """Withdraw a request; return the state it waited for, or None if it doesn't wait (any more)."""
         state = self._waiting.pop(waiter, None)
         if state is not None:
             waiters = self.nodes[state.node].requests[state.step]
@@ -207,7 +207,7 @@ class SearchPlan:
         return state
 
     def _served(self, state: State) -> tuple[Waiter, ...]:
-        """Forget who waits for a state, and return them."""
+        """Remove all requests for a state, and return them."""
         self._wanted.pop(state, None)
         waiters = tuple(self.nodes[state.node].requests.pop(state.step, ()))
         for waiter in waiters:
@@ -216,35 +216,35 @@ class SearchPlan:
 
     @property
     def wanted(self) -> tuple[State, ...]:
-        """All states that somebody waits for, in the order in which they were first asked for."""
+        """All states with waiting requests, in the order in which they were first asked for."""
         return tuple(self._wanted)
 
     def waiters(self, state: State) -> tuple[Waiter, ...]:
-        """Return who waits for a state."""
+        """Return the requests that wait for a state."""
         return tuple(self.nodes[state.node].requests.get(state.step, ()))
 
-    # What came of it
+    # Results
 
     def measured(self, state: State, metrics: Mapping[str, float]) -> tuple[Waiter, ...]:
-        """Take in metrics; return who waited for them."""
+        """Store metrics; return the requests that waited for them."""
         self.nodes[state.node].metrics[state.step] = dict(metrics)
         return self._served(state)
 
     def saved(self, state: State, name: str) -> None:
-        """Take in that the repository has a snapshot of a state."""
+        """Note that the repository has a snapshot of a state."""
         self.nodes[state.node].snapshots[state.step] = name
 
     def gone(self, state: State) -> None:
-        """Take in that there is no such snapshot (any more): evicted, corrupt or lost. What needs it is recomputed."""
+        """Note that a snapshot is gone: evicted, corrupt or lost. Steps that need it are trained again."""
         self.nodes[state.node].snapshots.pop(state.step, None)
 
     def failed(self, state: State, why: str, *, lasting: bool = True) -> dict[Waiter, State]:
-        """Take in that a state can't be trained; return who waited for it, or for what comes after it.
+        """Note that a state can't be trained; return the requests for it and for states beyond it.
 
         Parameters
         ----------
         lasting:
-            Later requests are answered with the failure, too.
+            Whether later requests get this failure too.
         """
         if lasting:
             self.nodes[state.node].failures[state.step] = why
@@ -252,11 +252,11 @@ class SearchPlan:
         return {waiter: wanted for wanted in beyond for waiter in self._served(wanted)}
 
     def is_beyond(self, state: State, earlier: State) -> bool:
-        """Tell whether training to a state leads through an earlier one (or is that one)."""
+        """Tell whether training to a state passes through an earlier one (or is that one)."""
         return any(point.node == earlier.node and point.step >= earlier.step for point in self.path(state))
 
     def failure(self, state: State) -> str | None:
-        """Return why a state can't be had, if that is known."""
+        """Return why a state can't be trained, if known."""
         for point in self.path(state):
             for step, why in self.nodes[point.node].failures.items():
                 if step <= point.step:

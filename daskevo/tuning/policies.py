@@ -1,4 +1,4 @@
-"""Which stage goes first: the longest path, breadth first, or most children first (paper 002, sections 4.3 and 6.3)."""
+"""Order of stages: critical path, breadth first, or most children first (paper 002, sections 4.3 and 6.3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Ranks = list[tuple[float, ...]]
 
 
 def critical_path(plan: SearchPlan, tree: StageTree, seconds: Sequence[float]) -> Ranks:
-    """Rank stages by the estimated seconds from their beginning to the end of the longest path below."""
+    """Rank stages by the estimated seconds of the longest path that begins with them."""
     longest = list(seconds)
     for stage in reversed(tree.stages):
         below = max((longest[child] for child in stage.children), default=0.0)
@@ -23,12 +23,12 @@ def critical_path(plan: SearchPlan, tree: StageTree, seconds: Sequence[float]) -
 
 
 def breadth_first(plan: SearchPlan, tree: StageTree, seconds: Sequence[float]) -> Ranks:
-    """Rank stages by how few nodes are above them, of one depth those that begin early first."""
+    """Rank stages by the depth of their node, smaller first; at equal depth, those that begin earlier first."""
     return [(-plan.nodes[stage.node].depth, -stage.start) for stage in tree.stages]
 
 
 def most_children(plan: SearchPlan, tree: StageTree, seconds: Sequence[float]) -> Ranks:
-    """Rank stages by how many others begin where they end."""
+    """Rank stages by the number of stages that begin where they end."""
     return [(len(stage.children),) for stage in tree.stages]
 
 
@@ -40,14 +40,14 @@ POLICIES: dict[Policy, Callable[[SearchPlan, StageTree, Sequence[float]], Ranks]
 
 
 def best_path(tree: StageTree, ranks: Ranks, ready: Sequence[int], *, batched: bool) -> list[int]:
-    """Return the stages to do next on one trainer: from the best of the ready ones down, always to the best child.
+    """Return the path of stages for one trainer: the best ready stage, then always the best child.
 
     Parameters
     ----------
     ready:
-        Numbers of the stages that may begin, at least one.
+        Numbers of the stages that can begin now, at least one.
     batched:
-        False: only the first.
+        False: return only the first stage.
     """
 
     def best(numbers: Sequence[int]) -> int:

@@ -1,7 +1,7 @@
-"""The stage tree as people look at it: every step of a study's trials, whether it is done, and who needs it.
+"""The stage tree for display: every step of a study's trials, its state, and the trials that need it.
 
-A stage tree (:mod:`daskevo.tuning.stages`) has what is still to be trained; this has what was trained, too, so that a
-study can be drawn while it runs and after.
+A stage tree (:mod:`daskevo.tuning.stages`) contains only steps still to be trained; this one also contains those
+already trained, so that a study can be drawn during and after its run.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ Progress = Literal["done", "running", "waiting", "failed"]
 
 
 class Asked(NamedTuple):
-    """A trial's request, and what became of it.
+    """A trial's request and its outcome.
 
     Parameters
     ----------
     trial:
-        Its name.
+        The trial's name.
     trajectory, step:
-        What it wants the metrics of.
+        The trajectory and step whose metrics were requested.
     came:
-        Done, or failed; given up: it was taken back, and needs nothing any more.
+        Done, failed, or given up: withdrawn, so it needs nothing any more.
     quality:
-        What the study's objective makes of the metrics.
+        Value of the study's objective.
     best:
-        It is the best of its study.
+        Whether it is the best of its study.
     """
 
     trial: str
@@ -45,14 +45,14 @@ class Asked(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Steps of a branch, those after `start` until `stop`, of which the same is to be said.
+    """Consecutive steps of a branch, after `start` up to `stop`, with the same state and trials.
 
     Parameters
     ----------
     trials:
-        Who needs them; of those done, who needed them.
+        Trials that need these steps, or needed them.
     trainer:
-        Who trains them, where they are running.
+        The trainer, if the steps are running.
     """
 
     start: int
@@ -63,7 +63,7 @@ class Span(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """A step at which metrics are asked for, by whom, and the quality that came of it."""
+    """A step at which metrics are requested, with the trials and the resulting quality."""
 
     step: int
     progress: Progress
@@ -74,21 +74,21 @@ class Goal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A node of the search plan, as far as some trial needs it or it was trained.
+    """A node of the search plan, as far as a trial needs it or it was trained.
 
     Parameters
     ----------
     parent:
-        The branch that it parts from, by its place in :attr:`ProgressTree.branches`; None for one that begins anew.
+        Index of the parent in :attr:`ProgressTree.branches`; None for a root.
     start, stop:
-        The steps that it has, those after `start`.
+        Its steps: those after `start` up to `stop`.
     spans:
-        All of these steps, one span after the other.
+        All of these steps as consecutive spans.
     goals:
-        In the order of steps.
+        Ordered by step.
     changes:
-        The hyper-parameters that set it apart from its parent where it begins, with their values in its first and its
-        last step; of one that begins anew, those that set it apart from the others that do, or don't stay.
+        Hyper-parameters that differ from the parent where the branch begins, with their values in its first and last
+        step; for a root, those that differ between roots or change over time.
     """
 
     parent: int | None
@@ -100,27 +100,27 @@ class Branch:
 
     @property
     def trials(self) -> tuple[str, ...]:
-        """All that need, or needed, one of its steps."""
+        """All trials that need, or needed, one of its steps."""
         return tuple(dict.fromkeys(trial for span in self.spans for trial in span.trials))
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressTree:
-    """All branches of some trials.
+    """All branches of a set of trials.
 
     Parameters
     ----------
     branches:
         Parents before their children.
     unit:
-        What a step is.
+        The unit of a step.
     """
 
     branches: tuple[Branch, ...]
     unit: str = "step"
 
     def steps(self) -> dict[Progress, int]:
-        """Return how many steps are done, running, waiting and failed; each counts once."""
+        """Return the number of steps that are done, running, waiting and failed; each step counts once."""
         counted: dict[Progress, int] = {"done": 0, "running": 0, "waiting": 0, "failed": 0}
         for branch in self.branches:
             for span in branch.spans:
@@ -140,17 +140,17 @@ def progress_tree(
     reached: Iterable[State] = (),
     running: Mapping[State, str] | None = None,
 ) -> ProgressTree:
-    """Return what trials need, and how far it is.
+    """Return the steps that trials need, with their state.
 
     Parameters
     ----------
     plan:
-        What is known: where it has a snapshot or metrics, all steps until there are done. Nodes of what is asked are
-        added if it lacks them; what nobody asked for is not shown.
+        The search plan: steps up to a snapshot or metrics are done. Missing nodes of the requests are added; nodes that
+        no request needs are not shown.
     reached:
         Further states of the plan that were trained, stored or not.
     running:
-        The states at which running work ends, and whose trainer's it is.
+        End states of running tasks -> name of the trainer.
 
     Examples
     --------
@@ -198,7 +198,7 @@ def progress_tree(
 
 
 def states_under_way(under_way: RunningStages) -> tuple[list[State], dict[State, str]]:
-    """Return how far running work is known to be, and where it ends with whose trainer."""
+    """Return the states that running tasks have reached, and their end states with their trainers."""
     reached: list[State] = []
     running: dict[State, str] = {}
     for work in under_way.works.values():
@@ -210,7 +210,7 @@ def states_under_way(under_way: RunningStages) -> tuple[list[State], dict[State,
 
 
 def _furthest(plan: SearchPlan, states: Mapping[State, str]) -> dict[int, tuple[int, str]]:
-    """Return, by node, the last step that training to one of some states leads through, with that state's word."""
+    """Return, by node, the last step that training to one of the states passes, with that state's word."""
     furthest: dict[int, tuple[int, str]] = {}
     for state, word in states.items():
         for point in plan.path(state):
@@ -219,7 +219,7 @@ def _furthest(plan: SearchPlan, states: Mapping[State, str]) -> dict[int, tuple[
 
 
 def _spans(start: int, needs: list[_Need], done: int, busy: tuple[int, str]) -> tuple[Span, ...]:
-    """Cut a node where who needs it changes, or how far it is."""
+    """Cut a node into spans wherever the trials that need it, or its progress, change."""
     until = max(done, busy[0])
     stop = max(min(need.step, until) if need.asked.came == "given up" else need.step for need in needs)
     if stop <= start:
@@ -256,7 +256,7 @@ def _goals(goals: Mapping[int, list[Asked]], spans: tuple[Span, ...]) -> tuple[G
         if "done" in came:
             progress = "done"
         elif "waiting" in came:
-            # Trained until there, it is still to be scored.
+            # Trained up to this step, but still to be scored.
             progress = "running" if span.progress == "running" else "waiting"
         else:
             progress = "failed"
@@ -278,7 +278,7 @@ def _changes(plan: SearchPlan, number: int, stop: int) -> dict[str, tuple[JSON, 
 
 
 def _without_common(branches: list[Branch]) -> list[Branch]:
-    """Take out of the changes of branches that begin anew what stays as it is in all of them."""
+    """Remove from the changes of root branches all values that are constant and equal in all of them."""
     roots = [branch for branch in branches if branch.parent is None]
     common = {
         name

@@ -1,4 +1,4 @@
-"""Work that trainers have: where it is, what it will have saved and evaluated, who may still ask something of it."""
+"""Running tasks of trainers: their progress, and the steps at which they will save and evaluate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from daskevo.tuning.stages import Promises
 
 @dataclass(slots=True)
 class StageMark:
-    """What is to be done at a step: always saved, where steps were trained; perhaps evaluated."""
+    """Actions at a step: save, if steps were trained, and optionally evaluate."""
 
     evaluate: bool
     saved: bool = False
@@ -20,26 +20,26 @@ class StageMark:
 
 @dataclass(slots=True)
 class Work:
-    """Stages that a trainer does one after the other.
+    """Consecutive stages that a trainer runs as one task.
 
     Parameters
     ----------
     key:
-        Names it.
+        Identifies the task.
     trainer:
-        Who does it.
+        Name of the trainer.
     start:
-        The step that it begins after.
+        Number of steps before its first one.
     legs:
         Node and last step of each stage, in order. # (n_stages, 2)
     marks:
-        What is to be done at which step, in order of steps.
+        Step -> actions, ordered by step.
     reached:
-        The last step that it is known to have trained.
+        Last step known to be trained.
     stopping:
-        Nobody waits for anything of it: nothing more is promised.
+        True if no request needs it any more: it promises nothing further.
     halted:
-        It was told to end at once, wherever it is.
+        True if it was told to end at once.
     """
 
     key: str
@@ -53,11 +53,11 @@ class Work:
 
     @property
     def stop(self) -> int:
-        """The step that it ends at."""
+        """The step at which it ends."""
         return self.legs[-1].step
 
     def state_at(self, step: int) -> State | None:
-        """Return the state at one of its steps; None if it isn't one."""
+        """Return the state at one of its steps; None for other steps."""
         if step == self.start == self.stop:
             return self.legs[0]
         if not self.start < step <= self.stop:
@@ -65,11 +65,11 @@ class Work:
         return next(State(leg.node, step) for leg in self.legs if step <= leg.step)
 
     def passes(self, state: State) -> bool:
-        """Tell whether it trains through a state that it hasn't reached yet, as far as is known."""
+        """Tell whether it will still train through a state, as far as its progress is known."""
         return not self.stopping and self.reached < state.step and self.state_at(state.step) == state
 
     def mark(self, step: int, *, evaluate: bool) -> bool:
-        """Have the model saved at a step, and perhaps evaluated; False if that is so already."""
+        """Add a save, and optionally an evaluation, at a step; return False if it is already planned."""
         mark = self.marks.get(step)
         if mark is not None and (mark.evaluate or not evaluate):
             return False
@@ -80,19 +80,19 @@ class Work:
         return True
 
     def shorten(self, stop: int) -> None:
-        """End it at an earlier mark."""
+        """End the task at an earlier mark."""
         last = self.state_at(stop)
         assert last is not None
         self.legs = [*(leg for leg in self.legs if leg.step < stop), last]
         self.marks = {step: mark for step, mark in self.marks.items() if step <= stop}
 
     def failing(self, *, lost: bool = False) -> State | None:
-        """Return the end of the stage that it is in: the first mark with something left to do.
+        """Return the end of its current stage: the first mark with an action left.
 
         Parameters
         ----------
         lost:
-            What was to be stored beside the training is lost with it: that is left to do, too.
+            True if snapshots not yet stored are lost with the task: then saving them counts as left to do.
         """
         for step, mark in self.marks.items():
             unsaved = lost and not mark.saved and step > self.start
@@ -103,7 +103,7 @@ class Work:
 
 @dataclass
 class RunningStages:
-    """All work that trainers have, found by its key and by its nodes."""
+    """All running tasks, indexed by key and by node."""
 
     works: dict[str, Work] = field(default_factory=dict)
     _by_node: dict[int, dict[str, Work]] = field(default_factory=dict)

@@ -1,6 +1,7 @@
-"""A study without a cluster: the same decisions as for real, on trainers that only count seconds.
+"""Simulate studies without a cluster: real decisions, with trainers that only count seconds.
 
-Deterministic: what a study would cost with so many trainers, shared or not, under which policy, by measured costs.
+Deterministic. Estimates the cost of a study for a number of trainers, with or without sharing, a policy, and measured
+costs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from daskevo.tuning.trajectory import Trajectory
 
 
 class Trial(NamedTuple):
-    """A configuration, to be evaluated after `until` steps."""
+    """A configuration to evaluate after `until` steps."""
 
     name: str
     configuration: Configuration
@@ -29,18 +30,18 @@ class Trial(NamedTuple):
 
 
 class SimulatedStudy(Protocol):
-    """What asks for trials: all at once, or more by and by, as it is told what came of them."""
+    """Asks for trials: all at the beginning, or more after each result."""
 
     def begin(self) -> Sequence[Trial]:
-        """Return the trials to begin with."""
+        """Return the first trials."""
 
     def told(self, trial: Trial, metrics: Mapping[str, float]) -> Sequence[Trial]:
-        """Return the trials that the metrics of one call for."""
+        """Return further trials, after the result of one."""
 
 
 @dataclass(frozen=True)
 class AllAtOnce:
-    """A study of given trials."""
+    """A study with a fixed list of trials."""
 
     trials: tuple[Trial, ...]
 
@@ -61,18 +62,18 @@ def _no_metrics(configuration: Configuration, step: int) -> Mapping[str, float]:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a trainer's work costs, and gives.
+    """Costs and results of a simulated trainer.
 
     Parameters
     ----------
     step_s:
-        Seconds of the step after `step` steps of a configuration.
+        Seconds of the step that follows `step` steps of a configuration.
     start_s:
-        Seconds to begin work with a model that isn't in memory: loading, and the first step's overhead.
+        Seconds to start with a model that is not in memory: loading, and overhead of the first step.
     evaluate_s:
-        Seconds of an evaluation. Saving is done beside the training and costs nothing.
+        Seconds of an evaluation. Saving happens during training and costs nothing.
     metrics:
-        Of a configuration after so many steps.
+        Metrics of a configuration after a number of steps.
     """
 
     step_s: Callable[[Configuration, int], float] = _one_second
@@ -83,24 +84,24 @@ class Machine:
 
 @dataclass
 class Outcome:
-    """What a simulated study came to.
+    """Result of a simulated study.
 
     Parameters
     ----------
     total_steps:
-        Of all trials, each trained by itself; one that was continued counts until its last step.
+        Steps of all trials if each were trained by itself; a continued trial counts up to its last step.
     trained_steps:
-        That were trained.
+        Steps actually trained.
     makespan_s:
         Seconds until the last trial was answered.
     busy_s:
-        Seconds of all trainers at work, added up.
+        Sum of the seconds in which trainers worked.
     starts, evaluations, snapshots:
-        How many there were; starts of models that were not in memory.
+        Number of each; starts are those with a model not in memory.
     answers:
-        Study, trial and step -> metrics, and when they were known.
+        Study, trial and step -> metrics, and the time at which they were known.
     spans:
-        What was trained: a trajectory, after which step, until which, in the order in which it ended.
+        Trained ranges: trajectory, first and last step, in order of their ends.
     """
 
     total_steps: int = 0
@@ -115,7 +116,7 @@ class Outcome:
 
 
 class _Running:
-    """Work that a simulated trainer has: it has trained `step` steps at `clock_s`, and goes on."""
+    """A simulated trainer's task: it has trained `step` steps at time `clock_s`, and continues."""
 
     def __init__(self, run: Run, clock_s: float, step_s: Callable[[Configuration, int], float]) -> None:
         self.run = run
@@ -129,11 +130,11 @@ class _Running:
         self._seconds = [0.0, *accumulate(step_s(configuration, step) for step in range(run.start, run.stop))]
 
     def when(self, step: int) -> float:
-        """Return when it will have trained until a step."""
+        """Return the time at which it will have trained a step."""
         return self.clock_s + (self._seconds[step - self.run.start] - self._seconds[self.step - self.run.start])
 
     def step_at(self, when_s: float) -> int:
-        """Return the last step that it has trained at a time."""
+        """Return the last step it has trained at a time."""
         ahead = range(self.step + 1, max(self.marks, default=self.step) + 1)
         return self.step + bisect_right(ahead, when_s, key=self.when)
 
@@ -148,23 +149,23 @@ def simulate(
     batched: bool = True,
     origin: str = "simulated",
 ) -> Outcome:
-    """Run one study, or several by name at once, to their ends.
+    """Simulate one study, or several by name at the same time, to their ends.
 
     Parameters
     ----------
     trainers:
-        How many there are, all alike.
+        Number of equal trainers.
     shared:
-        False: every trial is trained by itself; one that is continued goes on from its own snapshot.
+        False: train every trial by itself; a continued one continues from its own snapshot.
     policy, batched:
         See :class:`daskevo.tuning.Scheduler`.
     origin:
-        What all training begins with.
+        Name of the origin of all trainings.
 
     Raises
     ------
     InvalidInput
-        If there is no trainer, or as the scheduler does.
+        If there is no trainer, or from the scheduler.
 
     Examples
     --------
@@ -214,7 +215,7 @@ class _Simulation:
             self._add(name, study.begin())
         self._carry_out(self.scheduler.decide())
         while self.events:
-            # All that happens at one moment is taken in before anything is decided.
+            # Process all events of one moment before deciding anything.
             self.now_s = self.events[0][0]
             while self.events and self.events[0][0] == self.now_s:
                 _, event, work = heapq.heappop(self.events)
@@ -264,7 +265,7 @@ class _Simulation:
         self._go_on(there)
 
     def _go_on(self, there: _Running) -> None:
-        """Have noted what happens next: the end of an evaluation, or the next mark."""
+        """Schedule the next event: the end of an evaluation, or the next mark."""
         self.noted += 1
         there.event = self.noted
         when_s = there.clock_s if there.evaluating is not None else there.when(min(there.marks))

@@ -1,5 +1,4 @@
-"""Which labels of stored snapshots are given and taken as trials come and go, step by step, so that nothing needed is
-ever without one."""
+"""Plan changes of snapshot labels as trials come and go, ordered so that no snapshot in use is ever without a label."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from daskevo.tuning.plan import SearchPlan, State
 
 
 class LabelStep(NamedTuple):
-    """What is done to one snapshot: a label of a kind is taken, if any, before that of another is released, if any."""
+    """One change of a snapshot's labels: first add one kind of label, if any, then release another, if any."""
 
     name: str
     hold: Kind | None
@@ -26,23 +25,23 @@ def label_steps(
     held: Iterable[State] = (),
     in_use: Collection[str] = (),
 ) -> list[LabelStep]:
-    """Return what is to be done to the labels of a study's snapshots; those that are needed from now on come first.
+    """Return the label changes of a study's snapshots, those of newly needed ones first.
 
-    - What is needed gets the study's ``request`` label, also where it is another study's: that one may let it go.
-    - What is not needed any more becomes ``cache``; if it is another study's, the label is only released.
-    - What the plan doesn't have any more, because a later copy or another snapshot of the same state has taken its
-      place, loses its label, unless a work is to begin with it.
+    - A needed snapshot gets the study's ``request`` label, even if another study stored it, which may release its own.
+    - A snapshot no longer needed becomes ``cache``; if another study stored it, the label is only released.
+    - A snapshot that the plan no longer has, because a later copy or another snapshot of the same state replaced it,
+      loses its label, unless a task is about to start from it.
 
     Parameters
     ----------
     kinds:
-        Name -> the kind of label by which the study keeps it now.
+        Name -> kind of the study's label on it now.
     borrowed:
         Those of them that another study stored.
     held:
-        As :func:`daskevo.tuning.needed_snapshots` takes them.
+        As for :func:`daskevo.tuning.needed_snapshots`.
     in_use:
-        Snapshots that works begin with.
+        Snapshots that tasks start from.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Spaces of configurations: what may be tuned, as model spaces, so that every strategy explores them.
+"""Configuration spaces: hyper-parameters as model spaces, so that all strategies work on them.
 
-A candidate is a point of such a space; the options of a choice are sequences, as data, or constants.
+A candidate is a point of the space; the options of a choice are sequences (as JSON) or constants.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Option = StepSequence | JSON
 
 @runtime_checkable
 class ConfigurationSpace(Protocol):
-    """A model space whose candidates say what a model is trained with."""
+    """A model space whose candidates stand for configurations."""
 
     def configuration(self, candidate: Candidate) -> Configuration:
-        """Return what a candidate stands for.
+        """Return the configuration of a candidate.
 
         Raises
         ------
         InvalidInput
-            If it isn't of this space.
+            If the candidate does not belong to this space.
         """
 
 
@@ -87,16 +87,16 @@ def grid(
     Parameters
     ----------
     where:
-        Tells, of hyper-parameters by name, whether a combination is one of the space (paper 002, section 5.3).
+        Takes hyper-parameters by name; returns whether a combination belongs to the space (paper 002, section 5.3).
     unit:
-        What a step of the sequences is.
+        Unit of a step of the sequences.
     options:
-        By hyper-parameter what it may be: sequences, or constants, which are part of the model.
+        Options by hyper-parameter: sequences, or constants, which are part of the model.
 
     Raises
     ------
     InvalidInput
-        If the options of one are no list, or partly sequences, or none has any; later, if `where` raises.
+        If options are not a list, or mix sequences and constants, or there are no sequences; later, if `where` raises.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def grid(
 
 
 class ConditionalSpace(Builder):
-    """Hyper-parameters said by a function; see :func:`conditional`."""
+    """Hyper-parameters defined by a function; see :func:`conditional`."""
 
     def __init__(
         self, name: str, function: Callable[[Choose], Mapping[str, Option]], unit: Unit = "optimizer step"
@@ -157,15 +157,15 @@ class ConditionalSpace(Builder):
 def conditional(
     function: Callable[[Choose], Mapping[str, Option]], *, unit: Unit = "optimizer step", name: str = "conditional"
 ) -> ConditionalSpace:
-    """Return the space of what a function makes of its choices, which may depend on one another.
+    """Return the space of a function that makes choices, which may depend on each other.
 
     Parameters
     ----------
     function:
-        Takes ``choose(name, options)`` and returns hyper-parameters by name; options are sequences or constants.
-        Depends on nothing else.
+        Takes ``choose(name, options)`` and returns hyper-parameters by name; options are sequences or constants. It
+        must depend on nothing else.
     unit:
-        What a step of the sequences is.
+        Unit of a step of the sequences.
 
     Examples
     --------

@@ -1,8 +1,7 @@
-"""Who trains what next: events in, instructions out; no clock, no I/O.
+"""The stage scheduler: decides what each trainer trains next. Events in, instructions out; no clock, no I/O.
 
-Whatever happens is taken in as an event; then :meth:`Scheduler.decide` makes a stage tree of what is known, ends work
-that nobody waits for any more, and gives free trainers paths of stages (paper 002, section 4.3). A simulator and a
-cluster use the same code.
+All events only update its state; then :meth:`Scheduler.decide` builds a stage tree, ends tasks that no request needs,
+and gives free trainers paths of stages (paper 002, section 4.3). The simulator and the cluster use the same code.
 """
 
 from __future__ import annotations
@@ -21,26 +20,25 @@ from daskevo.tuning.stages import StageTree, TrainingStage, stage_tree
 from daskevo.tuning.trajectory import Trajectory
 
 Failure = Literal["error", "out of memory", "lost", "withdrawn"]
-"""``error``: training or evaluating raised, or gave no finite numbers; ``lost``: its trainer died or left,
-or the repository didn't answer; ``withdrawn``: taken back before or while it ran, for no fault of its own."""
+"""``error``: training or evaluating raised, or returned non-finite numbers; ``lost``: the trainer died or left, or the
+repository didn't answer; ``withdrawn``: cancelled before or while it ran, for outside reasons."""
 
 LOSSES = 2
-"""Times that a stage may be lost, with its trainer mostly, before it counts as failed: once may be the machine's
-fault."""
+"""Losses of a stage, usually with its trainer, before it counts as failed: the first may be the machine's fault."""
 
 
 class Scheduler:
-    """Decides for any number of studies and trainers.
+    """Schedules any number of studies on any number of trainers.
 
     Parameters
     ----------
     plan, costs:
-        What is known; may hold what an earlier study left.
+        Plan and measured costs; may contain results of an earlier study.
     policy:
-        Which stage goes first.
+        Order of stages.
     batched:
-        Paths are given as a whole, so that a model stays where it is from stage to stage; False: stage by stage, each
-        loaded anew, as the paper compares policies.
+        True: a trainer gets a whole path, so that the model stays in memory from stage to stage; False: one stage at a
+        time, each loaded from its snapshot, as in the paper's comparison of policies.
 
     Examples
     --------
@@ -81,14 +79,14 @@ class Scheduler:
         self._given = 0
         self.placing = Placing(self.trainers)
         self.beyond: list[State] = []
-        """Ends of stages that would begin now if a trainer had enough memory for them."""
+        """End states of stages that would begin now if a trainer had enough memory."""
 
-    # What happens to trials
+    # Events of trials
 
     def add(self, waiter: Waiter, trajectory: Trajectory, step: int) -> list[Instruction]:
-        """Take in a request; raises InvalidInput as :meth:`SearchPlan.request` does.
+        """Add a request; raises InvalidInput like :meth:`SearchPlan.request`.
 
-        Answered at once where the metrics are known.
+        It is answered at once if the metrics are known.
         """
         standing = self.plan.request(waiter, trajectory, step)
         if standing.metrics is not None:
@@ -98,34 +96,34 @@ class Scheduler:
         return []
 
     def remove(self, waiter: Waiter) -> list[Instruction]:
-        """Take back a request. Work that nobody waits for then is ended by the next :meth:`decide`."""
+        """Withdraw a request. Tasks that no request needs then are ended by the next :meth:`decide`."""
         self.plan.withdraw(waiter)
         return []
 
-    # What happens to trainers
+    # Events of trainers
 
     def trainer(self, name: str, memory_bytes: int = 0) -> list[Instruction]:
-        """Take in that there is a trainer; said again, it keeps what it does. One that died has to leave first."""
+        """Add a trainer; a repeated call changes nothing. A trainer that died must first be removed with `left`."""
         self.trainers.setdefault(name, PlacedTrainer(name)).memory_bytes = memory_bytes
         return []
 
     def left(self, name: str) -> list[Instruction]:
-        """Take in that a trainer died or left, and its work with it."""
+        """Remove a trainer that died or left, and its task."""
         told: list[Instruction] = []
         gone = self.trainers.pop(name, None)
         if gone is not None and gone.work is not None:
             told = self.failed(gone.work, "lost", f"trainer {name} died or left")
         return told
 
-    # What happens to work
+    # Events of tasks
 
     def progress(self, work: str, step: int) -> None:
-        """Take in that work has trained until a step."""
+        """Note the step that a task has reached."""
         if (there := self.under_way.works.get(work)) is not None:
             there.reached = max(there.reached, step)
 
     def saved(self, work: str, step: int, name: str) -> list[Instruction]:
-        """Take in that the state at one of the work's steps is stored, under a name."""
+        """Note that the state at a task's step is stored under a name."""
         if (there := self.under_way.works.get(work)) is not None and (state := there.state_at(step)) is not None:
             there.reached = max(there.reached, step)
             self.plan.saved(state, name)
@@ -134,7 +132,7 @@ class Scheduler:
         return []
 
     def measured(self, work: str, step: int, metrics: Mapping[str, float]) -> list[Instruction]:
-        """Take in the metrics at one of the work's steps."""
+        """Store the metrics of a task's step."""
         there = self.under_way.works.get(work)
         if there is None or (state := there.state_at(step)) is None:
             return []
@@ -144,24 +142,24 @@ class Scheduler:
         return [Answer(waiter, step, metrics) for waiter in self.plan.measured(state, metrics)]
 
     def missed(self, work: str, step: int) -> None:
-        """Take in that work had passed a step when it was told to save there: it is trained anew for whoever waits."""
+        """Note that a task had already passed the step where it should save: that is trained again for requests."""
         if (there := self.under_way.works.get(work)) is not None:
             there.marks.pop(step, None)
             there.reached = max(there.reached, step)
 
     def ended(self, work: str) -> None:
-        """Take in that work is over, as planned or because it was told to stop; what it saved has been said."""
+        """Note that a task has ended, as planned or because it was told to; its saves have been reported."""
         if (over := self.under_way.pop(work)) is not None and over.trainer in self.trainers:
             trainer = self.trainers[over.trainer]
             trainer.work = None
             trainer.holds = over.legs[-1] if self.batched and not over.halted else None
 
     def failed(self, work: str, failure: Failure, why: str) -> list[Instruction]:
-        """Take in that work ended in the middle; its trainer is free, unless it was lost.
+        """Note that a task ended in the middle; its trainer is free, unless it was lost.
 
-        An error fails all that waits for the stage's end or for what comes after. Out of memory, the stage is tried
-        once more, on the trainer with the most memory; lost, it is done again from the last snapshot, so many times;
-        withdrawn, as often as it takes, since neither the stage nor its trainer has failed.
+        After an error, all requests for the stage's end and beyond fail. Out of memory, the stage is tried once more,
+        on the trainer with the most memory. Lost, it is repeated from the last snapshot a limited number of times.
+        Withdrawn, it is repeated without limit, since neither the stage nor its trainer failed.
         """
         over = self.under_way.pop(work)
         if over is None:
@@ -187,18 +185,18 @@ class Scheduler:
         return [Refuse(waiter, state.step, why) for waiter, state in waited.items()]
 
     def give_up(self, end: State) -> list[Instruction]:
-        """Fail what waits for a stage of `beyond`, since no larger trainer comes; later requests are tried again."""
+        """Fail the requests for a stage of `beyond`, since no larger trainer comes; later requests are tried again."""
         why = self.placing.why_beyond(end)
         return [Refuse(waiter, state.step, why) for waiter, state in self.plan.failed(end, why, lasting=False).items()]
 
     def gone(self, trajectory: Trajectory, step: int) -> None:
-        """Take in that a snapshot is gone or corrupt: it is recomputed where somebody needs it."""
+        """Note that a snapshot is gone or corrupt: it is recomputed if needed."""
         self.plan.gone(self.plan.locate(trajectory, step))
 
     # Decisions
 
     def decide(self) -> list[Instruction]:
-        """Return what is to be done now."""
+        """Return the instructions to carry out now."""
         told: list[Instruction] = []
         tree = self._tree()
         for stage in tree.stages:
@@ -230,7 +228,7 @@ class Scheduler:
         return told
 
     def _give(self, tree: StageTree) -> list[Run]:
-        """Give the best paths to free trainers."""
+        """Assign the best paths to free trainers."""
         free = [trainer for trainer in self.trainers.values() if trainer.work is None]
         ready = [stage.number for stage in tree.stages if stage.ready]
         given: list[Run] = []

@@ -1,10 +1,10 @@
-"""The stage tree: what is still to be trained, cut where somebody needs the model (paper 002, chapter 3).
+"""The stage tree: the steps still to be trained, cut wherever a model is needed (paper 002, chapter 3).
 
-Made of a search plan whenever something is to be decided, and thrown away after that. Not the paper's Algorithm 1 as
-printed: that looks for a snapshot strictly before each request, so that one exactly there is missed, and makes a stage
+It is built from the search plan for each decision and then discarded. This is not the paper's Algorithm 1 as printed,
+which looks for a snapshot strictly before each request, so that it misses one exactly there, and which makes a stage
 for each request of a node from the same beginning, so that stages overlap. Here the steps at which a node is needed
-(requests, and where children part) and the steps at which its model is to be had are sorted, and each stage goes from
-one of them to the next.
+(requests, and where children diverge) and the steps at which its model is available are sorted, and each stage leads
+from one of them to the next.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from daskevo.tuning.plan import SearchPlan, State
 
 @dataclass(frozen=True, slots=True)
 class TrainingStage:
-    """Steps to be trained in one go, or none, where a model only has to be evaluated.
+    """Steps to train in one go; none, if a model only has to be evaluated.
 
     Parameters
     ----------
     number:
-        Its place in `StageTree.stages`; parents come before their children.
+        Its index in `StageTree.stages`; parents come before their children.
     node:
-        Of the search plan.
+        Number of the node in the search plan.
     start, stop:
-        Trained from after `start` steps until `stop`, where it is saved; equal: only evaluated.
+        Trains from after `start` steps up to `stop`, where it saves; if equal, it only evaluates.
     source:
-        The state that it begins with; None: a model that hasn't been trained.
+        The state that it starts from; None: an untrained model.
     parent, children:
-        The stage that makes its source, and those whose source it makes.
+        The stage that produces its source, and the stages whose source it produces.
     ready:
-        Its source is stored, or it has none.
+        Whether it can begin: its source is stored, or it has none.
     evaluate:
-        Somebody waits for the metrics at its end.
+        Whether a request waits for the metrics at its end.
     """
 
     number: int
@@ -54,13 +54,13 @@ class TrainingStage:
 
     @property
     def end(self) -> State:
-        """The state it makes."""
+        """The state that it produces."""
         return State(self.node, self.stop)
 
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """What running work will have made: by node the steps at which it saves, and states that it evaluates."""
+    """Results that running tasks will produce: steps at which they save, by node, and states that they evaluate."""
 
     saves: Mapping[int, Collection[int]] = field(default_factory=dict)
     evaluations: Collection[State] = ()
@@ -75,7 +75,7 @@ class StageTree:
     stages:
         Parents before children.
     awaited:
-        Promised states that somebody waits for, or that a stage begins with.
+        Promised states that a request waits for, or that a stage starts from.
     """
 
     stages: tuple[TrainingStage, ...]
@@ -83,24 +83,24 @@ class StageTree:
 
     @property
     def steps(self) -> int:
-        """Steps to be trained in all."""
+        """Total number of steps to train."""
         return sum(stage.steps for stage in self.stages)
 
 
 def stage_tree(plan: SearchPlan, promises: Promises | None = None) -> StageTree:
     """Return the stages that serve all requests of a plan.
 
-    Every step is in one stage at most; every request, and every step at which trajectories part that are to be trained
-    from there, is the end of a stage, stored, or promised.
+    Every step belongs to at most one stage. Every request, and every step where trajectories that need training
+    diverge, is the end of a stage, or stored, or promised.
 
     Parameters
     ----------
     promises:
-        Of work under way: what it will make is not made again.
+        Of running tasks: these results are not produced again.
 
     Examples
     --------
-    A request that another one ends within, and a child that parts before both:
+    A request within another one, and a child that diverges before both:
 
     >>> from daskevo.tuning import Configuration, Constant, Trajectory, concatenate
     >>> plan = SearchPlan()
@@ -123,7 +123,7 @@ def stage_tree(plan: SearchPlan, promises: Promises | None = None) -> StageTree:
             if start < step or State(node, step) in asked:
                 spans.append((start, step, node))
             reached = step
-    # Parents begin before their children; of two that begin at once, the order is made up, but always the same.
+    # Parents begin before their children; ties are ordered arbitrarily, but always in the same way.
     spans.sort()
     ends = {State(node, stop): number for number, (start, stop, node) in enumerate(spans) if start < stop}
     sources = [_source(plan, node, start) for start, _, node in spans]
@@ -151,7 +151,7 @@ def stage_tree(plan: SearchPlan, promises: Promises | None = None) -> StageTree:
 
 
 class _Had:
-    """Where models are stored, or will be."""
+    """Steps at which models are stored, or will be."""
 
     def __init__(self, plan: SearchPlan, promises: Promises) -> None:
         self._nodes = plan.nodes
@@ -159,7 +159,7 @@ class _Had:
         self._steps: dict[int, list[int]] = {}
 
     def latest(self, state: State) -> int | None:
-        """Return the last step of the state's node, up to the state, at which its model is to be had."""
+        """Return the last step of the state's node, up to the state, at which its model is available."""
         if state.node not in self._steps:
             promised = self._promises.saves.get(state.node, ())
             self._steps[state.node] = sorted({*self._nodes[state.node].snapshots, *promised})
@@ -175,7 +175,7 @@ class _Had:
 
 
 def _needed(plan: SearchPlan, had: _Had, asked: Iterable[State]) -> dict[int, set[int]]:
-    """Return, by node, the steps at which it must be had for all that is asked; each is looked at once."""
+    """Return, by node, the steps at which models are needed for all requests; each state is visited once."""
     needed: dict[int, set[int]] = {}
     left = list(asked)
     while left:
@@ -191,7 +191,7 @@ def _needed(plan: SearchPlan, had: _Had, asked: Iterable[State]) -> dict[int, se
 
 
 def _source(plan: SearchPlan, number: int, step: int) -> State | None:
-    """Return the state that a node's training goes on from at a step; None if nothing has been trained then."""
+    """Return the state from which a node's training continues at a step; None if nothing has been trained yet."""
     node = plan.nodes[number]
     if step > node.start:
         return State(number, step)

@@ -1,7 +1,7 @@
-"""What every hyper-parameter sequence offers: a number for each step of training, exact, saved as data.
+"""The interface of hyper-parameter sequences: an exact number for each training step, storable as JSON.
 
-A sequence is a function of the integer step, from 0 on (paper 002, chapter 3). Two sequences are equal over a range of
-steps if their values there are, bit for bit, however they are written: that is what trials share.
+A sequence is a function of the integer step from 0 (paper 002, chapter 3). Two sequences are equal over a range of
+steps if their values are bit-identical there, however they are written; such steps can be shared by trials.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from daskevo.tuning.exact import Floats
 from daskevo.types import JSON
 
 MOST_STEPS = 2**27
-"""No step is beyond this one: whoever types a few zeros too many is told so, instead of waiting for all values."""
+"""Largest step: a mistyped large number raises an error instead of computing values for ever."""
 
 CHUNK = 1024
-"""Steps whose values are digested together. Part of every key: another number makes all stored keys unfindable."""
+"""Number of steps whose values are digested together. Part of every key: changing it makes all stored keys invalid."""
 
 Bits = np.ndarray[Any, np.dtype[np.uint64]]
 
@@ -32,9 +32,9 @@ _KINDS: dict[str, type[StepSequence]] = {}
 
 
 class StepSequence(ABC):
-    """A hyper-parameter's value at each step; the unit of a step is said by the configuration it is part of.
+    """A hyper-parameter's value at each step; the unit of a step is set by the configuration.
 
-    Implementations are frozen dataclasses with a `kind`, of numbers, tuples of them, or other sequences.
+    Implementations are frozen dataclasses with a `kind`, whose fields are numbers, tuples of numbers, or sequences.
     """
 
     kind: ClassVar[str]
@@ -44,15 +44,15 @@ class StepSequence(ABC):
 
     @abstractmethod
     def evaluate(self, start: int, stop: int) -> Floats:
-        """Return the values at the steps from `start` until before `stop`, both checked. # (stop - start,) float64"""
+        """Return the values at steps `start` up to before `stop`, both checked. # (stop - start,) float64"""
 
     def values(self, start: int, stop: int) -> Floats:
-        """Return the values at the steps from `start` until before `stop`, float64. # (stop - start,)
+        """Return the values at steps `start` up to before `stop`, float64. # (stop - start,)
 
         Raises
         ------
         InvalidInput
-            If that is no range of steps, or a value there is no finite number, such as an exponential grown too large.
+            If that is not a range of steps, or a value is not finite, such as an exponential that overflows.
 
         Examples
         --------
@@ -77,7 +77,7 @@ class StepSequence(ABC):
         return float(self.values(step, step + 1)[0])
 
     def to_json(self) -> JSON:
-        """Return the sequence as data, which :func:`sequence_from_json` reads back exactly."""
+        """Return the sequence as JSON, which :func:`sequence_from_json` reads back exactly."""
         return {"kind": self.kind, **{field.name: _data(getattr(self, field.name)) for field in _fields(self)}}
 
 
@@ -119,7 +119,7 @@ def _data(value: Any) -> JSON:
 def _parsed(value: JSON, kind: str) -> Any:
     if not isinstance(value, list):
         return value
-    # Only pieces hold sequences, and no piece is joined itself: data that nests deeper is refused unread.
+    # Only pieces contain sequences, and no piece is a joined one: refuse deeper nesting without reading it.
     return tuple(map(_piece, value)) if kind == "joined" else tuple(value)
 
 

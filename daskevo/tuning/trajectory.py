@@ -1,4 +1,4 @@
-"""A trajectory: the one way in which training goes on from a beginning, step by step."""
+"""A trajectory: the deterministic course of a training from its origin, step by step."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from daskevo.types import check_name
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """How a model is trained from its first step on.
+    """How a model is trained, from its first step on.
 
     Parameters
     ----------
     origin:
-        Names what training begins with, and on: the model, its data, the seed and the ancestor, never a trial's
-        number. Trainings with other origins share no step.
+        Name of everything that training starts from: model, data, seed and ancestor, but not the trial. Trainings with
+        different origins share no step.
     configuration:
-        The hyper-parameters by step.
+        The hyper-parameters at each step.
 
     Examples
     --------
@@ -37,12 +37,12 @@ class Trajectory:
         check_name(self.origin, "origin of a trajectory")
 
     def key(self, step: int) -> str:
-        """Name the state after `step` steps: the same for all trajectories that are the same until there.
+        """Return the key of the state after `step` steps, equal for all trajectories that are equal up to there.
 
         Returns
         -------
         str
-            32 hexadecimal digits, the same in every process: what a snapshot and its metrics are found by.
+            32 hexadecimal digits, the same in every process; snapshots and metrics are stored under it.
         """
         whole = f"{self.origin} {self.configuration.key(step)}"
         return blake2b(whole.encode(), digest_size=16, person=SCHEME).hexdigest()
