@@ -108,7 +108,7 @@ class Configuration:
 
     @property
     def header(self) -> bytes:
-        """Digest of everything but the sequences' values (16 bytes); only configurations with equal ones share steps."""
+        """Digest of everything but the sequences' values (16 bytes); with different ones no step is shared."""
         return self._chain[0]
 
     def at(self, step: int) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What a scheduler has to show: the last news of each study and search, the last look at each repository."""
+"""The scheduler's data for display: latest news of studies and searches, latest views of repositories."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from daskevo_plugins.dashboard.study_part import study_part
 MOST_STUDIES = 20
 MOST_SEARCHES = 20
 LEAST_S, MOST_S = 1.0, 4.0
-"""Seconds after which a browser asks again: while something goes on, and where nothing does."""
+"""Seconds after which a browser asks again: while something runs, and otherwise."""
 WATCHED_S = 6.0
-"""Seconds after somebody looked in which a page counts as being watched."""
+"""Seconds after a request for which a page counts as watched."""
 
 
 class Board:
-    """Takes in news and gives out what there is to show.
+    """Stores news and views, and provides them to pages.
 
     Parameters
     ----------
     clock:
-        Seconds.
+        Returns seconds.
 
     Attributes
     ----------
     studies, searches:
-        Their last news.
+        Latest news of each.
     sights:
-        Of repositories.
+        Latest views of repositories.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -44,11 +44,11 @@ class Board:
         self.searches: Shelf[SearchNews] = Shelf(MOST_SEARCHES, search_part, clock)
         self.sights = Sights(clock)
         self._looked: dict[str, float] = {}
-        # A page that was opened before the scheduler was started again must not take the new one's for the old one's.
+        # A random part, so that a page opened before a restart of the scheduler doesn't take new versions for old ones.
         self._name = uuid.uuid4().hex[:8]
 
     def version(self, page: str) -> str:
-        """Return another word after each change of what a page shows."""
+        """Return a version that changes whenever the content of a page changes."""
         changes = {
             "search": (self.searches.changes,),
             "studies": (self.studies.changes,),
@@ -58,13 +58,13 @@ class Board:
         return "-".join(map(str, (self._name, *changes)))
 
     def front(self) -> str:
-        """Return the page that has most to show: of searches, else of studies, else of repositories."""
+        """Return the page to open first: searches if there are any, else studies, else repositories."""
         if self.searches.all() or not (self.studies.all() or self.sights.all()):
             return "search"
         return "studies" if self.studies.all() else "repository"
 
     def next_s(self, page: str) -> float:
-        """Return the seconds after which a page may show something else."""
+        """Return the seconds after which a page may have changed."""
         if page in ("search", "studies"):
             shelf = self.searches if page == "search" else self.studies
             wait_s = LEAST_S if shelf.has_running else MOST_S
@@ -73,22 +73,22 @@ class Board:
         return min(MOST_S, max(LEAST_S, wait_s))
 
     def is_watched(self, page: str) -> bool:
-        """Tell whether somebody looked at a page just now."""
+        """Tell whether somebody has looked at a page recently."""
         return self.clock() - self._looked.get(page, float("-inf")) < WATCHED_S
 
     def look(self, page: str) -> None:
-        """Take in that somebody looks at a page."""
+        """Note that somebody looks at a page."""
         self._looked[page] = self.clock()
 
     def take_study(self, message: JSON) -> None:
-        """Take in news of a study; raises as :meth:`StudyNews.from_json`, and changes nothing then."""
+        """Store news of a study; if invalid, raise like :meth:`StudyNews.from_json` and change nothing."""
         self.studies.take(StudyNews.from_json(message))
 
     def take_search(self, message: JSON) -> None:
-        """Take in news of a search; raises as :meth:`SearchNews.from_json`, and changes nothing then."""
+        """Store news of a search; if invalid, raise like :meth:`SearchNews.from_json` and change nothing."""
         self.searches.take(SearchNews.from_json(message))
 
     def left(self, client: str) -> None:
-        """Take in that a client has gone: what its process led is not led any more."""
+        """Mark a client's searches and studies as gone when it disconnects."""
         self.studies.left(client, trainers=())
         self.searches.left(client, trainers=(), under_way=0)

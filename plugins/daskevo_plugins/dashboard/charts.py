@@ -1,4 +1,4 @@
-"""Drawings of figures over time, as SVG that follows the page's light and dark: axes, dots, lines, bars."""
+"""Charts over time as SVG that follows the page's light or dark theme: axes, dots, lines, bars."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ FONT = 13
 
 @dataclass
 class Chart:
-    """One drawing whose marks are added one after the other.
+    """One chart, to which marks are added one after the other.
 
     Parameters
     ----------
     name:
-        Prefix of its ids.
+        Prefix of its element ids.
     title, description:
-        For those who can't see it.
+        Text for users who can't see it.
     height:
-        In units of which it is 1,000 wide.
+        Height in units; the width is 1,000.
     x, y:
-        From and to.
+        Range of the axis: from, to.
     y_words:
-        What the y axis is.
+        Name of the y axis.
     """
 
     name: str
@@ -53,14 +53,14 @@ class Chart:
         return bottom - (bottom - TOP) * (min(max(value, low), high) - low) / ((high - low) or 1.0)
 
     def dots(self, points: Iterable[tuple[float, float]], style: str, words: str, size: float = 6.5) -> None:
-        """Add dots as one path: a line without length and with round ends is a dot.
+        """Add dots as one path: a zero-length line with round ends is a dot.
 
         Parameters
         ----------
         style:
-            Their class: ``full``, ``hollow`` or ``member``.
+            CSS class: ``full``, ``hollow`` or ``member``.
         size:
-            Their width.
+            Diameter.
         """
         path = "".join(f"M{self.at_x(x):.1f} {self.at_y(y):.1f}h0" for x, y in points)
         if path:
@@ -70,7 +70,7 @@ class Chart:
         self._add_legend(words, f'class="dots {style}" stroke-width="{size}"', "h0", inner=style == "hollow")
 
     def steps(self, points: Sequence[tuple[float, float]], style: str, words: str) -> None:
-        """Add a line that goes on until the chart's end, and changes only where a point is."""
+        """Add a step line that changes at each point and continues to the end of the chart."""
         if points:
             path = f"M{self.at_x(points[0][0]):.1f} {self.at_y(points[0][1]):.1f}"
             path += "".join(f"H{self.at_x(x):.1f}V{self.at_y(y):.1f}" for x, y in points[1:])
@@ -94,7 +94,7 @@ class Chart:
         self._legend_x += 20 + 6.9 * len(words) + 26
 
     def svg(self, x_ticks: Sequence[tuple[float, str]], y_ticks: Sequence[tuple[float, str]]) -> str:
-        """Return the drawing, with these places marked at its axes."""
+        """Return the SVG with the given axis ticks."""
         bottom = self.height - BOTTOM
         grid = [
             f'<path d="M{LEFT} {self.at_y(value):.1f}H{RIGHT}" class="grid"/>'
@@ -118,7 +118,7 @@ class Chart:
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Return round numbers from `low` to `high`, a handful.
+    """Return a handful of round numbers from `low` to `high`.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def time_ticks(until_s: float) -> list[tuple[float, str]]:
-    """Return places and words of an axis of time from 0.
+    """Return ticks, with labels, of a time axis from 0.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def time_ticks(until_s: float) -> list[tuple[float, str]]:
 
 
 def room(values: Sequence[float], least: float = 1e-9) -> tuple[float, float]:
-    """Return from where to where an axis goes so that all values are within, with a little room.
+    """Return an axis range that contains all values with a small margin.
 
     Examples
     --------
@@ -163,9 +163,9 @@ def room(values: Sequence[float], least: float = 1e-9) -> tuple[float, float]:
 
 
 def within_most(values: Sequence[float]) -> tuple[float, float]:
-    """Return from where to where an axis goes if single values that lie far off may lie at its edge.
+    """Return an axis range that may leave out single outliers, which are then drawn at its edge.
 
-    Those are left out that are further from the middle half than three times its width.
+    Outliers are values further from the middle half than three times its width.
     """
     ordered = sorted(values)
     if len(ordered) < 8:
@@ -183,9 +183,9 @@ def stacked_bar(
     Parameters
     ----------
     parts:
-        Class, value, and what it is in words with its value.
+        Class, value, and label with the value, of each part.
     whole:
-        What the bar's whole length stands for.
+        Value of the bar's full length.
     """
     x, shapes = 0.0, []
     for style, value, words in parts:

@@ -1,11 +1,11 @@
-"""The colours of all pages, light and dark."""
+"""The colours of all pages, for light and dark themes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# After Okabe and Ito, whose colours stay apart with every common colour blindness; their orange and sky are too pale
-# for lines on white. A test holds contrast and distances.
+# After Okabe and Ito, whose colours are distinguishable with every common colour blindness; their orange and sky blue
+# are too pale for lines on white. A test checks contrast and distances.
 PALETTE: Mapping[str, tuple[str, str]] = {
     "ink": ("#1b1f24", "#e6e8eb"),
     "faint": ("#8a9099", "#8b929c"),
@@ -22,7 +22,7 @@ PALETTE: Mapping[str, tuple[str, str]] = {
 
 
 def style_variables() -> dict[str, str]:
-    """Return ``light`` and ``dark`` -> the declarations of all colours for a page's style sheet."""
+    """Return ``light`` and ``dark`` -> CSS declarations of all colours."""
     return {
         theme: " ".join(f"--{name}: {colours[place]};" for name, colours in PALETTE.items())
         for place, theme in enumerate(("light", "dark"))

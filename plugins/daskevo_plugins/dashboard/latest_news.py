@@ -1,4 +1,4 @@
-"""The last news of each of a kind, as a scheduler keeps them to be shown: bounded, until the scheduler goes."""
+"""The latest news of each search or study, kept by the scheduler for display: bounded, lost with the scheduler."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from daskevo_plugins.dashboard.news import Standing
 
 
 class News(Protocol):
-    """What is common to all news; they are frozen dataclasses."""
+    """What all news have in common; they are frozen dataclasses."""
 
     @property
     def key(self) -> str:
-        """Tells it apart from all others."""
+        """Identifies the search or study."""
 
     @property
     def client(self) -> str:
-        """Dask's id of the client whose process leads it."""
+        """Dask's id of the client that runs it."""
 
     @property
     def standing(self) -> Standing: ...
@@ -33,16 +33,16 @@ N = TypeVar("N", bound=News)
 
 @dataclass(frozen=True)
 class Shown(Generic[N]):
-    """Last news.
+    """The latest news of one search or study.
 
     Parameters
     ----------
     number:
-        Of its kind in the order in which they were first heard of.
+        Sequence number by first appearance, per kind.
     at_s:
         When they came, by the board's clock.
     render:
-        Makes the page's part that does not change until there are others.
+        Makes the part of the page that only changes with new news.
     """
 
     news: N
@@ -52,17 +52,18 @@ class Shown(Generic[N]):
 
     @cached_property
     def rendered(self) -> str:
-        """That part, made when it is first looked at, and once."""
+        """That part of the page, rendered once, when it is first viewed."""
         return self.render(self.news)
 
 
 class Shelf(Generic[N]):
-    """Takes in news of one kind and gives out what there is to show.
+    """Stores news of one kind for display.
 
     Parameters
     ----------
     most:
-        So many are kept; then the one that has been over for longest goes, else the one with the oldest news.
+        Maximum number; when it is exceeded, the one that ended longest ago is dropped, or else the one with the oldest
+        news.
     render:
         See :class:`Shown`.
     clock:
@@ -78,7 +79,7 @@ class Shelf(Generic[N]):
         self.changes = 0
 
     def take(self, news: N) -> None:
-        """Take in news."""
+        """Store news."""
         before = self._shown.get(news.key)
         if before is None:
             self._numbers += 1
@@ -88,12 +89,12 @@ class Shelf(Generic[N]):
             del self._shown[min(others, key=lambda one: (not one.news.is_over, one.at_s)).news.key]
 
     def left(self, client: str, **changes: Any) -> None:
-        """Take in that a client has gone: what its process led is not led any more.
+        """Mark the searches or studies of a client that has disconnected as gone.
 
         Parameters
         ----------
         changes:
-            Of the news, beside how it stands.
+            Further fields of the news to change.
         """
         for shown in list(self._shown.values()):
             if shown.news.client == client and not shown.news.is_over:
@@ -105,14 +106,14 @@ class Shelf(Generic[N]):
         self.changes += 1
 
     def all(self) -> list[Shown[N]]:
-        """Return all, those that are running first, the latest begun of each first."""
+        """Return all, running ones first, each group with the latest begun first."""
         return sorted(self._shown.values(), key=lambda one: (one.news.is_over, -one.number))
 
     @property
     def has_running(self) -> bool:
-        """Whether there may be more news of one."""
+        """Whether any is running, so that more news may come."""
         return any(not shown.news.is_over for shown in self._shown.values())
 
     def one(self, key: str) -> Shown[N] | None:
-        """Return the one of that name, else the first; None: there is none."""
+        """Return the one with this key, or else the first; None if there is none."""
         return self._shown.get(key) or next(iter(self.all()), None)

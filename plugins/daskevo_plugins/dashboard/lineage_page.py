@@ -1,4 +1,4 @@
-"""The page of a repository's lineage, as HTML: the tree of the living, what each contributed, who is still needed."""
+"""The lineage page of a repository as HTML: the tree of published models, and what each has stored for others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from daskevo_plugins.formatting import say_bytes, say_count, say_qualities, say_
 LEVEL, ROW = 16, 26
 """Width of a level of the tree, and height of a row."""
 MOST_LEVELS = 24
-"""Deeper ones are drawn at the last."""
+"""Deeper levels are drawn at this one."""
 
 _NO_MODELS = (
     "This repository has no models yet. They appear as soon as the first evaluation has put one, or "
@@ -30,7 +30,7 @@ _HOW_TO_READ = (
 
 
 def lineage_now(board: Board, query: dict[str, str]) -> str:
-    """Return what the page shows; the arguments `repository` and `scope` choose."""
+    """Return the page's content; the arguments `repository` and `scope` select it."""
     seen = board.sights.one(query.get("repository", ""))
     if seen is None:
         return trouble_of(board) or empty(NOTHING)
@@ -48,7 +48,7 @@ def lineage_now(board: Board, query: dict[str, str]) -> str:
 
 
 def _part(sight: RepositoryView, scope: str) -> str:
-    """Return all that does not change until there is another look."""
+    """Return the part that changes only with a new view of the repository."""
     models = [model for model in sight.models if model.scope == scope]
     return cards(_cards(models)) + _drawn(lineage_tree(models), sight, scope)
 
@@ -128,10 +128,10 @@ def _gives(row: TreeRow) -> str:
 
 
 def _gutter(row: TreeRow, levels: int) -> str:
-    """Return the lines of the tree in one row, and the model's mark."""
+    """Return the tree lines of one row, and the model's mark."""
     depth = min(row.depth, levels - 1)
     middle, lines, dashed = ROW / 2, "", ""
-    # The lines left of the row's own belong to those above it; those of the outermost level have none.
+    # Lines to the left of the row's own level belong to rows above; the outermost level has none.
     for level, passes in enumerate(row.open[1 : depth + 1] if depth == row.depth else ()):
         if passes:
             lines += f"M{level * LEVEL + 8} 0V{ROW}"

@@ -1,4 +1,4 @@
-"""Who inherited from whom, as rows of a tree: parents above their children, bounded however many models there are."""
+"""The inheritance tree as rows, parents above their children, bounded for any number of models."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ MOST_ROWS = 120
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """A model's place in the tree.
+    """A row of the tree.
 
     Parameters
     ----------
     open:
-        For each level above it, from the outermost: whether the line to a later sibling passes by.
+        For each level above it, outermost first: whether a line to a later sibling passes.
     has_next:
         Whether a sibling follows.
     is_direct:
-        Whether the row above it is its ancestor; otherwise that is gone, and the row above stored most of what is
-        inherited.
+        Whether the row above is its ancestor; otherwise that is gone, and the row above stored most of what it
+        inherits.
     left_out:
-        Children that are not drawn.
+        Number of children that are not drawn.
     shade:
-        Its quality among those of the living, 0 to 1 for the best; None: it has none.
+        Rank of its quality among published models, 0 to 1 (best); None if it has no quality.
     """
 
     model: ModelRow
@@ -45,16 +45,16 @@ class TreeRow:
 
 @dataclass(frozen=True, slots=True)
 class LineageTree:
-    """Rows from top to bottom, and how many models are not among them."""
+    """The rows from top to bottom, and the number of models left out."""
 
     rows: tuple[TreeRow, ...]
     left_out: int
 
 
 def lineage_tree(models: Sequence[ModelRow], most: int = MOST_ROWS) -> LineageTree:
-    """Return the tree of models of one scope.
+    """Return the tree of the models of one scope.
 
-    Where there are more than can be drawn, the best and those with the most heirs are, with all that they come from.
+    If there are too many, the best ones and those with the most heirs are drawn, each with all its ancestors.
     """
     by_id = {model.model_id: model for model in models}
     parents = {model.model_id: _parent(model, by_id) for model in models}
@@ -68,7 +68,7 @@ def lineage_tree(models: Sequence[ModelRow], most: int = MOST_ROWS) -> LineageTr
             children.setdefault(parent, []).append(model_id)
         else:
             left_out[parent] = left_out.get(parent, 0) + 1
-    # Families first: the many that share with nobody say the least.
+    # Families first: models that share with no other say least.
     roots = sorted(children.get(None, ()), key=lambda root: (root not in children, root))
     shades = _shades(models)
     best = max(shades, key=lambda model_id: shades[model_id], default=None)
@@ -89,7 +89,7 @@ def lineage_tree(models: Sequence[ModelRow], most: int = MOST_ROWS) -> LineageTr
 
 
 def _parent(model: ModelRow, by_id: Mapping[str, ModelRow]) -> str | None:
-    """Return who stands above a model: its ancestor, or who stored most of what it inherits if that is gone."""
+    """Return the parent in the tree: the ancestor or, if it is gone, the model that stored most of the inheritance."""
     for name in (model.ancestor, model.contributor):
         if name is not None and name in by_id and name != model.model_id:
             return name
@@ -97,7 +97,7 @@ def _parent(model: ModelRow, by_id: Mapping[str, ModelRow]) -> str | None:
 
 
 def _without_circles(parents: dict[str, str | None]) -> None:
-    """Cut circles, which hostile rows may make, where they close."""
+    """Break cycles, which invalid rows may contain."""
     known: set[str] = set()
     for model_id in parents:
         walk: dict[str, None] = {}
@@ -111,7 +111,7 @@ def _without_circles(parents: dict[str, str | None]) -> None:
 
 
 def _kept(models: Sequence[ModelRow], parents: Mapping[str, str | None], most: int) -> set[str]:
-    """Return the models that are drawn, with each all that it comes from."""
+    """Return the models to draw, each with all its ancestors."""
     by_quality = sorted(models, key=lambda model: (-_rank(model), model.model_id))
     by_heirs = sorted(models, key=lambda model: (-model.heirs, model.model_id))
     kept: set[str] = set()
@@ -130,7 +130,7 @@ def _kept(models: Sequence[ModelRow], parents: Mapping[str, str | None], most: i
 def _walk(
     roots: Sequence[str], children: Mapping[str | None, Sequence[str]]
 ) -> Iterator[tuple[str, tuple[bool, ...], bool]]:
-    """Yield each model with the lines that pass by it, parents before children; without recursion: chains are long."""
+    """Yield the rows, parents before children; iterative, since chains may exceed Python's recursion limit."""
     stack: list[tuple[str, tuple[bool, ...], bool]] = [(root, (), False) for root in reversed(roots)]
     while stack:
         model_id, passes, has_next = stack.pop()
@@ -148,7 +148,7 @@ def _rank(model: ModelRow) -> float:
 
 
 def _shades(models: Sequence[ModelRow]) -> dict[str, float]:
-    """Return the place of each living model's quality among those of all, 0 to 1."""
+    """Return the rank of each published model's quality among all, 0 to 1."""
     ranked = sorted(
         (_rank(model), model.model_id)
         for model in models

@@ -1,4 +1,4 @@
-"""Pieces of a page: tables, cards, ages, how something stands. All words are escaped here."""
+"""Building blocks of pages: tables, cards, ages, states. All text is escaped here."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ STANDINGS: dict[Standing, str] = {
 
 
 class Html(str):
-    """Markup of ours, whose words have been escaped."""
+    """HTML made by this package, with all text escaped."""
 
     __slots__ = ()
 
 
 def html(words: object) -> str:
-    """Return words escaped, and markup of ours as it is."""
+    """Escape text; return `Html` unchanged."""
     return words if isinstance(words, Html) else said_plainly(str(words))
 
 
 def cards(rows: Iterable[tuple[object, object, object]]) -> str:
-    """Return a list of figures: what each is, its value, and a note."""
+    """Return a list of figures: name, value and note of each."""
     items = "".join(
         f"<li><small>{html(name)}</small><b>{html(value)}</b><small>{html(note)}</small></li>"
         for name, value, note in rows
@@ -41,14 +41,14 @@ def cards(rows: Iterable[tuple[object, object, object]]) -> str:
 def table(
     title: str, heads: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[int] = (), note: str = ""
 ) -> str:
-    """Return a table with a caption, whose first column heads the rows; empty if it has no rows.
+    """Return a table with a caption and row headers in the first column; empty if it has no rows.
 
     Parameters
     ----------
     numbers:
-        Columns that are set to the right.
+        Right-aligned columns.
     note:
-        Words below it.
+        Text below it.
     """
     right = set(numbers)
     kinds = [' class="number"' if place in right else "" for place in range(len(heads))]
@@ -73,19 +73,19 @@ def table(
 
 
 def age(seconds: float, *, ago: bool = True) -> Html:
-    """Return seconds that go on in the browser, whose clock may be another one.
+    """Return seconds that the browser keeps counting, without relying on its clock.
 
     Parameters
     ----------
     ago:
-        Whether it is said how long ago something was, or how long it has lasted.
+        Whether to show how long ago something was, rather than how long it has lasted.
     """
     kind = "" if ago else " data-for"
     return Html(f'<time data-age="{max(0.0, seconds):.0f}"{kind}>{say_age(seconds)}{" ago" if ago else ""}</time>')
 
 
 def say_age(seconds: float) -> str:
-    """Return whole seconds, minutes or hours, as the page's script says them.
+    """Return whole seconds, minutes or hours, formatted like the page's script.
 
     Examples
     --------
@@ -97,32 +97,32 @@ def say_age(seconds: float) -> str:
 
 
 def standing(word: Standing) -> Html:
-    """Return how something stands, with its mark."""
+    """Return a state with its mark."""
     return Html(f'<span class="standing {word}">{STANDINGS[word]}</span>')
 
 
 def link(words: str, *, is_here: bool = False, page: str = "", **query: str) -> Html:
-    """Return a link to a page, this one if none is named."""
+    """Return a link to a page, by default the current one."""
     current = ' aria-current="true"' if is_here else ""
     return Html(f'<a href="{page}?{html(urlencode(query))}"{current}>{html(words)}</a>')
 
 
 def name_of(shown: Shown[Any], all_shown: Sequence[Shown[Any]]) -> str:
-    """Return what a search or study is called; of several with one name, with the beginning of its id."""
+    """Return the name of a search or study, with the beginning of its id if several have that name."""
     news = shown.news
     others = sum(one.news.name == news.name for one in all_shown)
     return f"{news.name} ({news.key[:8]})" if others > 1 else str(news.name)
 
 
 def choice_of(what: str, name: str, all_shown: Sequence[Shown[Any]], chosen: Shown[Any], now: float) -> str:
-    """Return the list of all of a kind, if there are several, with links to each.
+    """Return a list of links to all searches or studies, if there are several.
 
     Parameters
     ----------
     what:
-        They are, in the plural, for the list's title.
+        What they are, in the plural, for the title.
     name:
-        Of the argument in the page's address.
+        Name of the argument in the page's address.
     """
     if len(all_shown) < 2:
         return ""
@@ -138,5 +138,5 @@ def choice_of(what: str, name: str, all_shown: Sequence[Shown[Any]], chosen: Sho
 
 
 def empty(words: str) -> str:
-    """Return what is said where there is nothing to show; `words` are markup."""
+    """Return the text for a page with nothing to show; `words` is HTML."""
     return f'<p class="empty">{words}</p>'

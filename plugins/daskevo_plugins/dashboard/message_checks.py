@@ -1,4 +1,4 @@
-"""What a message that is to be shown may hold: texts, numbers and lists within bounds, and nothing else."""
+"""Validate messages before they are shown: only texts, numbers and lists within limits."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from daskevo.types import JSON
 T = TypeVar("T")
 
 MOST_LETTERS = 200_000
-"""Of all texts together."""
+"""Maximum number of characters of all texts together."""
 LONGEST = 500
-"""Letters of one text."""
+"""Maximum number of characters of one text."""
 SHORT = 200
-"""Letters of a name that may be cut."""
+"""Maximum number of characters of a name, which may be cut."""
 LARGEST, FARTHEST = 2**62, 1e300
-"""No count is larger, and no number is further from 0."""
+"""Maximum of counts, and of absolute values of numbers."""
 
 
 def fields_of(value: JSON, what: str, version: int, names: set[str]) -> Mapping[str, Any]:
-    """Return a message's fields once it is known to be of this format, and to have exactly these.
+    """Check that a message has the right format and exactly these fields, and return them.
 
     Parameters
     ----------
     what:
-        It is about, for the error.
+        The subject of the message, for errors.
     names:
-        Of all its fields, ``format`` among them.
+        Names of all fields, including ``format``.
 
     Raises
     ------
     CorruptRecord
-        If it is none.
+        If it is not such a message.
     LaterVersion
-        If it is of another format.
+        If it has another format version.
     """
     if not isinstance(value, Mapping) or type(value.get("format")) is not int:
         raise CorruptRecord(f"expected news of {what}, found {repr(value)}")
@@ -52,16 +52,16 @@ def fields_of(value: JSON, what: str, version: int, names: set[str]) -> Mapping[
 
 
 class Budget:
-    """What the texts and marks of one message may still take.
+    """Limits that remain for the texts and lists of one message.
 
     Parameters
     ----------
     what:
-        The message is about, for errors.
+        The subject of the message, for errors.
     marks:
-        How many small things it may have in all.
+        Maximum number of list items in all.
     letters:
-        Of all texts together.
+        Maximum number of characters of all texts.
     """
 
     def __init__(self, what: str, marks: int, letters: int = MOST_LETTERS) -> None:
@@ -70,7 +70,7 @@ class Budget:
         self._most_letters = self._letters = letters
 
     def text(self, value: Any) -> str:
-        """Return a text that is short enough."""
+        """Check that a value is a text within the limits."""
         if not isinstance(value, str) or len(value) > LONGEST or not _can_be_sent(value):
             raise CorruptRecord(f"expected a text of at most {LONGEST} letters, found {repr(value)}")
         self._letters -= len(value)
@@ -79,11 +79,11 @@ class Budget:
         return value
 
     def short(self, value: Any) -> str:
-        """Return a text, cut where it is too long: for names that others may give, and that are only shown."""
+        """Return a text, cut if it is too long; for names from others that are only shown."""
         return self.text(value if not isinstance(value, str) or len(value) <= SHORT else f"{value[: SHORT - 1]}…")
 
     def marks(self, values: Any) -> Sequence[Any]:
-        """Return a list whose length is counted."""
+        """Check a list and count its items."""
         if not isinstance(values, (list, tuple)):
             raise CorruptRecord(f"expected a list, found {repr(values)}")
         self._marks -= len(values)
@@ -93,66 +93,66 @@ class Budget:
 
 
 def count(value: Any) -> int:
-    """Return a whole number from 0."""
+    """Check that a value is a whole number from 0."""
     if type(value) is not int or not 0 <= value < LARGEST:
         raise CorruptRecord(f"expected a count, found {repr(value)}")
     return value
 
 
 def number(value: Any) -> float:
-    """Return a finite number."""
+    """Check that a value is a finite number."""
     if type(value) not in (int, float) or not abs(value) < FARTHEST:
         raise CorruptRecord(f"expected a finite number, found {repr(value)}")
     return float(value)
 
 
 def seconds(value: Any) -> float:
-    """Return a number from 0."""
+    """Check that a value is a number from 0."""
     if number(value) < 0:
         raise CorruptRecord(f"expected seconds from 0, found {repr(value)}")
     return float(value)
 
 
 def flag(value: Any) -> bool:
-    """Return true or false."""
+    """Check that a value is true or false."""
     if not isinstance(value, bool):
         raise CorruptRecord(f"expected true or false, found {repr(value)}")
     return value
 
 
 def or_none(check: Callable[[Any], T], value: Any) -> T | None:
-    """Return None, or what the check makes of another value."""
+    """Return None, or the result of the check on another value."""
     return None if value is None else check(value)
 
 
 def one_of(words: Sequence[str], value: Any) -> Any:
-    """Return one of these words."""
+    """Check that a value is one of these words."""
     if not isinstance(value, str) or value not in words:
         raise CorruptRecord(f"expected one of {', '.join(words)}, found {repr(value)}")
     return value
 
 
 def some(values: Any, most: int) -> Sequence[Any]:
-    """Return a list that is short enough."""
+    """Check that a value is a list within the limit."""
     if not isinstance(values, (list, tuple)) or len(values) > most:
         raise CorruptRecord(f"expected a list of at most {most}, found {repr(values)}")
     return values
 
 
 def just(values: Any, length: int) -> Sequence[Any]:
-    """Return a list of this length."""
+    """Check that a value is a list of this length."""
     if not isinstance(values, (list, tuple)) or len(values) != length:
         raise CorruptRecord(f"expected {length} values, found {repr(values)}")
     return values
 
 
 def finite(value: float | None) -> float | None:
-    """Return a number that may be sent, or None."""
+    """Return a number if it is finite and can be sent, else None."""
     return None if value is None or not math.isfinite(value) or abs(value) >= FARTHEST else float(value)
 
 
 def _can_be_sent(text: str) -> bool:
-    """Tell whether a text can be a page's: halves of surrogate pairs can't be encoded."""
+    """Tell whether a text can be encoded: unpaired surrogates can't."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""What a study says of itself to be shown: plain data, bounded, and checked before anything is done with them."""
+"""The message with which a study reports its state to the dashboard: plain data, bounded, validated on arrival."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from daskevo_plugins.dashboard.message_checks import LONGEST, Budget, fields_of,
 __all__ = ["LONGEST", "MOST_MARKS", "MOST_ROWS", "CardNews", "Standing", "StudyNews", "TrainerNews", "can_be_sent"]
 
 FORMAT = 1
-"""Of a message; one of another format is refused."""
+"""Format version of the message; others are refused."""
 MOST_ROWS = 100
-"""Rows of a tree, of cards and of trainers."""
+"""Maximum number of tree rows, cards, and trainers."""
 MOST_MARKS = 2_000
-"""Spans and goals of a tree together: a drawing of 1 MB at most."""
+"""Maximum number of spans and goals of a tree together, for a drawing of at most 1 MB."""
 
 Standing = Literal["running", "ended", "stopped", "gone"]
 
 
 class CardNews(NamedTuple):
-    """A figure: what it is, its value, and a note."""
+    """A figure: name, value and note."""
 
     name: str
     value: str
@@ -33,7 +33,7 @@ class CardNews(NamedTuple):
 
 
 class TrainerNews(NamedTuple):
-    """What a trainer does: its name, the steps, and for whom."""
+    """A trainer's work: its name, the steps, and the trials."""
 
     trainer: str
     steps: str
@@ -42,22 +42,22 @@ class TrainerNews(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StudyNews:
-    """A study at one moment.
+    """The state of a study at one time.
 
     Parameters
     ----------
     study:
-        Tells it apart from all others.
+        Identifies it.
     client:
-        Dask's id of the client whose process leads it.
+        Dask's id of the client that runs it.
     name, metric:
-        For people.
+        For display.
     standing:
-        It is running; it ended with all answers; it was stopped before; its process has gone without a word.
+        Running; ended with all results; stopped early; or gone: its process disappeared without notice.
     cards, trainers:
-        Its figures, and what its trainers do.
+        Its figures, and the work of its trainers.
     tree:
-        None if it is too large to be sent.
+        None if it is too large to send.
     """
 
     study: str
@@ -93,14 +93,14 @@ class StudyNews:
 
     @classmethod
     def from_json(cls, value: JSON) -> StudyNews:
-        """Read a message.
+        """Read and validate a message.
 
         Raises
         ------
         CorruptRecord
-            If it is none, or larger than it may be; then nothing of it is kept.
+            If it is invalid or too large; nothing of it is kept then.
         LaterVersion
-            If it is of another format.
+            If it has another format version.
         """
         fields = fields_of(value, "a study", FORMAT, _FIELDS)
         budget = Budget("a study's news", MOST_MARKS)
@@ -121,12 +121,12 @@ _FIELDS = {"format", *StudyNews.__dataclass_fields__}
 
 
 def can_be_sent(tree: TreeLayout) -> bool:
-    """Tell whether a tree is small enough; of texts that are too long nothing is said."""
+    """Tell whether a tree is small enough to send; lengths of texts are not checked here."""
     return len(tree.rows) <= MOST_ROWS and sum(len(row.spans) + len(row.goals) for row in tree.rows) <= MOST_MARKS
 
 
 def _tree(value: JSON, budget: Budget) -> TreeLayout:
-    """Read a tree of which all texts, and the lengths of all lists, are looked at before anything is made of them."""
+    """Read a tree, checking all texts and list lengths before constructing anything from them."""
     if not isinstance(value, Mapping):
         raise CorruptRecord(f"expected a layout of a tree, found {repr(value)}")
     budget.text(value.get("unit"))

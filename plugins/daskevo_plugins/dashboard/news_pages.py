@@ -1,6 +1,6 @@
-"""The pages of the searches and of the studies of a cluster, as HTML: what is known of the board, and nothing else.
+"""The pages of searches and studies as HTML, made from the board alone.
 
-All that came in news is escaped; the only markup in it is ours.
+All text from news is escaped; all HTML is made here.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _NO_SEARCH = (
 
 
 def studies_now(board: Board, query: dict[str, str]) -> str:
-    """Return what the page shows at this moment; the argument `study` names the one whose tree is shown."""
+    """Return the page's current content; the argument `study` selects the study whose tree is shown."""
     return _page(board, board.studies, query, "study", "studies", _NO_STUDY)
 
 
 def search_now(board: Board, query: dict[str, str]) -> str:
-    """Return what the page shows at this moment; the argument `search` names the one that is shown."""
+    """Return the page's current content; the argument `search` selects the search."""
     return _page(board, board.searches, query, "search", "searches", _NO_SEARCH)
 
 
@@ -40,7 +40,7 @@ def _page(board: Board, shelf: Shelf[Any], query: dict[str, str], one: str, seve
     now = board.clock()
     there = shelf.all()
     every = choice_of(several, one, there, shown, now)
-    # Ages in it are of the moment when the news came.
+    # Ages in it refer to the time at which the news came.
     part = f'<div data-heard="{max(0.0, now - shown.at_s):.1f}">{shown.rendered}</div>'
     return f"{every}{_head(shown, name_of(shown, there), now)}{part}"
 

@@ -1,4 +1,4 @@
-"""daskevo's pages as routes of a scheduler's web server: no network, no password, nothing that changes anything."""
+"""daskevo's pages as routes of the scheduler's web server: read-only, without access to the network or passwords."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ PAGES: dict[str, Callable[[Board, dict[str, str]], str]] = {
     "lineage": lineage_now,
     "studies": studies_now,
 }
-"""Names of all pages: their addresses and, with a capital, what they are called; and what each shows."""
+"""Names of all pages (also their addresses and titles), and the function that makes the content of each."""
 LOOKED_AT = ("repository", "lineage")
-"""Those for which providers are asked."""
+"""Pages for which providers are queried."""
 ARGUMENTS = ("search", "study", "repository", "scope")
-"""Of a page's address: what is chosen."""
+"""Arguments of a page's address, which select what is shown."""
 LONGEST = 500
-"""Letters of such an argument."""
+"""Maximum number of characters of such an argument."""
 RULES = "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; connect-src 'self'; base-uri 'none'"
-"""What a browser may load for a page: inline are the colours and the drawings' own styles."""
+"""Content security policy; colours and styles of drawings are inline."""
 
 
 def application(board: Board, prefix: str, look: Callable[[], Awaitable[None]]) -> Application:
-    """Return all pages as an application.
+    """Return a web application with all pages.
 
     Parameters
     ----------
     prefix:
-        Of the dashboard, as ``/prefix``; empty if it has none.
+        Prefix of the dashboard, as ``/prefix``; empty if it has none.
     look:
-        Begins a look at the repositories, if one is due.
+        Starts a query of the repositories, if one is due.
     """
     shared = {"board": board, "look": look}
     return Application(
@@ -54,7 +54,7 @@ def application(board: Board, prefix: str, look: Callable[[], Awaitable[None]]) 
 
 
 def frame(name: str, content: str, version: str) -> str:
-    """Return a page around what it shows."""
+    """Return a complete page around its content."""
     colours = style_variables()
     here = {page: ' aria-current="page"' if page == name else "" for page in PAGES}
     tabs = "".join(f'<a href="{page}"{here[page]}>{page.title()}</a>' for page in PAGES)
@@ -95,7 +95,7 @@ class _Safe(RequestHandler):
         self.set_header("Cache-Control", "no-store")
 
     def compute_etag(self) -> None:
-        """Have no digest made of what is never kept."""
+        """Skip Tornado's digest of the response: these responses are never cached."""
 
 
 class _Front(_Safe):
@@ -104,7 +104,7 @@ class _Front(_Safe):
 
     async def get(self) -> None:
         await self._look()
-        # Where a proxy stands in front, only the browser knows the whole address.
+        # A relative redirect: behind a proxy only the browser knows the full address.
         slash = "" if str(self.request.path).endswith("/") else "daskevo/"
         self.redirect(f"{slash}{self._board.front()}")
 
@@ -138,7 +138,7 @@ class _Page(_Safe):
 
 
 class _Now(_Page):
-    """What the page shows, if that is another than the browser has."""
+    """The page's content, if it differs from the version that the browser has."""
 
     async def get(self) -> None:
         await self._looked()

@@ -1,4 +1,4 @@
-"""The SchedulerPlugin that puts daskevo's pages on a scheduler's dashboard and takes in what they show."""
+"""The SchedulerPlugin that adds daskevo's pages to a scheduler's dashboard and receives news for them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from daskevo_plugins.dashboard.poll import Looker
 logger = logging.getLogger(__name__)
 
 HANDLERS = {"studies": "daskevo_dashboard_study", "search": "daskevo_dashboard_search"}
-"""By page: name of the operation that takes in news for it."""
+"""Page -> name of the scheduler operation that receives news for it."""
 
 
 class DashboardPlugin(SchedulerPlugin):  # type: ignore[misc]
     """daskevo's pages on one scheduler.
 
-    It shows nothing, and says so, where the dashboard is turned off.
+    If the dashboard is turned off there are no pages, and senders of news are told so.
     """
 
     idempotent = True
@@ -33,7 +33,7 @@ class DashboardPlugin(SchedulerPlugin):  # type: ignore[misc]
         self.board = Board()
         prefix = dashboard_prefix(scheduler)
         self.path = None if prefix is None else f"{prefix}/daskevo"
-        """Where the pages are on the scheduler's web server; None: nowhere."""
+        """Path of the pages on the scheduler's web server; None: there are none."""
         self._looker = Looker(scheduler, self.board)
         if prefix is not None:
             scheduler.http_application.add_application(application(self.board, prefix, self._looker.look))
@@ -43,15 +43,15 @@ class DashboardPlugin(SchedulerPlugin):  # type: ignore[misc]
         scheduler.handlers[HANDLERS["search"]] = self._search
 
     async def before_close(self) -> None:
-        """End what is under way."""
+        """End queries that are under way."""
         await self._looker.close()
 
     async def _study(self, news: JSON = None) -> dict[str, Any]:
-        """Take in news of a study, if there are some; answer whether somebody watches, and where."""
+        """Store news of a study, if any; answer whether its page is watched, and its path."""
         return await answer("study", self._take, {"page": "studies", "news": news})
 
     async def _search(self, news: JSON = None) -> dict[str, Any]:
-        """Do the same for a search."""
+        """Store news of a search, likewise."""
         return await answer("search", self._take, {"page": "search", "news": news})
 
     def _take(self, page: str, news: JSON) -> dict[str, JSON]:
@@ -62,14 +62,14 @@ class DashboardPlugin(SchedulerPlugin):  # type: ignore[misc]
         return {"path": f"{self.path}/{page}", "is_watched": self.board.is_watched(page)}
 
     def remove_client(self, scheduler: Any, client: str) -> None:
-        """What a client led is not led any more."""
+        """Mark a client's searches and studies as gone when it disconnects."""
         self.board.left(client)
 
 
 def show_pages(scheduler: Any) -> None:
-    """Put the pages on a scheduler's dashboard, from within it, unless they are there.
+    """Add the pages to a scheduler's dashboard, from within the scheduler, unless they are there.
 
-    What fails is logged, and no more: nobody who has something to show fails because it is not shown.
+    Errors are only logged: a search or repository must not fail because it can't be displayed.
     """
     if DashboardPlugin.name in scheduler.plugins:
         return
@@ -82,9 +82,9 @@ def show_pages(scheduler: Any) -> None:
 
 
 def dashboard_prefix(scheduler: Any) -> str | None:
-    """Return the prefix of a scheduler's dashboard, as ``/prefix`` or empty; None if it shows none.
+    """Return the prefix of a scheduler's dashboard, as ``/prefix`` or empty; None if it has no dashboard.
 
-    One that lacks bokeh has a page that says so, and counts.
+    A scheduler without bokeh has a page that says so, and counts as having one.
     """
     web = getattr(scheduler, "http_application", None)
     if web is None:
@@ -99,7 +99,7 @@ def dashboard_prefix(scheduler: Any) -> str | None:
 
 
 def _list_in_navigation(scheduler: Any) -> None:
-    """Have Dask's own pages link to ours; they take the names from this list whenever one is opened."""
+    """Add links to our pages on Dask's own pages, which read this list whenever one is opened."""
     try:
         linked = pages(scheduler)
         if "daskevo" not in linked:
@@ -109,7 +109,7 @@ def _list_in_navigation(scheduler: Any) -> None:
 
 
 def _list_for_jupyter(scheduler: Any, prefix: str) -> None:
-    """Have JupyterLab's Dask extension list our pages among the plots."""
+    """Add our pages to the plots of JupyterLab's Dask extension."""
     try:
 
         class Plots(plots()):  # type: ignore[misc]
@@ -119,7 +119,7 @@ def _list_for_jupyter(scheduler: Any, prefix: str) -> None:
                     chunk = {**chunk, **ours}
                 super().write(chunk)
 
-        # Before Dask's own route of that name.
+        # Before Dask's own route of the same name, so that ours is found first.
         rule = (f"{prefix}/individual-plots.json", Plots, {"dask_server": scheduler})
         scheduler.http_application.add_handlers(".*$", [rule])
     except (ImportError, AttributeError, TypeError) as error:

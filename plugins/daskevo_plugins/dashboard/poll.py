@@ -1,4 +1,4 @@
-"""Asks the coordinators of a scheduler for what there is to show of their repositories: only while somebody watches."""
+"""Query the coordinators of a scheduler about their repositories, only while a page is watched."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from daskevo_plugins.dashboard.repository_view import sight_of
 logger = logging.getLogger(__name__)
 
 MODELS = 2_000
-"""So many models are told of, of all providers together, about."""
+"""Approximate number of models to fetch, from all providers together."""
 ANSWER_S = 3.0
 FIRST_S = 1.0
-"""Longest that a page that would be empty waits for the first look."""
+"""Longest wait of an otherwise empty page for the first answer."""
 
 
 @runtime_checkable
 class ShownCoordinator(Protocol):
-    """A coordinator, as a dashboard needs it: found among a scheduler's plugins by what it offers."""
+    """A coordinator as the dashboard needs it; recognised among a scheduler's plugins by this method."""
 
     settings: RepositorySettings
 
     async def shown(self, models: int, timeout_s: float) -> Any:
-        """Return what the providers tell of the repository; None while it is not open."""
+        """Return the providers' view of the repository; None while it is not open."""
         ...
 
 
 class Looker:
-    """Looks at all repositories of a scheduler when asked to, as often as is due.
+    """Queries all repositories of a scheduler when asked, at suitable intervals.
 
     Parameters
     ----------
     scheduler:
-        With coordinators among its plugins.
+        Dask's scheduler, with coordinators among its plugins.
     board:
-        Is given what was seen.
+        Receives the views.
     """
 
     def __init__(self, scheduler: Any, board: Board) -> None:
@@ -53,7 +53,7 @@ class Looker:
         return {plugin.settings.key: plugin for plugin in plugins if isinstance(plugin, ShownCoordinator)}
 
     async def look(self) -> None:
-        """Begin the looks that are due; wait for them a moment if there is nothing to show yet."""
+        """Start the queries that are due; wait briefly for them if there is nothing to show yet."""
         sights, there = self._board.sights, self._coordinators()
         for key in sights.due(there):
             sights.asking(key)
@@ -75,7 +75,7 @@ class Looker:
             self._board.sights.answered(key)
 
     async def close(self) -> None:
-        """End what is under way."""
+        """End queries that are under way."""
         await self._background.end(1.0)
 
 

@@ -1,4 +1,4 @@
-"""The page of the repositories of a cluster, as HTML: what their coordinators count and their providers told last."""
+"""The repositories page as HTML: counts of the coordinators and the latest answers of their providers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from daskevo_plugins.dashboard.repository_views import EVERY_S, HISTORY, Rate, S
 from daskevo_plugins.formatting import say_bytes, say_count, say_seconds, say_share, say_times
 
 MOST_SHARDS = 16
-"""Rows of the table of shards: those that are asked most."""
+"""Maximum number of rows in the table of shards; the most used ones are shown."""
 MOST_PROVIDERS = 64
 
 NOTHING = (
@@ -24,7 +24,7 @@ NOTHING = (
 
 
 def repository_now(board: Board, query: dict[str, str]) -> str:
-    """Return what the page shows at this moment; the argument `repository` names the one that is shown."""
+    """Return the page's current content; the argument `repository` selects the repository."""
     seen = board.sights.one(query.get("repository", ""))
     if seen is None:
         return trouble_of(board) or empty(NOTHING)
@@ -42,14 +42,14 @@ def repository_now(board: Board, query: dict[str, str]) -> str:
 
 
 def _part(seen: SeenRepository) -> str:
-    """Return all that does not change until there is another look."""
+    """Return the part that changes only with a new view."""
     sight = seen.sight
     figures = f"{_amiss(sight)}{cards(_cards(seen))}{_shared(sight)}{_queries(seen)}"
     return f"{figures}{_providers(seen)}{_scopes(sight)}{_shards(seen)}{_labels(sight)}"
 
 
 def trouble_of(board: Board, key: str | None = None) -> str:
-    """Return why the last looks came to nothing: at one repository, or, where there is nothing to show, at all."""
+    """Return why the latest queries failed: of one repository, or of any if there is nothing to show."""
     troubles = board.sights.troubles
     if key is None:
         said, words = "The repository can't be looked at just now; it is tried again", "; ".join(troubles.values())
@@ -68,7 +68,7 @@ def choose(board: Board, seen: SeenRepository) -> str:
 
 
 def _amiss(sight: RepositoryView) -> str:
-    """Return what somebody should look after."""
+    """Return warnings about problems that need attention."""
     said = [f"{html(name)} did not tell: {html(why)}" for name, why in sight.silent]
     for what, shards in (("are being opened, or their provider has gone", sight.unserved), ("are lost", sight.lost)):
         if shards:

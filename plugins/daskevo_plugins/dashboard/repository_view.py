@@ -1,4 +1,4 @@
-"""One look at a repository: what its coordinator counts and its providers tell, read with every value checked."""
+"""A view of a repository at one time: counts of its coordinator and answers of its providers, all validated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from daskevo_plugins.dashboard.message_checks import Budget, count, just, number
 MOST_PROVIDERS = 1_000
 MOST_SHARDS = 1 << 16
 MOST_MODELS = 4_000
-"""Rows of models that one look may bring."""
+"""Maximum number of model rows in one view."""
 FIGURES = (
     "shards",
     "models",
@@ -33,7 +33,7 @@ COUNTS = ("queries", "puts", "reservations", "reads")
 
 
 class CountRow(NamedTuple):
-    """Calls of one kind so far (see :class:`daskevo.provider.call_counts.Count`)."""
+    """Totals of one kind of call (see :class:`daskevo.provider.call_counts.Count`)."""
 
     calls: int
     items: int
@@ -42,7 +42,7 @@ class CountRow(NamedTuple):
 
 
 class ShardRow(NamedTuple):
-    """A shard: who serves it, its models, bytes that were put there, bytes of its journal, messages about it."""
+    """A shard: its provider, number of models, bytes put there, bytes of its journal, messages about it."""
 
     shard: int
     provider: str
@@ -53,7 +53,7 @@ class ShardRow(NamedTuple):
 
 
 class ScopeRow(NamedTuple):
-    """A scope: its objective, models, bytes that they put, and bytes of full copies of them."""
+    """A scope: its objective, number of models, bytes that they stored, and bytes of full copies."""
 
     scope: str
     objective: str
@@ -63,7 +63,7 @@ class ScopeRow(NamedTuple):
 
 
 class ModelRow(NamedTuple):
-    """A model that lives, or has been retired and has heirs (see :func:`daskevo.provider.stats.row_of`)."""
+    """A published model, or a retired one with heirs (see :func:`daskevo.provider.stats.row_of`)."""
 
     model_id: str
     scope: str
@@ -85,7 +85,7 @@ class ModelRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProviderSight:
-    """What one provider told."""
+    """The answer of one provider."""
 
     name: str
     figures: Mapping[str, int]
@@ -94,26 +94,26 @@ class ProviderSight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositoryView:
-    """A repository at one moment.
+    """A repository at one time.
 
     Parameters
     ----------
     key:
-        Tells it apart from others of the cluster.
+        Identifies it within the cluster.
     root, durability:
-        Of the repository; root None: it is in memory.
+        Of the repository; root None: in memory.
     at_s:
-        By the board's clock.
+        Time of the view, by the board's clock.
     shards, unserved, lost:
-        How many there are, and which nobody serves or are lost.
+        Number of shards, and those that are unserved or lost.
     attempts, unsettled:
-        Attempts under way, and those that ended and are not settled yet.
+        Attempts under way, and attempts that ended and are not settled yet.
     providers, silent:
-        Those that told, and those that didn't, with why.
+        Providers that answered, and those that did not, with the reason.
     models_in_all:
-        That could have been told of.
+        Number of models that could have been listed.
     spent_s:
-        Longest that one provider's event loop took for it.
+        Longest time that a provider's event loop spent on the answer.
     """
 
     key: str
@@ -145,12 +145,12 @@ class RepositoryView:
 
 
 def sight_of(key: str, told: Mapping[str, Any], at_s: float) -> RepositoryView:
-    """Read what :meth:`daskevo_plugins.coordinator.plugin.CoordinatorPlugin.shown` returned.
+    """Validate the result of :meth:`daskevo_plugins.coordinator.plugin.CoordinatorPlugin.shown`.
 
     Raises
     ------
     CorruptRecord
-        If a provider told something that can't be shown.
+        If a provider's answer is invalid.
     """
     budget = Budget("a look at a repository", MOST_MODELS, 4_000_000)
     facts, providers = told["coordinator"], []

@@ -1,6 +1,6 @@
-"""The last look at each repository of a cluster, what changed since the one before, and when the next one is due.
+"""The latest view of each repository, its changes since the previous one, and when the next one is due.
 
-Pure: who asks coordinators and providers is :mod:`daskevo_plugins.dashboard.poll`.
+Pure: :mod:`daskevo_plugins.dashboard.poll` queries coordinators and providers.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from daskevo.provider.call_counts import BOUNDS_S
 from daskevo_plugins.dashboard.repository_view import COUNTS, CountRow, ProviderSight, RepositoryView
 
 EVERY_S = 2.0
-"""Between two looks, while somebody watches."""
+"""Interval between two views while a page is watched."""
 SHARE = 0.01
-"""Of a provider's time, at most, that looks take: large repositories are looked at less often."""
+"""Maximum share of a provider's time spent on views: large repositories are viewed less often."""
 MOST_REPOSITORIES = 20
 HISTORY = 150
-"""Looks that are remembered, for the drawing of queries over time: five minutes."""
+"""Number of views kept for the chart of queries: five minutes."""
 FORGOTTEN_S = 15.0
-"""A look that is older says nothing of what went on since."""
+"""A previous view older than this is not used to compute rates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Calls of one kind between two looks.
+    """Calls of one kind between two views.
 
     Parameters
     ----------
     per_s, items_per_s:
-        Calls and what they were about, per second.
+        Calls per second, and items per second.
     mean_s, most_s:
-        Seconds of a call: the mean, and what 99 of 100 stayed below; None: there was none.
+        Seconds per call: the mean, and the 99th percentile; None if there was no call.
     """
 
     per_s: float
@@ -44,24 +44,24 @@ class Rate:
 
 @dataclass(eq=False)
 class SeenRepository:
-    """What is remembered of a repository.
+    """Data kept about a repository.
 
     Parameters
     ----------
     rates:
-        By kind of call, of all providers.
+        By kind of call, over all providers.
     by_provider:
-        Queries of each.
+        Queries by provider.
     asked:
-        Messages about each shard since the look before, by its number.
+        Messages about each shard since the previous view.
     rendered:
-        Parts of pages, by their names: made when they are first looked at, and once.
+        Parts of pages by name, rendered once when first viewed.
     history:
-        Moment, queries per second, and mean seconds of each look.
+        Time, queries per second, and mean seconds, of each view.
     models_since_s:
-        When the models were first seen as they are now, by the board's clock.
+        When the current set of models was first seen, by the board's clock.
     lineages:
-        Parts of the page of its lineage, by their scopes: as long as the models are the same.
+        Parts of the lineage page by scope, kept as long as the models stay the same.
     """
 
     sight: RepositoryView
@@ -74,11 +74,11 @@ class SeenRepository:
     lineages: dict[str, str] = field(default_factory=dict)
 
     def part(self, name: str, make: Callable[[], str]) -> str:
-        """Return a part of a page, made if it was not before."""
+        """Return a part of a page, rendering it if necessary."""
         return _made(self.rendered, name, make)
 
     def lineage(self, scope: str, make: Callable[[], str]) -> str:
-        """Return the part of a scope's lineage, made if it was not before."""
+        """Return the lineage part of a scope, rendering it if necessary."""
         return _made(self.lineages, scope, make)
 
 
@@ -89,7 +89,7 @@ def _made(parts: dict[str, str], name: str, make: Callable[[], str]) -> str:
 
 
 class Sights:
-    """Takes in looks at repositories.
+    """Stores views of repositories.
 
     Parameters
     ----------
@@ -104,20 +104,20 @@ class Sights:
         self._asked: set[str] = set()
         self.changes = 0
         self.model_changes = 0
-        """Those that are seen on the page of lineages, too."""
+        """Version of what the lineage page shows."""
         self.troubles: dict[str, str] = {}
-        """Why the last look at a repository came to nothing, by its key."""
+        """Why the latest query of a repository failed, by its key."""
 
     def all(self) -> list[SeenRepository]:
         """Return all, those with the most models first."""
         return sorted(self._seen.values(), key=lambda seen: (-seen.sight.total("models"), seen.sight.key))
 
     def one(self, key: str) -> SeenRepository | None:
-        """Return the one of that key, else the first; None: there is none."""
+        """Return the one with this key, or else the first; None if there is none."""
         return self._seen.get(key) or next(iter(self.all()), None)
 
     def due(self, keys: Collection[str]) -> list[str]:
-        """Return the repositories to be looked at now, of those that there are; the others are forgotten."""
+        """Return those of the present repositories that should be queried now; forget all others."""
         for key in [key for key in self._seen if key not in keys]:
             del self._seen[key]
             self._changed()
@@ -126,22 +126,22 @@ class Sights:
         return [key for key in list(keys)[:MOST_REPOSITORIES] if now >= self._next.get(key, 0.0)]
 
     def asking(self, key: str) -> None:
-        """Take in that a look is under way."""
+        """Note that a query is under way."""
         self._asked.add(key)
         self._next[key] = self._clock() + EVERY_S
 
     def answered(self, key: str) -> None:
-        """Take in that it is no more, whatever came of it."""
+        """Note that a query has ended, with any result."""
         self._asked.discard(key)
 
     def next_s(self) -> float:
-        """Return the seconds until there may be another look to show: none, where one is under way."""
+        """Return the seconds until a new view may be there; 0 if a query is under way."""
         if self._asked or not self._seen:
             return 0.0
         return max(0.0, min(self._next.get(key, 0.0) for key in self._seen) - self._clock())
 
     def take(self, sight: RepositoryView) -> None:
-        """Take in a look."""
+        """Store a view."""
         before = self._seen.get(sight.key)
         seen = SeenRepository(sight, models_since_s=sight.at_s)
         if before is not None:
@@ -160,7 +160,7 @@ class Sights:
         self._changed(models=had_trouble or not is_known)
 
     def failed(self, key: str, why: str) -> None:
-        """Take in that a look came to nothing: the one before stays, and is said to be old."""
+        """Note that a query failed: the previous view stays, marked as old."""
         self.troubles[key] = why
         self._changed()
 
@@ -170,12 +170,12 @@ class Sights:
 
 
 def _models(sight: RepositoryView) -> tuple[object, ...]:
-    """Return all of a look that the page of lineages shows."""
+    """Return everything in a view that the lineage page shows."""
     return sight.models, sight.models_in_all
 
 
 def _compare(seen: SeenRepository, before: RepositoryView, elapsed: float) -> None:
-    """Work out what went on since the look before; a provider whose process is another one now began anew."""
+    """Compute changes since the previous view; counts of a restarted provider begin at zero."""
     earlier = {provider.name: provider for provider in before.providers}
     pairs = [(provider, earlier.get(provider.name)) for provider in seen.sight.providers]
     for kind in COUNTS:
@@ -216,7 +216,7 @@ def _rate(counts: list[CountRow], elapsed: float) -> Rate:
 
 
 def _below(within: list[int], share: float) -> float | None:
-    """Return the bound that this share of calls stayed below; infinite: they took longer than all bounds."""
+    """Return the bound below which this share of calls took; infinite if above all bounds."""
     least = share * sum(within)
     bounds = zip((*BOUNDS_S, float("inf")), accumulate(within), strict=True)
     return next((bound for bound, so_far in bounds if so_far >= least), None) if least else None

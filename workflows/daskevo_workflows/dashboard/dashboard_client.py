@@ -1,6 +1,6 @@
-"""News for the dashboard: sent to the scheduler beside everything else (:mod:`daskevo_plugins.dashboard`).
+"""Send news to the dashboard on the scheduler (:mod:`daskevo_plugins.dashboard`), in the background.
 
-Nobody who sends waits for it, or fails from it: news are sent seldom, and what goes wrong is logged.
+Senders neither wait nor fail: news are sent seldom, and errors are logged.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ logger = logging.getLogger(__name__)
 Page = Literal["search", "studies"]
 
 WATCHED_S, UNWATCHED_S = 1.0, 5.0
-"""Between two pictures, while somebody looks and while nobody does."""
+"""Seconds between two snapshots, while a page is watched and while it is not."""
 SHARE = 0.02
-"""Of the time, at most, that pictures take: large ones are made less often."""
+"""Maximum share of time spent on snapshots: large ones are made less often."""
 ANSWER_S = 10.0
 LAST_WORD_S = 2.0
-"""How long who ends waits for the last news to be taken in, if others were before."""
+"""Longest wait, at the end, for the last news to arrive, if earlier ones did."""
 MOST_FAILURES = 3
 AGAIN_S = 30.0
-"""After it failed, and as often as news are sent that have been before: the scheduler may have lost them."""
+"""Pause after an error, and interval at which unchanged news are repeated, since a scheduler may have lost them."""
 
 
 class SentNews(Protocol):
-    """What is sent: compared with what was sent before."""
+    """News to send; compared with those sent before."""
 
     @property
     def key(self) -> str: ...
@@ -47,10 +47,10 @@ class SentNews(Protocol):
 
 
 class Picture(Protocol):
-    """Something at one moment, of which news can be made in any thread."""
+    """A snapshot from which news can be made in any thread."""
 
     def news(self, client: str) -> SentNews:
-        """Return what is sent; `client` is Dask's id of the client that sends."""
+        """Return the news; `client` is Dask's id of the sending client."""
 
 
 class Sender:
@@ -61,7 +61,7 @@ class Sender:
     client:
         A synchronous Dask client.
     page:
-        That they are for.
+        The page that the news are for.
     """
 
     def __init__(self, client: Any, page: Page) -> None:
@@ -75,12 +75,12 @@ class Sender:
         self._is_there = False
         self._failures = 0
         self.given_up = False
-        """Whether nothing is sent any more."""
+        """Whether sending has stopped for good."""
 
-    # In the thread of who sends
+    # In the sender's thread
 
     def is_due(self) -> bool:
-        """Tell whether it is time for pictures; if so, the next time is later."""
+        """Tell whether a snapshot is due; if so, schedule the next one."""
         if self.given_up or time.monotonic() < self._next:
             return False
         if self._on_its_way is not None and not self._on_its_way.done():
@@ -90,11 +90,11 @@ class Sender:
 
     @property
     def has_last_word(self) -> bool:
-        """Whether what is over may be said: nothing failed so far."""
+        """Whether a final message may be sent: no error occurred so far."""
         return not (self.given_up or self._failures)
 
     def send(self, pictures: Sequence[Picture], spent_s: float = 0.0) -> None:
-        """Send news of pictures that took so many seconds of processor time to take."""
+        """Send snapshots; `spent_s` is the processor time that taking them took."""
         self._spend(spent_s)
         loop, work = self._client.loop.asyncio_loop, self._send(pictures)
         try:
@@ -104,13 +104,13 @@ class Sender:
             raise
 
     def wait(self) -> None:
-        """Wait a moment for the last news to be taken in."""
+        """Wait briefly for the last news to arrive."""
         if self._on_its_way is not None:
             with contextlib.suppress(Exception):
                 self._on_its_way.result(LAST_WORD_S)
 
     def _spend(self, seconds: float) -> None:
-        # Of processor time: a machine that has others to do keeps nobody from looking.
+        # Processor time, so that a busy machine does not make news rarer.
         self._next = max(self._next, time.monotonic() + seconds / SHARE)
 
     # In the client's event loop
@@ -151,7 +151,7 @@ class Sender:
         except NotDeployed:
             if not self._is_there:
                 raise
-            # Another scheduler has its address by now, which knows nothing of what was sent.
+            # Another scheduler now has this address, and doesn't know the earlier news.
             self._sent.clear()
             answer = await ask(self._client, news, page=self._page)
         self._is_there = True
@@ -159,7 +159,7 @@ class Sender:
 
 
 def _made(picture: Picture, client: str) -> tuple[SentNews, float]:
-    """Return a picture's news, and the processor time that it took to make them, in seconds."""
+    """Return a snapshot's news, and the processor time, in seconds, of making them."""
     began_s = time.thread_time()
     return picture.news(client), time.thread_time() - began_s
 
@@ -167,26 +167,26 @@ def _made(picture: Picture, client: str) -> tuple[SentNews, float]:
 async def ask(
     client: Any, news: SentNews | None = None, *, page: Page = "studies", is_there: bool = False
 ) -> dict[str, Any]:
-    """Put the plugin on the client's scheduler if it isn't there, and give it news, if there are some.
+    """Install the plugin on the client's scheduler if necessary, and send it news, if any.
 
     Parameters
     ----------
     page:
-        That they are for.
+        The page that they are for.
     is_there:
-        It was there before; a scheduler that has none writes a traceback into its log when asked.
+        Whether the plugin was there before; a scheduler without it logs a traceback when asked.
 
     Returns
     -------
     dict
-        ``path``, where the page is on the scheduler's web server (None: it shows no dashboard), and ``is_watched``.
+        ``path`` of the page on the scheduler's web server (None: it has no dashboard), and ``is_watched``.
 
     Raises
     ------
     NotDeployed
-        If the plugin is not there, and can't be put there.
+        If the plugin is missing and can't be installed.
     Exception
-        Whatever Dask raises where it can't be reached, or lacks this version of daskevo.
+        Any exception of Dask, if the scheduler can't be reached or lacks this version of daskevo.
     """
     message = None if news is None else news.to_json()
     operation = getattr(client.scheduler, HANDLERS[page])
@@ -199,7 +199,7 @@ async def ask(
 
 
 def where_shown(client: Any, page: Page) -> tuple[str | None, str]:
-    """Return the address of a page, or None and why there is none, with what to do.
+    """Return the address of a page, or None and a sentence about why there is none and what to do.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ def where_shown(client: Any, page: Page) -> tuple[str | None, str]:
 
 
 def beside(link: str, path: str) -> str | None:
-    """Return the address of a page on a dashboard by that of its first page, which may go through a proxy.
+    """Return the address of a page of a dashboard, given that of its first page, which may go through a proxy.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A search on the dashboard: what its executor knows, as news, taken in its thread and sent beside everything else."""
+"""Show a search on the dashboard: snapshots of its state, taken in the executor's thread and sent separately."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ENDED = ("finished", "exhausted")
-"""Words for why a search stopped that say that it has all it was asked for."""
+"""Reasons for the end of a search that mean it has done all that was asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakenNews:
-    """News that were made where the picture was taken."""
+    """News made at the time of the snapshot."""
 
     made: SearchNews
 
@@ -47,7 +47,7 @@ class SearchShowing:
     client:
         A synchronous Dask client.
     executor:
-        Of the search; looked at in its own thread.
+        The search's executor; read in its own thread.
     """
 
     def __init__(self, client: Any, executor: Executor) -> None:
@@ -55,7 +55,7 @@ class SearchShowing:
         self._sender = Sender(client, "search")
         self._executor = executor
         sessions = executor.record.sessions()
-        # The session that is under way has not ended at its last record.
+        # The current session has not ended yet, whatever its last record says.
         *before, this = sessions
         self._clock = RunningTime([*before, SessionRow(this.opened, float("inf"), this.process, None)])
         self._accounts = SearchAccounts(executor.book, self._clock.at)
@@ -63,17 +63,17 @@ class SearchShowing:
         self._since: dict[str, tuple[object, float]] = {}
 
     def look(self) -> None:
-        """Take a picture and have it sent, if it is time."""
+        """Take a snapshot of the state and send it, if it is time."""
         if self._sender.is_due():
             self._show("running", "")
 
     def close(self, word: str, said: str) -> None:
-        """Say that the search is over, and why.
+        """Report that the search has ended, and why.
 
         Parameters
         ----------
         word:
-            For why, as the executor has it.
+            The executor's word for the reason.
         """
         if self._sender.has_last_word:
             self._show("ended" if word in ENDED else "stopped", said)
@@ -85,7 +85,7 @@ class SearchShowing:
             news = self._news(standing, said)
             self._sender.send([TakenNews(news)], time.thread_time() - began_s)
         except Exception:
-            # Whatever is raised here would end the search.
+            # An exception raised here would end the search.
             logger.exception("the search can't be shown on the dashboard any more")
             self._sender.given_up = True
 
@@ -131,7 +131,7 @@ class SearchShowing:
         )
 
     def _deadline_s(self) -> float | None:
-        """Return the seconds until the search must be done, for its deadline or its time limit."""
+        """Return the seconds until the search must end, because of its deadline or time limit."""
         deadline, limit = self._executor.closing.deadline(), self._executor.time_left_s()
         ends = [] if deadline is None else [deadline.at - deadline.margin_s - time.time()]
         return min([*ends, *([] if limit is None else [limit])], default=None)
@@ -159,7 +159,7 @@ class SearchShowing:
                 else "free"
             )
             what = "; ".join(map(said_of, here[:4])) if doing == "evaluating" else ""
-            # Of several the one that was begun last: its moment is the one that the words are of.
+            # With several tasks show the one begun last, whose time matches the text.
             since = max((moment_of(task) for task in here), default=now)
             since = since if doing == "evaluating" else self._since_of(name, doing, now)
             spent = accounts.trainers.get(name)
@@ -173,7 +173,7 @@ class SearchShowing:
             )
 
     def _since_of(self, name: str, doing: Doing, now: float) -> float:
-        """Return since when a trainer has been seen like this."""
+        """Return the time since which a trainer has been in this state."""
         before = self._since.get(name)
         if before is None or before[0] != doing:
             before = self._since[name] = (doing, now)
@@ -185,7 +185,7 @@ def _best(report: Any) -> Best:
 
 
 def said_of(task: RunningTask) -> str:
-    """Say what an evaluation is at, by what its trainer has said last."""
+    """Return an evaluation's state from its trainer's last message."""
     number = f"evaluation {task.request.number}"
     if task.begun is None:
         return f"is sent {number}"
@@ -197,7 +197,7 @@ def said_of(task: RunningTask) -> str:
 
 
 def moment_of(task: RunningTask) -> float:
-    """Return the moment of what its trainer has said last, by this process's monotonic clock."""
+    """Return the time of its trainer's last message, by this process's monotonic clock."""
     said = (task.chosen, task.ready, task.begun)
     return next((moment for moment in said if moment is not None), task.submitted)
 
@@ -210,10 +210,9 @@ def unit_rows(
     Parameters
     ----------
     counts:
-        Of the record, in which what was planned ahead is submitted, and where it lags: an end is stored with the next
-        report.
+        From the record, where units planned ahead count as submitted, and ends are stored only with the next report.
     evaluating, ready:
-        Evaluations that have a trainer, and those that have been planned and wait for one.
+        Number of evaluations with a trainer, and of planned ones that wait for one.
     """
     for kind in sorted(counts):
         states = counts[kind]
@@ -225,7 +224,7 @@ def unit_rows(
 
 
 def facts_of(identity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Return what is said of a search beside its name, of what its record keeps.
+    """Return the facts shown with a search, from the identity in its record.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Sums over a search's reports, each looked at once: points, the running best, phases, what each trainer has done."""
+"""Totals over a search's reports, updated incrementally: points, running best, phases, work of each trainer."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ T = TypeVar("T")
 
 @dataclass
 class Spent:
-    """What one trainer has done: evaluations, and seconds by phase."""
+    """Work of one trainer: evaluations, and seconds by phase."""
 
     evaluations: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
 class SearchAccounts:
-    """Sums of one search.
+    """Totals of one search.
 
     Parameters
     ----------
     book:
-        Of the run; what it has got since is taken in by `update`.
+        Of the run; `update` adds its new reports.
     running_s:
-        Turns a moment, in seconds since the epoch, into seconds of the search's running time.
+        Converts a time in seconds since the epoch into seconds of the search's running time.
     """
 
     def __init__(self, book: Book, running_s: Callable[[float], float]) -> None:
@@ -48,7 +48,7 @@ class SearchAccounts:
         self.trainers: dict[str, Spent] = defaultdict(Spent)
 
     def update(self) -> None:
-        """Take in the reports that have come since."""
+        """Add the reports that came since the last call."""
         for report in islice(self._book.reports.values(), self._seen, None):
             self._take(report)
         self._seen = len(self._book.reports)
@@ -76,27 +76,27 @@ class SearchAccounts:
             self._best.append((at_s, quality))
 
     def points(self, population: Collection[str]) -> tuple[Point, ...]:
-        """Return what is drawn of the evaluations, in the order of their reports; members are marked."""
+        """Return a point per evaluation, in the order of reports; members of the population are marked."""
         some = thinned(self._points, MOST_POINTS)
         return tuple(point._replace(is_member=model_id in population) for point, model_id in some)
 
     def best_line(self) -> tuple[tuple[float, float], ...]:
-        """Return when the best became better, and how good it was then."""
+        """Return the times at which the best quality improved, with its values."""
         return tuple(thinned(self._best, MOST_STEPS))
 
     def phases(self) -> tuple[PhaseRow, ...]:
-        """Return the phases in the order in which they pass, others after them."""
+        """Return the phases in their usual order, others after them."""
         names = self.phase_names()
         return tuple(PhaseRow(plain(name, 40), self._times[name], self._spent[name]) for name in names)
 
     def phase_names(self) -> list[str]:
-        """Return the names behind `phases`, as reports have them."""
+        """Return the names of `phases` as in reports."""
         known = [phase for phase in PHASES if phase in self._spent]
         return [*known, *sorted(self._spent.keys() - set(PHASES))][:MOST_PHASES]
 
 
 def thinned(rows: Sequence[T], most: int) -> Sequence[T]:
-    """Return at most so many rows: the last ones, and of those before, some at equal distances.
+    """Return at most `most` rows: the last ones, and evenly spaced ones from before.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Studies on the dashboard: pictures of a controller's studies, taken in its thread and sent beside everything else."""
+"""Show studies on the dashboard: snapshots of their state, taken in the controller's thread and sent separately."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Showing:
         self._studies: dict[int, Watcher] = {}
 
     def look(self, controller: Controller) -> None:
-        """Take pictures and have them sent, if it is time."""
+        """Take snapshots of the state and send them, if it is time."""
         if self._sender.is_due():
             self._show(controller, controller.watchers)
 
     def close(self, controller: Controller) -> None:
-        """Say that all studies are over."""
+        """Report that all studies have ended."""
         if self._sender.has_last_word:
             self._show(controller, [])
             self._sender.wait()
@@ -50,6 +50,6 @@ class Showing:
             pictures += [study.picture(controller.scheduler) for study in present]
             self._sender.send(pictures, time.thread_time() - began_s)
         except Exception:
-            # Whatever is raised here would end all studies.
+            # An exception raised here would end all studies.
             logger.exception("studies can't be shown on the dashboard any more")
             self._sender.given_up = True

@@ -1,1 +1,1 @@
-"""What a run came to: its best models, its figures as tables, a look at it while it goes on, forecasts from it."""
+"""Results of a run: best models, tables, viewing it while it runs, forecasts."""

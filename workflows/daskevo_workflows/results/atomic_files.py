@@ -33,17 +33,17 @@ def save_model(model: Any, path: Path) -> None:
 
 
 def write_file(path: Path, data: str | bytes, *, make_folder: bool = False) -> Path:
-    """Write a file, text as UTF-8, in place of what was there, and return its path.
+    """Write a file atomically (text as UTF-8), replacing an existing one, and return its path.
 
     Parameters
     ----------
     make_folder:
-        Whether the folder, and those above it, are made where they are missing.
+        Whether to create missing folders.
 
     Raises
     ------
     RunFolderUnusable
-        If it can't be written: what was there is as before.
+        If it can't be written; an existing file is unchanged.
     """
     try:
         if make_folder:
@@ -59,16 +59,16 @@ def write_file(path: Path, data: str | bytes, *, make_folder: bool = False) -> P
 
 @contextlib.contextmanager
 def in_place_of(*paths: Path) -> Iterator[tuple[Path, ...]]:
-    """Yield the paths of files to write, one for each; at the end of the block they take their places, one by one.
+    """Yield temporary paths, one per file; at the end of the block rename them to their final names one by one.
 
-    If the block raises, nothing that was there has changed.
+    If the block raises, existing files are unchanged.
 
     Raises
     ------
     OSError
-        If one can't be moved to its place, or was not written; those before it are in theirs.
+        If one can't be renamed or was not written; those before it have been replaced.
     """
-    # What can't have its place is told before anything has its own.
+    # Find out whether one can't be replaced before replacing any.
     for path in paths:
         if len(os.fsencode(path.name)) > os.pathconf(path.parent, "PC_NAME_MAX"):
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), str(path))

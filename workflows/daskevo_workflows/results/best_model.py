@@ -1,4 +1,4 @@
-"""One of the best models of a search: its figures by the record, its weights as long as the repository has them."""
+"""One of the best models of a search: figures from the record, weights while the repository has them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Found:
     model_id, quality, metrics, step:
         As reported.
     candidate, choices:
-        The candidate, and as choice name -> option.
+        The candidate, and its options as choice name -> option.
     result:
-        Of which run.
+        The run that it belongs to.
     transfer:
         What it inherited, and why no more; None in older records.
     """
@@ -45,7 +45,7 @@ class Found:
 
     @cached_property
     def model(self) -> Any:
-        """The trained keras.Model, weights in place, loaded at first use.
+        """The trained keras.Model with its weights, loaded at first use.
 
         Raises
         ------
@@ -64,16 +64,16 @@ class Found:
 
     @property
     def state(self) -> str | None:
-        """Where it stands in the repository: ``published``, ``retired``, ...; None if that can't be looked up."""
+        """Its status in the repository: ``published``, ``retired``, ...; None if that can't be looked up."""
         return self.result.standings([self.model_id]).get(self.model_id)
 
     @cached_property
     def lineage(self) -> Any:
-        """Whom it inherited from, and whom those inherited from (`Repository.lineage`)."""
+        """Its ancestors, nearest first (`Repository.lineage`)."""
         return self.result.repository.lineage(self.model_id)
 
     def export(self, path: str | Path, *, overwrite: bool = False, data: Any = None) -> Exported:
-        """Write it as a ``.keras``, ``.weights.h5`` or ``.safetensors`` file, with its card beside it.
+        """Write it as a ``.keras``, ``.weights.h5`` or ``.safetensors`` file, with a model card.
 
         Parameters and errors are those of :func:`daskevo_workflows.exporting.export_model`.
         """
@@ -84,7 +84,7 @@ class Found:
 
     @cached_property
     def card(self) -> Card:
-        """The model card of it, for ``print(found.card)`` and ``found.card.facts``.
+        """Its model card, for ``print(found.card)`` and ``found.card.facts``.
 
         Raises
         ------

@@ -1,6 +1,6 @@
-"""How long a search will take, in how many jobs, and what it will store: from a few measured evaluations, no I/O.
+"""Estimate duration, number of jobs and storage of a search from a few measured evaluations; no I/O.
 
-An estimate, whose assumptions are part of it.
+The result includes its assumptions.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from daskevo_workflows.execution.deadline import expected_s
 from daskevo_workflows.execution.machine_load import Load
 
 LEAST = 3
-"""Finished evaluations without which nothing is foretold."""
+"""Minimum number of finished evaluations for an estimate."""
 ERRORS = 2.0
-"""The range is so many standard errors of the mean to either side: some 95 %."""
+"""Half-width of the range in standard errors of the mean: about 95 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,11 @@ class Sample:
     Parameters
     ----------
     seconds:
-        On its trainer.
+        Duration on its trainer.
     first:
         Whether it was the first of its trainer's process, which imports Keras, prepares the data and traces graphs.
     own_bytes, full_bytes:
-        That it stored, and that a full copy of its model would take.
+        Bytes that it stored, and bytes of a full copy of its model.
     """
 
     seconds: float
@@ -43,28 +43,28 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What is known of a search's beginning.
+    """Measurements from the beginning of a search.
 
     Parameters
     ----------
     samples:
         Finished evaluations, in the order of their reports.
     trainers:
-        That evaluated them.
+        Number of trainers that evaluated them.
     start_s:
-        From the beginning of the session to that of its first evaluation.
+        Seconds from the beginning of the session to its first evaluation.
     gap_s:
-        Between two evaluations of a trainer, as a mean: what is asked, built, queried and reported.
+        Mean seconds between two evaluations of a trainer: asking, building, querying and reporting.
     kept:
-        Models that are alive at most, beside those on their way: the population, and the best; None: all.
+        Maximum number of published models besides those in training: the population and the best; None: all.
     living_share:
-        Of what the living models' full copies would take, the share that is stored for them; None: not sampled yet.
+        Bytes stored for the published models as a share of full copies; None: not sampled yet.
     recycle_after:
-        Evaluations after which a trainer's process is started again; None: it is not.
+        Number of evaluations after which a trainer is restarted; None: never.
     restart_s:
-        From an evaluation to the next where the process was started again between them, as a mean; 0: none was yet.
+        Mean seconds between two evaluations with a restart in between; 0: there was none yet.
     load:
-        What the trainers' machine had to do meanwhile; None: that was not kept, or there were several machines.
+        Load of the trainers' machine meanwhile; None: not recorded, or several machines.
     """
 
     samples: Sequence[Sample]
@@ -80,7 +80,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A figure, and where it is likely to lie."""
+    """An estimate with its likely range."""
 
     value: float
     low: float
@@ -89,25 +89,25 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a search will take.
+    """The estimate for a search.
 
     Parameters
     ----------
     evaluations, trainers:
-        As asked.
+        As given.
     seconds:
-        From the first session's beginning to the last evaluation's end, without the time in queues.
+        From the beginning of the first session to the end of the last evaluation, without time in queues.
     jobs:
-        Of the walltime asked for, one after the other; None: none was asked for.
+        Number of consecutive jobs of the given walltime; None: no walltime was given.
     evaluations_per_job:
-        All trainers together; None: none was asked for.
+        Evaluations per job, of all trainers together; None: no walltime was given.
     living_bytes, all_bytes, full_bytes:
-        Tensors of the models that live at the end; of all that were ever put, if none was retired; of full copies of
+        Bytes of tensors: of the models published at the end; of all models, if none were retired; of full copies of
         all.
     assumptions:
         Sentences.
     load:
-        Under which it was measured; None: not known.
+        Load during the measurement; None: not known.
     """
 
     evaluations: int
@@ -125,19 +125,19 @@ class Forecast:
 def forecast(
     measured: Measured, evaluations: int, trainers: int, walltime_s: float | None = None, grace_s: float = 20.0
 ) -> Forecast:
-    """Foretell a search of so many evaluations on so many trainers.
+    """Estimate a search with this number of evaluations on this number of trainers.
 
     Parameters
     ----------
     walltime_s:
-        Of each job that carries it on; None: it is carried on in one go.
+        Time limit of each job that the search runs in; None: no jobs.
     grace_s:
-        That a job keeps for its end.
+        Seconds that a job reserves for its end.
 
     Raises
     ------
     InvalidInput
-        If too little has been measured, or a job is too short for an evaluation of each trainer.
+        If too few evaluations were measured, or a job is too short for one evaluation per trainer.
     """
     for name, value in (("evaluations", evaluations), ("trainers", trainers)):
         if type(value) is not int or value < 1:
@@ -160,13 +160,13 @@ def forecast(
     begin_s = measured.start_s + first_s
     again_s = first_s + max(0.0, measured.restart_s - measured.gap_s)
     restarts_s = _restarts(turns, measured.recycle_after) * again_s
-    # The last evaluations of the trainers end one after the other, and most wait for one of the longest.
+    # At the end trainers finish one after the other, and most of them wait for one of the longest evaluations.
     last_s = max((expected_s(warm) or mean_s) - mean_s / 2, mean_s / 2)
     tail_s = last_s * (1 - 1 / trainers)
     seconds = Range(*(begin_s + turns * one + restarts_s + tail_s for one in (each.value, each.low, each.high)))
     jobs, per_job = None, None
     if walltime_s is not None:
-        # A trainer gets nothing more once nearly all evaluations take longer than what is left.
+        # A trainer gets nothing more once nearly all evaluations would take longer than the time left.
         usable_s = walltime_s - grace_s - begin_s - last_s
         counts = [
             trainers * _turns_in(usable_s, one, again_s, measured.recycle_after)
@@ -195,7 +195,7 @@ def forecast(
 
 
 def say_load(load: Load | None) -> str:
-    """Say under which load the evaluations were measured.
+    """Return a sentence about the load during the measurement.
 
     Examples
     --------
@@ -219,12 +219,12 @@ def _mean(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _restarts(turns: float, recycle_after: int | None) -> int:
-    """Return how often a trainer's process is started again in so many evaluations; after the last it need not be."""
+    """Return the number of restarts of a trainer in that many evaluations; none is needed after the last."""
     return 0 if recycle_after is None else max(0, math.ceil(turns / recycle_after) - 1)
 
 
 def _turns_in(usable_s: float, each_s: float, again_s: float, recycle_after: int | None) -> int:
-    """Return how many evaluations a trainer ends in some seconds."""
+    """Return the number of evaluations that a trainer finishes in `usable_s` seconds."""
     if each_s <= 0 or usable_s <= 0:
         return 0
     if recycle_after is None:

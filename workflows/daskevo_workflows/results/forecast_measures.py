@@ -1,4 +1,4 @@
-"""What a run's record says for a forecast."""
+"""Read the measurements for a forecast from a run's record."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from daskevo_workflows.execution.machine_load import LOAD, load_of
 from daskevo_workflows.results.forecast import Measured, Sample
 
 KEEP_BEST = 5
-"""Of the best that a search keeps, unless it is told another number."""
+"""Number of best models that a search keeps by default."""
 
 
 def measure(folder: Path, first: int | None = None) -> Measured:
-    """Read what a run has measured.
+    """Read the measurements of a run.
 
     Parameters
     ----------
     folder:
-        Of a run that goes on, was stopped, or has ended.
+        Folder of a run that is running, stopped or finished.
     first:
-        Only so many of its finished evaluations, as if it had been stopped then; None: all.
+        Use only the first evaluations, as if the run had stopped then; None: all.
 
     Raises
     ------
     RunFolderUnusable, CorruptRecord
         If its record can't be read.
     InvalidInput
-        If it is no search's.
+        If it is not a search.
     """
     with RunView(folder) as view:
         identity, sessions, times = view.info.identity, view.sessions(), view.report_times()
@@ -75,7 +75,7 @@ def _seconds(report: Report) -> float:
 
 
 def _by_worker(reports: Sequence[Report]) -> dict[str, list[Report]]:
-    """Return the evaluations of each trainer, in their order."""
+    """Return the evaluations of each trainer in order."""
     found: dict[str, list[Report]] = defaultdict(list)
     for report in sorted(reports, key=lambda report: report.started or 0.0):
         found[str(report.worker)].append(report)
@@ -85,9 +85,9 @@ def _by_worker(reports: Sequence[Report]) -> dict[str, list[Report]]:
 def _between(
     workers: Mapping[str, Sequence[Report]], sessions: Sequence[SessionRow], recycled: Sequence[Event]
 ) -> tuple[set[int], list[float], list[float]]:
-    """Return the numbers of each process' first evaluations, the seconds between two of a process, and of two in a row.
+    """Return the numbers of each process' first evaluations, and mean gaps with and without a restart in between.
 
-    A session begins with processes of its own; the clock of evaluations is their trainer's.
+    Each session has new processes; evaluations are timed by their trainer's clock.
     """
     begun = [session.opened for session in sessions]
     firsts, gaps, restarts = {group[0].number for group in workers.values()}, [], []
@@ -114,13 +114,13 @@ def _start_s(sessions: Sequence[SessionRow], reports: Sequence[Report]) -> float
 
 
 def _recycle_after(begun: Sequence[Event]) -> int | None:
-    """Return after how many evaluations the last session restarts a trainer; None: never, or an older record."""
+    """Return the number of evaluations after which the last session restarts a trainer; None: never or not known."""
     value = _fact(begun[-1], "recycle_after") if begun else None
     return value if type(value) is int and value > 0 else None
 
 
 def _kept(strategy: JSON) -> int | None:
-    """Return how many models a search keeps alive; None: all."""
+    """Return the number of models that a search keeps; None: all."""
     settings = strategy.get("settings") if isinstance(strategy, Mapping) else None
     population = settings.get("population") if isinstance(settings, Mapping) else None
     return population + KEEP_BEST if type(population) is int else None

@@ -1,4 +1,4 @@
-"""What a run's record holds, as rows for tables: of pandas, or of a CSV file without it."""
+"""A run's record as table rows, for pandas, or for CSV without pandas."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 KINDS = ("evaluations", "units", "models", "events")
-"""What there are rows of."""
+"""Kinds of tables."""
 
 
 def frames(runs: Sequence[str | Path], of: str = "evaluations") -> Any:
-    """Return a pandas DataFrame of several runs, one below the other.
+    """Return one pandas DataFrame of several runs.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ def frames(runs: Sequence[str | Path], of: str = "evaluations") -> Any:
     Returns
     -------
     pandas.DataFrame
-        That of `Result.frame`, with ``run`` (the folder's name, with the run's id where two have the same), ``arm``
-        (the name of its arm in figures of the same runs, such as ``no transfer``) and ``seed`` as the first columns.
+        As from `Result.frame`, with the additional first columns ``run`` (the folder's name, with the run's id if it is
+        not unique), ``arm`` (the run's arm in figures of the same runs, such as ``no transfer``) and ``seed``.
 
     Raises
     ------
@@ -98,10 +98,10 @@ def as_frame(rows: Sequence[Row]) -> Any:
 
 
 def write_csv(rows: Sequence[Mapping[str, Any]], file: TextIO) -> None:
-    r"""Write rows as CSV, a column for each name that any row has, in the order in which they come.
+    r"""Write rows as CSV, with a column for each name in any row, in order of appearance.
 
-    Nothing is an empty field, yes and no are ``True`` and ``False``, lists and dicts are JSON: pandas reads it back.
-    Control characters are written as ``\x1b``.
+    None is an empty field, booleans are ``True`` and ``False``, lists and dicts are JSON, so that pandas reads them
+    back. Control characters are written as ``\x1b``.
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
     writer = csv.writer(file, lineterminator="\n")
@@ -110,7 +110,7 @@ def write_csv(rows: Sequence[Mapping[str, Any]], file: TextIO) -> None:
 
 
 _UNSAFE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
-"""What steers a terminal, or can't be encoded."""
+"""Control characters, and characters that can't be encoded."""
 
 
 def _cell(value: Any) -> Any:
@@ -201,7 +201,7 @@ def _units(result: Result) -> Iterator[Row]:
 
 
 def _between(begin: float | None, end: float | None) -> float | None:
-    # Two processes' clocks: what was before is no time at all.
+    # The clocks of two processes may differ: a negative duration means zero.
     return None if begin is None or end is None else max(0.0, end - begin)
 
 
@@ -240,7 +240,7 @@ def _models(result: Result) -> Iterator[Row]:
 
 
 def _states(result: Result) -> dict[ModelId, tuple[str, ...]] | None:
-    """Return the published models with their labels; None if there is no repository that can be looked at."""
+    """Return the published models with their labels; None if there is no readable repository."""
     try:
         found = result.repository.models()
     except (RepositoryError, OSError):

@@ -1,4 +1,4 @@
-"""Whether the models that a search goes on from can be loaded by the Keras that runs now: asked before it goes on."""
+"""Check, before a search is resumed, that the installed Keras can load its models."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from daskevo.errors import CannotRebuild, RepositoryError
 logger = logging.getLogger(__name__)
 
 LOOKED_AT = 200
-"""Models of the run, and of its scope, at most, the youngest: candidates inherit from those most of all."""
+"""Maximum number of models checked, of the run and of its scope; the youngest, which are inherited from most."""
 _SHOWN = 5
 
 
 def check_loadable(repository: Any, own: Collection[str]) -> None:
-    """See that the models of a run can be loaded here, and warn of others of its scope that can't.
+    """Check that the models of a run can be loaded here, and warn about others of its scope that can't.
 
-    Only records of another version of Keras are read again: what this one wrote, it rebuilt then.
+    Only records written by another version of Keras are read again; this version has already rebuilt its own.
 
     Parameters
     ----------
     repository:
-        The handle, whose scope the run's is.
+        A handle with the run's scope.
     own:
-        Ids of the models that the run has put; those that were retired since don't count.
+        Ids of the models that the run has put; retired ones are ignored.
 
     Raises
     ------
     CannotRebuild
-        If the running Keras can't load some of the run's own, written by another version: it would go on as if they
-        weren't there. `models` has their ids. Of one that doesn't say which Keras wrote it, only a warning tells:
+        If the installed Keras can't load some of the run's own models that another version wrote: they would be ignored
+        silently. `models` has their ids. If the record doesn't say which Keras wrote it, there is only a warning, since
         another version may not load it either.
     """
     from daskevo.models import check_rebuild
@@ -55,7 +55,7 @@ def check_loadable(repository: Any, own: Collection[str]) -> None:
             try:
                 check_rebuild(graph)
             except CannotRebuild as error:
-                # A class that nobody registered here may be registered where models are built.
+                # A class that is not registered here may be registered where models are built.
                 seen[graph.text] = "" if error.facts.get("unknown") else error.message
         if seen[graph.text]:
             said[name] = seen[graph.text]

@@ -1,4 +1,4 @@
-"""A look at a run without a cluster: stopped, finished, or still carried on by another process."""
+"""View a run without a cluster: running in another process, stopped or finished."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ logger = logging.getLogger(__name__)
 
 
 def look(run: str | Path, *, repository: str | Path | Repository | None = None) -> Result:
-    """Look at the run in a folder, and at its repository, without a cluster; nothing is changed.
+    """View the run in a folder and its repository without a cluster; nothing is changed.
 
-    The run may have finished, have been stopped or killed, or be carried on by another process meanwhile: what is
-    returned is all of one moment. Look again for a later one.
+    The run may be finished, stopped, killed, or running in another process. The result is a consistent snapshot; call
+    again for a later one.
 
     Parameters
     ----------
     run:
         The run's folder.
     repository:
-        The root, where it is no longer where the run had it. It is opened when a model is asked for, so that a run
-        can be looked at whose repository is gone, or was in memory. Or the repository as it is open on a cluster, for
-        what trains: `nas.refine`.
+        Root of the repository, if it has been moved. It is opened only when a model is asked for, so a run can be
+        viewed even if its repository is gone or was in memory. Or the repository opened on a cluster, for functions
+        that train, such as `nas.refine`.
 
     Returns
     -------
     Result
-        As `nas.search` returns it: `best()`, `front()`, `frame()`, `figures()`, `report()`, `summary()`, and the models
-        with their lineage. `stop` says why the last process ended it; ``("", "")`` while one goes on, or if it was
+        As from `nas.search`: `best()`, `front()`, `frame()`, `figures()`, `report()`, `summary()`, and the models with
+        their lineage. `stop` is the reason for the end of the last process; ``("", "")`` if one is running or was
         killed.
 
     Raises
     ------
     RunFolderUnusable
-        If the folder holds no run, half of one, or one of another version; says what it is instead.
+        If the folder holds no run, an incomplete one, or one of another version; the message says what it is.
     InvalidInput
-        If it holds a study of hyper-parameters.
+        If it is a study of hyper-parameters.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Where models of a run stand in its repository, as far as that can be looked up; in words."""
+"""Look up the status of a run's models in its repository, as far as possible."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from daskevo.repository import Repository
 
 GONE = ("retiring", "retired")
-"""States of a model whose weights can't be had any more."""
+"""States of models whose weights are gone."""
 
 
 def look_up(folder: Path, models: Iterable[ModelId], root: Path | None = None) -> dict[ModelId, str]:
-    """Return where models of the run in a folder stand: ``published``, ``retired``, ...
+    """Return the status of models of the run in a folder: ``published``, ``retired``, ...
 
-    Without a cluster, and of the repository only their shards are read. Empty where it is not there, was in memory, or
-    can't be read: a run is told of all the same.
+    Works without a cluster and reads only their shards. Empty if the repository is missing, was in memory, or can't be
+    read: the run itself can still be shown.
 
     Parameters
     ----------
     root:
-        Of the repository, if it is not where the run had it.
+        Root of the repository, if it has been moved.
     """
     try:
         there = recorded_root(folder) if root is None else root
@@ -37,20 +37,20 @@ def look_up(folder: Path, models: Iterable[ModelId], root: Path | None = None) -
 
 
 def ask(repository: Repository, models: Iterable[ModelId]) -> dict[ModelId, str]:
-    """Return where models stand in a repository that is open, as far as it answers at once."""
+    """Return the status of models in an open repository, as far as it answers at once."""
     found: dict[ModelId, str] = {}
     for model_id in models:
         try:
             found[model_id] = repository.status(model_id).state
         except ClusterError:
-            break  # the others would be waited for as long
+            break  # the others would have to wait as long
         except DaskevoError:
             continue
     return found
 
 
 def mark(model_id: ModelId, states: Mapping[ModelId, str]) -> str:
-    """Say after a model's name that its weights are gone, or were never there; nothing where they are, or nobody knows.
+    """Return a mark after a model's name if its weights are gone or missing; empty otherwise, or if not known.
 
     Examples
     --------

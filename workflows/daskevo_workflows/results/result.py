@@ -1,4 +1,4 @@
-"""What a search hands back: the best trained models, its figures as a table, its report."""
+"""The result of a search: best trained models, tables, report."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Result:
     folder:
         The run's folder.
     repository:
-        Where its models are, or a function that opens it when it is asked for.
+        Its repository, or a function that opens it when needed.
     stop:
-        Why the run ended: a word (``finished``, ``exhausted``, ``failures``, ``time limit``, ``walltime``) and a
+        Reason for the end: a word (``finished``, ``exhausted``, ``failures``, ``time limit``, ``walltime``) and a
         sentence.
     root:
-        Where its repository is, if not where the run had it.
+        Root of its repository, if it has been moved.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class Result:
 
     @cached_property
     def repository(self) -> Repository:
-        """Where the run's models are.
+        """The repository with the run's models.
 
         Raises
         ------
         RootUnusable
-            If it was in memory, or is no longer where the run had it.
+            If it was in memory, or is no longer at the recorded place.
         """
         return self._repository() if callable(self._repository) else self._repository
 
@@ -79,7 +79,7 @@ class Result:
             self._book.report(report)
 
     def check_finished(self) -> None:
-        """See that the run came to something, unless it was its time that ended it.
+        """Check that an evaluation finished, unless the run ended because of its time.
 
         Raises
         ------
@@ -94,33 +94,33 @@ class Result:
 
     @property
     def last_report(self) -> float:
-        """When the last report came, in seconds since the epoch; 0 if none did."""
+        """Time of the last report, in seconds since the epoch; 0 if there was none."""
         return max(self._times.values(), default=0.0)
 
     def standings(self, models: Iterable[ModelId]) -> dict[ModelId, str]:
-        """Return where models stand (the state of `Repository.status`); those that can't be looked up are left out."""
+        """Return the status of models (as in `Repository.status`), without those that can't be looked up."""
         if not callable(self._repository):
             return ask(self._repository, models)
         return look_up(self.folder, models, self._root)
 
     def best(self, k: int = 1, *, living: bool = False) -> list[Found]:
-        """Return the k best finished evaluations by the first objective, best first; of equal ones the earlier leads.
+        """Return the k best finished evaluations by the first objective, best first, ties by the earlier report.
 
-        The run keeps the best in the repository (`keep_best` of the search). Further ones may have been retired, and
-        any by hand (``daskevo models retire --force``): their figures stay, their `.state` is ``retired``, and their
-        `.model` raises :class:`daskevo.errors.ModelRetired`.
+        The run keeps its best models in the repository (`keep_best` of the search). Others may have been retired, and
+        any may be retired by hand (``daskevo models retire --force``). Their figures are still returned, their `.state`
+        is ``retired``, and their `.model` raises :class:`daskevo.errors.ModelRetired`.
 
         Parameters
         ----------
         living:
-            Leave those out that have been retired.
+            Leave out retired models.
 
         Raises
         ------
         InvalidInput
-            If `k` is no number of models.
+            If `k` is not a valid number.
         RunError
-            If nothing has finished.
+            If no evaluation has finished.
         """
         if not isinstance(k, int) or k < 1:
             raise InvalidInput(f"k={k!r} is no number of models: 1 or more of the best can be had")
@@ -147,16 +147,15 @@ class Result:
         return found[:k]
 
     def front(self) -> list[Found]:
-        """Return the finished evaluations that no other is better than: nowhere worse, somewhere better.
+        """Return the finished evaluations that no other dominates (nowhere worse, somewhere better).
 
         Best first by the first objective; with one objective, those of the best quality. The run keeps up to
-        `keep_best` of them in the repository; others may have been retired, which their `.model` says when it is
-        asked for.
+        `keep_best` of their models in the repository; others may have been retired, and then their `.model` raises.
         """
         return [self._found(report) for report in self._book.front()]
 
     def choices(self, request: Request) -> Mapping[str, JSON]:
-        """Return choice name -> option of a request's candidate; nothing where an older record doesn't have them."""
+        """Return a request's candidate as choice name -> option; empty if an older record lacks it."""
         try:
             return self._chosen.of(request)
         except DaskevoError:
@@ -177,14 +176,14 @@ class Result:
         )
 
     def frame(self, of: str = "evaluations") -> Any:
-        """Return a pandas DataFrame of the run, with the columns that docs/results.md names.
+        """Return a pandas DataFrame of the run, with the columns described in docs/results.md.
 
         Parameters
         ----------
         of:
-            ``evaluations``: a row per request: candidate, outcome, lineage, seconds by phase, bytes; ``units``: a row
-            per piece of work: when, where, how long it waited, seconds by phase; ``models``: a row per model: lineage,
-            bytes, and what has become of it in the repository; ``events``: what happened beside.
+            ``evaluations``: a row per request, with candidate, outcome, lineage, seconds by phase, bytes; ``units``: a
+            row per unit of work, with times, trainer, waiting time, seconds by phase; ``models``: a row per model, with
+            lineage, bytes, and its status in the repository; ``events``: other events.
 
         Raises
         ------
@@ -201,7 +200,7 @@ class Result:
         Parameters
         ----------
         folder:
-            ``figures`` in the run's folder if None.
+            Default: ``figures`` in the run's folder.
         """
         from daskevo_workflows.reports import write_figures
 
@@ -212,14 +211,14 @@ class Result:
     def report(
         self, path: str | Path | None = None, *, compare: str | Path | Sequence[str | Path] | None = None
     ) -> Path:
-        """Write the run's report, one HTML file readable offline; return its path.
+        """Write the run's report as one HTML file that needs no network; return its path.
 
         Parameters
         ----------
         path:
-            In the run's folder if None.
+            Default: in the run's folder.
         compare:
-            Folders of other runs to show beside this one: the control arm, other seeds.
+            Folders of other runs to compare with: the control arm, other seeds.
         """
         from daskevo_workflows.reports import write_report
 
@@ -231,10 +230,10 @@ class Result:
         return list(self._population)
 
     def summary(self) -> dict[str, Any]:
-        """Return the run's figures for programs.
+        """Return the run's figures as a dict.
 
-        ``repository_s`` and ``evaluation_s`` are sums over trainers, in seconds; ``stored_bytes`` the payload of the
-        living models, ``full_copy_bytes`` what full copies of them would take.
+        ``repository_s`` and ``evaluation_s`` are sums over trainers, in seconds; ``stored_bytes`` are the tensors of
+        the published models, ``full_copy_bytes`` what full copies would take.
         """
         finished = [report for report in self.reports if report.status == "finished"]
         best = self._book.best(1)

@@ -1,4 +1,4 @@
-"""Where the repository of a run lies, by the run's folder alone."""
+"""Find the repository of a run, given only the run's folder."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 from daskevo_plugins.formatting import plain
 
 REPOSITORY = "repository"
-"""Name of the repository's root in a run's folder, where no other root is named."""
+"""Default name of the repository's root in a run's folder."""
 
 DESCRIPTION = "repository.json"
-"""The file that makes a folder the root of a repository."""
+"""File that marks a folder as the root of a repository."""
 
 
 def recorded_root(folder: Path) -> Path | None:
-    """Return the root that the run in a folder belongs to; None if there is no run, or it says none.
+    """Return the root of the repository of the run in a folder; None if there is no run, or it records none.
 
-    A run's folder that was moved or copied with its repository inside has it inside still.
+    If a run's folder was moved or copied together with its repository, the one inside is used.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def repository_id(root: Path) -> str | None:
 
 
 def borrowed_from(folder: Path) -> Path | None:
-    """Return the folder of the run that the one in `folder` is a copy of, and whose repository it has: none of its own.
+    """If the run in `folder` is a copy without its own repository, return the folder of the original; else None.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def borrowed_from(folder: Path) -> Path | None:
 
 
 def say_borrowed(folder: Path, home: Path) -> str:
-    """Say of a copied run without a repository of its own whose models are shown."""
+    """Return a notice about the source of the models of a copied run without a repository of its own."""
     return plain(
         f"{folder} is a copy of the run in {home} without a repository of its own: the models are those of "
         f"{recorded_root(folder)}, as they are now",
