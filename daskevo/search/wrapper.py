@@ -1,4 +1,4 @@
-"""Strategies around strategies: what a wrapper passes on, and how one redraws what it doesn't want."""
+"""Base classes of wrappers, which are strategies around another strategy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from daskevo.space import Candidate, ModelSpace
 from daskevo.types import JSON, ModelId, Objective
 
 APART = 2**40
-"""Added to a request's number for another draw: no run has so many requests, so each draw has its own generator."""
+"""Added to a request's number for each further draw; no run has so many requests, so each has its own generator."""
 
 
 class Wrapper:
@@ -23,18 +23,18 @@ class Wrapper:
     Parameters
     ----------
     strategy:
-        The strategy within.
+        The wrapped strategy.
 
     Raises
     ------
     InvalidInput
-        If it is none.
+        If it is not a strategy.
     """
 
     word: str
-    """Of the wrapper, for its name."""
+    """The wrapper's word in its name."""
     asks_again = False
-    """Whether it asks for candidates that were asked for before, on purpose."""
+    """Whether it asks on purpose for candidates that were asked for before."""
 
     def __init__(self, strategy: Strategy) -> None:
         if not isinstance(strategy, Strategy):
@@ -75,15 +75,15 @@ class Wrapper:
 
 
 class Redrawing(Wrapper):
-    """Asks the strategy again for what is not wanted; a cap of draws in a row says "exhausted".
+    """Asks the wrapped strategy again for unwanted candidates, up to a limit.
 
     Parameters
     ----------
     strategy:
-        The strategy within. One that looks at what the view says was asked proposes nothing that isn't wanted; others
-        are asked again, with another random generator each time.
+        The wrapped strategy. One that respects the view's asked candidates proposes no unwanted ones; others are asked
+        again, each time with another random generator.
     draws:
-        So many proposals in a row that aren't wanted, for one request, end the search.
+        Unwanted proposals in a row, for one request, after which the search ends.
     """
 
     def __init__(self, strategy: Strategy, draws: int = 200) -> None:
@@ -106,10 +106,10 @@ class Redrawing(Wrapper):
 
     @abstractmethod
     def wants(self, candidate: Candidate) -> bool:
-        """Tell whether a candidate may be asked for; the same answer each time."""
+        """Tell whether a candidate may be asked for; always the same answer for the same candidate."""
 
     def exhausted(self, found: str) -> Stop:
-        """Return the last word, given what was found."""
+        """Return the final answer, given the reason."""
         return Stop("exhausted", found)
 
     def ask(self, view: View) -> list[Request] | Stop:
@@ -143,14 +143,14 @@ class Redrawing(Wrapper):
             if not answer:
                 return None
             request = answer[0]
-            # Who goes on is known, and may be asked for again.
+            # A continued candidate is known already, and may be asked for again.
             if self.wants(request.candidate) if request.continues else request.candidate not in view.asked:
                 return replace(request, number=number, model_id=model_id(view.prefix, number))
         return Stop("exhausted", f"{self.draws} candidates in a row that strategy {self.strategy.name!r} asked for")
 
 
 class _Unwanted(Seen):
-    """What must not be asked for (again): known candidates, and those that a wrapper doesn't want."""
+    """Candidates that must not be asked for: known ones, and those that a wrapper doesn't want."""
 
     def __init__(self, asked: Collection[Candidate], wrapper: Redrawing) -> None:
         super().__init__(asked)

@@ -1,8 +1,7 @@
-"""A space said by a function that makes a model and asks for choices on its way, as Python allows.
+"""A model space defined by a function that builds a model and makes choices on its way (define-by-run).
 
-Which choices there are may depend on those made before: a loop over a number of layers that was chosen, an option that
-brings choices of its own. A candidate is the sequence of its choices, with their names; the function is run again to
-make the model of a candidate.
+Choices may depend on earlier ones: a loop over a chosen number of layers, or an option with further choices. A
+candidate is the sequence of its choices with their names; to build its model the function is run again.
 """
 
 from __future__ import annotations
@@ -25,35 +24,35 @@ from daskevo.space.size import Size
 from daskevo.types import JSON
 
 COUNTED = 200
-"""Candidates that are made one by one to know how many there are."""
+"""Maximum number of candidates made one by one to count them."""
 TRIED = 20_000
-"""Tries after which counting is given up, where the function rejects most of them."""
+"""Tries after which counting stops, if the function rejects most candidates."""
 REMEMBERED = 4096
-"""Candidates whose choices are remembered."""
+"""Number of candidates whose choices are cached."""
 
 
 class Choose(Protocol):
-    """What a builder asks: returns one of the options."""
+    """The function that a builder calls for each choice; returns one of the options."""
 
     def __call__(self, name: str, options: Sequence[JSON]) -> Any: ...
 
 
 class Builder(ModelSpace):
-    """A space said by a function.
+    """A space defined by a function.
 
     Parameters
     ----------
     name:
         A name for people and records.
     build:
-        Makes a model, asking ``choose(name, options)`` for what may vary: names differ within one model, options are
-        JSON values. It depends on nothing else; it may raise :class:`daskevo.errors.CandidateRejected` where choices
-        don't go together.
+        Builds a model, calling ``choose(name, options)`` for each choice. Names are unique within one model, options
+        are JSON values. It must depend on nothing else; it may raise :class:`daskevo.errors.CandidateRejected` for
+        incompatible choices.
     size:
-        Where it is known. None: counted if there are at most 200 candidates, else ``at least`` as many as were seen in
-        at most 20,000 tries.
+        The size, if known. None: counted if there are at most 200 candidates, otherwise ``at least`` the number found
+        in at most 20,000 tries.
     around:
-        Makes a context in which `build` runs where its model isn't needed, such as one without weights.
+        Makes a context for running `build` when its model isn't needed, for example one without weights.
 
     Examples
     --------
@@ -81,7 +80,7 @@ class Builder(ModelSpace):
             raise InvalidInput(f"space {name!r} is said by a function that takes `choose`, not by {build!r:.80}")
         self._build = build
         self._size = size
-        # How far candidates were counted.
+        # State of counting: the answers to continue with, and the numbers so far.
         self._next: list[int] | None = []
         self._found = self._steps = 0
         self.around = around
@@ -93,11 +92,11 @@ class Builder(ModelSpace):
         return self._counted(COUNTED)
 
     def size_until(self, enough: int) -> Size:
-        # A count that ends before `enough` is reached would tell nothing of it.
+        # Counting is limited, and a count that ends below `enough` would not answer the question.
         return self._counted(enough) if enough < COUNTED else self._size or Size("at least", self._found)
 
     def _counted(self, enough: int) -> Size:
-        """Go on counting until more than `enough` are known, there are no more, or it was tried often enough."""
+        """Continue counting until more than `enough` are known, there are no more, or too many tries were made."""
         while self._size is None and self._found <= enough:
             assert self._next is not None
             candidate, self._next = self._step(self._next)
@@ -110,7 +109,7 @@ class Builder(ModelSpace):
         return self._size or Size("at least", self._found)
 
     def find(self, tries: int) -> Candidate | None:
-        """Return the first candidate that isn't rejected, among so many in order; None if all are."""
+        """Return the first candidate in order that isn't rejected, within `tries`; None if all are."""
         return next((candidate for candidate in islice(self._walk(), tries) if candidate is not None), None)
 
     def _shaped(self) -> AbstractContextManager[Any]:
@@ -121,14 +120,14 @@ class Builder(ModelSpace):
             return self._run(pick)[0]
 
     def build(self, candidate: Candidate) -> Any:
-        """Return what the function makes of a candidate.
+        """Build the model of a candidate.
 
         Raises
         ------
         InvalidInput
-            If the candidate isn't of this space: the function asks for other choices.
+            If the candidate doesn't belong to this space: the function makes other choices.
         CandidateRejected
-            By the function.
+            If raised by the function.
         """
         return self._run(self._answers(candidate), candidate)[1]
 
@@ -169,16 +168,16 @@ class Builder(ModelSpace):
         return candidate, made
 
     def _walk(self) -> Iterator[Candidate | None]:
-        """Yield every candidate, None for those that are rejected: each run takes up where its successor differs."""
+        """Yield every candidate, or None if it is rejected; each run starts from where the previous one differs."""
         following: list[int] | None = []
         while following is not None:
             candidate, following = self._step(following)
             yield candidate
 
     def _step(self, prefix: list[int]) -> tuple[Candidate | None, list[int] | None]:
-        """Return the first candidate that begins with these answers, None if rejected, and what the next begins with.
+        """Return the first candidate that begins with these answers (None if rejected), and the next answers to try.
 
-        After the last one nothing follows.
+        After the last candidate these are None.
         """
         recorder, candidate = Recorder(self.name, _following(prefix)), None
         with suppress(CandidateRejected):
@@ -206,7 +205,7 @@ class Builder(ModelSpace):
             with self._shaped():
                 self._build(recorder)
         except CandidateRejected:
-            pass  # the choices made until then say as much
+            pass  # the choices made before it was rejected are enough
         return {
             "name": self.name,
             "builder": source_digest(self._build),
@@ -215,14 +214,14 @@ class Builder(ModelSpace):
 
 
 class Recorder:
-    """Answers a builder's choices by `pick`, and records them.
+    """Answers a builder's choices with `pick` and records them.
 
     Parameters
     ----------
     space:
         Name of the space, for messages.
     pick:
-        Gives the index of an option.
+        Returns the index of an option.
     """
 
     def __init__(self, space: str, pick: Pick) -> None:
@@ -255,7 +254,7 @@ class Recorder:
         self.choices.append(choice)
         self.indices.append(index)
         option = choice.options[index]
-        # A copy, where it could be changed.
+        # A copy, so that the user's function can't change the option.
         return as_lists(option) if isinstance(option, (list, dict)) else option
 
     @property
@@ -269,7 +268,7 @@ def _following(prefix: Sequence[int]) -> Pick:
 
 
 def source_digest(function: Any) -> str | None:
-    """Return a digest of a function's source, comments and layout left out; None if it has none to be had."""
+    """Return a digest of a function's source without comments and layout; None if the source is not available."""
     try:
         source = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(function))))
     except (OSError, TypeError, SyntaxError):

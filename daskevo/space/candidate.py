@@ -1,4 +1,4 @@
-"""Candidates: points of a model space, as the options that were taken."""
+"""Candidates: points of a model space, stored as the chosen options."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ MAX_NAME_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A point of a model space, not trained yet: its recorded sequence of choices.
+    """A point of a model space, not trained yet: its recorded choices.
 
     Parameters
     ----------
     values:
-        The index of the option taken, choice by choice. # (n_choices,)
+        Index of the chosen option, for each choice. # (n_choices,)
     names:
-        The names of the choices, in the order in which they were made, where that depends on what was chosen; empty
-        where the space has the same choices for all. # (n_choices,) or (0,)
+        Names of the choices, in the order in which they were made, if they depend on what was chosen; empty if all
+        candidates have the same choices. # (n_choices,) or (0,)
     """
 
     values: tuple[int, ...]
@@ -35,9 +35,9 @@ class Candidate:
 
     @classmethod
     def from_json(cls, value: JSON) -> Candidate:
-        """Read a list of option indices, or of names with them; raises CorruptRecord on anything else.
+        """Read a list of option indices, or of pairs of name and index; raises CorruptRecord on anything else.
 
-        Whether they lie in a given space is what :meth:`daskevo.space.ModelSpace.decode` checks.
+        :meth:`daskevo.space.ModelSpace.decode` also checks that they belong to a space.
         """
         if isinstance(value, list) and len(value) <= MAX_CHOICES:
             if all(_is_index(part) for part in value):

@@ -1,4 +1,4 @@
-"""Cells: parts of a model graph that are one node."""
+"""Cells: parts of a model graph grouped into one node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Graph = TypeVar("Graph", bound=Wiring)
 
 
 def group(graph: Wiring, names: Sequence[str], name: str) -> str:
-    """Make one node of several, as :meth:`ModelGraph.group` says."""
+    """Replace several nodes by one cell; see :meth:`ModelGraph.group`."""
     inside = {each: graph[each] for each in names}
     _check_inside(graph, inside)
     entering = dict.fromkeys(
@@ -55,7 +55,7 @@ def _check_inside(graph: Wiring, inside: dict[str, Node]) -> None:
 
 
 def expand(graph: Graph) -> Graph:
-    """Return a copy with the nodes of its cells instead of the cells, and without nodes that no output needs."""
+    """Return a copy with cells replaced by their nodes, and without nodes that no output depends on."""
     graph = graph.copy()
     while cells := [node for node in graph.nodes if isinstance(node.layer, Wiring)]:
         for cell in cells:

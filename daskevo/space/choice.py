@@ -21,14 +21,14 @@ class Choice:
     Parameters
     ----------
     name:
-        What the problem's `build` knows it by.
+        The key under which the problem's `build` gets the option.
     options:
-        JSON values, no two of them equal; tuples are kept as lists, as they come back from any record.
+        JSON values, all different; tuples are stored as lists, which is how they come back from a record.
 
     Raises
     ------
     InvalidInput
-        If there is no option, one twice, or one that JSON can't carry.
+        If there is no option, one is there twice, or one is not a JSON value.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Choice:
             raise InvalidInput(f"choice {self.name!r} has {len(self.options)} options, of {MAX_OPTIONS} allowed")
         options = tuple(as_lists(option) for option in self.options)
         check_json(list(options), f"options of choice {self.name!r}", values=10 * MAX_OPTIONS)
-        # Frozen, so this is the way to keep the lists made of tuples.
+        # The dataclass is frozen, so assign through `object`.
         object.__setattr__(self, "options", options)
         if len(self._indices) < len(options):
             raise InvalidInput(f"two options of choice {self.name!r} are equal; each may stand once")
@@ -53,7 +53,7 @@ class Choice:
 
     @cached_property
     def is_ordered(self) -> bool:
-        """Whether the options are numbers in order, so that neighbours inform each other."""
+        """Whether the options are ordered numbers, so that neighbours inform each other."""
         numbers = [option for option in self.options if type(option) in (int, float)]
         return len(numbers) == len(self.options) and numbers == sorted(numbers)
 
@@ -78,7 +78,7 @@ class Choice:
 
 
 def check_space_name(name: object, what: str) -> str:
-    """Return the name of a space, choice or mutator if it may be one.
+    """Check a name of a space, choice or mutator, and return it.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def check_space_name(name: object, what: str) -> str:
 
 
 def as_lists(option: object, depth: int = 0) -> JSON:
-    """Return an option with lists where it has tuples, as it comes back from any record."""
+    """Return an option with tuples replaced by lists, as it comes back from a record."""
     if depth > _MAX_DEPTH:
         raise InvalidInput(f"an option nests deeper than {_MAX_DEPTH} levels, the most that is allowed")
     if isinstance(option, (tuple, list)):
@@ -102,5 +102,5 @@ def as_lists(option: object, depth: int = 0) -> JSON:
 
 
 def _canonical(option: JSON) -> str:
-    # Python holds 1 == True == 1.0; JSON text tells them apart.
+    # As JSON text, because in Python 1 == True == 1.0.
     return json.dumps(option, sort_keys=True)

@@ -1,7 +1,7 @@
-"""Spaces with the same choices for all candidates, as spaces of the package ConfigSpace, and back.
+"""Convert spaces in which all candidates have the same choices to the package ConfigSpace, and back.
 
-For whoever has samplers, surrogates or analyses made for ConfigSpace. It is needed when one of the functions that make
-or read a ConfigurationSpace is called, and not before: ``pip install 'daskevo[configspace]'``.
+For use with samplers, surrogates or analyses made for ConfigSpace. The package is needed only when a function that
+makes or reads a ConfigurationSpace is called: ``pip install 'daskevo[configspace]'``.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from ConfigSpace.hyperparameters import Hyperparameter
 
 CLAUSES = 1_000
-"""Rejected candidates that are told to ConfigSpace, by a clause each: it looks at all clauses for each draw."""
+"""Maximum number of rejected candidates, each a forbidden clause: ConfigSpace checks all clauses at each draw."""
 
 
 def to_configuration_space(space: Space) -> ConfigurationSpace:
-    """Return a space as ConfigSpace's.
+    """Return a space as a ConfigurationSpace.
 
-    Numbers in order become an ordinal hyperparameter, texts and booleans a categorical one, a single option a constant;
-    other options (None, lists, several types) stand as their JSON text. `candidate_of` reads its configurations,
-    `configuration_of` makes their values. What the space rejects becomes forbidden clauses.
+    Ordered numbers become an ordinal hyperparameter, texts and booleans a categorical one, a single option a constant;
+    other options (None, lists, mixed types) are represented by their JSON text. `candidate_of` reads its
+    configurations, `configuration_of` makes their values. Rejected candidates become forbidden clauses.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def to_configuration_space(space: Space) -> ConfigurationSpace:
 
     rejected, valid = _rejected(space)
     found = ConfigurationSpace(name=space.name)
-    # ConfigSpace wants a default that isn't forbidden.
+    # ConfigSpace requires a default that isn't forbidden.
     found.add([hyperparameter_of(choice, default) for choice, default in zip(space.choices, valid.values, strict=True)])
     clauses: list[Any] = []
     for candidate in rejected:
@@ -67,20 +67,20 @@ def to_configuration_space(space: Space) -> ConfigurationSpace:
 
 
 def from_configuration_space(found: ConfigurationSpace, name: str | None = None) -> Space:
-    """Return a ConfigurationSpace as a space, its hyperparameters in their order there, that of the alphabet.
+    """Return a ConfigurationSpace as a space, with hyperparameters in its (alphabetical) order.
 
     Forbidden clauses become the space's `reject`.
 
     Parameters
     ----------
     name:
-        Of the space; the ConfigurationSpace's own if None.
+        Name of the space; None: the ConfigurationSpace's.
 
     Raises
     ------
     InvalidInput
-        If a hyperparameter is a real number, has values that JSON doesn't, or depends on another: say that space in a
-        :class:`daskevo.space.Builder`.
+        If a hyperparameter is a real number, has values that are not JSON, or depends on another; define such a space
+        with :class:`daskevo.space.Builder`.
     """
     if found.conditions:
         child = found.conditions[0].child.name
@@ -93,7 +93,7 @@ def from_configuration_space(found: ConfigurationSpace, name: str | None = None)
     by_name = {choice.name: choice for choice in choices}
 
     def reject(options: Mapping[str, JSON]) -> str | None:
-        # Clauses compare with values as they were given; options are what JSON makes of them.
+        # Clauses compare with the original values; options are their JSON equivalents.
         given = {each: values[each][by_name[each].index(option)] for each, option in options.items()}
         for clause in found.forbidden_clauses:
             if clause.is_forbidden_value(given):
@@ -146,7 +146,7 @@ def candidate_of(space: Space, configuration: Mapping[str, Any]) -> Candidate:
     found: list[int] = []
     for choice in space.choices:
         known, value = configured(choice), configuration[choice.name]
-        # Looked up, not read: what comes back from a table may be another kind of number.
+        # Looked up rather than converted, because a value from a table may have another numeric type.
         if value not in known:
             raise InvalidInput(f"choice {choice.name!r} of space {space.name!r} has no {value!r:.80}")
         found.append(known.index(value))
@@ -173,7 +173,7 @@ def hyperparameter_of(choice: Choice, default: int = 0) -> Hyperparameter[Any, A
 
 
 def configured(choice: Choice) -> list[Any]:
-    """Return what stands for each option of a choice in ConfigSpace: itself, or its JSON text."""
+    """Return what represents each option of a choice in ConfigSpace: the option, or its JSON text."""
     options = list(choice.options)
     if all(isinstance(option, str) for option in options) or _are_numbers(options):
         return options

@@ -1,4 +1,4 @@
-"""Where a mutator applies: nodes by layer type, name or a test of one's own, chains of them, regions by name."""
+"""Patterns that select where a mutator applies: single nodes, chains of nodes, and regions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from daskevo.types import JSON
 
 @dataclass(frozen=True)
 class Match:
-    """What a pattern found.
+    """A place that a pattern found.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Match:
 
     @property
     def node(self) -> str:
-        """The first node: the only one, unless a chain or a region was asked for."""
+        """The first node; the only one, unless the pattern is a chain or a region."""
         return self.nodes[0]
 
     def __str__(self) -> str:
@@ -40,11 +40,11 @@ class Pattern(ABC):
 
     @abstractmethod
     def find(self, graph: ModelGraph) -> list[Match]:
-        """Return the matches in graph order; none shares a node with another."""
+        """Return the matches in graph order; no two share a node."""
 
     @abstractmethod
     def to_json(self) -> JSON:
-        """Return what tells the pattern from another."""
+        """Return a description that differs between different patterns."""
 
 
 class NodePattern(Pattern):
@@ -63,7 +63,7 @@ class NodePattern(Pattern):
         self._text = text
 
     def find(self, graph: ModelGraph) -> list[Match]:
-        # Inputs of the model are no places for a mutation.
+        # The model's inputs can't be mutated.
         return [Match((node.name,)) for node in graph.nodes if node.name not in graph.inputs and self.test(node)]
 
     def to_json(self) -> JSON:
@@ -104,12 +104,12 @@ def _check_words(words: tuple[str, ...], what: str) -> None:
 
 
 class Chain(Pattern):
-    """Nodes that follow one another, each the only one to take the other's output, which is its only input.
+    """Consecutive nodes, each being the only consumer of the one before, which is its only input.
 
     Parameters
     ----------
     *links:
-        What each of them is like.
+        Patterns of the nodes, in order.
 
     Examples
     --------
@@ -143,7 +143,7 @@ class Chain(Pattern):
 
 
 class Region(Pattern):
-    """All nodes whose names match, as one place: a block of a model whose layers are named after it.
+    """All nodes with matching names, as one place: for example a block whose layers share a name prefix.
 
     ``graph.group(match.nodes, "block")`` makes a cell of it.
 
@@ -165,7 +165,7 @@ class Region(Pattern):
 
 
 def _apart(found: Iterable[tuple[str, ...]]) -> list[Match]:
-    """Return those that share no node with an earlier one."""
+    """Return the matches that share no node with an earlier one."""
     taken: set[str] = set()
 
     def apart() -> Iterator[Match]:

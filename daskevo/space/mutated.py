@@ -1,7 +1,7 @@
-"""A space said by base models and mutators. Source: paper 003, section 3.
+"""A model space defined by base models and mutators. Source: paper 003, section 3.
 
-A candidate is the sequence of choices that it takes to make its graph from a base: which base, which option at each
-place of each mutator and, where the space evolves, which mutator where, step by step. So every strategy works on it.
+A candidate is the sequence of choices that make its graph from a base: the base, the option at each place of each
+mutator and, if the space evolves, the mutator and its place at each step. So every strategy works on it.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ from daskevo.space.size import UNBOUNDED, Size
 from daskevo.types import JSON
 
 TRIALS = 20
-"""Candidates that are drawn to see that a new space has any, and that each of its mutators applies to some."""
+"""Candidates drawn to check that a new space has any, and that each of its mutators applies to some."""
 ENOUGH = 5
-"""Candidates after which no more are drawn, if each mutator has applied by then."""
+"""Candidates after which the check ends, if each mutator has applied by then."""
 STOP = "stop"
 
 
 class MutatedGraphs(Builder):
-    """A space of model graphs; :class:`daskevo.models.Mutated` is its twin that takes and makes Keras models.
+    """A space of model graphs; :class:`daskevo.models.Mutated` is its counterpart for Keras models.
 
     Parameters
     ----------
     name:
         A name for people and records.
     bases:
-        Graphs to begin with, by label, or one alone. Which one is the first choice, if there are several.
+        Graphs to start from, by label, or a single one. With several, the base is the first choice.
     mutators:
-        Applied in this order, each to all places that it matches by then; where it matches nothing, it asks nothing.
+        Applied in this order, each to all places that match at that time; without a match there is no choice.
     evolve:
-        Mutators of the steps after that: each step chooses one of those that match, and a place, or to stop.
+        Mutators for the following steps: each step chooses a matching mutator and a place, or to stop.
     steps:
-        The most steps; None: any number.
+        Maximum number of steps; None: no limit.
     grow, shrink:
-        How `mutate` changes a candidate of a space that evolves: by one more step with the first probability, by
-        leaving out the last with the second, else by another option somewhere, as in any space.
+        Probabilities with which `mutate` adds a step, or removes the last one, in a space that evolves; otherwise it
+        changes an option, as in any space.
     size:
-        Where it is known. None: unbounded if steps are; else counted, as for any builder.
+        The size, if known. None: unbounded if the steps are; otherwise counted, as for any builder.
 
     Raises
     ------
     InvalidInput
         If there is no base or no mutator, or two mutators have the same name.
     InvalidMutation
-        With reason ``no-match``, if a mutator matches nothing in any of twenty candidates drawn; with that of the
-        last, if none of them can be made, such as ``cycle``. Later, while candidates are drawn, a mutation that a
-        graph can't take is a `CandidateRejected`: other choices may do.
+        With reason ``no-match`` if a mutator matches nothing in any of twenty drawn candidates; if none of them can be
+        made, with the last one's reason, such as ``cycle``. Later, an impossible mutation of a drawn candidate is a
+        `CandidateRejected`, since other choices may work.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class MutatedGraphs(Builder):
             raise InvalidInput(f"grow {self.grow!r:.40} and shrink {self.shrink!r:.40} are no probabilities together")
 
     def _try_out(self) -> None:
-        """See that there are candidates, and that each mutator matches in some."""
+        """Check that there are candidates, and that each mutator matches in some."""
         for base in self.bases.values():
             self._matched |= {each.name for each in (*self.mutators, *self.evolve) if each.matches(base)}
         rng = np.random.default_rng(0)
@@ -135,7 +135,7 @@ class MutatedGraphs(Builder):
     # -- making a graph --------------------------------------------------------------------------------------------
 
     def make(self, choose: Choose) -> ModelGraph:
-        """Return the graph that the choices make, with its history."""
+        """Return the graph made by the choices, with its history."""
         label = choose("base", list(self.bases)) if len(self.bases) > 1 else next(iter(self.bases))
         graph = self.bases[label]
         try:
@@ -165,11 +165,11 @@ class MutatedGraphs(Builder):
         return graph
 
     def finish(self, graph: ModelGraph, base: str) -> ModelGraph:
-        """Return what a graph made of a base is in the end; raises CandidateRejected where it is no model."""
+        """Return the final graph of a base; subclasses raise CandidateRejected if it is not a valid model."""
         return graph
 
     def graph(self, candidate: Candidate) -> ModelGraph:
-        """Return the graph of a candidate, with its history; raises as `build`."""
+        """Return the graph of a candidate, with its history; raises like `build`."""
         found: ModelGraph = Builder.build(self, candidate)
         return found
 
@@ -183,8 +183,8 @@ class MutatedGraphs(Builder):
     def mutate(self, candidate: Candidate, rng: np.random.Generator, beta: float = 1.0) -> Candidate:
         """Return a candidate one step longer, one step shorter, or with another option somewhere.
 
-        As :meth:`ModelSpace.mutate` where the space doesn't evolve; `grow` and `shrink` are the odds. A candidate
-        without steps isn't shortened, and one with the most isn't made longer.
+        Like :meth:`ModelSpace.mutate` if the space doesn't evolve; otherwise `grow` and `shrink` are the probabilities.
+        A candidate without steps isn't shortened, and one with the maximum isn't lengthened.
 
         Raises
         ------
@@ -220,7 +220,7 @@ class MutatedGraphs(Builder):
         return self.draw(pick)
 
     def to_json(self) -> JSON:
-        """Return name, bases, mutators and settings: what tells the space from another."""
+        """Return name, bases, mutators and settings, which identify the space."""
         return {
             "name": self.name,
             "bases": [[label, base.digest()] for label, base in self.bases.items()],

@@ -1,4 +1,4 @@
-"""Mutators: what may be done to a model, apart from the model. Source: paper 003, section 3 and 7.1."""
+"""Mutators: changes of a model, defined separately from the model. Source: paper 003, section 3 and 7.1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from daskevo.space.nodes import Layer, source_of
 from daskevo.types import JSON, check_json
 
 Operator = Layer | ModelGraph | None
-"""What a mutator puts somewhere: a layer, a cell, or nothing."""
+"""What a mutator puts at a place: a layer, a cell, or nothing."""
 
 
 class Mutator(ABC):
@@ -26,7 +26,7 @@ class Mutator(ABC):
     Parameters
     ----------
     name:
-        Tells it from other mutators of a space; the class' name if None.
+        Distinguishes it from other mutators of a space; None: the name of the class.
 
     Examples
     --------
@@ -52,17 +52,16 @@ class Mutator(ABC):
         Parameters
         ----------
         graph:
-            To be changed by its primitives. Nodes that are created get the place's name before their own.
+            The graph to change with its primitives. New nodes get the place's name as a prefix.
         match:
-            The place; its nodes are there.
+            The place; its nodes are in the graph.
         choose:
-            Asks for what may vary, as in a builder. Names are told apart by mutator and place: here they only differ
-            from each other.
+            Makes a choice, as in a builder. Names need to be unique only within this call; mutator and place are added.
 
         Raises
         ------
         CandidateRejected
-            If what was chosen doesn't go together.
+            If the chosen options are incompatible.
         """
 
     def matches(self, graph: ModelGraph) -> list[Match]:
@@ -70,9 +69,9 @@ class Mutator(ABC):
         return self.targets.find(graph)
 
     def apply(self, graph: ModelGraph, choose: Choose) -> ModelGraph:
-        """Return a graph that was changed at all places that it had; the one given stays as it is.
+        """Return a copy of a graph, changed at all matching places.
 
-        A place whose nodes are gone, since a change at an earlier place took them, is left out.
+        Places whose nodes are gone because of a change at an earlier place are skipped.
         """
         graph = graph.copy()
         for match in self.matches(graph):
@@ -86,7 +85,7 @@ class Mutator(ABC):
         Raises
         ------
         InvalidMutation
-            If the mutation ends with something left dangling, or asks for what a graph can't take.
+            If an edge or output is left dangling, or the graph can't take the change.
         """
         chosen: dict[str, JSON] = {}
 
@@ -99,9 +98,9 @@ class Mutator(ABC):
             graph.check()
 
     def to_json(self) -> JSON:
-        """Return what tells the mutator from another: its class, that class' source if it is yours, its settings."""
+        """Return the mutator's identity: its class, the class' source if it is the user's, and its settings."""
         module = type(self).__module__
-        # A run may go on with a later daskevo.
+        # Without the source of our own classes, since a run may be resumed with a later daskevo.
         is_ours = module.partition(".")[0] in ("daskevo", "daskevo_workflows")
         return {
             "class": f"{module}.{type(self).__qualname__}",
@@ -112,12 +111,12 @@ class Mutator(ABC):
 
 
 def described(value: Any) -> JSON:
-    """Return what tells a setting of a mutator from another, as a JSON value.
+    """Return a mutator's setting as a JSON value that identifies it.
 
     Raises
     ------
     InvalidInput
-        If it is none of: JSON values, layers, graphs, patterns, functions, mutators.
+        If it is not a JSON value, layer, graph, pattern, function or mutator.
     """
     if isinstance(value, Layer):
         return value.key
@@ -136,12 +135,12 @@ def described(value: Any) -> JSON:
 
 
 def operators_of(operators: Mapping[str, Operator] | Iterable[Layer | None]) -> dict[str, Operator]:
-    """Return what a mutator chooses from, by label.
+    """Return the operators of a mutator by label.
 
     Raises
     ------
     InvalidInput
-        If there is none, one is no layer or cell, or two have the same label.
+        If there is none, one is not a layer or cell, or two have the same label.
     """
     if isinstance(operators, Mapping):
         named = list(operators.items())
@@ -170,16 +169,16 @@ def _label(operator: Any) -> str:
 
 
 class OperatorMutator(Mutator):
-    """Replaces what it matches by one of several operators.
+    """Replaces each match by one of several operators.
 
     Parameters
     ----------
     targets:
         Single nodes.
     operators:
-        label -> layer, cell, or None to leave the node out; or the layers alone.
+        label -> layer, cell, or None to delete the node; or only the layers.
     keep:
-        Let the node as it is be an option, too: the first.
+        Whether keeping the node is an option too, the first.
     """
 
     def __init__(
@@ -209,14 +208,14 @@ class OperatorMutator(Mutator):
 
 
 class InsertingMutator(Mutator):
-    """Inserts one of several operators after what it matches.
+    """Inserts one of several operators after each match.
 
     Parameters
     ----------
     targets:
-        Single nodes, or chains: then after the last.
+        Single nodes, or chains, and then after the last node.
     operators:
-        label -> layer, cell, or None for nothing; or the layers alone.
+        label -> layer, cell, or None for nothing; or only the layers.
     """
 
     def __init__(
@@ -237,14 +236,14 @@ class InsertingMutator(Mutator):
 
 
 class InputMutator(Mutator):
-    """Lets each input of what it matches come from another node that doesn't depend on it.
+    """Connects each input of a match to another node that doesn't depend on it.
 
     Parameters
     ----------
     targets:
         Single nodes.
     sources:
-        Which nodes may be taken, besides the one that is; all if None. The model's inputs are always among them.
+        Nodes that may become inputs, besides the current one; None: all. The model's inputs are always included.
     """
 
     def __init__(self, targets: Pattern, sources: NodePattern | None = None, *, name: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The candidates that are one choice away from another, as local searches look at them."""
+"""Neighbours of a candidate: those that differ in one choice, as used by local search."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from daskevo.space.model_space import ModelSpace, Taken
 
 
 def neighbours(space: ModelSpace, candidate: Candidate) -> Iterator[Candidate]:
-    """Yield every candidate that takes another option at exactly one of the candidate's choices.
+    """Yield every candidate with a different option at exactly one of the candidate's choices.
 
-    All other choices that both have are answered alike, as far as they still have the option. Where the other option
-    brings choices of its own, there is a neighbour for each way to answer those: they are made one by one, as they are
-    asked for. What the space rejects is left out. A neighbour's neighbours include the candidate.
+    All other choices keep their options as far as possible. If the different option adds new choices, there is one
+    neighbour for each way to answer them, generated lazily. Rejected candidates are left out. Being a neighbour is
+    symmetric.
 
     Raises
     ------
     InvalidInput, CandidateRejected
-        If the candidate isn't of the space: at once.
+        If the candidate doesn't belong to the space; raised at once.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def _neighbours(space: ModelSpace, candidate: Candidate, choices: tuple[Choice, 
 
 
 def _changed(space: ModelSpace, taken: Taken, place: int, option: int) -> Iterator[Candidate]:
-    """Yield what takes an option at a place and is as before elsewhere, for every answer to what is asked anew."""
+    """Yield candidates with an option at a place, otherwise unchanged, for every answer to new choices."""
     answers: list[int] = []
     while True:
         asked = 0

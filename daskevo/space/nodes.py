@@ -1,4 +1,4 @@
-"""What a model graph is made of: layers by class name and arguments, and the nodes that call them."""
+"""Elements of model graphs: layers, given by class name and arguments, and nodes, which call them."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 INPUT = "InputLayer"
 MERGES = frozenset({"Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum", "Concatenate", "Dot"})
-"""Classes of Keras that are called with a list of tensors."""
+"""Keras classes that are called with a list of tensors."""
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """A layer as Keras writes it: its class, and the arguments that make it. Nothing is imported or run.
+    """A layer as in a Keras config: its class and arguments. Nothing is imported or run.
 
     Parameters
     ----------
     kind:
         The class' name, such as ``"Conv2D"``.
     config:
-        Arguments, as JSON values; those left out have Keras' defaults.
+        Arguments, as JSON values; missing ones have Keras' defaults.
     module:
-        Where Keras has the class.
+        The Keras module with the class.
     registered:
-        For a class of one's own: the name under which it was registered, ``"package>Class"``.
+        For a user's class: the name under which it is registered, ``"package>Class"``.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Layer:
 
     @cached_property
     def key(self) -> str:
-        """Text that equal layers have in common, whatever their names."""
+        """Text that is equal for equal layers, ignoring their names."""
         config = {name: value for name, value in self.config.items() if name != "name"}
         return json.dumps([self.kind, self.module, self.registered, config], sort_keys=True)
 
@@ -101,21 +101,21 @@ def _plain(kind: str, arguments: Mapping[str, Any]) -> dict[str, JSON]:
 
 @dataclass(frozen=True)
 class Node:
-    """One call of a layer, or of a cell, in a model graph.
+    """One call of a layer or cell in a model graph.
 
     Parameters
     ----------
     name:
-        Of the node; no two of a graph have the same.
+        Unique within the graph.
     layer:
-        What is called; a :class:`ModelGraph` is a cell.
+        The layer that is called; a :class:`ModelGraph` is a cell.
     inputs:
-        Where its tensors come from, in order: the name of a node, with ``":1"`` for its second output and so on.
+        Sources of its tensors, in order: the name of a node, with ``":1"`` for its second output and so on.
         # (n_inputs,)
     call:
-        How the layer is called, as recorded of a model. None: with its one tensor, or with the list of them.
+        How the layer is called, as recorded from a model. None: with its one tensor, or with the list of them.
     shares:
-        The node whose layer this is another call of.
+        The node that owns the layer, if this is a further call of a shared one.
     """
 
     name: str
@@ -143,7 +143,7 @@ class Node:
 
 
 def source_of(place: str) -> tuple[str, int]:
-    """Return the node and output slot that a place such as ``"lstm:1"`` names."""
+    """Return the node and output index of a place such as ``"lstm:1"``."""
     name, _, slot = place.partition(":")
     if slot and not slot.isdigit():
         raise InvalidInput(f"{place!r:.80} names no output of a node: write 'name', or 'name:1' for its second output")
@@ -151,5 +151,5 @@ def source_of(place: str) -> tuple[str, int]:
 
 
 def place_of(name: str, slot: int) -> str:
-    """Return how an output slot of a node is written."""
+    """Return the place of a node's output."""
     return f"{name}:{slot}" if slot else name

@@ -1,4 +1,4 @@
-"""A space with the same choices for every candidate: their product."""
+"""A space with the same choices for all candidates: the product of their options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from daskevo.space.size import Size
 from daskevo.types import JSON
 
 COUNTED = 100_000
-"""Candidates of a space with a condition that are counted one by one to know its size (about a second)."""
+"""Maximum number of candidates of a space with a condition that are counted one by one (about a second)."""
 
 
 class Space(ModelSpace):
@@ -29,16 +29,16 @@ class Space(ModelSpace):
     name:
         A name for people and records.
     choices:
-        In graph order: choices that shape layers near the inputs come first, so that a mutation of a late choice
-        leaves a long prefix.
+        In graph order: choices that affect layers near the inputs first, so that mutating a late choice leaves a long
+        prefix.
     reject:
-        Returns why a candidate, given as choice name -> option, is none of the space; None if it is. Must always give
-        the same answer.
+        Returns why a candidate, given as choice name -> option, is not allowed; None if it is. It must always give the
+        same answer.
 
     Raises
     ------
     InvalidInput
-        If two choices share a name or there is none.
+        If two choices have the same name or there is none.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class Space(ModelSpace):
         return Size("exact", sum(1 for _ in self._all()))
 
     def _evenly(self, rng: np.random.Generator) -> Candidate:
-        # Each draw answers all choices, and what is rejected is drawn anew as a whole.
+        # A draw answers all choices, and a rejected one is repeated as a whole, which is already uniform.
         return self.sample(rng)
 
     def draw(self, pick: Pick) -> Candidate:
@@ -126,12 +126,12 @@ class Space(ModelSpace):
         return self._all()
 
     def to_json(self) -> JSON:
-        """Return the space as a JSON value; equal spaces give equal text, so that a record can tell its own."""
+        """Return the space as a JSON value; equal spaces give equal text, so a record can recognise its own."""
         return {"name": self.name, "choices": [[choice.name, list(choice.options)] for choice in self.choices]}
 
     @classmethod
     def from_json(cls, value: JSON) -> Space:
-        """Read what `to_json` wrote, a condition left out; raises CorruptRecord on anything else."""
+        """Read what `to_json` wrote (without a condition); raises CorruptRecord on anything else."""
         try:
             match value:
                 case {"name": name, "choices": list() as choices} if len(value) == 2:
@@ -142,12 +142,12 @@ class Space(ModelSpace):
 
 
 def check_static(space: object, why: str) -> None:
-    """See that all candidates of a space have the same choices.
+    """Check that all candidates of a space have the same choices.
 
     Parameters
     ----------
     why:
-        What can't be done otherwise, for the message.
+        What is not possible otherwise, for the message.
 
     Raises
     ------

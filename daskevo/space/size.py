@@ -1,4 +1,4 @@
-"""How many candidates a model space has, as far as that is known."""
+"""The number of candidates of a model space, as far as known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Size:
     Parameters
     ----------
     kind:
-        ``exact``; ``at least`` and ``at most``, where counting them would take too long; ``unbounded``.
+        ``exact``; ``at least`` or ``at most`` if counting would take too long; ``unbounded``.
     count:
         The number, or the bound; None if unbounded.
 
@@ -37,13 +37,13 @@ class Size:
 
     @property
     def most(self) -> int | None:
-        """No more candidates than these; None if that isn't known."""
+        """An upper bound of the number of candidates; None if there is none."""
         return self.count if self.kind in ("exact", "at most") else None
 
     def __str__(self) -> str:
         if self.count is None:
             return self.kind
-        # Neither float nor str takes integers of any length.
+        # Neither float() nor str() accepts integers of any length.
         text = str(self.count) if self.count <= 1_000_000 else f"{Decimal(self.count):.1e}".replace("+", "")
         return text if self.kind == "exact" else f"{self.kind} {text}"
 

@@ -1,4 +1,4 @@
-"""Candidates as rows of numbers, for surrogate models and samplers of one's own, and back."""
+"""Encode candidates as rows of numbers, for surrogate models and your own samplers, and decode them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def to_vectors(space: Space, candidates: Iterable[Candidate]) -> NDArray[np.floa
 
     The columns of a choice follow those of the choice before it:
 
-    - numbers in order, and any two options: one column, the option's place among them, from 0 for the first to 1 for
-      the last in even steps (as ConfigSpace places ordinal hyperparameters);
-    - other options: a column for each, 1 for the one that is taken and 0 for the others (one-hot);
-    - a single option: none.
+    - ordered numbers, and any two options: one column, from 0 for the first option to 1 for the last in even steps (as
+      ConfigSpace encodes ordinal hyperparameters);
+    - other options: one column each, 1 for the chosen one and 0 for the others (one-hot);
+    - a single option: no column.
 
     Returns
     -------
@@ -33,8 +33,8 @@ def to_vectors(space: Space, candidates: Iterable[Candidate]) -> NDArray[np.floa
     Raises
     ------
     InvalidInput
-        If choices of the space depend on each other (a `Builder`): then candidates have no columns in common. Or if a
-        candidate isn't of the space.
+        If choices of the space depend on each other (a `Builder`), because candidates then have no common columns; or
+        if a candidate doesn't belong to the space.
     CandidateRejected
         If the space rejects one.
 
@@ -64,10 +64,10 @@ def to_vectors(space: Space, candidates: Iterable[Candidate]) -> NDArray[np.floa
 
 
 def from_vectors(space: Space, vectors: ArrayLike) -> list[Candidate]:
-    """Return the candidates nearest to rows of numbers, which needn't be those of any candidate.
+    """Return the candidates nearest to rows of numbers, which may be any.
 
-    That is the nearest option where there is one column, below 0 the first and above 1 the last; else the option with
-    the largest number, of equal ones the first.
+    With one column that is the nearest option, below 0 the first and above 1 the last; otherwise the option with the
+    largest number, ties going to the first.
 
     Parameters
     ----------
@@ -77,9 +77,9 @@ def from_vectors(space: Space, vectors: ArrayLike) -> list[Candidate]:
     Raises
     ------
     InvalidInput
-        If the shape is another, or a number isn't finite; or if choices of the space depend on each other.
+        If the shape is wrong, a number isn't finite, or choices of the space depend on each other.
     CandidateRejected
-        If the space rejects one, saying which row: the others can be had without it.
+        If the space rejects one; the message says which row, so that the others can be decoded without it.
     """
     check_static(space, "their vectors have no columns in common")
     rows = _checked(space, vectors)
@@ -114,7 +114,7 @@ def _checked(space: Space, vectors: ArrayLike) -> NDArray[np.float64]:
 
 
 def _width(choice: Choice) -> int:
-    """Return how many columns a choice has."""
+    """Return the number of columns of a choice."""
     if len(choice.options) <= 2:
         return len(choice.options) - 1
     return 1 if choice.is_ordered else len(choice.options)

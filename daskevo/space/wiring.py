@@ -1,4 +1,4 @@
-"""Nodes wired by name, to be looked at: what flows where, in which order, and whether anything is missing."""
+"""Read access to a graph of nodes connected by name: edges, order, dependencies, validity."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REASONS: dict[str, str] = {
     "no-match": "Let its `targets` match what the model has.",
     "size": f"At most {MOST_NODES} are allowed.",
 }
-"""Why a graph can't be changed as was asked -> what to do instead."""
+"""Reason why a graph can't be changed -> advice."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class Primitive:
         ``create``, ``delete``, ``replace``, ``connect``, ``disconnect``, ``insert after``, ``change input``,
         ``repeat`` or ``group``.
     nodes:
-        Those concerned.
+        Names of the nodes concerned.
     mutator, at:
-        Which mutator did it, and what it had matched; None and empty where the graph was changed by hand.
+        The mutator and its match; None and empty if the graph was changed by hand.
     choices:
-        What the mutator had chosen until then, in this application.
+        Choices made by the mutator so far, in this application.
     """
 
     primitive: str
@@ -57,7 +57,7 @@ class Primitive:
 
 @dataclass
 class Acting:
-    """Who changes a graph at the moment."""
+    """The mutator that is changing a graph now."""
 
     mutator: str | None = None
     at: tuple[str, ...] = ()
@@ -66,12 +66,12 @@ class Acting:
 
 
 class Wiring:
-    """What there is to see of a :class:`~daskevo.space.ModelGraph`.
+    """The read part of :class:`~daskevo.space.ModelGraph`.
 
     Parameters
     ----------
     name:
-        Of the model.
+        The model's name.
     """
 
     def __init__(self, name: str = "model") -> None:
@@ -106,7 +106,7 @@ class Wiring:
         return hash(self.digest())
 
     def order(self) -> tuple[str, ...]:
-        """Return the names of all nodes, each after those it needs; the same for equal graphs."""
+        """Return the names of all nodes in topological order, which is the same for equal graphs."""
         found: dict[str, None] = {}
         ends = (source_of(place)[0] for place in self.outputs)
         for start in (*self.inputs, *ends, *sorted(self._nodes)):
@@ -122,28 +122,28 @@ class Wiring:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """All nodes, each after those it needs."""
+        """All nodes in topological order."""
         return tuple(self._nodes[name] for name in self.order())
 
     def sources(self, name: str) -> tuple[str, ...]:
-        """Return the nodes that a node needs: those it takes tensors from, and the one whose layer it shares."""
+        """Return the nodes that a node depends on: its inputs, and the owner of a shared layer."""
         node = self[name]
         owner = () if node.shares is None else (node.shares,)
         return (*owner, *(source_of(place)[0] for place in node.inputs))
 
     def consumers(self, name: str) -> tuple[str, ...]:
-        """Return the nodes that take tensors of a node."""
+        """Return the nodes that take a node's output."""
         self[name]
         return tuple(
             other for other, node in self._nodes.items() if any(source_of(place)[0] == name for place in node.inputs)
         )
 
     def is_output(self, name: str) -> bool:
-        """Whether an output of the model comes from a node."""
+        """Tell whether an output of the model comes from a node."""
         return any(source_of(place)[0] == name for place in self.outputs)
 
     def descendants(self, *names: str) -> frozenset[str]:
-        """Return all nodes that need one of these nodes, in one step or several."""
+        """Return all nodes that depend on one of these nodes, directly or indirectly."""
         after: dict[str, list[str]] = {}
         for other in self._nodes:
             for source in self.sources(other):
@@ -159,11 +159,11 @@ class Wiring:
 
     @property
     def untouched(self) -> tuple[str, ...]:
-        """Nodes that are as in the base model: same layer, same inputs."""
+        """Nodes with the same layer and inputs as in the base model."""
         return tuple(name for name, node in self._nodes.items() if self._base.get(name) == node)
 
     def digest(self) -> str:
-        """Return a digest of nodes, inputs and outputs: equal for equal graphs, in every process."""
+        """Return a digest of nodes, inputs and outputs, equal for equal graphs in every process."""
         parts = [
             [
                 node.name,
@@ -178,7 +178,7 @@ class Wiring:
         return blake2b(text.encode(), digest_size=16).hexdigest()
 
     def check(self) -> None:
-        """See that every node has its inputs and every output its node.
+        """Check that every node has its inputs and every output its node.
 
         Raises
         ------
@@ -198,7 +198,7 @@ class Wiring:
             raise self.error("dangling", "it has no output", ())
 
     def needed(self) -> set[str]:
-        """Nodes that an output depends on."""
+        """Return the nodes that an output depends on."""
         found: set[str] = set()
         stack = [source_of(place)[0] for place in self.outputs]
         while stack:
@@ -208,17 +208,17 @@ class Wiring:
                 stack += self.sources(name)
         return found
 
-    # -- for those that change it ----------------------------------------------------------------------------------
+    # -- for code that changes the graph ---------------------------------------------------------------------------
 
     def copy(self) -> Self:
-        """Return a graph that can be changed apart from this one."""
+        """Return an independent copy."""
         other = type(self)(self.name)
         other.inputs, other.outputs, other.structure = self.inputs, self.outputs, self.structure
         other.history, other._nodes, other._base = self.history, dict(self._nodes), self._base
         return other
 
     def put(self, node: Node) -> str:
-        """Add a node, or let it take the place of the one with its name; returns the name."""
+        """Add a node, or replace the one with its name; return the name."""
         if not isinstance(node.layer, (Layer, Wiring)):
             raise self.error("layer", f"node {node.name!r} calls a {type(node.layer).__name__}", (node.name,))
         if node.name not in self._nodes and len(self._nodes) >= MOST_NODES:
@@ -227,11 +227,11 @@ class Wiring:
         return node.name
 
     def drop(self, name: str) -> None:
-        """Forget a node."""
+        """Remove a node."""
         del self._nodes[name]
 
     def move(self, moved: Callable[[str], str], apart: Container[str] = ()) -> None:
-        """Let all nodes but those apart, and the outputs, take their tensors from where `moved` says."""
+        """Rewire all inputs, except of nodes in `apart`, and the outputs, to where `moved` maps them."""
         for name, node in self._nodes.items():
             inputs = tuple(map(moved, node.inputs))
             if inputs != node.inputs and name not in apart:
@@ -239,7 +239,7 @@ class Wiring:
         self.outputs = tuple(map(moved, self.outputs))
 
     def new_name(self, name: str) -> str:
-        """Return the name that a new node gets."""
+        """Return the name for a new node."""
         if self._acting.mutator is not None:
             return self.free_name(f"{self._acting.prefix}{name}")
         if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > MAX_NAME_CHARACTERS:
@@ -249,7 +249,7 @@ class Wiring:
         return name
 
     def free_name(self, name: str) -> str:
-        """Return the name, with a number after it if it is taken."""
+        """Return the name, with a number appended if it is taken."""
         found, number = name, 2
         while found in self._nodes:
             found, number = f"{name}.{number}", number + 1
