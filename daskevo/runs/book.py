@@ -149,6 +149,7 @@ class Book:
         self.counts[report.status] += 1
         if self.first_failure is None and _has_failed(report):
             self.first_failure = report
+        # Rejected candidates count as failed in the record, but not against the limit of failures.
         rejected = _is_rejected(report)
         self.rejected += rejected
         self.stopped += report.failure is not None and report.failure.kind == "stopped"

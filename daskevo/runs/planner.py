@@ -103,6 +103,7 @@ def share(
     fresh: dict[str, Request] = {}
     for request in requests:
         name = identities[request.number]
+        # A finished result first, then a running one, then an equal request of the same batch.
         if name in done:
             known[request.number] = done[name]
         elif under_way.get(name, request.number) != request.number:

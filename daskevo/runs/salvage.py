@@ -82,6 +82,7 @@ def _saved(source: Path, target: Path, copy: Path) -> dict[str, int]:
             columns = [row[1] for row in whole.execute(f"PRAGMA table_info({table})")]
             names, places = ", ".join(columns), ", ".join("?" * (len(columns) + 1))
             for row in _rows(damaged, table, names):
+                # Requests are copied before reports, which are kept only with their request.
                 if _is_whole(table, columns, row[1:], whole):
                     made = whole.execute(f"INSERT OR IGNORE INTO {table} (rowid, {names}) VALUES ({places})", row)
                     saved[table] += made.rowcount

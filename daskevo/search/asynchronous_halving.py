@@ -118,6 +118,7 @@ class AsynchronousHalving(Continuing):
         if rank is None:
             return
         self._keep(name)
+        # Nothing continues from the last rung.
         if level == len(self.steps) - 1:
             self._let_go(name)
             return

@@ -81,6 +81,7 @@ def unseen(space: ModelSpace, draw: Callable[[], Candidate], seen: Seen, rng: np
         `Stop("exhausted", ...)` if the space has no other candidate.
     """
     reason = ""
+    # The strategy's proposals first; near a well-explored optimum they may contain nothing new.
     for source in (draw, lambda: space.sample(rng)):
         for drawn in range(DRAWS):
             # Some spaces count candidates by building them, which may take longer than an evaluation.

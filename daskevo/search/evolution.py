@@ -89,6 +89,7 @@ class AgedEvolution(Evolving[Member]):
         assert report.quality is not None
         self._members.append(Member(report.number, report.model_id, request.candidate, float(report.quality)))
         if len(self._members) > self.size:
+            # Members are in the order of their reports, so the first is the oldest.
             leaver = 0
             if self.rule == "worst":
                 leaver = min(range(len(self._members)), key=lambda index: self._standing(self._members[index]))

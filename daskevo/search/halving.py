@@ -56,11 +56,13 @@ class Brackets(Continuing):
             self._bracket = self._made(self._index)
         bracket = self._bracket
         rung = 0 if request.continues is None else bracket.steps.index(request.until_step or 0)
+        # The first report of a rung shows that the rung below is complete: release what was not promoted.
         if rung > 0 and not bracket.rungs[rung]:
             rising = {result.name for result in bracket.promoted(rung - 1)}
             for result in bracket.rungs[rung - 1]:
                 if result.rank is not None and result.name not in rising:
                     self._let_go(result.name)
+        # Its snapshot was needed until this continuation was reported.
         self._let_go(request.continues)
         bracket.rungs[rung].append(RungResult(request.number, request.candidate, name, rank, request.continues))
         if rank is not None:

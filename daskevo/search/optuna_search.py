@@ -113,6 +113,7 @@ class Optuna(KeepsLatest):
                 )
                 if isinstance(candidate, Stop):
                     return candidate
+                # Later suggestions of this answer must know about it.
                 running.append(self._trial(candidate, None))
                 return view.request(offset, candidate)
 

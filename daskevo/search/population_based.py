@@ -184,6 +184,7 @@ class PopulationBasedTraining(Continuing):
                 self._add(_Next(better, True))
             else:
                 self._add(_Next(member, False))
+        # All members are trained to the end: the next round starts with new candidates.
         if self._ended == self.size:
             for each in list(self._members.values()):
                 self._leave_it(each)
@@ -214,6 +215,7 @@ class PopulationBasedTraining(Continuing):
             source = best[int(rng.integers(len(best)))]
             self._replaced.append(_Replaced(source.name, (-math.inf, -request.number)))
             self._add(_Next(source, True))
+        # There are members, but the best have no steps left to clone from: this place has ended.
         elif self._members:
             self._ended += 1
         else:

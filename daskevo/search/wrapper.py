@@ -113,6 +113,7 @@ class Redrawing(Wrapper):
         return Stop("exhausted", found)
 
     def ask(self, view: View) -> list[Request] | Stop:
+        # One request at a time, so that each unwanted proposal can be redrawn by itself.
         requests: list[Request] = []
         for offset in range(view.wanted):
             asked = _Unwanted(view.asked, self)

@@ -184,6 +184,7 @@ class Builder(ModelSpace):
             with self._shaped():
                 self._build(recorder)
             candidate = recorder.candidate
+        # As an odometer counts: drop choices that are at their last option, then advance the one before them.
         taken = recorder.indices
         while taken and taken[-1] + 1 == len(recorder.choices[len(taken) - 1].options):
             taken.pop()

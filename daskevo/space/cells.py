@@ -19,6 +19,7 @@ def group(graph: Wiring, names: Sequence[str], name: str) -> str:
     entering = dict.fromkeys(
         place for node in inside.values() for place in node.inputs if source_of(place)[0] not in inside
     )
+    # A path that leaves the group and enters it again would make the cell depend on itself.
     later = graph.descendants(*inside) - set(inside)
     if back := sorted({source_of(place)[0] for place in entering} & later):
         raise graph.error("cycle", f"a path leaves the cell and comes back through {back[0]!r}", (*inside, *back))

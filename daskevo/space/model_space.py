@@ -243,6 +243,7 @@ class ModelSpace(ABC):
         def mutation() -> Candidate:
             # The product may round up to the last end.
             place = places[min(bisect_right(ends, rng.random() * ends[-1]), len(places) - 1)]
+            # Draw among the other options: skip the present one.
             option = int(rng.integers(len(choices[place].options) - 1))
             return self.change(candidate, place, option + (option >= candidate.values[place]), rng)
 
@@ -279,6 +280,7 @@ class ModelSpace(ABC):
         sources = [Taken(self.choices_of(parent), parent.values) for parent in (one, other)]
 
         def pick(choice: Choice) -> int:
+            # The preferred parent is drawn anew for each choice; if it lacks the choice, the other one answers.
             first = int(rng.integers(2))
             for source in (sources[first], sources[1 - first]):
                 if (index := source.find(choice)) is not None:

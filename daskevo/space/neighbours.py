@@ -70,6 +70,7 @@ def _changed(space: ModelSpace, taken: Taken, place: int, option: int) -> Iterat
             pass
         else:
             yield found
+        # As an odometer counts: drop answers that are at their last option, then advance the one before them.
         answers = [*answers, *[0] * len(sizes)][: len(sizes)]
         while answers and answers[-1] + 1 == sizes[len(answers) - 1]:
             answers.pop()

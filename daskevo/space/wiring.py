@@ -107,6 +107,7 @@ class Wiring:
 
     def order(self) -> tuple[str, ...]:
         """Return the names of all nodes in topological order, which is the same for equal graphs."""
+        # Iterative, since a graph may be deeper than Python's recursion limit; the fixed starts make the order unique.
         found: dict[str, None] = {}
         ends = (source_of(place)[0] for place in self.outputs)
         for start in (*self.inputs, *ends, *sorted(self._nodes)):

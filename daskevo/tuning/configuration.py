@@ -144,6 +144,7 @@ class Configuration:
             32 hexadecimal digits, the same in every process and on every machine.
         """
         check_steps(steps, "steps")
+        # Digests of whole chunks are chained and cached; only the rest is hashed at each call.
         whole, rest = divmod(steps, CHUNK)
         digest = self._chained(whole)
         if rest:

@@ -152,6 +152,7 @@ class _Shelf:
     def cheapest(self) -> str | None:
         """Return the snapshot to delete next, if any may be."""
         while self._queue:
+            # Ranks change when others go, and then a new entry is pushed: skip the outdated ones.
             *rank, name = heapq.heappop(self._queue)
             if name in self._kept and tuple(rank) == self._rank(name):
                 return name
@@ -164,6 +165,7 @@ class _Shelf:
         changed = set()
         for tensor, size in gone.tensors.items():
             self._users[tensor] -= 1
+            # The last holder of a shared tensor would now free it.
             if self._users[tensor] == 1:
                 (last,) = (holder for holder in self._holders[tensor] if holder in self._kept)
                 self._freed[last] += size

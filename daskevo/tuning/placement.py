@@ -57,6 +57,7 @@ class Placing:
         """
         fitting = [trainer for trainer in free if self.fits(stage, trainer)]
         holding = (trainer for trainer in fitting if trainer.holds is not None and trainer.holds == stage.source)
+        # Usually the smallest, which keeps large trainers free for stages that need them.
         sign = -1 if stage.end in self.losses else 1
         return next(holding, None) or min(fitting, key=lambda trainer: sign * trainer.memory_bytes, default=None)
 

@@ -127,6 +127,7 @@ class SearchPlan:
                 configuration.check(step, node.checked)
                 node.checked = max(node.checked, step)
                 return State(number, step)
+            # Follow the child with the same values where the trajectories diverge.
             place = (common, configuration.bits_at(common))
             if place not in node.children:
                 configuration.check(step, common)

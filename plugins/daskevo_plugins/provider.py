@@ -86,6 +86,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
 
         No data depend on the hand-over: what was acknowledged is already durable.
         """
+        # First of all: a join that is under way must not set up a new host now.
         self._over = True
         if self.host is not None and self.host.shards and self.settings.root is not None:
             try:
@@ -188,6 +189,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
                 # A worker without a nanny may run in the user's own process.
                 alone=self._worker.nanny is not None and EVALUATION not in self._worker.state.total_resources,
             )
+            # Serve before joining: the coordinator may assign shards at once.
             serve(self._worker.handlers, "provider", self.settings.key, ProviderHandlers(self.host).methods())
             self.host.start()
             self._spilling = asyncio.create_task(spill_under_pressure(tensors, Pressure.of(self._worker)))

@@ -182,6 +182,7 @@ def search(
     check_can_lead(repository.client, "nas.search")
     from daskevo.models import check_policy
 
+    # Refuse everything that can be refused before the folder becomes a run.
     _check(evaluations, control_share, recycle_after, keep_best, epochs, seed)
     check_limit(evaluation_limit_s)
     ends = moment_of(deadline)
@@ -210,17 +211,20 @@ def search(
     )
     with told_if_scheduler_gone():
         about = about_run(repository)
+    # Takes the folder's lock: from here on this process alone writes the run.
     record = RunRecord(run, identity, about, was_put=lambda name: repository.status(name).state != "unknown")
     ended = "error"
     try:
         sessions = [session.opened for session in record.sessions()]
         book = Book(goals, evaluations, record.info.label, keep_best, sessions)
+        # Refill the book, then the strategy, from the record: nothing else survives a kill.
         book.ask(record.requests())
         for number, name in record.identities().items():
             book.identify(number, name)
         for report in record.reports():
             book.report(report)
         mind_problem(reference, record, passed=identity["policy"]["passed"].get("unknown", ()))
+        # Before training: models that this Keras can't load would silently be missing as ancestors.
         check_loadable(repository, {report.model_id for report in book.reports.values()})
         _tell_again(chosen, book)
         settings = SearchSettings(
@@ -262,6 +266,7 @@ def search(
     finally:
         record.close(ended)
     result = Result(record.folder, repository, stop)
+    # Raise only after the record is closed, so that a failed run can be viewed and resumed.
     result.check_finished()
     return result
 

@@ -116,6 +116,7 @@ def study(
         check_builds(loaded)
     goal = Objective.parse(objective or loaded.objective)
     unit = _unit(tuned)
+    # Data are needed in this process too: their digest is part of the study's identity.
     data, rows = data_to_tune(reference, loaded)
     origin = origin_of(reference, seed, rows)
     identity = identity_of(reference, tuned, goal, seed, rows)
@@ -153,6 +154,7 @@ def study(
             stored=stored,
         )
     except BaseException:
+        # A controller that was passed in belongs to the caller, and may run other studies.
         if own:
             leading.close()
         raise

@@ -566,6 +566,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         """Start a new attempt of a holder; return None if the holder is not live."""
         found = holder_from_wire(holder)
         if isinstance(found, ClientHolder):
+            # Its connection of now: the client may have reconnected since it made its holder.
             found = self._connection(found.client_id)
         attempt = self._core.begin(found, None if model is None else ModelId(model), live=self._is_live(found, key))
         if attempt is None:

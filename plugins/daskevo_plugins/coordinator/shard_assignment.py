@@ -171,6 +171,7 @@ class Assigner:
             answered, opened = await self._have_some_opened(replace(instruction, shards=tuple(part)))
             done &= opened
             if not answered:
+                # Otherwise the state machine would go on waiting for a provider that is not even asked.
                 for shard in shards:
                     self.core.not_served(shard, instruction.place.name)
                 break

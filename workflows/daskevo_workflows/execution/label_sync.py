@@ -51,6 +51,7 @@ class Holdings:
         """
         carried_out: list[int] = []
         for number, change in self._record.label_changes():
+            # Changes are carried out in order, so those after it wait as well.
             if self._must_wait(number, change):
                 break
             try:

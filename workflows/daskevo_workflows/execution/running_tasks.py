@@ -180,6 +180,7 @@ class RunningTasks:
         graphs:
             Architecture graphs by request number.
         """
+        # A plan has at most one match unit; without it, or without providers, evaluations query for themselves.
         match = next((unit for unit in units if unit.kind == "match"), None)
         matches = None if match is None else self._match(match, graphs)
         positions: dict[int, int] = {}
@@ -195,10 +196,10 @@ class RunningTasks:
                 position or 0,
                 self._parcel(),
                 key=assignment.key,
+                # Pinned: this run counts slots per trainer, and the record already names this one.
                 workers=[trainer.name],
                 allow_other_workers=False,
                 resources=self.trainers.claims,
-                # pinned: this run counts slots per trainer, and the record already names this one
                 pure=False,
             )
             self._tasks[assignment.key] = RunningTask(
@@ -210,6 +211,7 @@ class RunningTasks:
                 submitted=time.monotonic(),
             )
             self.trainers.take(str(trainer.name), assignment.key)
+            # By key: a late callback of an evaluation that was given up must find nothing.
             future.add_done_callback(lambda done, key=assignment.key: self._inbox.put(("done", key)))
 
     def _match(self, match: Unit, graphs: Mapping[int, Any]) -> Any:
@@ -239,6 +241,7 @@ class RunningTasks:
 
     def _hear(self, timeout_s: float) -> Iterator[Landed]:
         try:
+            # Process every message that has arrived before checking limits: a report may settle what looks overdue.
             kind, what = self._inbox.get(timeout=timeout_s) if timeout_s else self._inbox.get_nowait()
             while True:
                 yield from getattr(self, f"_on_{kind}")(what)

@@ -164,6 +164,7 @@ class Trainers:
                 )
         self._compare(found)
         self.present = found
+        # A stuck evaluation ends at the latest with its process.
         for key, trainer in list(self.stuck.items()):
             if trainer.address not in {there.address for there in found.values()}:
                 self.unstick(key)
@@ -192,6 +193,7 @@ class Trainers:
         for name, trainer in found.items():
             before = self.present.get(name)
             if before is None or before.address != trainer.address:
+                # A new process has leaked nothing yet, and holds no results but of what it has just been sent.
                 self.evaluations[name] = 0
                 self._had[name] = set(self.used.get(name, ()))
             if trainer.ends is not None:
@@ -214,6 +216,7 @@ class Trainers:
             if usable and self._has_time(trainer, seconds):
                 used = len(self.used.get(name, ()))
                 slots += [(taken, name) for taken in range(used, trainer.slots)]
+        # Sorted by load, so that a batch spreads over all trainers before it fills any of them.
         return [self.present[name] for _, name in sorted(slots)]
 
     def _has_time(self, trainer: Trainer, seconds: float | None) -> bool:
@@ -274,6 +277,7 @@ class Trainers:
             holders = self._client.sync(self._client.scheduler.who_has, keys=keys) if keys else {}
         except NO_ANSWER as error:
             raise scheduler_gone(error) from error
+        # Results that another worker holds as well survive the process.
         return self.others_tasks(name, ours), sum(not set(holders.get(key, ())) - {address} for key in keys)
 
     def restart(self, name: str) -> bool:
@@ -283,6 +287,7 @@ class Trainers:
             return False
         if name not in self.restarting:
             self.restarting.add(name)
+            # A restart takes many seconds, during which the run's loop must go on.
             threading.Thread(target=self._restart, args=(trainer,), daemon=True, name=f"restart-{name}").start()
         return True
 
