@@ -1,4 +1,4 @@
-"""Ticks, attempts and who is live: the coordinator alone says so. Ended is final, and no clock decides."""
+"""Ticks, attempts and live holders, which only the coordinator decides on. An end is final, and no clock causes it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from daskevo.types import Attempt, ModelId, Tick
 
 @dataclass(frozen=True)
 class Settle:
-    """An attempt that is over without a word about its put, to be settled at its home.
+    """An attempt that ended without a verdict on its put, to be settled at its home shard.
 
-    The edge asks home `Abort` first (a reader's attempt, model None, needs no verdict); if `audit.drops_all` says so
-    of the answer, it sends `DropAttempt` to every shard. No answer from home: `postpone`.
+    The scheduler plugin sends `Abort` to the home shard first (not for a reader's attempt, whose model is None). If
+    `audit.drops_all` holds for the answer, it sends `DropAttempt` to all shards. Without an answer: `postpone`.
     """
 
     model: ModelId | None
@@ -23,12 +23,12 @@ class Settle:
 
 
 class Attempts:
-    """Live attempts by holder, and those that wait to be settled.
+    """Live attempts by holder, and attempts that wait to be settled.
 
     Parameters
     ----------
     generation
-        This opening of the repository: all attempts of older generations are over.
+        Number of this opening of the repository; all attempts of older generations are over.
     """
 
     def __init__(self, generation: int) -> None:
@@ -36,22 +36,22 @@ class Attempts:
         self._counter = 0
         self._live: dict[Attempt, tuple[Holder, ModelId | None]] = {}
         self._by_holder: dict[Holder, set[Attempt]] = {}
-        # Kept for the whole generation: a holder that ended may knock again at any time, and must find it final.
+        # Kept for the whole generation: a late message of an ended holder may come at any time, and must be refused.
         self._ended: set[Holder] = set()
         self._due: dict[Settle, None] = {}
         self._postponed: dict[Settle, None] = {}
         self._in_hand: set[Settle] = set()
 
     def tick(self) -> Tick:
-        """Return a new tick, above all before it."""
+        """Return a new tick, higher than all earlier ones."""
         self._counter += 1
         return Tick(self.generation, self._counter)
 
     def begin(self, holder: Holder, model: ModelId | None, *, live: bool) -> Attempt | None:
-        """Give a holder a new attempt; None if the holder isn't live (its attempts are over).
+        """Begin an attempt of a holder; return None if the holder isn't live.
 
-        `live` is what the scheduler knows at this moment: this run of the task is processing on that worker, or the
-        client is connected.
+        `live` is the scheduler's present knowledge: this run of the task is processing on its worker, or the client is
+        connected.
         """
         if not live or holder in self._ended:
             return None
@@ -61,9 +61,9 @@ class Attempts:
         return attempt
 
     def end(self, attempt: Attempt, *, settled: bool = True) -> None:
-        """The holder says that its attempt is over; `settled` if home's verdict is known and what had to go is dropped.
+        """End an attempt at its holder's request; a repeated or late call has no effect.
 
-        Repeated or late: nothing happens.
+        `settled`: the verdict of the home shard is known, and the references have been dropped accordingly.
         """
         entry = self._live.pop(attempt, None)
         if entry is None:
@@ -77,7 +77,7 @@ class Attempts:
             self._due[Settle(model, attempt)] = None
 
     def holder_ended(self, holder: Holder) -> list[Settle]:
-        """A task run or a client's connection ended, for good: its attempts are over, and due to be settled."""
+        """Record that a task run or a client's connection has ended for good; return its attempts, to be settled."""
         self._ended.add(holder)
         settles = []
         for attempt in sorted(self._by_holder.get(holder, ())):
@@ -86,10 +86,10 @@ class Attempts:
         return settles
 
     def is_over(self, attempt: Attempt) -> bool:
-        """Whether an attempt can't publish any more as far as the coordinator knows.
+        """Whether the coordinator knows that an attempt is over.
 
-        Ticks that this coordinator never gave (a younger generation's) are not called over: no verdict is the safe
-        answer.
+        False for ticks that this coordinator has not issued, such as those of a later generation: an attempt that does
+        not count as over is left alone, which is the safe answer.
         """
         if attempt.generation != self.generation:
             return attempt.generation < self.generation
@@ -118,23 +118,23 @@ class Attempts:
         ]
 
     def take_settling(self) -> list[Settle]:
-        """Return what is due to be settled now; each must come back as `settled` or `postpone`."""
+        """Return the attempts to settle now; pass each to `settled` or `postpone` afterwards."""
         due, self._due = list(self._due), {}
         self._in_hand.update(due)
         return due
 
     def settled(self, settle: Settle) -> None:
-        """Home gave its verdict, and the drops that follow from it were sent (what was lost, the audit finds)."""
+        """Record that the home shard gave its verdict and the drops were sent; the audit makes up for lost drops."""
         self._in_hand.discard(settle)
 
     def postpone(self, settle: Settle) -> None:
-        """Home gave no answer: later."""
+        """Settle an attempt later, since its home shard did not answer."""
         if settle in self._in_hand:
             self._in_hand.remove(settle)
             self._postponed[settle] = None
 
     def resume_settling(self, opened: Iterable[int] | None = None, shards: int = 1) -> None:
-        """What was postponed is due again: all of it, or what has its home in one of the shards just opened."""
+        """Make postponed attempts due again: all, or those whose home shard is among shards that were just opened."""
         chosen = None if opened is None else frozenset(opened)
         for settle in list(self._postponed):
             if chosen is None or settle.model is None or shard_of(settle.model, shards) in chosen:

@@ -1,6 +1,6 @@
-"""The audit: what a shard keeps for attempts that are over, and what may go; and what `verify` finds wrong.
+"""Rules of the audit, which removes what shards keep for ended attempts, and of `verify`, which finds violations.
 
-Steps, per shard, beside all other work::
+Steps of the audit of a shard, which runs beside all other work::
 
     claims_of(snapshot)                      which attempts to ask about
     coordinator.over(attempts)               live: no verdict
@@ -41,29 +41,29 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Difference:
-    """Something that isn't as the protocol promises."""
+    """A violation of the protocol."""
 
     kind: Kind
     model: ModelId | None
     words: str
     owner: ModelId | None = None
-    """Whose tensors are concerned, if any are."""
+    """Owner of the tensors concerned, if there are any."""
     numbers: frozenset[int] = frozenset()
-    """Which, in its enumeration."""
+    """Numbers of these tensors at the owner."""
 
 
 @dataclass(frozen=True)
 class Remedies:
-    """What the audit of one shard ends in."""
+    """Result of the audit of one shard."""
 
     drops: tuple[Drop, ...]
     """Messages to the audited shard itself."""
     files: tuple[Segment, ...]
-    """Segment files that may be deleted, after a look at the epoch."""
+    """Segment files to delete, after a check of the epoch."""
 
 
 def claims_of(snapshot: ShardSnapshot) -> list[Claim]:
-    """Return the attempts that a shard keeps something for: bits, staged parts, files that no record names."""
+    """Return the attempts for which a shard keeps bits, staged parts, or files that no record names."""
     claims: dict[Claim, None] = {bits.claim: None for bits in snapshot.bits if bits.model != bits.owner}
     claims |= {(view.model, view.attempt): None for view in snapshot.staged}
     claims |= dict.fromkeys(_unnamed_files(snapshot))
@@ -71,13 +71,13 @@ def claims_of(snapshot: ShardSnapshot) -> list[Claim]:
 
 
 def question_to_home(claim: Claim) -> Abort | None:
-    """Return what to ask home about an attempt that is over; None for a reader's: it can never publish."""
+    """Return the message to the home shard about an ended attempt; None for a reader's, which can never publish."""
     model, attempt = claim
     return None if model is None else Abort(model, attempt)
 
 
 def drops_all(claim: Claim, answer: Reply | None) -> bool:
-    """Whether everything of an attempt that is over may go. No answer, no verdict."""
+    """Whether everything of an ended attempt can be removed; False without an answer."""
     if claim[0] is None:
         return True
     return isinstance(answer, Verdict) and answer.attempt == claim[1] and answer.state in ("aborted", "retired")
@@ -90,23 +90,23 @@ def remedies(
     *,
     give_up_lost: bool = False,
 ) -> Remedies:
-    """Return what may go from the audited shard.
+    """Return what can be removed from the audited shard.
 
     Parameters
     ----------
     snapshot
-        The audited shard, taken before the questions were asked.
+        The audited shard, taken before the coordinator was asked.
     over
-        The attempts that the coordinator calls over.
+        The attempts that are over according to the coordinator.
     verdicts
-        What each home answered to `question_to_home`; None or absent: it gave no answer.
+        Answers of the home shards to `question_to_home`; None or absent: no answer.
     give_up_lost
-        Drop also what attempts have whose home has lost what it knew of them: as a repair does. Such a home refuses
-        them for good, so nothing that could be read uses those bits; but nobody has said that nothing ever did.
+        Whether to drop also bits of attempts about which the home shard has lost its records, as a repair does. Such a
+        shard refuses these attempts for good, so no readable model uses the bits; but it can't confirm that none did.
     """
     drops = []
     for bits in snapshot.bits:
-        # A model's bits on its own tensors are its home's affair: the question itself has settled them.
+        # A model's bits on its own tensors are in its home shard, where the `Abort` above has removed them.
         if bits.model == bits.owner or bits.attempt not in over:
             continue
         answer = verdicts.get(bits.claim)
@@ -124,17 +124,17 @@ def remedies(
 def differences(
     snapshots: Iterable[ShardSnapshot], over: Container[Attempt], *, unread: Collection[int] = (), shards: int = 1
 ) -> list[Difference]:
-    """Return everything that isn't as promised, over all shards of a repository at rest; nothing is changed.
+    """Return all violations of the protocol over all shards of a repository at rest; nothing is changed.
 
-    What live attempts hold is not called a leftover.
+    Bits and parts of live attempts are no leftovers.
 
     Parameters
     ----------
     snapshots
-        Of all shards that could be read.
+        Snapshots of all shards that could be read.
     unread
-        Shards that could not. What only they can tell is called "not known", never a difference: whether the tensors
-        that their models own are there, and whether references of their models are used.
+        Shards that could not be read. What only they know is reported as "not known": whether the tensors that their
+        models own are stored, and whether references of their models are used.
     shards
         Number of shards of the repository.
     """
@@ -164,6 +164,7 @@ def differences(
         if home is not None and home.attempt == attempt and home.state != "retired":
             unused = numbers - home.uses.get(owner, frozenset())
         else:
+            # Nothing published uses these bits. Only a staged model's bits on its own tensors are in order.
             unused = frozenset() if model == owner and (model, attempt) in staged else numbers
         if unused and attempt in over:
             if model is not None and unknown.has(model):
@@ -182,7 +183,7 @@ def differences(
 
 
 class _Unknown:
-    """What can't be known because shards can't be read."""
+    """Collects what can't be known because shards can't be read."""
 
     def __init__(self, unread: frozenset[int], shards: int) -> None:
         self._unread = unread
@@ -191,19 +192,19 @@ class _Unknown:
         self._referrers: dict[int, dict[ModelId, None]] = {}
 
     def has(self, model: ModelId) -> bool:
-        """Whether a model's home is one of them."""
+        """Whether a model's home shard can't be read."""
         return bool(self._unread) and shard_of(model, self._shards) in self._unread
 
     def inherit(self, owner: ModelId, heir: ModelId) -> None:
-        """Note a published model that uses tensors of an owner there."""
+        """Record a published model that uses tensors of an owner in an unread shard."""
         self._heirs.setdefault(shard_of(owner, self._shards), {})[heir] = None
 
     def refer(self, model: ModelId) -> None:
-        """Note a model of theirs that refers to tensors elsewhere, used or not."""
+        """Record a model of an unread shard that refers to tensors in other shards, used or not."""
         self._referrers.setdefault(shard_of(model, self._shards), {})[model] = None
 
     def differences(self) -> list[Difference]:
-        """Return one for each shard and question."""
+        """Return one difference for each unread shard and open question."""
         found = []
         for noted, question in (
             (self._heirs, "whether the tensors are there that {} inherited from it"),
@@ -216,7 +217,7 @@ class _Unknown:
 
 
 def _some(models: Iterable[ModelId]) -> str:
-    """Name models, not more than a few."""
+    """List up to five models, and the number of the others."""
     names = sorted(models)
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 

@@ -1,4 +1,4 @@
-"""How dataclasses travel and are stored: one plain value for msgpack and JSON alike, every field checked on arrival."""
+"""Encode dataclasses as plain values, the same for msgpack and JSON, and decode them with a check of every field."""
 
 from __future__ import annotations
 
@@ -19,29 +19,28 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[T]):
-    """How one field becomes a plain value and back, with the same checks (CorruptRecord, or InvalidInput of a name's
-    rule)."""
+    """Encoder and decoder of one field, with the same checks: CorruptRecord, or InvalidInput of the rules for names."""
 
     encode: Callable[[T], JSON]
     decode: Callable[[JSON], T]
 
 
 class Wire:
-    """Base of the dataclasses that travel or are stored: ``{"kind": class name, field: value, ...}``.
+    """Base of dataclasses that are sent or stored, encoded as ``{"kind": class name, field: value, ...}``.
 
     Fields are declared with their codec: ``label: Annotated[str, LABEL]``.
     """
 
     __slots__ = ()
-    plain: ClassVar[bool] = False  # a part of something else: its kind is known from its place
+    plain: ClassVar[bool] = False  # True for parts of other values, whose kind is known from their place
 
     def to_wire(self) -> dict[str, JSON]:
-        """Return the value as None, bool, int, float, str, list and dict with str keys only.
+        """Encode the value with None, bool, int, float, str, list and dict with str keys only.
 
         Raises
         ------
         InvalidInput
-            If anything is out of its range, so that it could not be read again.
+            If a field is out of its range, so that it could not be decoded again.
         """
         value: dict[str, JSON] = {} if self.plain else {"kind": type(self).__name__}
         for name, codec in _codecs(type(self)):
@@ -53,12 +52,12 @@ class Wire:
 
     @classmethod
     def from_wire(cls, value: object) -> Self:
-        """Read what `to_wire` wrote (lists may have become tuples on the way).
+        """Decode a value that `to_wire` encoded; lists may have become tuples on the way.
 
         Raises
         ------
         CorruptRecord
-            If anything is missing, superfluous or out of its range; hostile input can't raise anything else.
+            If a field is missing, unknown or out of its range; hostile input can't raise anything else.
         """
         name = cls.__name__
         if not isinstance(value, Mapping):
@@ -83,12 +82,12 @@ class Wire:
             raise CorruptRecord(f"{name}: {error}") from error
 
     def to_json(self) -> dict[str, JSON]:
-        """Return the stored form, which is the same plain value as on the wire."""
+        """Encode the value for storage, in the same form as on the wire."""
         return self.to_wire()
 
     @classmethod
     def from_json(cls, value: object) -> Self:
-        """Read the stored form; raises CorruptRecord on hostile input."""
+        """Decode a stored value; raise CorruptRecord on hostile input."""
         return cls.from_wire(value)
 
 
@@ -97,20 +96,23 @@ _CODECS: dict[type[Wire], tuple[tuple[str, Codec[Any]], ...]] = {}
 
 def _codecs(cls: type[Wire]) -> tuple[tuple[str, Codec[Any]], ...]:
     if cls not in _CODECS:
+        # Evaluating annotations takes longer than decoding a record, so once per class, and lazily: classes that a
+        # module defines later may be named in them.
         hints = get_type_hints(cls, include_extras=True)
         _CODECS[cls] = tuple((part.name, hints[part.name].__metadata__[0]) for part in fields(cast(Any, cls)))
     return _CODECS[cls]
 
 
 def wire_kinds(*kinds: type[Wire]) -> dict[str, type[Wire]]:
-    """Return these classes by the name that is written in their values."""
+    """Return classes by the kind in their encoded values."""
     return {kind.__name__: kind for kind in kinds}
 
 
 def decode_kind(value: object, kinds: Mapping[str, type[Wire]], what: str, *, kept: bool = False) -> Any:
-    """Read a value whose kind is written in it, one of `kinds`; raises CorruptRecord.
+    """Decode a value that names its kind, one of `kinds`; raise CorruptRecord for others.
 
-    `kept`: it comes from a file whose checksum is right, so that an unknown kind is a later daskevo's (LaterVersion).
+    `kept`: the value comes from a file whose checksum is right, so an unknown kind was written by a later version of
+    daskevo, for which LaterVersion is raised.
     """
     kind = value.get("kind") if isinstance(value, Mapping) else None
     cls = kinds.get(kind) if isinstance(kind, str) else None
@@ -130,15 +132,15 @@ _SHORT.maxstring = _SHORT.maxother = 60
 
 
 def shorten(value: object) -> str:
-    """Return a copy of a hostile value that is short enough for a message, however long or deep it is."""
+    """Return text for a hostile value of any length and depth that is short enough for a message."""
     return _SHORT.repr(value)[:160]
 
 
 def json_value(value: object, depth: int = 0) -> JSON:
-    """Return a copy of `value` as pure JSON: tuples become lists; raises CorruptRecord on anything JSON can't carry."""
+    """Return a copy of `value` as pure JSON, with tuples as lists; raise CorruptRecord if JSON can't represent it."""
     if value is None or value is True or value is False:
         return value
-    kind = type(value)
+    kind = type(value)  # exact types: a subclass, such as a NumPy scalar, may not survive msgpack and JSON
     if kind is str:
         return text(value)
     if kind is int:
@@ -157,9 +159,9 @@ def json_value(value: object, depth: int = 0) -> JSON:
 
 
 def text(value: object) -> str:
-    """Return `value` if it is text that UTF-8 can carry; raises CorruptRecord."""
+    """Return `value` if it is text that UTF-8 can encode; raise CorruptRecord otherwise."""
     if type(value) is str:
-        if value.isascii():
+        if value.isascii():  # nearly all text is, and the check is much faster than encoding it
             return value
         try:
             value.encode()
@@ -171,7 +173,7 @@ def text(value: object) -> str:
 
 
 def count(value: object) -> int:
-    """Return `value` if it is an int from 0 to 2**63 - 1; raises CorruptRecord."""
+    """Return `value` if it is an int from 0 to 2**63 - 1; raise CorruptRecord otherwise."""
     if type(value) is int and 0 <= value < 2**63:
         return value
     raise CorruptRecord(f"expected an int of 0 or more, found {shorten(value)}")
@@ -182,7 +184,7 @@ def _model(value: object) -> ModelId:
 
 
 def _scope(value: object) -> str:
-    # Thousands of models and tombstones name one scope and one objective: in memory they share the text.
+    # Thousands of models and tombstones have the same scope and objective: share one string among them.
     return sys.intern(check_name(value, "scope"))
 
 
@@ -207,7 +209,7 @@ def _same(value: Any) -> Any:
 
 
 def optional(codec: Codec[T]) -> Codec[T | None]:
-    """The same, or None."""
+    """Return a codec for the values of `codec`, or None."""
     return Codec(
         lambda value: None if value is None else codec.encode(value),
         lambda value: None if value is None else codec.decode(value),
@@ -215,7 +217,7 @@ def optional(codec: Codec[T]) -> Codec[T | None]:
 
 
 def sequence(codec: Codec[T], limit: int = MAX_TENSORS) -> Codec[tuple[T, ...]]:
-    """A tuple of such values, at most `limit` of them."""
+    """Return a codec for tuples of at most `limit` values."""
 
     def decode(value: JSON) -> tuple[T, ...]:
         if isinstance(value, (list, tuple)) and len(value) <= limit:
@@ -230,7 +232,7 @@ def sequence(codec: Codec[T], limit: int = MAX_TENSORS) -> Codec[tuple[T, ...]]:
 
 
 def mapping(key: Codec[Any], value: Codec[Any], limit: int = MAX_TENSORS) -> Codec[dict[Any, Any]]:
-    """A dict, carried as a list of pairs ordered by key (JSON's keys are text only)."""
+    """Return a codec for dicts, encoded as a list of pairs sorted by key, since keys in JSON are text only."""
 
     def decode(pairs: JSON) -> dict[Any, Any]:
         if not isinstance(pairs, (list, tuple)) or len(pairs) > limit:
@@ -257,7 +259,7 @@ def _check_length(values: Sized, limit: int) -> None:
 
 
 def choice(*words: str) -> Codec[Any]:
-    """One of these words."""
+    """Return a codec for one of several words."""
 
     def decode(value: JSON) -> str:
         if isinstance(value, str) and value in words:
@@ -268,12 +270,12 @@ def choice(*words: str) -> Codec[Any]:
 
 
 def part(cls: type[Any]) -> Codec[Any]:
-    """A nested value with `to_json` and `from_json` of its own."""
+    """Return a codec for nested values with methods `to_json` and `from_json`."""
     return Codec(lambda value: value.to_json(), lambda value: cls.from_json(value))
 
 
 def runs(numbers: Iterable[int]) -> list[int]:
-    """Return a set of tensor numbers as ``[start, stop, start, stop, ...]``: sets of tensors are mostly ranges.
+    """Encode a set of tensor numbers as ``[start, stop, start, stop, ...]``, which is short since most are ranges.
 
     Examples
     --------
@@ -297,13 +299,14 @@ def _runs(numbers: Iterable[int]) -> list[int]:
 
 
 def numbers_of(value: object) -> frozenset[int]:
-    """Read what `runs` wrote; raises CorruptRecord, also on more than MAX_TENSORS or runs out of order.
+    """Decode numbers that `runs` encoded; raise CorruptRecord, also for numbers above MAX_TENSORS or unordered runs.
 
     Examples
     --------
     >>> sorted(numbers_of([0, 3, 7, 8]))
     [0, 1, 2, 7]
     """
+    # Checked in full before the set is built: a short hostile list could ask for a set that fills the memory.
     if (
         isinstance(value, (list, tuple))
         and len(value) % 2 == 0

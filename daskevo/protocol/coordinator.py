@@ -1,7 +1,7 @@
-"""The coordinator's state machine: ticks, attempts and their holders, settling, the shard table.
+"""State machine of the coordinator: ticks, attempts and their holders, settling, and the shard table.
 
-Nothing of models, labels or retirement lives here: a restart begins a new generation with nothing but its number,
-and all attempts of older ones are over by that.
+Models, labels and retirements are kept in shards, not here. So a restarted coordinator needs nothing but the number of
+its new generation, with which all attempts of older generations are over.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from daskevo.types import Attempt, ModelId, Tick
 
 
 class Coordinator:
-    """Events in, instructions out; the scheduler plugin carries them out.
+    """Turns events into instructions, which the scheduler plugin carries out.
 
     Parameters
     ----------
     generation
-        This opening of the repository, above all former ones.
+        Number of this opening of the repository, higher than all earlier ones.
     shards
         Number of shards of the repository.
     durable
-        Whether shards survive their provider (there is a root).
+        Whether shards survive their provider, because there is a root.
     """
 
     def __init__(self, generation: int, shards: int, *, durable: bool = True) -> None:
@@ -34,19 +34,19 @@ class Coordinator:
         self._assignment = Assignment(shards, durable=durable, tick=self._attempts.tick)
 
     def tick(self) -> Tick:
-        """Return a new tick: it orders a hold, a release or a creation."""
+        """Return a new tick, which orders holds, releases and creations."""
         return self._attempts.tick()
 
     def begin(self, holder: Holder, model: ModelId | None, *, live: bool) -> Attempt | None:
-        """Give a holder a new attempt to make `model`, or to read (None). None if the holder isn't live."""
+        """Begin an attempt of a holder to make `model`, or to read (None); return None if the holder isn't live."""
         return self._attempts.begin(holder, model, live=live)
 
     def end(self, attempt: Attempt, *, settled: bool = True) -> None:
-        """An attempt is over, says its holder. Not settled (put got no verdict): it will be."""
+        """End an attempt at its holder's request; if not `settled`, since its put got no verdict, settle it later."""
         self._attempts.end(attempt, settled=settled)
 
     def holder_ended(self, holder: Holder) -> list[Settle]:
-        """A task run or a client's connection ended, for good; returns what is due now (see `take_settling`)."""
+        """Record that a task run or a client's connection has ended, which is final; return attempts to settle."""
         return self._attempts.holder_ended(holder)
 
     def holders(self) -> tuple[Holder, ...]:
@@ -66,7 +66,7 @@ class Coordinator:
         return self._attempts.holders_of_client(client_id)
 
     def over(self, attempts: Iterable[Attempt]) -> list[bool]:
-        """Answer the audit: which attempts are over. A live one gets no verdict."""
+        """Return for each attempt whether it is over, for the audit."""
         return [self._attempts.is_over(attempt) for attempt in attempts]
 
     def live(self) -> dict[Attempt, tuple[Holder, ModelId | None]]:
@@ -74,19 +74,19 @@ class Coordinator:
         return self._attempts.live()
 
     def take_settling(self) -> list[Settle]:
-        """Return what is due to be settled; each must come back as `settled` or `postpone`."""
+        """Return the attempts to settle now; pass each to `settled` or `postpone` afterwards."""
         return self._attempts.take_settling()
 
     def settled(self, settle: Settle) -> None:
-        """Home gave its verdict and the drops were sent."""
+        """Record that the home shard has given its verdict, and the drops were sent."""
         self._attempts.settled(settle)
 
     def postpone(self, settle: Settle) -> None:
-        """Home gave no answer: due again when its shard is opened, or at `resume_settling`."""
+        """Settle an attempt later, as its home shard did not answer: when that is opened, or at `resume_settling`."""
         self._attempts.postpone(settle)
 
     def resume_settling(self) -> None:
-        """Everything postponed is due again (the edge calls this now and then)."""
+        """Make all postponed attempts due again; the scheduler plugin calls this at intervals."""
         self._attempts.resume_settling()
 
     def unsettled(self) -> int:
@@ -94,19 +94,19 @@ class Coordinator:
         return self._attempts.unsettled()
 
     def provider_joined(self, name: str, address: str) -> None:
-        """A provider came. `assign` gives it shards."""
+        """Add a provider; `assign` gives it shards."""
         self._assignment.provider_joined(name, address)
 
     def provider_left(self, name: str) -> None:
-        """A provider went: its shards are nobody's until `assign`."""
+        """Remove a provider; its shards have no provider until `assign`."""
         self._assignment.provider_left(name)
 
     def assign(self, avoid: Container[str] = (), leaving: Container[str] = ()) -> list[OpenShards]:
-        """Return who is to open the shards that nobody has: nobody `leaving`, those to `avoid` if nobody else can."""
+        """Assign shards without a provider; to those in `avoid` only if there are no others, never to `leaving` ones."""
         return self._assignment.assign(avoid, leaving)
 
     def hand_over(self, leaving: Collection[str], avoid: Container[str] = (), most: int = 1) -> list[MoveShard]:
-        """Return up to `most` moves of shards from providers that leave to those that stay."""
+        """Return up to `most` moves of shards from leaving providers to those that stay."""
         return self._assignment.hand_over(leaving, avoid, most)
 
     def can_hand_over(self, name: str, leaving: Container[str], avoid: Container[str] = ()) -> bool:
@@ -114,11 +114,11 @@ class Coordinator:
         return self._assignment.can_hand_over(name, leaving, avoid)
 
     def even_out(self, leaving: Container[str] = (), avoid: Container[str] = ()) -> MoveShard | None:
-        """Return the next move that evens out the providers' shares; None: they are even enough."""
+        """Return the next move that balances the number of shards per provider; None if they are balanced."""
         return self._assignment.even_out(leaving, avoid)
 
     def give_up(self, silent: Container[str], leaving: Container[str] = ()) -> bool:
-        """Make the shards of silent providers nobody's, if others can serve them; whether there were any."""
+        """Take shards from silent providers, if others can serve them; return whether there were any."""
         return self._assignment.give_up(silent, leaving)
 
     def serves(self, name: str) -> set[int]:
@@ -126,24 +126,24 @@ class Coordinator:
         return self._assignment.serves(name)
 
     def has(self, name: str, shard: int) -> bool:
-        """Whether a shard is a provider's, served or being opened."""
+        """Whether a provider serves or opens a shard."""
         return self._assignment.has(name, shard)
 
     def opened(self, shard: int, name: str) -> bool:
-        """A provider serves a shard from now on; False: it isn't its own any more, and must be closed."""
+        """Record that a provider serves a shard; False if the shard has been reassigned, and must be closed there."""
         mine = self._assignment.opened(shard, name)
         if mine:
             self._attempts.resume_settling([shard], self.shards)
         return mine
 
     def not_served(self, shard: int, name: str) -> None:
-        """A provider failed to open a shard, or was fenced from it."""
+        """Record that a provider failed to open a shard, or was fenced from it."""
         self._assignment.not_served(shard, name)
 
     def table(self) -> ShardTable:
-        """Return the shard table as it stands."""
+        """Return the current shard table."""
         return self._assignment.table(self.generation)
 
     def providers(self) -> dict[str, Place]:
-        """Return the providers that are there, by name."""
+        """Return the present providers, by name."""
         return self._assignment.providers()

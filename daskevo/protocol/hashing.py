@@ -1,4 +1,4 @@
-"""Which shard is a model's home: a static hash, as in paper 000, section 4.1."""
+"""The home shard of a model: a static hash of its id (paper 000, section 4.1)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from daskevo.types import ModelId
 
 
 def shard_of(model_id: ModelId, shards: int) -> int:
-    """Return the number of a model's home, 0 to `shards` - 1. This function never changes: folders depend on it.
+    """Return the number of a model's home shard, 0 to `shards` - 1. It must never change: existing roots depend on it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Who may have attempts: one run of a task, or one connection of a client. A holder that ended never comes back."""
+"""Holders of attempts: one run of a task, or one connection of a client. A holder that has ended never comes back."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from daskevo.protocol.codec import COUNT, TEXT, Wire, decode_kind, wire_kinds
 
 @dataclass(frozen=True)
 class TaskHolder(Wire):
-    """One run of a task: the same key run again is another holder.
+    """One run of a task; if the task runs again under the same key, that is another holder.
 
-    `run_id` is read once when the task starts: a cancelled thread would see its successor's later.
+    `run_id` is read once when the task starts: the thread of a cancelled task would later read the id of the next run.
     """
 
     key: Annotated[str, TEXT]
@@ -23,11 +23,11 @@ class TaskHolder(Wire):
 
 @dataclass(frozen=True)
 class ClientHolder(Wire):
-    """One connection of a client: Dask connects a client again under the same id, and that is another holder."""
+    """One connection of a client; if Dask reconnects it under the same id, that is another holder."""
 
     client_id: Annotated[str, TEXT]
     connection: Annotated[int, COUNT] = 0
-    """Counted by the coordinator; a client doesn't know it."""
+    """Number of the connection, set by the coordinator; the client doesn't know it."""
 
 
 Holder = TaskHolder | ClientHolder
@@ -36,6 +36,6 @@ _KINDS = wire_kinds(TaskHolder, ClientHolder)
 
 
 def holder_from_wire(value: object) -> Holder:
-    """Read a holder; raises CorruptRecord on anything else."""
+    """Decode a holder; raise CorruptRecord for other values."""
     holder: Holder = decode_kind(value, _KINDS, "holder")
     return holder

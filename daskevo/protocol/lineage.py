@@ -1,6 +1,6 @@
-"""Where a model comes from: chain of inheritance, common ancestors, who contributed which tensors.
+"""Lineage of a model: its chain of ancestors, common ancestors, and the owners of its tensors.
 
-Works on records and tombstones alike, so it stays answerable after retirement.
+It works on records and tombstones alike, so lineage can be queried after retirement.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from daskevo.types import ModelId, TensorSpec
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one owner stored of a model."""
+    """Tensors of a model that one owner stored."""
 
     owner: ModelId
     numbers: frozenset[int]
@@ -24,7 +24,7 @@ class Contribution:
 
 
 def contributors(record: ModelRecord, specs: Sequence[TensorSpec]) -> list[Contribution]:
-    """Return who stored the tensors of a model, largest share first, and what each share takes in bytes.
+    """Return the owners of a model's tensors with their shares in bytes, largest first.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def contributors(record: ModelRecord, specs: Sequence[TensorSpec]) -> list[Contr
 
 
 def chain(model_id: ModelId, records: Mapping[ModelId, ModelRecord]) -> Iterator[ModelId]:
-    """Yield a model, the model it inherited from, and so on, as far as `records` knows.
+    """Yield a model, the model it inherited from, and so on, until one is not in `records`.
 
     Examples
     --------
@@ -61,7 +61,8 @@ def chain(model_id: ModelId, records: Mapping[ModelId, ModelRecord]) -> Iterator
     """
     seen = set()
     current: ModelId | None = model_id
-    # Ids are never used again, so a record can't inherit from its own descendant; a damaged one might say so.
+    # Ids are never used again, so no model inherits from its own descendant; but a damaged record might say so, and
+    # the loop must end.
     while current is not None and current not in seen:
         seen.add(current)
         yield current
@@ -70,6 +71,6 @@ def chain(model_id: ModelId, records: Mapping[ModelId, ModelRecord]) -> Iterator
 
 
 def common_ancestor(first: ModelId, second: ModelId, records: Mapping[ModelId, ModelRecord]) -> ModelId | None:
-    """Return the nearest model that both inherited from; a model counts as its own ancestor. None: there is none."""
+    """Return the nearest common ancestor of two models, or None; a model counts as its own ancestor."""
     others = set(chain(second, records))
     return next((model for model in chain(first, records) if model in others), None)

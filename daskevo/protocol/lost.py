@@ -1,4 +1,4 @@
-"""What a repair can't mend: which tensors are gone, and which published models are lost with them."""
+"""Losses that a repair can't undo: tensors that are gone, and published models that are lost with them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from daskevo.types import ModelId
 
 
 class Mark(NamedTuple):
-    """What is known of one tensor that is gone: since when, and what was found."""
+    """Mark of one lost tensor: when a repair found the loss, and its description."""
 
     since: str
     found: str
 
 
 Marks = Mapping[ModelId, Mapping[int, Mark]]
-"""Owner -> number in its enumeration -> mark."""
+"""Owner -> tensor number at the owner -> mark."""
 
 
 class LostModel(NamedTuple):
     """A published model that can't be loaded any more.
 
-    `since`: when a repair found it out, ISO 8601 in UTC; `words`: which tensors are gone, and what to do.
+    `since`: when a repair found the loss, ISO 8601 in UTC; `words`: the tensors that are gone, and what to do.
     """
 
     model: ModelId
@@ -34,7 +34,7 @@ class LostModel(NamedTuple):
 
 
 def tensors_gone(found: Iterable[Difference]) -> dict[ModelId, dict[int, str]]:
-    """Return the tensors that differences say are gone: owner -> number -> what was found."""
+    """Return the tensors that are gone according to differences: owner -> number -> description."""
     gone: dict[ModelId, dict[int, str]] = {}
     for difference in found:
         if difference.kind in ("missing tensor", "damaged tensor") and difference.owner is not None:
@@ -45,7 +45,7 @@ def tensors_gone(found: Iterable[Difference]) -> dict[ModelId, dict[int, str]]:
 
 
 def restores(snapshots: Collection[ShardSnapshot], found: Iterable[Difference]) -> list[Restore]:
-    """Return what gives published models those missing bits back whose tensors are there."""
+    """Return messages that restore missing bits of published models on tensors that are still stored."""
     models = {view.model: view for snapshot in snapshots for view in snapshot.models}
     messages = []
     for difference in found:
@@ -74,7 +74,7 @@ def lost_models(snapshots: Iterable[ShardSnapshot], marks: Marks) -> list[LostMo
 
 
 def unexplained(found: Iterable[Difference], snapshots: Iterable[ShardSnapshot], marks: Marks) -> list[Difference]:
-    """Return the differences that marks don't explain."""
+    """Return the differences that are not due to marked losses."""
     alive = {view.model: view.alive for snapshot in snapshots for view in snapshot.models}
     rest = []
     for difference in found:

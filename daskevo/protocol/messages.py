@@ -1,7 +1,7 @@
-"""What shards are asked: one dataclass per request of the protocol.
+"""Messages to shards, one dataclass per request of the protocol.
 
-Every message names its attempt or tick and changes sets, so that a lost, late, repeated or doubled one does no harm;
-senders repeat the same message. A message goes to the shard of its `addressee`; without one, to every shard.
+Every message names its attempt or tick, and changes sets. So a lost, late, repeated or duplicated message does no harm,
+and senders repeat the same message. It goes to the shard of its `addressee`, or to all shards if it has none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Message(Wire):
 
     @property
     def addressee(self) -> ModelId | None:
-        """The model whose shard gets this message; None: every shard does."""
+        """The model whose home shard gets this message; None: all shards get it."""
         return None
 
 
@@ -49,19 +49,19 @@ class _ToHome(Message):
 
 @dataclass(frozen=True)
 class Open(_ToHome):
-    """Ask for a published model's record. Needs no fence, protects nothing. -> Opened | Refused."""
+    """Ask for a published model's record; this reserves nothing, and the epoch is not checked. -> Opened | Refused."""
 
 
 @dataclass(frozen=True)
 class Status(_ToHome):
-    """Ask where a model stands, whatever its state. -> Standing."""
+    """Ask for the status of a model in any state. -> Standing."""
 
 
 @dataclass(frozen=True)
 class Refer(Message):
     """Reserve tensors of `owner` for (model, attempt), flushed before the answer. -> Reserved | Refused (`gone`).
 
-    `model` is None under a reader's attempt. The edge reads the tensors in the same round trip.
+    `model` is None for a reader's attempt. The provider returns the tensors in the same round trip.
     """
 
     owner: Annotated[ModelId, MODEL]
@@ -76,10 +76,10 @@ class Refer(Message):
 
 @dataclass(frozen=True)
 class Restore(Message):
-    """Give a published model back bits at `owner`, of a shard that was restored from an older copy. -> Ok | Refused.
+    """Restore bits of a published model at `owner`, in a shard that was restored from an older copy. -> Ok | Refused.
 
-    A repair sends it, after it has asked home. Unlike `Refer` it names an attempt that is over; what is not used after
-    all goes with the next audit, as any bit of an attempt that is over.
+    A repair sends it after it has asked the home shard. Unlike in `Refer`, the attempt is over; if the bits turn out to
+    be unused, the next audit removes them like all bits of ended attempts.
     """
 
     owner: Annotated[ModelId, MODEL]
@@ -94,7 +94,7 @@ class Restore(Message):
 
 @dataclass(frozen=True)
 class Drop(Message):
-    """Give back bits of (model, attempt) at `owner`: these numbers, or all (None). -> Ok."""
+    """Remove bits of (model, attempt) at `owner`: these numbers, or all (None). -> Ok."""
 
     owner: Annotated[ModelId, MODEL]
     model: Annotated[ModelId | None, optional(MODEL)]
@@ -108,7 +108,7 @@ class Drop(Message):
 
 @dataclass(frozen=True)
 class DropAttempt(Message):
-    """Give back all bits of (model, attempt) at every owner of a shard; goes to every shard. -> Ok."""
+    """Remove all bits of (model, attempt) at every owner of a shard; goes to all shards. -> Ok."""
 
     model: Annotated[ModelId | None, optional(MODEL)]
     attempt: Annotated[Attempt, TICK]
@@ -116,11 +116,11 @@ class DropAttempt(Message):
 
 @dataclass(frozen=True)
 class Stage(Message):
-    """Bring a model's record and segment to its home, invisible yet. -> Ok | Refused."""
+    """Store a model's record and segment in its home shard, not visible yet. -> Ok | Refused."""
 
     record: Annotated[ModelRecord, part(ModelRecord)]
     file_bytes: Annotated[int | None, optional(COUNT)] = None
-    """Size of the segment file; None if the tensors are in memory only, or there are none."""
+    """Size of the segment file in bytes; None if the tensors are in memory only, or there are none."""
 
     @property
     def addressee(self) -> ModelId:
@@ -129,7 +129,7 @@ class Stage(Message):
 
 @dataclass(frozen=True)
 class Publish(_ToHome):
-    """Make a staged model visible with its first labels: first publish wins. -> Verdict | Refused."""
+    """Make a staged model visible with its first labels; the first publish of an id wins. -> Verdict | Refused."""
 
     attempt: Annotated[Attempt, TICK]
     labels: Annotated[dict[str, Tick], LABELS]
@@ -162,14 +162,14 @@ class Put(Message):
 
 @dataclass(frozen=True)
 class Abort(_ToHome):
-    """End (model, attempt) unless it is published; also if home never heard of it: the fence. -> Verdict."""
+    """End (model, attempt) unless it is published, also if it is unknown, to fence a late put. -> Verdict."""
 
     attempt: Annotated[Attempt, TICK]
 
 
 @dataclass(frozen=True)
 class Hold(_ToHome):
-    """Add a label; per label the highest tick wins. -> Labelled | Refused (retiring, retired, unknown)."""
+    """Add a label; for each label, the highest tick wins. -> Labelled | Refused (retiring, retired, unknown)."""
 
     label: Annotated[str, LABEL]
     tick: Annotated[Tick, TICK]
@@ -177,7 +177,7 @@ class Hold(_ToHome):
 
 @dataclass(frozen=True)
 class Release(_ToHome):
-    """Take a label away; the last one retires the model. -> Labelled | Refused (unknown)."""
+    """Remove a label; removing the last one retires the model. -> Labelled | Refused (unknown)."""
 
     label: Annotated[str, LABEL]
     tick: Annotated[Tick, TICK]
@@ -185,7 +185,7 @@ class Release(_ToHome):
 
 @dataclass(frozen=True)
 class ReleaseLabel(Message):
-    """Take a label from all models of a shard with one tick; goes to every shard. -> LabelGone."""
+    """Remove a label from all models of a shard with one tick; goes to all shards. -> LabelGone."""
 
     label: Annotated[str, LABEL]
     tick: Annotated[Tick, TICK]
@@ -193,14 +193,14 @@ class ReleaseLabel(Message):
 
 @dataclass(frozen=True)
 class Retire(_ToHome):
-    """Take all labels away with one tick; labels held under a higher tick stay. -> Labelled | Refused (unknown)."""
+    """Remove all labels with one tick; labels added with a higher tick stay. -> Labelled | Refused (unknown)."""
 
     tick: Annotated[Tick, TICK]
 
 
 @dataclass(frozen=True)
 class FinishRetirement(_ToHome):
-    """Say that a retiring model's bits at all other owners are dropped (home's provider to itself). -> Ok."""
+    """Report that a retiring model's bits at all other owners are dropped; a provider's message to itself. -> Ok."""
 
     attempt: Annotated[Attempt, TICK]
 
@@ -225,6 +225,6 @@ _KINDS = wire_kinds(
 
 
 def message_from_wire(value: object) -> Message:
-    """Read any message; raises CorruptRecord on anything else."""
+    """Decode a message of any kind; raise CorruptRecord for other values."""
     message: Message = decode_kind(value, _KINDS, "message")
     return message

@@ -1,4 +1,4 @@
-"""The record of one model: what its home keeps, and what every match, load and lineage question is answered from."""
+"""The record of one model, kept in its home shard: the data for matching, loading and lineage."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from daskevo.types import JSON, Attempt, ModelId, TensorSpec, Tick
 
 @dataclass(frozen=True)
 class ModelRecord(Wire):
-    """A model as its home keeps it.
+    """The record of a model.
 
     Raises
     ------
     InvalidInput
-        If `own` doesn't name exactly the tensors that the owner map says the model stored itself.
+        If `own` differs from the tensors that the model stored itself according to the owner map.
     """
 
     plain: ClassVar[bool] = True
@@ -45,7 +45,8 @@ class ModelRecord(Wire):
     """The attempt that made it; (model_id, attempt) names its segment."""
     scope: Annotated[str, SCOPE]
     graph: Annotated[str | None, optional(TEXT)]
-    """``ArchitectureGraph.text``; None after retirement. Text, because most who pass a record on don't look into it."""
+    """``ArchitectureGraph.text``; None after retirement. Kept as text, since most processes that pass a record on don't
+    need the graph."""
     owner_map: Annotated[OwnerMap, part(OwnerMap)]
     own: Annotated[dict[int, TensorSpec], mapping(COUNT, SPEC)]
     """The tensors in its own segment, by number."""
@@ -63,7 +64,7 @@ class ModelRecord(Wire):
     ancestor: Annotated[ModelId | None, optional(MODEL)] = None
     """The model that weights were inherited from."""
     extra: Annotated[JSON, FREE] = None
-    """What the caller attached."""
+    """JSON value that the caller attached."""
 
     def __post_init__(self) -> None:
         if self.own.keys() != self.owner_map.own(self.model_id):
@@ -82,14 +83,14 @@ class ModelRecord(Wire):
 
     @property
     def inherited(self) -> dict[ModelId, frozenset[int]]:
-        """For each other owner, the numbers (in the owner's enumeration) that this model uses."""
+        """Tensor numbers at each other owner that this model uses."""
         return {owner: numbers for owner, numbers in self.owner_map.owners.items() if owner != self.model_id}
 
     @cached_property
     def own_bytes(self) -> int:
-        """Payload of the tensors that it stored itself, in bytes."""
+        """Bytes of the tensors that the model stored itself."""
         return sum(spec.nbytes for spec in self.own.values())
 
     def tombstone(self) -> ModelRecord:
-        """Return what stays after retirement as long as others use tensors of it: no architecture, no attachments."""
+        """Return the record that stays after retirement while others use its tensors: without graph and `extra`."""
         return replace(self, graph=None, extra=None)

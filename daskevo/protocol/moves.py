@@ -1,7 +1,6 @@
-"""Which shards go from one provider to another while both are there: away from who leaves, and evened out.
+"""Choose shards to move between providers: away from leaving ones, and to balance their numbers.
 
-Pure choices over who serves what; `daskevo.protocol.shard_table` keeps the table, the scheduler's plugin carries them
-out.
+Functions without state: `daskevo.protocol.shard_table` keeps the table, and the scheduler plugin carries out moves.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Collection, Mapping
 def handed_over(
     serving: Mapping[int, str], load: Mapping[str, int], leaving: Collection[str], takers: Collection[str], most: int
 ) -> list[tuple[int, str]]:
-    """Return up to `most` shards of providers that leave, each with the taker that has the fewest then."""
+    """Return up to `most` shards of leaving providers, each with its target, the taker with the fewest shards."""
     loads = {name: load[name] for name in takers}
     found: list[tuple[int, str]] = []
     for shard in sorted(serving):
@@ -26,10 +25,10 @@ def handed_over(
 def evened_out(
     serving: Mapping[int, str], load: Mapping[str, int], takers: Collection[str], *, begun: bool
 ) -> tuple[int, str] | None:
-    """Return the shard that goes from the provider with the most to the one with the fewest, or None.
+    """Return a shard to move from the provider with the most shards, and the one with the fewest; None if balanced.
 
-    What has `begun` goes on until they differ by one at most; it begins only where they differ by more than a quarter
-    of a fair share, so that one shard more or less moves nothing.
+    Balancing begins only if the two differ by more than a quarter of the average, so that small differences move
+    nothing. Once `begun`, it continues until they differ by one at most.
     """
     if not takers:
         return None

@@ -1,4 +1,4 @@
-"""Owner maps: for each tensor of a model, who stored it (paper 000, section 4.1)."""
+"""Owner maps: the owner of each tensor of a model (paper 000, section 4.1)."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _DIGEST = re.compile(r"[0-9a-f]{32}")
 
 
 class OwnerEntry(NamedTuple):
-    """Where one tensor is stored, and what it holds."""
+    """Owner, number and digest of one tensor."""
 
     owner: ModelId
     number: int
-    """Tensor number in the owner's own enumeration."""
+    """Tensor number at the owner."""
     digest: str
     """xxh3-128 of the bytes, 32 lower-case hexadecimal digits."""
     steps: int
-    """Training steps that this tensor has had, whoever trained it."""
+    """Training steps of this tensor, in this model and in those it was inherited from."""
 
 
 @dataclass(frozen=True)
 class OwnerMap:
     """One entry per tensor number of a model.
 
-    Inheriting copies the ancestor's entries, so one look answers where a tensor lies, however long the lineage is.
+    Inheriting copies the ancestor's entries, so finding a tensor takes one look-up however long the lineage is.
 
     Examples
     --------
@@ -53,14 +53,14 @@ class OwnerMap:
 
     @cached_property
     def owners(self) -> dict[ModelId, frozenset[int]]:
-        """For each owner, the numbers (in the owner's enumeration) that this map uses."""
+        """Tensor numbers at each owner that this map uses."""
         uses: dict[ModelId, set[int]] = {}
         for entry in self.entries:
             uses.setdefault(entry.owner, set()).add(entry.number)
         return {owner: frozenset(numbers) for owner, numbers in uses.items()}
 
     def own(self, model_id: ModelId) -> frozenset[int]:
-        """Tensor numbers that `model_id`, whose map this is, stored itself."""
+        """Return the numbers of tensors that `model_id`, the model of this map, stored itself."""
         return self.owners.get(model_id, frozenset())
 
     def to_json(self) -> JSON:
@@ -81,12 +81,12 @@ class OwnerMap:
 
     @classmethod
     def from_json(cls, value: JSON) -> OwnerMap:
-        """Read what `to_json` wrote.
+        """Decode a map that `to_json` encoded.
 
         Raises
         ------
         CorruptRecord
-            On anything else.
+            If the value has another form.
         """
         match value:
             case {"owners": [*names], "entries": [*rows], **rest} if not rest and len(rows) <= MAX_TENSORS:

@@ -1,4 +1,4 @@
-"""What a shard's journal holds: one dataclass per change. Replaying them in order recreates the shard."""
+"""Records of a shard's journal, one dataclass per kind of change. Replaying them in order recreates the shard."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from daskevo.types import JSON, Attempt, ModelId, Tick
 T = TypeVar("T")
 
 BEGINNING = Tick(0, 0)
-"""Before every tick that a coordinator gives."""
+"""A tick before all ticks of coordinators."""
 
 
 class Record(Wire):
@@ -45,9 +45,10 @@ class Record(Wire):
 
 @dataclass(frozen=True)
 class Generation(Record):
-    """The shard was opened under this generation: staged parts, fences and ticks of released labels of older ones go.
+    """The shard was opened under this generation.
 
-    `floor`: the shard's content was lost before this tick; it says nothing about older attempts.
+    Staged parts, fences and ticks of released labels of older generations are removed. `floor`: the shard's content
+    from before this tick is lost, so it gives no verdict about older attempts.
     """
 
     generation: Annotated[int, COUNT]
@@ -66,7 +67,7 @@ class Referred(Record):
 
 @dataclass(frozen=True)
 class Dropped(Record):
-    """Bits of (model, attempt) on `owner`'s tensors were taken away."""
+    """Bits of (model, attempt) on `owner`'s tensors were removed."""
 
     owner: Annotated[ModelId, MODEL]
     model: Annotated[ModelId | None, optional(MODEL)]
@@ -84,7 +85,7 @@ class Staged(Record):
 
 @dataclass(frozen=True)
 class Published(Record):
-    """A staged model became visible, with its first labels; without one, it was retired in the same moment."""
+    """A staged model became visible with its first labels; without any, it was retired at once."""
 
     model: Annotated[ModelId, MODEL]
     attempt: Annotated[Attempt, TICK]
@@ -93,7 +94,7 @@ class Published(Record):
 
 @dataclass(frozen=True)
 class Aborted(Record):
-    """(model, attempt) can never be staged or published again; its staged parts went."""
+    """(model, attempt) can never be staged or published again; its staged parts were freed."""
 
     model: Annotated[ModelId, MODEL]
     attempt: Annotated[Attempt, TICK]
@@ -110,7 +111,7 @@ class LabelHeld(Record):
 
 @dataclass(frozen=True)
 class LabelsReleased(Record):
-    """Labels were taken from a published model, others remain."""
+    """Labels were removed from a published model, others remain."""
 
     model: Annotated[ModelId, MODEL]
     labels: Annotated[dict[str, Tick], LABELS]
@@ -118,7 +119,7 @@ class LabelsReleased(Record):
 
 @dataclass(frozen=True)
 class Retiring(Record):
-    """The last labels were taken away, and with them the model's bits on its own tensors."""
+    """The last labels were removed, and the model's bits on its own tensors with them."""
 
     model: Annotated[ModelId, MODEL]
     labels: Annotated[dict[str, Tick], LABELS]
@@ -126,7 +127,7 @@ class Retiring(Record):
 
 @dataclass(frozen=True)
 class LabelEnded(Record):
-    """A label was released on all models of the shard; holds of it with a lower tick are ignored."""
+    """A label was removed from all models of the shard; adding it with a lower tick has no effect."""
 
     label: Annotated[str, LABEL]
     tick: Annotated[Tick, TICK]
@@ -134,14 +135,14 @@ class LabelEnded(Record):
 
 @dataclass(frozen=True)
 class Retired(Record):
-    """The model's bits at other owners are gone too; what is stored of it is kept for others."""
+    """The model's bits at other owners are removed, too; tensors of it that others use stay."""
 
     model: Annotated[ModelId, MODEL]
 
 
 @dataclass(frozen=True)
 class Kept(Record):
-    """Head only: one model as it stands, with all it has been through."""
+    """Only in the head of a journal: one model in its present state."""
 
     record: Annotated[ModelRecord, part(ModelRecord)]
     state: Annotated[ModelState, choice(*get_args(ModelState))]
@@ -154,9 +155,10 @@ class Kept(Record):
 
 @dataclass(frozen=True, slots=True)
 class Tombstone(Record):
-    """Head only: a retired model of which nothing is stored any more. It stays for ever: its id is never used again.
+    """Only in the head of a journal: a retired model without stored tensors.
 
-    What late messages are held against (the attempt), what a task that runs again is answered (metrics), and lineage.
+    It is kept for ever, since an id is never used again. Late messages are compared with its attempt, a task that runs
+    again gets its metrics, and its ancestor is needed for lineage.
     """
 
     model: Annotated[ModelId, MODEL]
@@ -172,12 +174,12 @@ class Tombstone(Record):
 
     @classmethod
     def of(cls, record: ModelRecord) -> Tombstone:
-        """Return what stays of a model."""
+        """Return the tombstone of a model."""
         return cls(record.model_id, *(getattr(record, name) for name in cls.__slots__[1:]))
 
     @property
     def record(self) -> ModelRecord:
-        """The same as a record that owns and uses nothing."""
+        """The tombstone as a record of a model that owns and uses no tensors."""
         facts = {name: getattr(self, name) for name in self.__slots__[1:]}
         return ModelRecord(model_id=self.model, graph=None, owner_map=_NOTHING, own={}, **facts)
 
@@ -203,9 +205,9 @@ _KINDS = wire_kinds(
 
 @dataclass(frozen=True)
 class Unreadable(Record):
-    """In memory only: what stands in the place of a record that can't be read, with what it certainly says.
+    """Only in memory: replaces a record that can't be read, with those of its facts that can.
 
-    `rest`: of a model's record that which tells its tensors, if that can be read.
+    `rest`: the model's record with the fields about its tensors, if these can be read.
     """
 
     kind: type[Record]
@@ -216,14 +218,14 @@ class Unreadable(Record):
 
 
 def records_from_json(rows: Iterable[object]) -> list[Record]:
-    """Read the records of a journal, whose checksums are right; of one that can't be read, what it is about.
+    """Decode the records of a journal with valid checksums; those that can't be decoded become `Unreadable`.
 
     Raises
     ------
     LaterVersion
-        If a later version of daskevo has written one.
+        If a later version of daskevo has written one of them.
     CorruptRecord
-        If one that can't be read is about no single model.
+        If a record can't be decoded and concerns more than one model.
     """
     return [_record_or_what_it_is_about(row) for row in rows]
 
@@ -249,7 +251,7 @@ def _record_or_what_it_is_about(row: object) -> Record:
 
 _UNSAID: dict[str, JSON] = dict.fromkeys(("graph", "objective", "quality", "parent", "ancestor", "extra"))
 _UNSAID |= {"metrics": {}, "step": 0}
-"""What of a model's record says nothing of its tensors."""
+"""Empty values of those fields of a model's record that don't concern its tensors."""
 
 
 def _read_or_none(codec: Codec[T], value: Any) -> T | None:
@@ -260,6 +262,6 @@ def _read_or_none(codec: Codec[T], value: Any) -> T | None:
 
 
 def record_from_json(value: object) -> Record:
-    """Read any record; raises CorruptRecord on anything else, LaterVersion on one of an unknown kind."""
+    """Decode a record of any kind; raise LaterVersion for unknown kinds, CorruptRecord for other values."""
     record: Record = decode_kind(value, _KINDS, "journal record", kept=True)
     return record

@@ -1,6 +1,7 @@
-"""References as sets: which bits cover which stored tensors of one shard's owners.
+"""References to the stored tensors of one shard's owners, as sets of bits.
 
-Paper 000 counts references (section 4.3); sets can be repeated, replayed and audited, counters can't.
+Paper 000 counts references (section 4.3). Sets are used here because messages that change them can be repeated, and
+they can be replayed and audited, unlike counters.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from dataclasses import dataclass, field
 from daskevo.types import Attempt, ModelId
 
 Claim = tuple[ModelId | None, Attempt]
-"""Who has bits: (model, attempt); the model is None under a reader's attempt."""
+"""Holder of bits: (model, attempt); the model is None for a reader's attempt."""
 
 Segment = tuple[ModelId, Attempt]
-"""Which segment: (owner, attempt that stored it)."""
+"""Key of a segment: (owner, attempt that stored it)."""
 
 
 def mask_of(numbers: Iterable[int]) -> int:
-    """Return tensor numbers as a bitmap, in one int."""
+    """Encode tensor numbers as a bitmap in one int."""
     mask = 0
     for number in numbers:
         mask |= 1 << number
@@ -28,6 +29,7 @@ def mask_of(numbers: Iterable[int]) -> int:
 def numbers_in(mask: int) -> frozenset[int]:
     """Return the tensor numbers of a bitmap."""
     numbers = []
+    # Takes the lowest set bit each time, so that sparse bitmaps with high numbers are fast.
     while mask:
         low = mask & -mask
         numbers.append(low.bit_length() - 1)
@@ -37,10 +39,10 @@ def numbers_in(mask: int) -> frozenset[int]:
 
 @dataclass
 class References:
-    """Bits at the owners of one shard, and the tensors that they keep.
+    """Bits at the owners of one shard, and the tensors that they keep alive.
 
-    Bits of (O, p) at O itself cover O's segment of attempt p, staged or published; the bits of all others at O cover
-    the segment that was published. A tensor goes with the last bit that covers it.
+    Bits of (O, p) at O itself cover O's segment of attempt p, staged or published. Bits of other models at O cover the
+    published segment of O. A tensor is freed with the last bit that covers it.
     """
 
     bits: dict[ModelId, dict[Claim, int]] = field(default_factory=dict)
@@ -48,18 +50,18 @@ class References:
     published: dict[ModelId, Attempt] = field(default_factory=dict)
 
     def store(self, owner: ModelId, attempt: Attempt, mask: int) -> None:
-        """A segment arrived: its tensors are there, covered by the owner's own bits."""
+        """Add a segment, with its tensors alive and covered by the owner's own bits."""
         if mask:
             self.alive[owner, attempt] = mask
             self.add(owner, (owner, attempt), mask)
 
     def add(self, owner: ModelId, claim: Claim, mask: int) -> None:
-        """Add bits; the caller has looked that the tensors are there."""
+        """Add bits; the caller has checked that the tensors are stored."""
         claims = self.bits.setdefault(owner, {})
         claims[claim] = claims.get(claim, 0) | mask
 
     def remove(self, owner: ModelId, claim: Claim, mask: int) -> dict[Segment, int]:
-        """Take bits away, and the tensors that none covers any more; return these."""
+        """Remove bits, and tensors that no bits cover any more; return these tensors."""
         claims = self.bits.get(owner, {})
         left = claims.pop(claim, 0) & ~mask
         if left:
@@ -79,15 +81,15 @@ class References:
         return {segment: gone}
 
     def of(self, owner: ModelId, claim: Claim) -> int:
-        """Bits of one claim at one owner."""
+        """Return the bits of one claim at one owner."""
         return self.bits.get(owner, {}).get(claim, 0)
 
     def owners_of(self, claim: Claim) -> list[ModelId]:
-        """Owners other than the claim's own model at which it has bits."""
+        """Return the owners at which a claim has bits, without the claim's own model."""
         return [owner for owner, claims in self.bits.items() if owner != claim[0] and claim in claims]
 
     def there(self, owner: ModelId) -> int:
-        """Tensors of a published (or since retired) owner that are still stored."""
+        """Return the tensors of a published or retired owner that are still stored."""
         attempt = self.published.get(owner)
         return 0 if attempt is None else self.alive.get((owner, attempt), 0)
 

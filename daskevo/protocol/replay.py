@@ -1,16 +1,16 @@
-"""A shard's state from its journal: a record that can't be read, or doesn't fit, costs the model that it names at most.
+"""Replay of a journal: recreate a shard's state, and limit the damage of a bad record to the model that it names.
 
-Records are applied as they were when they were written. What an owner has appended and then not known (its work was
-cut off in between) shows in what it wrote later, which counts: it was decided and answered from what the owner knew.
+Records are applied as when they were written. An owner may have appended a record without applying it, if its event
+loop ended in between. Its later records tell, and they count, since the owner decided and answered by its own state.
 
 ==========================================================  ============================================================
-a model published again, by the same attempt                the same message came again: it is published
-a model published again, by another attempt                 the owner never knew the first: the second is published
-the abort of an attempt that published                      the owner never knew: it is aborted
-a label of a model that is retiring                         the owner never knew that: it is published
-bits on tensors that are not there                          the owner had them: they are there
-a model published without being staged, or unreadable       it is lost; what others inherit from it stays
-anything else that doesn't fit                              left out; its model may lack tensors, which `verify` says
+a model published again, by the same attempt                a repeated message: the model is published
+a model published again, by another attempt                 the first was not applied: the second is published
+the abort of an attempt that published                      publishing was not applied: the attempt is aborted
+a label of a model that is retiring                         retiring was not applied: the model is published
+bits on tensors that are not stored                         the owner had them: they are stored
+a model published without being staged, or unreadable       it is lost; tensors that others inherit from it stay
+any other record that doesn't fit                           skipped; the model may lack tensors, `verify` reports them
 ==========================================================  ============================================================
 """
 
@@ -49,14 +49,14 @@ class JournalReplay:
     Attributes
     ----------
     freed:
-        Segments of which nothing was left at some time, in order.
+        Segments that had no living tensors at some time, in order.
     lost:
-        Models that records which can't be used have cost, or may have -> what was wrong.
+        Models that are lost, or may lack tensors, because records can't be used -> description.
 
     Raises
     ------
     CorruptRecord
-        If a record that concerns the whole shard doesn't fit.
+        If a record that concerns the whole shard does not fit.
     """
 
     def __init__(self, state: ShardState, records: Iterable[Record]) -> None:
@@ -74,11 +74,12 @@ class JournalReplay:
                 if model is None:
                     raise
                 self.lost.setdefault(model, error.message)
+        # Only now: later records may have shown that others use tensors of a lost model.
         for model in self._salvaged:
             state.bury(model)
 
     def _reconcile(self, record: Record) -> bool:
-        """Make the state one that the record fits; False: it says nothing that isn't known."""
+        """Change the state so that the record fits; return False if the record need not be applied."""
         match record:
             case Unreadable():
                 self._unreadable(record)
@@ -146,7 +147,7 @@ class JournalReplay:
             self._salvage(record.model, record.attempt)
 
     def _salvage(self, model_id: ModelId, attempt: Attempt) -> None:
-        """Keep the id of a lost model, and its tensors as far as others use them, as those of a retired one."""
+        """Keep a lost model as a retired one: its id stays taken, and tensors that others use stay stored."""
         from daskevo.protocol.state import Model
 
         self._salvaged[model_id] = attempt
@@ -154,10 +155,10 @@ class JournalReplay:
         if model_id not in self._state.models:
             nothing = ModelRecord(model_id, attempt, _NO_SCOPE, None, OwnerMap(()), {}, attempt)
             record = self._rests.get((model_id, attempt), nothing)
-            # Whatever the file's size is: there may be one.
+            # The size of its file is not known; 0 says that there may be one, which None would deny.
             self._state.models[model_id] = Model(record, "retired", 0, {}, {})
             self._state.references.published[model_id] = attempt
 
 
 _NO_SCOPE = "lost"
-"""Of a model whose record can't be read."""
+"""Scope of models whose record can't be read."""

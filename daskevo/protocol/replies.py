@@ -1,4 +1,4 @@
-"""What shards answer: small dataclasses that say what was done, or why not."""
+"""Replies of shards: small dataclasses with the result of a message, or the reason why it was refused."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class Reply(Wire):
 
 @dataclass(frozen=True)
 class Ok(Reply):
-    """Done, or found done."""
+    """The message was carried out, now or before."""
 
 
 @dataclass(frozen=True)
 class Refused(Reply):
     """Nothing was changed.
 
-    `attempt` and `record` are those of the model that stands in the way (a loser returns the winner's metrics);
-    `missing` the tensor numbers that are gone.
+    `attempt` and `record` belong to the model that has the id already, so that the losing attempt can return the
+    winner's metrics; `missing` are the numbers of tensors that are gone.
     """
 
     reason: Annotated[Reason, choice(*get_args(Reason))]
@@ -74,7 +74,7 @@ class Opened(Reply):
 
 @dataclass(frozen=True)
 class Reserved(Reply):
-    """The tensors are there and stay; (owner, attempt) names the segment to read them from."""
+    """The tensors are stored and stay reserved; (owner, attempt) names the segment to read them from."""
 
     owner: Annotated[ModelId, MODEL]
     attempt: Annotated[Attempt, TICK]
@@ -82,21 +82,21 @@ class Reserved(Reply):
 
 @dataclass(frozen=True)
 class Verdict(Reply):
-    """Where (model, attempt) stands for good: home alone decides.
+    """The final state of (model, attempt), which its home shard alone decides.
 
-    ``lost``: home lost what it knew of that attempt, and refuses it for good; nothing is dropped on its behalf but by a
-    repair.
+    ``lost``: the home shard has lost its records of that attempt, and refuses it for good; only a repair drops its
+    references.
     """
 
     state: Annotated[VerdictState, choice(*get_args(VerdictState))]
     attempt: Annotated[Attempt, TICK]
     uses: Annotated[dict[ModelId, frozenset[int]], USES] = field(default_factory=dict)
-    """What the model's map uses at other owners, if it is published or retiring."""
+    """Tensors that the model's map uses at other owners, if it is published or retiring."""
 
 
 @dataclass(frozen=True)
 class Labelled(Reply):
-    """The labels that keep the model now; without one it is retiring or retired."""
+    """The model's present labels; without any, it is retiring or retired."""
 
     state: Annotated[ModelState, choice(*get_args(ModelState))]
     labels: Annotated[tuple[str, ...], sequence(LABEL)] = ()
@@ -104,7 +104,7 @@ class Labelled(Reply):
 
 @dataclass(frozen=True)
 class LabelGone(Reply):
-    """Models that held the label until now; those of them that had no other are retiring."""
+    """Models that had the label until now; those of them that had no other are retiring."""
 
     released: Annotated[tuple[ModelId, ...], sequence(MODEL)] = ()
     retiring: Annotated[tuple[ModelId, ...], sequence(MODEL)] = ()
@@ -112,7 +112,7 @@ class LabelGone(Reply):
 
 @dataclass(frozen=True)
 class Standing(Reply):
-    """Where a model stands; `record` is a tombstone if it was retired."""
+    """The status of a model; `record` is a tombstone if it was retired."""
 
     state: Annotated[StandingState, choice(*get_args(StandingState))]
     record: Annotated[ModelRecord | None, optional(part(ModelRecord))] = None
@@ -125,6 +125,6 @@ _KINDS = wire_kinds(Ok, Refused, Opened, Reserved, Verdict, Labelled, LabelGone,
 
 
 def reply_from_wire(value: object) -> Reply:
-    """Read any reply; raises CorruptRecord on anything else."""
+    """Decode a reply of any kind; raise CorruptRecord for other values."""
     reply: Reply = decode_kind(value, _KINDS, "reply")
     return reply

@@ -1,6 +1,6 @@
-"""Scopes: their objectives, and where snapshots live.
+"""Scopes: rules for their names and objectives, and the scopes of snapshots.
 
-Those are in a scope of their own beside that of their models, so that no query for models meets one.
+Snapshots are in a scope of their own beside that of their models, so that queries for models never match one.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def snapshot_scope(scope: str) -> str:
 
 
 def holds_snapshots(scope: str) -> bool:
-    """Tell whether what lives in a scope are snapshots: they are not matched."""
+    """Whether a scope is one of snapshots, which are never matched."""
     return scope.endswith(ENDING)
 
 
 def check_scope(scope: object) -> str:
-    """Return `scope` if it may be one of models.
+    """Return `scope` if it is valid as a scope of models.
 
     Raises
     ------
@@ -55,14 +55,14 @@ def check_scope(scope: object) -> str:
 
 
 def agreed_objective(known: Mapping[str, str | None], scope: str, objective: str | None) -> str | None:
-    """Return the objective that a scope has once it was declared with `objective`; None asks for none.
+    """Return the objective of a scope after declaring it with `objective`; None declares none, and returns a known one.
 
     Raises
     ------
     ScopeMismatch
-        If it has another in `known`.
+        If the scope has another objective in `known`.
     InvalidInput
-        If scope or objective aren't well formed.
+        If scope or objective are malformed.
     """
     check_name(scope, "scope")
     wanted = None if objective is None else str(Objective.parse(objective))

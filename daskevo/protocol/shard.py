@@ -1,14 +1,14 @@
-"""The state machine of one shard: messages in, decisions out. The protocol's rules of homes and owners are here.
+"""State machine of one shard: it turns messages into decisions, by the protocol's rules for home shards and owners.
 
-Order at the edge, under one lock per shard::
+The caller carries out a decision in this order, holding one lock per shard::
 
-    decision = shard.decide(message)            looks, changes nothing
+    decision = shard.decide(message)            changes nothing
     append decision.records to the journal      flush if decision.flush
     check the epoch                             if decision.check
     for record in decision.records: effects = shard.apply(record), carry out effects
     answer decision.reply
 
-Applying after the flush is what keeps readers from seeing an unflushed record.
+Records are applied after the flush, so that no reader sees a record that a crash could undo.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from daskevo.types import Attempt, ModelId, Tick
 
 @dataclass(frozen=True)
 class Decision:
-    """What to answer, after which records.
+    """The reply to a message, and the records to write before it is sent.
 
-    `flush`: everything appended so far must be flushed before the answer; also without records, where a repeated
-    message finds its work done: the first one's flush may still be under way.
-    `check`: the epoch must be looked at between the flush and the answer.
+    `flush`: everything appended so far must be flushed before the answer. It is set also without records, if a
+    repeated message finds its work done: the flush of the first one may still be running.
+    `check`: the epoch must be checked between the flush and the answer.
     """
 
     reply: say.Reply
@@ -47,33 +47,33 @@ class Decision:
 
 
 class Shard:
-    """One shard: home of some models, owner of their tensors.
+    """One shard: the records of some models, and the references to their tensors.
 
     Parameters
     ----------
     number
         The shard's number.
     generation
-        Of the coordinator that has the shard opened.
+        Generation of the coordinator that opens the shard.
     records
-        What the highest complete journal holds, in order. The opener writes `head` to its own journal then.
+        Records of the newest complete journal, in order. The opener then writes `head` to a journal of its own.
     floor
-        Set if the shard's former content is lost: it gives no verdict about attempts before this tick.
+        Set if the shard's former content is lost: the shard gives no verdict about attempts before this tick.
 
     Attributes
     ----------
     opening : Effects
-        What opening under a new generation freed: staged parts of older ones. And what the records had freed before:
-        whoever appended them may have died before it deleted the files.
+        Effects of the opening: staged parts of older generations are freed. It includes segments that the records had
+        freed, since the previous owner may have died before it deleted their files.
     lost : dict
-        Models that records which can't be used have cost, or may have -> what was wrong.
+        Models that are lost, or may lack tensors, because records can't be used -> description.
 
     Raises
     ------
     RepositoryTaken
-        If the journal knows a higher generation: another job has taken the repository over.
+        If the journal has a higher generation: another job has taken the repository over.
     CorruptRecord
-        If a record that concerns the whole shard doesn't fit.
+        If a record that concerns the whole shard does not fit the state.
     """
 
     state_class = ShardState
@@ -98,11 +98,12 @@ class Shard:
             )
         effects = self.state.apply(write.Generation(generation, floor))
         freed.update(dict.fromkeys(effects.segments))
+        # A segment freed early in the journal may have been stored again by a later record.
         alive = self.state.references.alive
         self.opening = replace(effects, segments=tuple(segment for segment in freed if segment not in alive))
 
     def apply(self, record: write.Record) -> Effects:
-        """Change the state by one record that has been appended (and flushed, where the decision says so)."""
+        """Apply one record that has been appended (and flushed, if the decision asks for it)."""
         return self.state.apply(record)
 
     def head(self) -> list[write.Record]:
@@ -110,17 +111,17 @@ class Shard:
         return self.state.head()
 
     def heeds(self, generation: float) -> bool:
-        """Whether a coordinator of that generation may have this shard closed or opened: none that is past may."""
+        """Whether a coordinator of that generation may close or open this shard; earlier generations may not."""
         return generation >= self.state.generation
 
     @singledispatchmethod
     def decide(self, message: ask.Message) -> Decision:
-        """Decide on a message without changing anything.
+        """Decide on a message, without changing anything.
 
         Raises
         ------
         InvalidInput
-            If it is no message for a shard.
+            If the message is not for a shard.
         """
         raise InvalidInput(f"a shard can't be asked {type(message).__name__}")
 
@@ -129,6 +130,7 @@ class Shard:
         model = self.state.find(message.model)
         if model is None or model.state != "published":
             return Decision(self._in_the_way(message.model), check=False)
+        # Not checked: a record may be stale at once anyway, and reserving its tensors checks the epoch.
         return Decision(say.Opened(model.record, tuple(sorted(model.held))), check=False)
 
     @decide.register
@@ -148,11 +150,12 @@ class Shard:
         references, wanted = self.state.references, mask_of(message.numbers)
         published = references.published.get(message.owner)
         missing = wanted & ~references.there(message.owner)
+        # All or nothing: an attempt that inherits a prefix can't use it with holes.
         if published is None or missing:
             return Decision(say.Refused("gone", missing=numbers_in(missing)))
         reply = say.Reserved(message.owner, published)
         if not wanted & ~references.of(message.owner, (message.model, message.attempt)):
-            return Decision(reply, flush=True)
+            return Decision(reply, flush=True)  # a repeated message
         record = write.Referred(message.owner, message.model, message.attempt, message.numbers)
         return Decision(reply, (record,), flush=True)
 
@@ -170,7 +173,7 @@ class Shard:
 
     @decide.register
     def _(self, message: ask.Drop) -> Decision:
-        # A model's bits on its own tensors go by abort or retirement only.
+        # A model's bits on its own tensors are removed by abort or retirement only.
         if message.owner == message.model:
             return Decision(say.Ok())
         return Decision(say.Ok(), self._drop(message.owner, (message.model, message.attempt), message.numbers))
@@ -221,7 +224,9 @@ class Shard:
         if attempt < self.state.floor:
             return Decision(say.Verdict("lost", attempt))
         reply = say.Verdict("aborted", attempt)
-        # Past generations are refused as a whole and their staged parts went at opening: nothing to write.
+        # Attempts of past generations are refused as a whole, and their staged parts were freed at the opening, so there
+        # is nothing to write. All others get a fence, also if this shard has never heard of them: their put may still
+        # be on its way, and must be refused when it arrives.
         if attempt.generation < self.state.generation or attempt in self.state.fences.get(model, ()):
             return Decision(reply, flush=True)
         return Decision(reply, (write.Aborted(model, attempt),), flush=True)
@@ -232,7 +237,8 @@ class Shard:
         if model is None or model.state != "published":
             return Decision(self._in_the_way(message.model), flush=True)
         if message.tick.generation < self.state.generation:
-            # Whether it is late can't be told any more: whoever still wants it takes a new tick.
+            # Ticks of released labels are kept for one generation only, so it can't be told whether this message is
+            # late. The caller repeats it with a new tick.
             return Decision(say.Refused("over"), flush=True)
         if message.tick <= max(self._ended(message.label), _tick_of(model, message.label)):
             return Decision(_labelled(model, set(model.held)), flush=True)
@@ -275,7 +281,7 @@ class Shard:
         return Decision(say.Ok(), (write.Retired(message.model),) if model.state == "retiring" else ())
 
     def retiring(self) -> list[Retirement]:
-        """Return the retirements to take up after opening."""
+        """Return the unfinished retirements, to be continued after opening."""
         return [
             self.state.retirement(model_id)
             for model_id, model in self.state.models.items()
@@ -283,17 +289,17 @@ class Shard:
         ]
 
     def snapshot(self, files: tuple[FileView, ...] | None = None) -> ShardSnapshot:
-        """Return what audit and `verify` look at; `files` was listed before, if there is a folder."""
+        """Return a snapshot for audit and `verify`; `files` was listed before, if there is a folder."""
         return snapshot_of(self.number, self.state, files, self.lost)
 
     def records(self, state: say.ModelState = "published") -> Iterator[ModelRecord]:
-        """Yield the records of all models in a state: what matches are made from, or what is left of retired ones."""
+        """Yield the records of all models in a state; those of retired models may be tombstones."""
         models = (model.record for model in self.state.models.values() if model.state == state)
         stones = self.state.tombstones.values() if state == "retired" else ()
         return chain(models, (stone.record for stone in stones))
 
     def _ended(self, label: str) -> Tick:
-        """The last tick with which a label was released from all models."""
+        """Return the last tick with which a label was released from all models."""
         return self.state.ended_labels.get(label, write.BEGINNING)
 
     def _is_past(self, attempt: Attempt) -> bool:
@@ -306,10 +312,11 @@ class Shard:
         return say.Refused(model.state, model.record.attempt, model.record)
 
     def _known(self, model_id: ModelId, attempt: Attempt) -> Decision | None:
-        """Answer for an attempt that was published: for good, whatever is asked."""
+        """Return the verdict on an attempt that was published, which is final; None if it was not."""
         model = self.state.find(model_id)
         if model is None or model.record.attempt != attempt:
             return None
+        # A retired model has dropped its bits at other owners, so its map uses nothing any more.
         uses = {} if model.state == "retired" else model.record.inherited
         return Decision(say.Verdict(model.state, attempt, uses), flush=True)
 
@@ -336,7 +343,8 @@ class Shard:
         return (write.Staged(record, file_bytes),)
 
     def _publish(self, record: ModelRecord, labels: dict[str, Tick], staged: tuple[write.Record, ...]) -> Decision:
-        # A label that has ended since was released from this model too: without another, it is retired as it comes.
+        # A label that was released from all models after its tick counts as released from this one, too. If no other
+        # label is left, the model is published and retired at once.
         held = {label: tick for label, tick in labels.items() if tick > self._ended(label)}
         _check_labels(record.model_id, held)
         published = write.Published(record.model_id, record.attempt, held)
@@ -365,7 +373,7 @@ def _check_labels(model_id: ModelId, labels: Collection[str]) -> None:
 
 
 def _tick_of(model: Model, label: str) -> Tick:
-    """The highest tick that has decided about this label of the model."""
+    """Return the highest tick that has added or removed this label of the model."""
     return model.held.get(label, model.released.get(label, write.BEGINNING))
 
 

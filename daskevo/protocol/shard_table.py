@@ -1,4 +1,4 @@
-"""The shard table: which provider owns which shard, as providers come, go, and are cut off."""
+"""The shard table: assignment of shards to providers, as providers join, leave, and stop answering."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from daskevo.types import Attempt, ModelId, Tick
 
 @dataclass(frozen=True)
 class Place(Wire):
-    """A provider: its worker's name, which outlives restarts, and its address now."""
+    """A provider: the name of its worker, which stays the same after a restart, and its present address."""
 
     plain: ClassVar[bool] = True
 
@@ -25,18 +25,18 @@ class Place(Wire):
 
 @dataclass(frozen=True)
 class ShardTable(Wire):
-    """Who serves each shard. Clients cache it and ask again on "not mine"."""
+    """The provider of each shard. Clients cache the table, and fetch it again if a provider does not serve a shard."""
 
     version: Annotated[int, COUNT]
     generation: Annotated[int, COUNT]
     places: Annotated[dict[int, Place | None], mapping(COUNT, optional(part(Place)))]
-    """None: nobody serves the shard at the moment."""
+    """None: no provider serves the shard at the moment."""
     lost: Annotated[dict[int, Tick], mapping(COUNT, TICK)]
-    """Shards whose content from before that tick is gone for good (repositories in memory only)."""
+    """Shards whose content from before a tick is lost for good (repositories in memory only)."""
     troubles: Annotated[dict[int, str], mapping(COUNT, TEXT)] = field(default_factory=dict)
-    """Shards that nobody serves -> ``kind of error: message`` of the last try to open them, as the edge knows it."""
+    """Shards without a provider -> ``kind of error: message`` of the last attempt to open them, if it is known."""
     lost_with: Annotated[dict[int, str], mapping(COUNT, TEXT)] = field(default_factory=dict)
-    """Shards in `lost` -> name of the provider with whose memory the content went."""
+    """Shards in `lost` -> name of the provider whose memory had the content."""
 
     @property
     def shards(self) -> int:
@@ -44,13 +44,13 @@ class ShardTable(Wire):
         return len(self.places)
 
     def place(self, model_id: ModelId) -> Place | None:
-        """Return who serves a model's home."""
+        """Return the provider of a model's home shard."""
         return self.places[shard_of(model_id, self.shards)]
 
     def lost_owners(self, owner_map: OwnerMap, attempt: Attempt) -> frozenset[ModelId]:
-        """Return the owners, in a map made under `attempt`, whose tensors went with their shard.
+        """Return the owners in a map made under `attempt` whose tensors were lost with their shard.
 
-        An attempt from before the loss could only refer to tensors from before it; a later one, only to later ones.
+        An attempt from before a loss can only refer to tensors from before it, a later one only to later tensors.
         """
         if not self.lost:
             return frozenset()
@@ -62,7 +62,7 @@ class ShardTable(Wire):
 
 @dataclass(frozen=True)
 class OpenShards(Wire):
-    """Instruction: this provider is to open these shards, each with its floor if its former content is lost."""
+    """Instruction: a provider has to open shards, with a floor for each shard whose former content is lost."""
 
     place: Annotated[Place, part(Place)]
     shards: Annotated[tuple[int, ...], sequence(COUNT)]
@@ -71,9 +71,10 @@ class OpenShards(Wire):
 
 @dataclass(frozen=True)
 class MoveShard(Wire):
-    """Instruction: a shard that one provider serves is to be closed there, then opened at another.
+    """Instruction: a shard has to be closed at its provider, then opened at another.
 
-    To close it is manners, so that messages under way end first: the next owner's epoch fences the former one anyway.
+    Closing it first lets running messages end. It is not needed for safety: the epoch of the next owner fences the
+    former one anyway.
     """
 
     shard: Annotated[int, COUNT]
@@ -82,17 +83,17 @@ class MoveShard(Wire):
 
 
 class Assignment:
-    """Makes the shard table: events in, instructions out.
+    """Maintains the shard table: turns events into instructions.
 
     Parameters
     ----------
     shards
         Number of shards of the repository.
     durable
-        Whether a shard survives its provider (there is a root): it is opened elsewhere then. Otherwise its content
-        is lost with it, and it begins anew, empty.
+        Whether a shard survives its provider, because there is a root, and can be opened elsewhere. Otherwise its
+        content is lost with the provider, and the shard begins again empty.
     tick
-        Where new ticks come from.
+        Returns a new tick.
     """
 
     def __init__(self, shards: int, *, durable: bool, tick: Callable[[], Tick]) -> None:
@@ -108,13 +109,13 @@ class Assignment:
         self._evening = False
 
     def provider_joined(self, name: str, address: str) -> None:
-        """A provider came, or came back at another address without what it had open."""
+        """Add a provider; if it comes back at another address, its process has restarted and serves no shards."""
         if name in self._providers and self._providers[name].address != address:
             self.provider_left(name)
         self._providers[name] = Place(name, address)
 
     def provider_left(self, name: str) -> None:
-        """A provider went, in order or not: its shards are nobody's."""
+        """Remove a provider that has left or died; its shards have no provider then."""
         if self._providers.pop(name, None) is None:
             return
         shards = [shard for shard in range(self.shards) if self._owner(shard) == name]
@@ -127,9 +128,10 @@ class Assignment:
         self.version += 1
 
     def assign(self, avoid: Container[str] = (), leaving: Container[str] = ()) -> list[OpenShards]:
-        """Give each shard that nobody has to the provider with the fewest.
+        """Assign each shard without a provider to the one with the fewest shards.
 
-        Those to `avoid` (they gave no answer lately) get some only where there are no others; those `leaving` get none.
+        Providers in `avoid`, which did not answer lately, get shards only if there are no others; those in `leaving`
+        get none.
         """
         load = {name: shards for name, shards in self._load().items() if name not in leaving}
         load = {name: shards for name, shards in load.items() if name not in avoid} or load
@@ -142,9 +144,9 @@ class Assignment:
         return [self._open(name, shards) for name, shards in given.items()]
 
     def hand_over(self, leaving: Collection[str], avoid: Container[str] = (), most: int = 1) -> list[MoveShard]:
-        """Move up to `most` shards from providers that leave, and still serve them, to those that stay.
+        """Move up to `most` shards from leaving providers, which still serve them, to those that stay.
 
-        Nothing moves where shards don't survive it, or nobody stays.
+        Nothing moves if shards are in memory only, or if no provider stays.
         """
         takers = self._takers(leaving, avoid)
         return [self._move(*move) for move in handed_over(self._serving, self._load(), leaving, takers, most)]
@@ -156,7 +158,7 @@ class Assignment:
     def even_out(self, leaving: Container[str] = (), avoid: Container[str] = ()) -> MoveShard | None:
         """Move one shard from the provider with the most to the one with the fewest, if they differ by too much.
 
-        Only while nothing else is being opened: what moves is counted where it will be.
+        Nothing moves while a shard is being opened: one move at a time, and its result decides about the next.
         """
         move = None
         if not self._opening:
@@ -165,9 +167,9 @@ class Assignment:
         return None if move is None else self._move(*move)
 
     def give_up(self, silent: Container[str], leaving: Container[str] = ()) -> bool:
-        """Take the shards of providers that give no sign of life, if others can serve them; whether any were taken.
+        """Take shards from providers that don't answer, if others can serve them; return whether any were taken.
 
-        They stay providers: only shards move by silence, and the epoch of the next owner fences whoever wakes up.
+        Silent providers stay in the table, without shards. If one wakes up, the epochs of the next owners fence it.
         """
         if not self._takers(leaving, silent):
             return False
@@ -184,11 +186,11 @@ class Assignment:
         return {shard for shard, owner in self._serving.items() if owner == name}
 
     def has(self, name: str, shard: int) -> bool:
-        """Whether a shard is a provider's, served or being opened."""
+        """Whether a provider serves or opens a shard."""
         return self._owner(shard) == name
 
     def opened(self, shard: int, name: str) -> bool:
-        """A provider has opened a shard and serves it; False if it was given to another meanwhile: it must close it."""
+        """Record that a provider has opened a shard; False if it was reassigned meanwhile, and must be closed there."""
         if self._opening.get(shard) != name:
             return self._serving.get(shard) == name
         del self._opening[shard]
@@ -197,9 +199,9 @@ class Assignment:
         return True
 
     def not_served(self, shard: int, name: str) -> None:
-        """A provider couldn't open a shard, or found a foreign epoch on it: the shard is nobody's.
+        """Record that a provider failed to open a shard, or was fenced from it; the shard has no provider then.
 
-        When to try again is the edge's to say (`assign`).
+        The caller decides when to try again, with `assign`.
         """
         if self._opening.get(shard) == name:
             del self._opening[shard]
@@ -208,7 +210,7 @@ class Assignment:
             self.version += 1
 
     def table(self, generation: int) -> ShardTable:
-        """Return the table as it stands."""
+        """Return the current table."""
         places = {
             shard: self._providers[self._serving[shard]] if shard in self._serving else None
             for shard in range(self.shards)
@@ -216,7 +218,7 @@ class Assignment:
         return ShardTable(self.version, generation, places, dict(self._lost), {}, dict(self._lost_with))
 
     def providers(self) -> dict[str, Place]:
-        """Return the providers that are there."""
+        """Return the present providers, by name."""
         return dict(self._providers)
 
     def _takers(self, leaving: Container[str], avoid: Container[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a shard tells the audit and `verify` about itself."""
+"""Snapshot of a shard's state for the audit and `verify`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from daskevo.types import Attempt, ModelId
 
 @dataclass(frozen=True)
 class ModelView(Wire):
-    """A model at its home."""
+    """A model in its home shard."""
 
     plain: ClassVar[bool] = True
 
@@ -38,7 +38,7 @@ class ModelView(Wire):
     attempt: Annotated[Attempt, TICK]
     state: Annotated[ModelState, choice(*get_args(ModelState))]
     uses: Annotated[dict[ModelId, frozenset[int]], USES]
-    """What its map uses, by owner, its own tensors included."""
+    """Tensors that its map uses, by owner, own tensors included."""
     alive: Annotated[frozenset[int], NUMBERS]
     """Own tensors that are stored."""
     alive_bytes: Annotated[int, COUNT]
@@ -48,7 +48,7 @@ class ModelView(Wire):
 
 @dataclass(frozen=True)
 class StagedView(Wire):
-    """A staged attempt at its home."""
+    """A staged attempt in its home shard."""
 
     plain: ClassVar[bool] = True
 
@@ -71,7 +71,7 @@ class BitsView(Wire):
 
     @property
     def claim(self) -> Claim:
-        """Whose bits: (model, attempt)."""
+        """Holder of the bits: (model, attempt)."""
         return self.model, self.attempt
 
 
@@ -86,15 +86,15 @@ class FileView(Wire):
 
     @property
     def segment(self) -> Segment:
-        """Which segment."""
+        """Key of the segment: (model, attempt)."""
         return self.model, self.attempt
 
 
 @dataclass(frozen=True)
 class ShardSnapshot(Wire):
-    """A shard at one moment. `files` is what the edge found in the folder *before* it took the rest.
+    """A shard at one moment. `files` was listed *before* the state was copied.
 
-    In that order, a file whose record arrives between the two looks can't seem to be without one.
+    In this order, a file whose record arrives in between does not appear to be without a record.
     """
 
     number: Annotated[int, COUNT]
@@ -104,7 +104,7 @@ class ShardSnapshot(Wire):
     files: Annotated[tuple[FileView, ...] | None, optional(sequence(part(FileView)))] = None
     """None: there is no folder."""
     lost: Annotated[dict[ModelId, str], mapping(MODEL, TEXT)] = field(default_factory=dict)
-    """Models that records which can't be used have cost, or may have -> what was wrong."""
+    """Models that are lost, or may lack tensors, because records can't be used -> description."""
 
     @property
     def named_files(self) -> frozenset[Segment]:

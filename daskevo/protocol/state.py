@@ -1,4 +1,4 @@
-"""The state of one shard, and the one thing that changes it: applying a record, live or in replay."""
+"""State of one shard, which changes only by applying records, both live and when a journal is replayed."""
 
 from __future__ import annotations
 
@@ -32,30 +32,31 @@ from daskevo.types import Attempt, ModelId, Tick
 
 @dataclass(frozen=True)
 class Retirement:
-    """Bits to drop at other owners, all those of (model, attempt); then tell home `FinishRetirement`."""
+    """A retirement to carry out: drop all bits of (model, attempt) at other owners, then send `FinishRetirement`."""
 
     model: ModelId
     attempt: Attempt
     uses: Mapping[ModelId, frozenset[int]]
-    """What the map uses, by owner; an owner not named here has no bits but those that `narrow` left for the audit."""
+    """Tensors that the model's map uses, by owner. At other owners it has no bits, except unused ones whose drop was
+    lost, which the audit removes."""
 
 
 @dataclass(frozen=True)
 class Effects:
-    """What a record asks of the edge, to be carried out after it was applied.
+    """Effects of a record outside the state, to be carried out after it was applied.
 
-    Files are deleted or punched only after the record was flushed and the epoch checked; tensors in memory may go
-    at once.
+    Files may be deleted only after the record was flushed and the epoch checked; tensors in memory may be freed at
+    once.
     """
 
     freed: Mapping[Segment, frozenset[int]] = field(default_factory=dict)
-    """Tensor numbers that no bits cover any more, by segment (owner, attempt)."""
+    """Tensor numbers without bits, to be freed, by segment (owner, attempt)."""
     segments: tuple[Segment, ...] = ()
-    """Segments of which nothing is left: their files may go."""
+    """Segments without living tensors, whose files are to be deleted."""
     published: ModelId | None = None
-    """To be matched from now on."""
+    """Model to add to the index."""
     unpublished: tuple[ModelId, ...] = ()
-    """Not to be matched any more."""
+    """Models to remove from the index."""
     retire: tuple[Retirement, ...] = ()
     """Retirements to carry out at other owners."""
 
@@ -69,37 +70,37 @@ class Model:
     file_bytes: int | None
     held: dict[str, Tick]
     released: dict[str, Tick]
-    """Labels taken away under this generation leave their tick, so that a late hold is known to be late."""
+    """Ticks of labels removed under this generation, by which a late message that adds one of them is recognised."""
 
 
 @dataclass
 class ShardState:
-    """Everything a shard knows. Equal states answer every message alike."""
+    """The complete state of a shard: equal states answer every message alike."""
 
     generation: int = 0
     floor: Tick = BEGINNING
     models: dict[ModelId, Model] = field(default_factory=dict)
-    """All that hold a label, are retiring, or are retired and still have tensors that others use."""
+    """Models that have a label, are retiring, or are retired with tensors that others still use."""
     tombstones: dict[ModelId, Tombstone] = field(default_factory=dict)
-    """All others that were ever published."""
+    """All other models that were ever published."""
     staged: dict[ModelId, dict[Attempt, Staged]] = field(default_factory=dict)
     fences: dict[ModelId, set[Attempt]] = field(default_factory=dict)
     ended_labels: dict[str, Tick] = field(default_factory=dict)
     references: References = field(default_factory=References)
 
     def find(self, model_id: ModelId) -> Model | None:
-        """Return a model that was published here, if only its tombstone is left, too."""
+        """Return a model that was ever published here, also if only its tombstone is left."""
         stone = self.tombstones.get(model_id)
         return self.models.get(model_id) if stone is None else Model(stone.record, "retired", None, {}, {})
 
     @singledispatchmethod
     def apply(self, record: Record) -> Effects:
-        """Change the state by one record.
+        """Apply one record.
 
         Raises
         ------
         CorruptRecord
-            If the record doesn't fit this state: the journal is not what was written.
+            If the record doesn't fit this state: the journal differs from what was written.
         """
         raise CorruptRecord(f"a shard's journal can't hold {type(record).__name__}")
 
@@ -107,8 +108,8 @@ class ShardState:
     def _(self, record: Generation) -> Effects:
         self.generation = max(self.generation, record.generation)
         self.floor = max(self.floor, record.floor)
-        # From here on the generation itself refuses older attempts and holds, so their fences, and the ticks that tell
-        # late holds, have served.
+        # From here on, attempts and ticks of older generations are refused as such. So their fences are no longer
+        # needed, nor the ticks that tell late messages.
         self.ended_labels = self._of_this_generation(self.ended_labels)
         for known in self.models.values():
             known.released = self._of_this_generation(known.released)
@@ -152,13 +153,14 @@ class ShardState:
         if staged is None or self.find(record.model) is not None:
             raise CorruptRecord(f"{record.model!r} was published without being staged, or twice", record=record)
         if not self.staged[record.model]:
-            del self.staged[record.model]
+            del self.staged[record.model]  # equal states must compare equal: no empty entries
         self.models[record.model] = Model(staged.record, "published", staged.file_bytes, dict(record.labels), {})
         self.references.published[record.model] = record.attempt
         return Effects(published=record.model) if record.labels else self._retire(record.model, {})
 
     @apply.register
     def _(self, record: Aborted) -> Effects:
+        # In a head, the record of the generation comes first, so that fences of older ones are not brought back.
         if record.attempt.generation >= self.generation:
             self.fences.setdefault(record.model, set()).add(record.attempt)
         return _freed(self._unstage(record.model, record.attempt), self.references)
@@ -238,13 +240,14 @@ class ShardState:
             )
         records += [staged for attempts in self.staged.values() for staged in attempts.values()]
         records += [Aborted(model, attempt) for model, attempts in self.fences.items() for attempt in sorted(attempts)]
+        # `Staged` records restore the bits of staged models on their own tensors; all other bits need a record.
         for owner, claim, mask in self.references:
             if claim[0] != owner or self.references.published.get(owner) == claim[1]:
                 records.append(Referred(owner, *claim, numbers_in(mask)))
         return records
 
     def holders(self, label: str, tick: Tick) -> dict[ModelId, bool]:
-        """Published models that hold a label under a tick below this one -> whether it is their only label."""
+        """Return published models with a label added before `tick` -> whether it is their only label."""
         return {
             model_id: len(model.held) == 1
             for model_id, model in self.models.items()
@@ -252,7 +255,7 @@ class ShardState:
         }
 
     def retirement(self, model_id: ModelId) -> Retirement:
-        """Return what a retiring model still has to give back."""
+        """Return the references that a retiring model has to drop at other owners."""
         record = self._model(model_id).record
         return Retirement(model_id, record.attempt, record.inherited)
 
@@ -271,7 +274,7 @@ class ShardState:
         return model
 
     def bury(self, model_id: ModelId) -> None:
-        """Keep no more than a tombstone of a retired model, if nothing of it is stored any more."""
+        """Replace a retired model by its tombstone, if none of its tensors is stored any more."""
         model = self.models.get(model_id)
         if model is not None and model.state == "retired" and not self.references.there(model_id):
             self.tombstones[model_id] = Tombstone.of(model.record)
