@@ -102,7 +102,7 @@ class Coordinator:
         self._assignment.provider_left(name)
 
     def assign(self, avoid: Container[str] = (), leaving: Container[str] = ()) -> list[OpenShards]:
-        """Assign shards without a provider; to those in `avoid` only if there are no others, never to `leaving` ones."""
+        """Assign shards without a provider; to those in `avoid` if there are no others, never to those in `leaving`."""
         return self._assignment.assign(avoid, leaving)
 
     def hand_over(self, leaving: Collection[str], avoid: Container[str] = (), most: int = 1) -> list[MoveShard]:

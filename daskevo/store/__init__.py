@@ -1,1 +1,1 @@
-"""Tensors and records on disk and in memory: segments, journals, shard folders, the root and its lease, tiers."""
+"""Storage of tensors and records: segment files, journals, shard folders, the root with its lease, memory tiers."""

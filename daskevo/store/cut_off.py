@@ -1,7 +1,7 @@
-"""Journals that end in the middle of a record: a copy that was broken off, a disk that was full, a host that crashed.
+"""Detect journals that end in the middle of a record: an incomplete copy, a full disk, a crashed host.
 
-Whoever reads such a journal leaves the broken record out, as what was never answered. If the file was whole once, what
-came after it is gone without a trace, so whoever looks is told.
+Readers leave the incomplete record out, as one that was never answered. But if the file was complete once, and the copy
+of it is not, later records are missing without a trace, so users are warned.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from daskevo.store.journal_reader import JournalContent
 from daskevo.store.shard_state import read_state, shard_path
 
 AGAIN_S = 0.05
-"""A writer that is in the middle of a record has ended it after so long."""
+"""Time after which a running writer has completed its record, in seconds."""
 
 SHOWN = 3
-"""Shards whose damage is said in full, at most."""
+"""Most shards whose damage is described in full."""
 
 
 def read_whole(root: str | os.PathLike[str], shard: int) -> tuple[JournalContent | None, str]:
-    """Return the journal that makes a shard's state, and where its last record is cut off, in words; empty if it isn't.
+    """Return the journal with a shard's state, and a description of its cut-off last record; empty if it is complete.
 
     Raises
     ------
@@ -35,18 +35,18 @@ def read_whole(root: str | os.PathLike[str], shard: int) -> tuple[JournalContent
     time.sleep(AGAIN_S)
     again = read_state(root, shard)
     if again is None or (again.number, again.torn_bytes) != (content.number, content.torn_bytes):
-        return again, ""  # a writer is at it
+        return again, ""  # it has changed meanwhile: a writer is running
     path = journal_path(shard_path(root, shard), again.number)
     return again, f"{path} ends in the middle of a record, of which {again.torn_bytes} bytes are there"
 
 
 def say_damage(root: str | os.PathLike[str], damage: Mapping[int, str]) -> str:
-    """Say in a few sentences what looks damaged in a repository, and what to do.
+    """Describe the damage of a repository in a few sentences, with advice.
 
     Parameters
     ----------
     damage:
-        Shard -> words.
+        Shard -> description.
     """
     shown = "; ".join(f"shard {shard}: {words.rstrip('.')}" for shard, words in sorted(damage.items())[:SHOWN])
     more = f"; and {len(damage) - SHOWN} more shards" if len(damage) > SHOWN else ""

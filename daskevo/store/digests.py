@@ -1,6 +1,6 @@
-"""Content hashes of many tensors at once, in threads: xxh3-128 lets other threads run while it reads.
+"""Content hashes (xxh3-128) of many tensors, computed in threads, since hashing releases the GIL.
 
-One core hashes 14 GB/s, several times what it writes to a file; so hashing hides behind writing and beside reading.
+One core hashes 14 GB/s, several times the speed of writing a file, so hashing costs little beside writing and reading.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from daskevo.store.pack import Array, portable, raw
 T = TypeVar("T")
 
 FEW_BYTES = 1 << 20
-"""Below this, handing work to a thread costs more than the work."""
+"""Size below which passing work to a thread costs more than the work itself, in bytes."""
 _GROUP_BYTES = 8 << 20
+"""Bytes of tensors that one thread gets at a time."""
 _MOST_THREADS = 8
 
 
 @cache
 def threads() -> ThreadPoolExecutor:
-    """Return the threads of this process for work on tensors that lets the interpreter go: hashing and reading."""
+    """Return this process' thread pool for work on tensors that releases the GIL: hashing and reading."""
     return ThreadPoolExecutor(min(_MOST_THREADS, len(os.sched_getaffinity(0))), "daskevo-tensors")
 
 
 def groups(items: Sequence[T], nbytes: Callable[[T], int]) -> Iterator[list[T]]:
-    """Split into runs of about 8 MiB: few enough to cost nothing, small enough to share out."""
+    """Split items into runs of about 8 MiB: few enough to have little overhead, small enough to balance threads."""
     run: list[T] = []
     total = 0
     for item in items:
@@ -44,7 +45,7 @@ def groups(items: Sequence[T], nbytes: Callable[[T], int]) -> Iterator[list[T]]:
 
 
 def digest(array: Any) -> str:
-    """Return the xxh3-128 of the stored bytes as 32 hex digits. Shape and dtype aren't part of it."""
+    """Return the xxh3-128 of the stored bytes as 32 hex digits; shape and dtype are not included."""
     return hash_of(portable(array))
 
 
@@ -54,9 +55,9 @@ def hash_of(array: Array) -> str:
 
 
 def digesting(arrays: Mapping[int, Array]) -> Callable[[], dict[int, str]]:
-    """Begin to hash portable arrays; return what waits for the digests, by number.
+    """Start hashing portable arrays; return a function that waits for the digests and returns them by number.
 
-    Nobody may write to the arrays meanwhile.
+    The arrays must not be changed meanwhile.
     """
     if sum(array.nbytes for array in arrays.values()) < FEW_BYTES:
         found = {number: hash_of(array) for number, array in arrays.items()}

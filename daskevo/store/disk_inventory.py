@@ -1,4 +1,4 @@
-"""What lies in a root, file by file: bytes, what died writers left, and what isn't daskevo's."""
+"""List the files of a root: their bytes, leftovers of dead writers, and foreign files."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _IN_ROOT = re.compile(
 )
 _IN_SHARD = re.compile(r"epoch|served|reserve|lost\.json|journal\.[1-9]\d{0,17}", re.ASCII)
 _OF_NFS = ".nfs"
-"""NFS' own names for files that were removed while they were open: they go by themselves."""
+"""Prefix of NFS for files that were removed while open; NFS deletes them when they are closed."""
 
 
 @dataclass
 class FolderContents:
-    """What lies in a folder of a root.
+    """Content of a folder of a root.
 
     Attributes
     ----------
     file_bytes:
-        Bytes of all files that are daskevo's.
+        Bytes of all files of daskevo.
     leftover:
-        Files that a writer has left when it died, with their bytes.
+        Files left by dead writers, with their bytes.
     foreign:
-        Files, folders and links that daskevo doesn't make.
+        Files, folders and links that are not daskevo's.
     """
 
     file_bytes: int = 0
@@ -56,14 +56,14 @@ class FolderContents:
 
 
 def recount_root(root: Path, shards: int, older_s: float) -> FolderContents:
-    """Look through the root's own files, and the names of the shards' folders.
+    """List the root's own files, and the names of the shards' folders.
 
     Parameters
     ----------
     shards:
-        How many there are.
+        Number of shards.
     older_s:
-        Temporary files that nobody has touched for so long are leftovers: 0 where no writer can be at work.
+        Age from which temporary files count as leftovers, in seconds; 0 if there are no writers.
     """
     found = FolderContents()
     leases = {}
@@ -73,7 +73,7 @@ def recount_root(root: Path, shards: int, older_s: float) -> FolderContents:
         found._take(path, status, _IN_ROOT, older_s)
         if path.name.startswith("generation.") and path not in found.foreign and path not in found.leftover:
             leases[int(path.name.partition(".")[2])] = path, status.st_size
-    # The highest counts; whoever made it removes the others, unless it dies before.
+    # Only the highest one counts. Its creator removes the others; they are left if it dies before that.
     for number in sorted(leases)[:-1]:
         path, nbytes = leases[number]
         found.leftover[path] = nbytes
@@ -85,13 +85,13 @@ def recount_root(root: Path, shards: int, older_s: float) -> FolderContents:
 
 
 def recount_shard(folder: Path, published: Collection[tuple[ModelId, Attempt]], older_s: float) -> FolderContents:
-    """Look through a shard's folder.
+    """List a shard's folder.
 
     Parameters
     ----------
     published:
-        Attempts whose segment is whole, so that a temporary file of theirs has no writer; files of other attempts are
-        the audit's affair.
+        Attempts whose segment is complete, so that a temporary file of them has no writer. The audit handles files of
+        other attempts.
     """
     found = FolderContents()
     for path, status in _entries(folder):
@@ -110,7 +110,7 @@ def recount_shard(folder: Path, published: Collection[tuple[ModelId, Attempt]], 
 
 
 def remove_leftover(found: FolderContents) -> None:
-    """Remove what died writers left; raises RootUnusable if something can't go, after all else has."""
+    """Remove leftovers; raise RootUnusable if one can't be removed, after removing all others."""
     failed = None
     for path in found.leftover:
         try:
@@ -123,7 +123,7 @@ def remove_leftover(found: FolderContents) -> None:
 
 
 def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield what lies in a folder, by name; links are not followed, and a folder that isn't there has nothing."""
+    """Yield the entries of a folder by name, without following links; nothing for a missing folder."""
     with usable(folder, "list files"):
         try:
             names = sorted(os.listdir(folder))

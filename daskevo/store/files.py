@@ -1,4 +1,4 @@
-"""What all files of a root have in common: named errors, strict JSON, atomic replacement, exclusive creation."""
+"""File operations for all files of a root: typed errors, strict JSON, atomic replacement, exclusive creation."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from daskevo.types import JSON
 
 T = TypeVar("T")
 Durability = Literal["volatile", "written", "synced"]
-"""What an answer promises: nothing; in the file (survives any process); fsync of file and folder (survives a host).
+"""What is promised with an answer: nothing; written to the file (survives the process); fsync of file and folder
+(survives the host).
 
-With a root, `volatile` is written as `written` is: a record is one write that waits for no disk, so that there is no
-wait to leave out, and records kept back would let a process that dies take what others rely on (docs/durability.md).
+With a root, `volatile` behaves as `written`: writing a record does not wait for the disk, so there is nothing to save,
+and if a process kept records back, its death would lose data that others rely on (docs/durability.md).
 """
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""The errors of a system that has no room for what was written."""
+"""Error numbers of a full disk or quota, or of a file above the size limit."""
 
 _SYNC_FILE_RANGE_WRITE = 2
 
@@ -36,7 +37,7 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 
 def free_bytes(folder: str | os.PathLike[str]) -> int | None:
-    """Return the bytes that a user may still write to the file system of `folder`; None if it can't be asked."""
+    """Return the bytes that this user may still write to the file system of `folder`; None if that is unknown."""
     try:
         status = os.statvfs(folder)
     except OSError:
@@ -46,16 +47,16 @@ def free_bytes(folder: str | os.PathLike[str]) -> int | None:
 
 @contextlib.contextmanager
 def usable(folder: str | os.PathLike[str], what: str, needed_bytes: int | None = None) -> Iterator[None]:
-    """Turn every OSError of the block into a RootUnusable that names the folder, the bytes needed and free.
+    """Convert every OSError of the block to a RootUnusable that names the folder, and the bytes needed and free.
 
     Parameters
     ----------
     folder:
-        Where the block reads or writes.
+        Folder in which the block reads or writes.
     what:
-        What the block does, as it goes on after "can't": ``write a segment``.
+        Description of the block, to follow "can't": ``write a segment``.
     needed_bytes:
-        Bytes that the block wants to write, if it does.
+        Bytes that the block writes; None if it only reads.
 
     Raises
     ------
@@ -77,7 +78,7 @@ def usable(folder: str | os.PathLike[str], what: str, needed_bytes: int | None =
 
 
 def with_reserve(act: Callable[[], T], give_up: Callable[[], None]) -> T:
-    """Do what takes little room; on a full disk once more, after `give_up` has removed what is kept back for that."""
+    """Call `act`, which writes little; if the disk is full, free the reserve with `give_up` and call it again."""
     try:
         return act()
     except (OSError, RootUnusable) as error:
@@ -105,7 +106,7 @@ def dump_json(value: JSON) -> bytes:
     Raises
     ------
     InvalidInput
-        If it holds anything that JSON can't carry, NaN and infinities included.
+        If JSON can't represent it, NaN and infinities included.
     """
     try:
         return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
@@ -114,7 +115,7 @@ def dump_json(value: JSON) -> bytes:
 
 
 def parse_json(data: bytes, path: str | os.PathLike[str], place: str, offset: int = 0, *, remedy: str = "") -> JSON:
-    """Read what `dump_json` wrote; raises CorruptRecord, naming file and place, on anything that isn't strict JSON."""
+    """Parse JSON that `dump_json` wrote; raise CorruptRecord with file and place if it is not strict JSON."""
     try:
         return json.loads(data.decode("utf-8"), parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError) as error:
@@ -133,7 +134,7 @@ def _finite(text: str) -> float:
 
 
 def corrupt(path: str | os.PathLike[str], found: str, offset: int, remedy: str = "") -> CorruptRecord:
-    """Return the error for a damaged file, naming the file, the place (byte offset) and what was found there."""
+    """Return the error for a damaged file, with its path, the byte offset of the damage, and a description."""
     return CorruptRecord(
         f"{os.fspath(path)} is damaged at byte {offset}: {found}. "
         + (remedy or "Nothing of it was used; restore the file from a copy, or retire what it held"),
@@ -144,7 +145,7 @@ def corrupt(path: str | os.PathLike[str], found: str, offset: int, remedy: str =
 
 
 def later_version(path: str | os.PathLike[str], version: int, known: int, offset: int = 0) -> LaterVersion:
-    """Return the error for a file of a version that this daskevo doesn't know yet."""
+    """Return the error for a file of a later format version."""
     return LaterVersion(
         f"{os.fspath(path)} was written by a later version of daskevo: it has format version {version}, this one reads "
         f"{known}. Use a daskevo that reads it; nothing of it was used or changed",
@@ -156,22 +157,22 @@ def later_version(path: str | os.PathLike[str], version: int, known: int, offset
 
 
 def refuse_later(value: JSON, path: str | os.PathLike[str], known: int) -> None:
-    """Raise LaterVersion if a small file's JSON says a format version above `known`."""
+    """Raise LaterVersion if the JSON of a small file has a format version above `known`."""
     version = value.get("format") if isinstance(value, dict) else None
     if type(version) is int and version > known:
         raise later_version(path, version, known)
 
 
 def open_inside(path: str | os.PathLike[str]) -> int:
-    """Open a file of a root for reading; who copied a stranger's root is led nowhere else by it.
+    """Open a file of a root for reading, without following links, which could lead out of a foreign root.
 
     Raises
     ------
     CorruptRecord
-        If it is a link, a pipe or a device: daskevo makes none.
+        If it is a link, a pipe or a device, which daskevo never creates.
     """
     try:
-        # A pipe would be waited for otherwise, until somebody writes to it.
+        # O_NONBLOCK: opening a pipe would wait for a writer otherwise.
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         if error.errno == errno.ELOOP and os.path.islink(path):
@@ -187,7 +188,7 @@ def open_inside(path: str | os.PathLike[str]) -> int:
 
 
 def refuse_links(*folders: Path) -> None:
-    """Make sure that folders of a root, where they are, are folders and lead nowhere else; raises CorruptRecord."""
+    """Raise CorruptRecord if one of these folders of a root is a symbolic link; missing ones are ignored."""
     for folder in folders:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if stat.S_ISLNK(os.lstat(folder).st_mode):
@@ -205,9 +206,9 @@ def linked(path: str | os.PathLike[str]) -> CorruptRecord:
 
 
 def read_small(path: Path, limit_bytes: int = 1 << 20) -> bytes:
-    """Read a whole small file; raises CorruptRecord if it is larger than anything daskevo writes there, or a link."""
+    """Read a whole small file; raise CorruptRecord if it is larger than `limit_bytes`, or a link."""
     with open(open_inside(path), "rb") as file:
-        # Not the limit: so much memory would be taken, however short the file is.
+        # Not simply the limit: `read` allocates as much as it is asked for, however short the file is.
         data = file.read(min(limit_bytes, os.fstat(file.fileno()).st_size) + 1)
     if len(data) > limit_bytes:
         raise corrupt(path, f"more than {limit_bytes} bytes where a small record was expected", limit_bytes)
@@ -215,7 +216,7 @@ def read_small(path: Path, limit_bytes: int = 1 << 20) -> bytes:
 
 
 def sync_folder(folder: str | os.PathLike[str]) -> None:
-    """Make the names in a folder survive the host."""
+    """Sync a folder, so that the names of its files survive a crash of the host."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -224,11 +225,11 @@ def sync_folder(folder: str | os.PathLike[str]) -> None:
 
 
 def make_folder(path: Path, *, sync: bool = False) -> None:
-    """Make a folder with its parents, if it isn't there; with `sync` its name and theirs survive the host."""
+    """Create a folder and its parents if missing; with `sync`, their names survive a crash of the host."""
     os.makedirs(path, exist_ok=True)
     if not sync:
         return
-    # Also those that were there: who made them may have died before their names were synced.
+    # Existing folders are synced, too: the process that created them may have died before it synced their names.
     device = os.stat(path).st_dev
     for folder in path.parents:
         if os.stat(folder).st_dev != device:
@@ -238,17 +239,17 @@ def make_folder(path: Path, *, sync: bool = False) -> None:
 
 
 def write_all(handle: int, data: bytes | memoryview) -> None:
-    """Write all bytes, however many calls it takes (Linux writes at most 2 GiB in one)."""
+    """Write all bytes, in several calls if needed; Linux writes at most 2 GiB in one."""
     view = memoryview(data)
     while view:
         view = view[os.write(handle, view) :]
 
 
 def begin_writeback(handle: int, offset: int, nbytes: int) -> None:
-    """Let the disk begin with bytes that were written to a file, without waiting for it.
+    """Start writing bytes of a file from the page cache to the disk, without waiting for it.
 
-    Promises nothing: only fsync does, which has less to wait for then, and names what went wrong. Does nothing where
-    the system has no such call.
+    This promises nothing. It only shortens a later fsync, which also reports errors. No effect on systems without
+    ``sync_file_range``.
     """
     if (call := _sync_file_range()) is not None:
         call(handle, offset, nbytes, _SYNC_FILE_RANGE_WRITE)
@@ -266,7 +267,7 @@ def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
 
 @contextlib.contextmanager
 def _temporary(path: Path, sync: bool) -> Iterator[tuple[int, Path]]:
-    """Open a new file beside `path`, known by its ending to readers of the folder; it stays unless the block fails."""
+    """Create a temporary file beside `path`, recognisable by its suffix; it is removed only if the block raises."""
     name = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
     handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
@@ -283,9 +284,9 @@ def _temporary(path: Path, sync: bool) -> Iterator[tuple[int, Path]]:
 
 @contextlib.contextmanager
 def replacing(path: Path, *, sync: bool = False) -> Iterator[int]:
-    """Open a new file to write to, which replaces `path` in one step when the block ends; on an error nothing is left.
+    """Open a new file for writing, which atomically replaces `path` at the end of the block; on errors it is removed.
 
-    A reader sees the old bytes or the new ones, whenever the writer dies.
+    Readers see either the old or the new bytes, also if the writer dies at any time.
     """
     with _temporary(path, sync) as (handle, name):
         yield handle
@@ -295,7 +296,7 @@ def replacing(path: Path, *, sync: bool = False) -> Iterator[int]:
         remove(name)
         raise
     if sync:
-        sync_folder(path.parent)
+        sync_folder(path.parent)  # the content is synced already; this makes the rename survive
 
 
 def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
@@ -305,14 +306,15 @@ def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
 
 
 def create_file(path: Path, data: bytes, *, sync: bool = False) -> bool:
-    """Create `path` whole, if it isn't there: of several callers at once exactly one gets True.
+    """Create `path` with its content if it does not exist; of several concurrent callers exactly one gets True.
 
-    A reader never sees it half written where the file system has hard links; elsewhere it may, for a moment.
+    Readers never see a partial file if the file system has hard links; otherwise they may, for a moment.
     """
     with _temporary(path, sync) as (handle, name):
         write_all(handle, data)
     created = True
     try:
+        # Unlike a rename, creating a link fails if the name exists: that decides between concurrent callers.
         os.link(name, path)
     except FileExistsError:
         created = False
@@ -323,7 +325,7 @@ def create_file(path: Path, data: bytes, *, sync: bool = False) -> bool:
     finally:
         remove(name)
     if sync:
-        # Also if it was there: who made it may have died before its name was synced.
+        # Also if it existed: the process that created it may have died before it synced the name.
         sync_folder(path.parent)
     return created
 
@@ -343,6 +345,6 @@ def _create_in_place(path: Path, data: bytes, sync: bool) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Remove a file; one that has gone already is as good."""
+    """Remove a file; a missing one is no error."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)

@@ -1,7 +1,7 @@
-"""Journals: append-only files of JSON records with a checksum each (format: docs/formats.md).
+"""Write journals: append-only files of JSON records with a checksum each (format: docs/formats.md).
 
-A journal starts with a head, the records that recreate a state, and goes on with what happened after. It is read by
-:mod:`daskevo.store.journal_reader`.
+A journal starts with a head, whose records recreate a state, followed by the records of later changes.
+:mod:`daskevo.store.journal_reader` reads it.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _BATCH_BYTES = 8 << 20
 
 
 class Journal:
-    """A journal to append to. It belongs to who created it; nobody ever appends to a journal that was there before.
+    """A new journal to append to. Only its creator appends to it; an existing journal is never continued.
 
-    Thread-safe. Flushes are grouped: those who wait for a flush while one runs share the next.
+    Thread-safe. Flushes are grouped: callers that wait while a flush runs share the next one.
 
     Parameters
     ----------
     folder, shard, number, generation:
-        Where, and the facts that the file starts with.
+        The shard's folder, and the values in the file's header.
     sync:
-        Whether a flush is an fsync. If not, a record is flushed as soon as it is written.
+        Whether a flush is an fsync. If not, a record counts as flushed as soon as it is written.
 
     Raises
     ------
     FileExistsError
-        If there is a journal of that number already.
+        If a journal with that number exists.
     """
 
     def __init__(self, folder: Path, shard: int, number: int, generation: int, *, sync: bool) -> None:
@@ -61,6 +61,7 @@ class Journal:
         self._broken: OSError | None = None
         self._append_lock = threading.Lock()
         self._flush_lock = threading.Lock()
+        # O_EXCL: of two owners that want the same number, one gets it.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._handle = os.open(self.path, flags, 0o666)
         if sync:
@@ -68,25 +69,26 @@ class Journal:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the file so far, `head_bytes` of them its head."""
+        """Size of the file so far, in bytes, including `head_bytes` of its head."""
         return self._size
 
     @property
     def broken(self) -> bool:
-        """Whether a failed fsync or cut has left the file in a state that nobody knows."""
+        """Whether a failed fsync or truncation has left the file in an unknown state."""
         return self._broken is not None
 
     def write_head(self, records: Iterable[JSON], *, base: int) -> None:
-        """Write the state that this journal starts from, and flush it; again, if a full disk refused it the first time.
+        """Write and flush the head; may be called again if it failed on a full disk.
 
         Parameters
         ----------
         records:
-            What recreates the state.
+            Records that recreate the state.
         base:
-            Number of the journal that the state was read from, 0 if there was none.
+            Number of the journal from which the state was read, 0 if there was none.
         """
         front = FILE_HEADER.pack(MAGIC, VERSION, *self._facts, base, 0)[:-4]
+        # The checksum of the file's header is the seed of all others: a record copied from another journal fails.
         self._seed = zlib.crc32(front)
         front += self._seed.to_bytes(4, "little")
         with self._append_lock:
@@ -108,12 +110,12 @@ class Journal:
         self.flush()
 
     def append(self, records: Iterable[JSON]) -> int:
-        """Write records at the end, all or none; return the count of records so far, for `flush`.
+        """Append records, all or none; return the number of records so far, for `flush`.
 
         Raises
         ------
         RootUnusable
-            If the disk is full: the journal is as before.
+            If the disk is full: the journal is unchanged.
         InvalidInput
             If a record isn't JSON, or is larger than 64 MiB.
         """
@@ -126,34 +128,35 @@ class Journal:
             return self._written
 
     def flush(self, upto: int | None = None) -> None:
-        """Return when the first `upto` records (default: all that are written) survive what the setting promises."""
+        """Wait until the first `upto` records (default: all written ones) have the promised durability."""
         if not self._sync:
             return
         upto = self._written if upto is None else upto
         with self._flush_lock:
             if self._flushed >= upto:
-                return
+                return  # the flush that this call waited for has included them
+            # Read before the fsync: records written during it may not be on disk.
             written = self._written
             with usable(self.path.parent, "flush a journal", 0):
                 self._refuse_if_broken()
                 try:
                     os.fsync(self._handle)
                 except OSError as error:
-                    # After a failed fsync nobody knows which pages are on disk; only reopening the shard tells.
+                    # After a failed fsync it is unknown which pages are on disk; reading the journal again tells.
                     self._broken = error
                     raise
             self._flushed = written
 
     def close(self) -> None:
-        """Close the file once what is being written is written; nothing is flushed."""
-        # A number that was closed may be another file's by the time a thread writes to it.
+        """Close the file after running writes and flushes; nothing is flushed."""
+        # With both locks: the number of a closed file descriptor may be reused while a thread still writes to it.
         with self._append_lock, self._flush_lock:
             if self._handle >= 0:
                 os.close(self._handle)
                 self._handle = -1
 
     def __del__(self) -> None:
-        # A shard that was fenced, or whose opening failed, is dropped rather than closed.
+        # Shards that were fenced, or failed to open, are dropped without being closed.
         if hasattr(self, "_handle"):
             self.close()
 
@@ -180,7 +183,7 @@ class Journal:
         self._written += records
 
     def _cut(self) -> None:
-        # What a failed write left must go, or later records would follow damage.
+        # Remove the bytes of a failed write: readers would take a record after them for damage.
         try:
             os.ftruncate(self._handle, self._size)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Reading journals: a torn tail (the writer died in its last write) is cut off, damage is an error."""
+"""Read journals: leave out a torn tail, left by a writer that died while writing, and raise an error for damage."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from daskevo.store.journal import (
 )
 from daskevo.types import JSON
 
-# What a disk writes whole.
 _SECTOR = 512
+"""Bytes that a disk writes atomically: after a crash, each sector of a write is there as a whole, or not at all."""
 
 
 @dataclass(frozen=True)
 class JournalContent:
-    """What a journal holds.
+    """Content of a journal.
 
     Attributes
     ----------
     number, generation, base:
-        The journal's number, the coordinator's generation that its owner belonged to, and the number of the journal
-        that its head was made from (0: none). All 0 if the writer died before it had written them.
+        The journal's number, the generation of its owner's coordinator, and the number of the journal from which its
+        head was made (0: none). All are 0 if the writer died before it had written them.
     complete:
-        Whether the head was written to its end. If not, nobody has ever served from this journal.
+        Whether the head is complete. If not, no shard was ever served from this journal.
     records:
-        Head and what came after, oldest first.
+        Records of the head and later ones, oldest first.
     torn_bytes:
-        Length of the torn tail that was left out.
+        Length of the torn tail that was left out, in bytes.
     """
 
     number: int
@@ -61,14 +61,14 @@ def read_journal(folder: Path, shard: int, number: int, turn: threading.Lock | N
     Parameters
     ----------
     turn:
-        Held while records are parsed, and not while the disk is waited for.
+        Lock that is held while records are parsed, but not while waiting for the disk.
 
     Raises
     ------
     CorruptRecord
-        If what had been written whole is different now, or the file is of another shard or a later version.
+        If completely written bytes have changed, or the file belongs to another shard or a later version.
     FileNotFoundError
-        If it isn't there (any more).
+        If the journal doesn't exist (any more).
     """
     path = journal_path(folder, number)
     with open(open_inside(path), "rb", buffering=0) as opened, contextlib.ExitStack() as stack:
@@ -98,7 +98,7 @@ def read_journal(folder: Path, shard: int, number: int, turn: threading.Lock | N
 
 
 class _OutOfTurn(io.RawIOBase):
-    """A file whose reader holds a lock, which others may have while the disk is waited for."""
+    """A file that releases a lock of its reader while it waits for the disk."""
 
     def __init__(self, file: io.FileIO, turn: threading.Lock) -> None:
         self._file = file
@@ -116,7 +116,7 @@ class _OutOfTurn(io.RawIOBase):
 
 
 class _Reader:
-    """Reads the records of one journal, up to its end or torn tail; `offset` is where the next one would start."""
+    """Reads the records of one journal, up to its end or torn tail; `offset` is the place of the next record."""
 
     def __init__(self, path: Path, file: BinaryIO, size: int, seed: int) -> None:
         self.path = path
@@ -164,7 +164,7 @@ class _Reader:
         kind, length, sequence, _, crc = parsed
         if sequence != self.sequence:
             raise corrupt(self.path, f"record {sequence} where record {self.sequence} belongs", self.offset)
-        # What was appended since the size was taken belongs to a writer that still runs: not read here.
+        # Bytes appended since the size was taken belong to a running writer, and are left out.
         payload = self.file.read(min(length, max(self.size - self.offset, 0)))
         if len(payload) == length:
             if zlib.crc32(payload, self.seed) == crc:
@@ -175,7 +175,11 @@ class _Reader:
         return None
 
     def _refuse_if_flushed(self, start: bytes) -> None:
-        """Make sure that nothing after `start`, the torn record, says that it had once been flushed."""
+        """Raise CorruptRecord if a later record shows that the record at `start` had been flushed.
+
+        Each record has the number of records that were flushed before it was written. So a record that is broken
+        although later ones count it as flushed is damage, not a torn tail.
+        """
         tail = start + self.file.read()
         place = tail.find(MARKER, 1)
         while place >= 0:
@@ -191,10 +195,10 @@ class _Reader:
 
 
 def _hole_in_header(data: bytes, offset: int) -> bool:
-    """Return whether `data`, a header at `offset` and what follows, has zeros for a sector that never was written.
+    """Whether `data`, a header at `offset` and the bytes after it, has zeros for a sector that was never written.
 
-    Headers have zeros of their own: a hole reaches over the first byte, which is never zero, or over the last and all
-    that follows up to a sector's end.
+    Headers have zeros of their own. A hole covers the first byte, which is never zero, or the last byte and all bytes
+    after it up to the end of a sector.
     """
     size = RECORD_HEADER.size
     ahead = -offset % _SECTOR or _SECTOR
@@ -203,16 +207,16 @@ def _hole_in_header(data: bytes, offset: int) -> bool:
 
 
 def _hole_in_payload(payload: bytes, offset: int) -> bool:
-    """Return whether a payload at `offset` has a zero at the end of a sector, or at its own end.
+    """Whether a payload at `offset` has a zero at the end of a sector, or at its own end.
 
-    A hole has. Payloads have no zeros, and one damaged byte is rarely the last of a sector.
+    This is true of a hole. Payloads have no zeros, and a single damaged byte is rarely the last of a sector.
     """
     first = -offset % _SECTOR or _SECTOR
     return 0 in payload[first - 1 :: _SECTOR] or payload[-1:] == b"\0"
 
 
 def _parse(header: bytes, seed: int) -> tuple[bytes, int, int, int, int] | None:
-    """Return kind, length, sequence, flushed, payload CRC of a record's header; None if it is none."""
+    """Return kind, length, sequence, flushed, payload CRC of a record's header; None if it is not a valid header."""
     if len(header) < RECORD_HEADER.size:
         return None
     marker, kind, length, sequence, flushed, crc, header_crc = RECORD_HEADER.unpack(header)

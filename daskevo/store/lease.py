@@ -1,7 +1,7 @@
-"""The root's lease: which job has the repository open (protocol: Root lease).
+"""The root's lease: the job that has the repository open (protocol: Root lease).
 
-The highest ``generation.<g>`` file says who; ``cluster.json`` repeats it for people and adds whether it was given back.
-The lease is manners, the shards' epochs are the safety.
+The highest ``generation.<g>`` file names the holder; ``cluster.json`` repeats it for users, and tells whether the lease
+was released. The lease avoids conflicts between well-behaved jobs; safety comes from the shards' epochs.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ def _now() -> str:
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a lease.
+    """The holder of a lease.
 
     Attributes
     ----------
     scheduler_id, address:
-        The Dask scheduler's id, and where it listens.
+        Id and address of the Dask scheduler.
     job:
-        A name that tells people whose it is: the batch job's id, or the user.
+        A name for users: the id of the batch job, or the user's name.
     host, started:
-        Where it runs and since when (ISO 8601, UTC).
+        Host of the scheduler, and time of its start (ISO 8601, UTC).
     """
 
     scheduler_id: str
@@ -63,14 +63,14 @@ class Holder:
 
 
 class CannotAsk(Exception):
-    """Whether a holder lives can't be found out from here; says why."""
+    """This process can't find out whether a holder is alive; the message tells why."""
 
 
 Ask = Callable[[Holder], str | None]
-"""Ask the address of a holder which scheduler it is: its id, or None if nobody answers in time; may raise `CannotAsk`.
+"""Ask the address of a holder for its scheduler id; None if there is no answer in time; may raise `CannotAsk`.
 
-About its own scheduler a coordinator answers None unless it serves this repository already: after a restart of the
-coordinator nothing of the old generation lives.
+For its own scheduler, a coordinator returns None unless it serves this repository already: after a restart of the
+coordinator, nothing of the old generation is alive.
 """
 
 
@@ -85,9 +85,9 @@ class Lease:
     generation:
         Its number, 1 for the first opening.
     holder:
-        Whose it is.
+        The holder of the lease.
     joined:
-        Whether the same scheduler had it open already, and this is that generation.
+        Whether the same scheduler had the repository open already, in this generation.
     """
 
     root: Root
@@ -96,12 +96,12 @@ class Lease:
     joined: bool
 
     def check(self) -> None:
-        """Make sure that no later generation was opened.
+        """Check that no later generation was opened.
 
         Raises
         ------
         RepositoryTaken
-            With the name of the job that has it now, or had it last.
+            If there is one; the message names the job that has the repository open now, or had it last.
         """
         with usable(self.root.path, "read the lease"):
             numbers = _generations(self.root.path)
@@ -110,14 +110,14 @@ class Lease:
                 raise _taken(self.root, numbers[0], former, ended=_released(self.root) >= numbers[0])
 
     def release(self) -> None:
-        """Give the lease back, so that the next job need not ask an address where nobody answers."""
+        """Release the lease, so that the next job need not wait for a scheduler that does not answer."""
         with usable(self.root.path, "give back the lease", 0):
             if _generations(self.root.path)[:1] == [self.generation]:
                 _write_cluster(self.root, self.generation, self.holder, released=_now())
 
 
 def current_lease(root: Root) -> Lease | None:
-    """Return the lease that stands, None if there is none or it was given back.
+    """Return the present lease, None if there is none or it was released.
 
     Raises
     ------
@@ -131,23 +131,23 @@ def current_lease(root: Root) -> Lease | None:
 
 
 def take_lease(root: Root, mine: Holder, ask: Ask) -> Lease:
-    """Open the repository in a generation of its own, or join the generation of the same scheduler.
+    """Open the repository in a new generation, or join the generation of the same scheduler.
 
     Parameters
     ----------
     root:
         The repository.
     mine:
-        Who asks.
+        The holder that takes the lease.
     ask:
-        Asks a holder's address; may block. It is called only for a lease that was not given back.
+        Asks a holder's address; may block. It is called only for a lease that was not released.
 
     Raises
     ------
     RepositoryTaken
-        If another job has it open (its scheduler answers), or was faster.
+        If another job has it open (its scheduler answers), or took the lease at the same time.
     SchedulerUnaskable
-        If whether its holder lives can't be found out from here.
+        If this process can't find out whether the holder is alive.
     CorruptRecord, RootUnusable
         As in `current_lease`.
     """
@@ -163,18 +163,19 @@ def _take(root: Root, mine: Holder, ask: Ask) -> Lease:
                 return Lease(root, highest, holder, joined=True)
             raise _taken(root, highest, holder)
         with usable(root.path, "take the lease", 0):
-            # Read before the list: a generation that a faster taker has just written there is in the list then.
+            # Read before listing: a generation that another taker has written there meanwhile is in the list then.
             repeated = _cluster_generation(root)
             numbers = _generations(root.path)
             if max(numbers, default=0) != highest:
-                continue  # Somebody has taken it since: ask that one.
+                continue  # another job has taken the lease meanwhile: ask that one
             generation = max(highest, repeated) + 1
             data = dump_json({"format": FORMAT, "generation": generation, "holder": asdict(mine)})
             sync = root.durability == "synced"
             if not create_file(_generation_path(root, generation), data, sync=sync):
                 continue
             taken = Lease(root, generation, mine, joined=False)
-            # An opener that slept between listing and creating may have made a number that had gone below the highest.
+            # If this process was suspended between listing and creating, others may have taken and removed this number
+            # meanwhile, and the highest one is above it.
             try:
                 taken.check()
                 _write_cluster(root, generation, mine)
@@ -195,7 +196,7 @@ def _standing(root: Root) -> tuple[int, Holder | None]:
             if highest == 0 or _released(root) >= highest:
                 return highest, None
             holder = _read_generation(root, highest)
-            # It goes only when a higher one has come.
+            # If the file is gone, there is a higher one: look again.
             if holder is not None:
                 return highest, holder
 
@@ -265,7 +266,7 @@ def _holder(value: dict[str, Any], path: Path) -> Holder:
 
 
 def _cluster(root: Root) -> dict[str, Any]:
-    # cluster.json decides nothing alone: the generation files do. A damaged one is replaced by the next opener.
+    # The generation files decide, not cluster.json, so a damaged one counts as empty and the next opener replaces it.
     path = root.path / "cluster.json"
     with contextlib.suppress(FileNotFoundError, CorruptRecord):
         value = parse_json(read_small(path), path, "the lease")
@@ -279,7 +280,7 @@ def _cluster_generation(root: Root) -> int:
 
 
 def _released(root: Root) -> int:
-    """Return the generation that was given back, 0 if none."""
+    """Return the generation that was released, 0 if none."""
     cluster = _cluster(root)
     return int(cluster["generation"]) if cluster.get("released") else 0
 

@@ -1,6 +1,6 @@
-"""Which tensors of a shard's models a repair has found to be gone: a file in its folder (docs/formats.md).
+"""Marks of tensors that a repair has found to be lost, in a file of the shard's folder (docs/formats.md).
 
-It takes nothing from the records: a folder that is restored from a copy brings the tensors back, and its own marks.
+The records are not changed: if the folder is restored from a copy, the tensors are back, with the marks of the copy.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ MAX_BYTES = 64 << 20
 
 
 class Loss(NamedTuple):
-    """Tensors of one owner that are gone.
+    """Lost tensors of one owner.
 
-    `since`: when a repair found it out, ISO 8601 in UTC; `found`: what it found, in words.
+    `since`: when a repair found the loss, ISO 8601 in UTC; `found`: description.
     """
 
     owner: ModelId
@@ -32,12 +32,12 @@ class Loss(NamedTuple):
     found: str
 
     def to_json(self) -> JSON:
-        """Return the loss as it is kept and sent."""
+        """Encode the loss for storage and messages."""
         return {"owner": self.owner, "tensors": runs(self.numbers), "since": self.since, "found": self.found}
 
     @classmethod
     def from_json(cls, value: object) -> Loss:
-        """Read what `to_json` made; raises CorruptRecord on anything else."""
+        """Decode a loss that `to_json` encoded; raise CorruptRecord for other values."""
         match value:
             case {"owner": str(owner), "tensors": [*tensors], "since": str(since), "found": str(found)}:
                 try:
@@ -75,7 +75,7 @@ _REMEDY = "Remove it: the next repair writes it anew"
 
 
 def write_losses(folder: Path, losses: Iterable[Loss], *, sync: bool = False) -> None:
-    """Replace the marks in a shard's folder; none left, and the file goes."""
+    """Replace the marks in a shard's folder; remove the file if there are none."""
     rows: list[JSON] = [loss.to_json() for loss in losses]
     if not rows:
         with usable(folder, "remove the list of lost tensors"):
@@ -89,14 +89,14 @@ def write_losses(folder: Path, losses: Iterable[Loss], *, sync: bool = False) ->
 def merged(
     known: Iterable[Loss], found: Iterable[tuple[ModelId, frozenset[int], str]], now: str | None = None
 ) -> list[Loss]:
-    """Return the marks for what is gone now; what was marked before keeps its time and words.
+    """Return marks for all lost tensors; those marked before keep their time and description.
 
     Parameters
     ----------
     found:
-        Owner, numbers, what was found.
+        Owner, numbers and description of lost tensors.
     now:
-        ISO 8601; the clock's when None.
+        Present time, ISO 8601; None: the clock's.
     """
     now = now or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     marks = {(loss.owner, number): (loss.since, loss.found) for loss in known for number in loss.numbers}

@@ -1,6 +1,6 @@
-"""Tensors as they are stored: little-endian and C-contiguous, laid out in one block of bytes, each at a multiple of 64.
+"""Layout of stored tensors: little-endian and C-contiguous, in one block of bytes, each at a multiple of 64 bytes.
 
-A header (a list that JSON carries) says what lies where.
+A header, which is a JSON list, has the place of each tensor.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from daskevo.types import JSON, TensorSpec, dtype_of
 Array = np.ndarray[Any, np.dtype[Any]]
 
 ALIGNMENT = 64
-"""Bytes. TensorFlow aborts the process when it aliases memory that isn't aligned to its largest vector."""
+"""Alignment in bytes. TensorFlow aborts the process if it aliases memory that isn't aligned to its largest vector."""
 
 MAX_TENSORS = 1 << 20
 """Most tensors in one block."""
 
 NO_DIGEST = "0" * 32
-"""Stands for a digest that isn't known yet, in as many bytes."""
+"""Placeholder of the same length for a digest that isn't known yet."""
 
 
 class PackEntry(NamedTuple):
-    """One tensor of a block: its number in the owner's enumeration, shape and dtype, byte offset, xxh3-128 (hex)."""
+    """One tensor of a block: its number at the owner, shape and dtype, byte offset, xxh3-128 (hex)."""
 
     number: int
     spec: TensorSpec
@@ -44,14 +44,14 @@ class PackEntry(NamedTuple):
 
 
 def portable(values: Any) -> Array:
-    """Return the values as they are stored: little-endian and C-contiguous; copies only what isn't so already.
+    """Return values as a little-endian, C-contiguous array, without a copy if they are one.
 
-    Bits are kept (NaN payloads, signed zeros, denormals), shapes too (a 0-d array stays 0-d).
+    Bits are kept (NaN payloads, signed zeros, denormals), and so is the shape (a 0-d array stays 0-d).
 
     Raises
     ------
     InvalidInput
-        If the dtype can't be stored: objects, text, dates, records, extended precision; or the array is a masked one.
+        If the dtype can't be stored (objects, text, dates, records, extended precision), or for masked arrays.
     """
     if isinstance(values, np.ma.MaskedArray):
         raise InvalidInput(
@@ -71,10 +71,10 @@ def portable(values: Any) -> Array:
 
 
 def snapshot(array: Any) -> Array:
-    """Return a read-only array with these values that no later change of `array` reaches.
+    """Return a read-only array with these values that later changes of `array` don't affect.
 
-    One whose memory nobody can write to is taken as it is, without a copy; a read-only view of memory that its owner
-    may still write to is not such a one.
+    An array is returned without a copy only if nothing can write to its memory. A read-only view of memory that its
+    owner can still write to is copied.
     """
     result = portable(array)
     if _may_be_written(result) and np.may_share_memory(result, np.asarray(array)):
@@ -85,7 +85,7 @@ def snapshot(array: Any) -> Array:
 
 
 def _may_be_written(array: Array) -> bool:
-    """Whether the memory that an array shows can be written to, through an array or by whoever else it belongs to."""
+    """Whether an array's memory can be written to, through another array or by its owner."""
     base: Any = array
     while isinstance(base, np.ndarray | memoryview):
         if isinstance(base, np.ndarray) and base.flags.writeable:
@@ -94,15 +94,15 @@ def _may_be_written(array: Array) -> bool:
     if base is None:
         return False
     if isinstance(base, mmap.mmap):
-        return True  # also one that is read-only shows what others write to its file
+        return True  # even through a read-only map, changes of its file are visible
     try:
         return not memoryview(base).readonly
     except TypeError:
-        return False  # of a framework, which lends as read-only what it doesn't change: DLPack's tensors
+        return False  # memory of a framework (DLPack), which exports read-only what it does not change
 
 
 def frozen(array: Array) -> Array:
-    """Make an array read-only, and all those whose memory it shows a part of; return it."""
+    """Make an array read-only, and all arrays that it is a view of; return it."""
     base: Any = array
     while isinstance(base, np.ndarray):
         base.flags.writeable = False
@@ -111,7 +111,7 @@ def frozen(array: Array) -> Array:
 
 
 def lent(array: Array) -> Array:
-    """Return a view of a stored array that whoever borrows it can't make writeable, as NumPy lets the owner do."""
+    """Return a view of a stored array that can't be made writeable again, which NumPy allows the owner of memory."""
     if not array.nbytes:
         return array
     sealed = np.frombuffer(raw(array).data.toreadonly(), np.uint8)
@@ -127,7 +127,7 @@ def aligned_empty(nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Return uninitialised memory of shape (nbytes,), dtype uint8, whose address is a multiple of 64."""
     memory = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
-    # Not a slice: an empty one starts anywhere.
+    # Not a slice: NumPy may give an empty slice any address.
     return np.ndarray((nbytes,), np.uint8, memory, start)
 
 
@@ -147,7 +147,7 @@ def lay_out(tensors: Mapping[int, Any]) -> tuple[dict[int, Array], tuple[PackEnt
     Returns
     -------
     arrays, entries, nbytes:
-        The portable arrays by number, what lies where (without digests yet), the size of the block (a multiple of 64).
+        The portable arrays by number, their places (still without digests), the size of the block (a multiple of 64).
 
     Raises
     ------
@@ -172,12 +172,12 @@ def _is_number(value: object) -> bool:
 
 
 def parse_header(header: JSON, nbytes: int) -> tuple[PackEntry, ...]:
-    """Read a header and check that its tensors lie, aligned and apart, within a block of `nbytes`.
+    """Decode a header, and check that its tensors are aligned, don't overlap, and are within a block of `nbytes`.
 
     Raises
     ------
     CorruptRecord
-        If it is anything else; nothing of the size that it claims is allocated before.
+        If the header is not valid; no memory of a claimed size is allocated before.
     """
     if not isinstance(header, (list, tuple)) or len(header) > MAX_TENSORS:
         raise CorruptRecord(f"expected a list of at most {MAX_TENSORS} tensors, found {type(header).__name__}")

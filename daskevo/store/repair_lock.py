@@ -16,17 +16,17 @@ from daskevo.store.files import usable
 from daskevo.store.root import Root
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
-"""What file systems without locks answer: there the epochs alone keep two repairs apart."""
+"""Errors of file systems without locks, on which only the epochs keep two repairs apart."""
 
 
 @contextlib.contextmanager
 def only_repair(root: Root) -> Iterator[None]:
-    """Keep other repairs of this root out while the block runs.
+    """Exclude other repairs of this root while the block runs.
 
     Raises
     ------
     RepositoryTaken
-        If another repair is under way, on this host or, where the file system knows locks of other hosts, on any.
+        If another repair is running on this host, or on any host if the file system shares locks between hosts.
     RootUnusable
         If this user may not write to the root.
     """

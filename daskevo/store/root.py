@@ -1,4 +1,4 @@
-"""The repository's folder: what it is (repository.json), its scopes, and how many shards it has."""
+"""The root folder of a repository: its description (repository.json), its scopes, and its number of shards."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class Root:
     path:
         The folder, absolute.
     repository_id:
-        A UUID drawn when it was made: two hosts see the same root if they see the same one.
+        A random UUID, drawn when the repository was created; two hosts see the same root if they see the same id.
     shards:
-        How many shards it has; never changes.
+        Number of shards, which never changes.
     created:
-        When it was made, ISO 8601, UTC.
+        Time of creation, ISO 8601, UTC.
     durability:
-        What an answer promises; never changes, since what is there was written so.
+        Durability of answered changes; it never changes, since stored data was written with it.
     """
 
     path: Path
@@ -66,14 +66,14 @@ class Root:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Root:
-        """Open a repository that is there.
+        """Open an existing repository.
 
         Raises
         ------
         RootUnusable
             If there is none, or the folder can't be read.
         CorruptRecord
-            If repository.json is damaged, of a later version, or names another number of shards than there are.
+            If repository.json is damaged, of a later version, or has a wrong number of shards.
         """
         path = Path(path).absolute()
         file = path / "repository.json"
@@ -85,7 +85,7 @@ class Root:
             case {"format": 1, "repository_id": str(name), "shards": int(shards), "created": str(created)} if (
                 0 < shards <= MAX_SHARDS and type(shards) is int
             ):
-                # Roots of daskevo before 0.1 don't say it.
+                # Roots of daskevo before 0.1 have no such field.
                 durability = value.get("durability", "written")
                 if durability not in DURABILITIES:
                     raise corrupt(file, f"no durability: {str(durability)[:80]}", 0)
@@ -97,25 +97,26 @@ class Root:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], *, shards: int = 64, durability: Durability | None = None) -> Root:
-        """Open a repository, after making it if there is none; several at once make one.
+        """Open a repository, and create it if there is none; concurrent callers create one repository.
 
         Parameters
         ----------
         path:
-            A folder, made with its parents if it isn't there.
+            The folder; it and its parents are created if missing.
         shards:
-            For a new repository; one that is there keeps its number.
+            Number of shards of a new repository; an existing one keeps its number.
         durability:
-            That of a new repository, ``written`` when None; one that is there must have it, if it isn't None.
+            Durability of a new repository, ``written`` when None. If it is not None, an existing repository must have
+            the same.
 
         Raises
         ------
         DurabilityMismatch
-            If the one that is there has another.
+            If an existing repository has another durability.
         RootUnusable
-            If the folder can't be made or written.
+            If the folder can't be created or written.
         CorruptRecord
-            If there is a damaged repository, or shards without repository.json.
+            If an existing repository is damaged, or there are shards without repository.json.
         InvalidInput
             If the number of shards isn't 1 to 4096.
         """
@@ -127,6 +128,7 @@ class Root:
             if not (path / "repository.json").exists():
                 make_folder(path, sync=new == "synced")
             if not (path / "repository.json").exists():
+                # A new description would give these shards a new id, and perhaps another number of shards.
                 with contextlib.suppress(FileNotFoundError):
                     kept = (path / SERVED).exists() or os.listdir(path / "shards")
                     if kept and not (path / "repository.json").exists():
@@ -144,22 +146,22 @@ class Root:
         with usable(path, "make a repository", 0):
             (path / "shards").mkdir(exist_ok=True)
             if root.durability == "synced":
-                # Also what was there: who made it may have died before its name was synced.
+                # Also if it existed: the process that created it may have died before it synced the name.
                 sync_folder(path)
         return root
 
     def check_durability(self, asked: Durability | None) -> None:
-        """Make sure that somebody who asked for a durability gets it; None asks for none.
+        """Check that the repository has the durability `asked`; None accepts any.
 
         Raises
         ------
         DurabilityMismatch
-            If it is another.
+            If it has another.
         """
         check_durability(self.path, self.durability, asked)
 
     def _check_count(self) -> None:
-        """Make sure that the number of shards is the one that models were spread over."""
+        """Check that the number of shards is the one with which models were assigned to shards."""
         with usable(self.path, "open a repository"):
             try:
                 value = parse_json(read_small(self.path / SERVED), self.path / SERVED, "the number of shards")
@@ -190,9 +192,9 @@ class Root:
         return self.shards
 
     def mark_served(self) -> None:
-        """Remember that all shards were served once: whoever finds one without a state knows then that it is lost.
+        """Record that all shards have been served, so that a shard without a state is known to have lost it.
 
-        Before this returns, nothing may be stored.
+        Nothing may be stored before this returns.
         """
         data = dump_json({"format": FORMAT, "shards": self.shards})
         with usable(self.path, "open a repository", len(data)):
@@ -200,9 +202,9 @@ class Root:
                 self.with_reserve(lambda: create_file(self.path / SERVED, data, sync=self.durability == "synced"))
 
     def with_reserve(self, act: Callable[[], T]) -> T:
-        """Do what takes little room; on a full disk again, with what one of the shards keeps back for that.
+        """Call `act`, which writes little; if the disk is full, free the reserve of one shard and call it again.
 
-        Who can't open a repository can't retire models there.
+        This lets users open a repository on a full disk, in order to retire models there.
         """
 
         def give_up() -> None:
@@ -214,18 +216,18 @@ class Root:
         return with_reserve(act, give_up)
 
     def shard(self, number: int) -> ShardFolder:
-        """Return the folder of a shard (one object per owner: a new one each time)."""
+        """Return a new object for the folder of a shard; each owner needs one of its own."""
         if not 0 <= number < self.shards:
             raise InvalidInput(f"there is no shard {number}: this repository has {self.shards}")
         return ShardFolder(self.path, number, durability=self.durability)
 
     def is_replaced(self) -> bool:
-        """Whether the folder was removed, or holds another repository by now.
+        """Whether the folder was removed, or has another repository now.
 
         Raises
         ------
         RootUnusable
-            If the folder is there with no repository in it, as where a file system is not mounted.
+            If the folder exists without a repository, for example because a file system is not mounted.
         """
         with usable(self.path, "look for a repository"):
             if not self.path.exists():
@@ -240,12 +242,12 @@ class Root:
             ) from error
 
     def check_sight(self, repository_id: str) -> None:
-        """Make sure that this host sees the repository of that id here, and may write to it.
+        """Check that this host sees the repository of that id at this path, and may write to it.
 
         Raises
         ------
         RootUnusable
-            If it sees another, or can't write.
+            If it sees another repository, or may not write.
         """
         if self.repository_id != repository_id:
             raise RootUnusable(
@@ -261,7 +263,7 @@ class Root:
                 raise PermissionError(13, "this user may not write there")
 
     def scopes(self) -> dict[str, str | None]:
-        """Return the objective of each scope (``max val_auc``), None where none was declared yet."""
+        """Return the objective of each scope (``max val_auc``), None if none was declared yet."""
         file = self.path / "scopes.json"
         with usable(self.path, "read the scopes"):
             try:
@@ -277,16 +279,16 @@ class Root:
         raise corrupt(file, f"no scopes of format {FORMAT}: {str(value)[:80]}", 0)
 
     def declare_scope(self, scope: str, objective: str | None) -> str | None:
-        """Make a scope known with its objective; return the objective that it has.
+        """Add a scope with its objective, or declare the objective of a known one; return its objective.
 
-        It reads, changes and writes one file: the coordinator alone calls this, one call after the other.
+        Only the coordinator may call this, one call after the other, since it reads, changes and writes a file.
 
         Raises
         ------
         ScopeMismatch
-            If it has another objective.
+            If the scope has another objective.
         InvalidInput
-            If scope or objective aren't well formed.
+            If scope or objective are malformed.
         """
         scopes = self.scopes()
         found = agreed_objective(scopes, scope, objective)
@@ -300,12 +302,12 @@ class Root:
         return found
 
     def free_bytes(self) -> int | None:
-        """Return the bytes that may still be written to the root's file system; None if it can't be asked."""
+        """Return the bytes that may still be written to the root's file system; None if that is unknown."""
         return free_bytes(self.path)
 
 
 def check_durability(root: str | os.PathLike[str], found: Durability, asked: Durability | None) -> None:
-    """Compare a root's durability with the one that was asked for, if one was.
+    """Compare a root's durability with the one asked for; None accepts any.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""Segment files: the tensors that one put stored, consolidated in one file (format: docs/formats.md).
+"""Segment files: the tensors of one put, consolidated in one file (format: docs/formats.md).
 
-Written by :mod:`daskevo.store.segment_writer`, never changed afterwards; read by ranges, or mapped.
+:mod:`daskevo.store.segment_writer` writes them; they are never changed afterwards, and read by ranges or mapped.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ BUFFERS = 1024
 
 
 class Replaced(CorruptRecord):
-    """The file was written anew after its header had been read: open it again."""
+    """The file was replaced after its header had been read: open it again."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """An open segment: its header. Each read opens the file anew, so that nothing is held between reads.
+    """The header of a segment. Each read opens the file again, so no file handle is held between reads.
 
     Attributes
     ----------
     path:
         The file.
     meta:
-        What the writer attached (JSON), such as model id and attempt.
+        JSON of the writer, such as model id and attempt.
     entries:
         The tensors by number; offsets count from `payload`.
     payload, payload_bytes:
-        Where the block of tensors starts, and its size, in bytes.
+        Offset of the block of tensors in the file, and its size, in bytes.
     file_bytes:
         Size of the whole file.
     """
@@ -65,7 +65,7 @@ class Segment:
     payload_bytes: int
     file_bytes: int
     identity: tuple[int, int, int] = field(repr=False)
-    """Inode, size and time of the last change: whether the file is still the one whose header was read."""
+    """Inode, size and modification time, by which a replaced file is recognised."""
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Segment:
@@ -83,14 +83,14 @@ class Segment:
             return _read_header(path, handle)
 
     def of(self, model_id: ModelId, attempt: Attempt) -> Segment:
-        """Return this segment if it says that it is that attempt's; raises CorruptRecord otherwise."""
+        """Return this segment if its header names that model and attempt; raise CorruptRecord otherwise."""
         meta = self.meta if isinstance(self.meta, dict) else {}
         if (meta.get("model_id"), meta.get("attempt")) != (model_id, list(attempt)):
             raise corrupt(self.path, f"this is the segment of {meta.get('model_id')!r} {meta.get('attempt')}", 0)
         return self
 
     def is_there(self) -> bool:
-        """Whether the file is still, or also for this process, the one whose header was read."""
+        """Whether the file at the path, as this process sees it, is the one whose header was read."""
         try:
             return identity_of(os.stat(self.path)) == self.identity
         except OSError:
@@ -111,24 +111,25 @@ class Segment:
         numbers:
             Tensor numbers.
         check:
-            Compare each tensor with its digest.
+            Whether to compare each tensor with its digest.
         mapped:
-            Return views of a map of the file that lasts as long as the arrays, instead of memory of their own.
+            Whether to return views of a memory map, which lasts as long as the arrays, instead of copies.
 
         Returns
         -------
         dict
-            Read-only arrays in 64-byte aligned memory, each its own (unless mapped), by number.
+            Read-only arrays by number, 64-byte aligned; each has its own memory, unless mapped.
 
         Raises
         ------
         KeyError
             If a number isn't in the segment.
         Replaced
-            If the file is another one by now: open it again.
+            If the file has been replaced: open it again.
         CorruptRecord, RootUnusable
             As in `open`.
         """
+        # In the order of the file, so that neighbours can be read in one call.
         wanted = sorted(
             (self.entries[number] for number in (self.entries if numbers is None else set(numbers))),
             key=lambda entry: (entry.offset, entry.end),
@@ -147,13 +148,13 @@ class Segment:
 
             if sum(entry.spec.nbytes for entry in wanted) < FEW_BYTES:
                 return take(wanted)
-            # All end before the file is closed, also when one of them fails.
+            # Wait for all threads before closing the file, also if one of them fails.
             parts = [threads().submit(take, group) for group in groups(wanted, lambda entry: entry.spec.nbytes)]
             wait(parts)
             return {number: array for part in parts for number, array in part.result().items()}
 
     def range(self, number: int, start: int, stop: int) -> Memory:
-        """Return bytes `start` to `stop` of one tensor as they are in the file: whoever joins them checks the digest.
+        """Return bytes `start` to `stop` of one tensor, unchecked: the reader checks the digest after joining them.
 
         Raises
         ------
@@ -168,16 +169,16 @@ class Segment:
         return memory
 
     def check(self, numbers: Iterable[int]) -> None:
-        """Compare tensors with their digests, a few at a time; raises as `read` does.
+        """Compare tensors with their digests, a few at a time; raise the errors of `read`.
 
-        Not mapped: what can't be read any more (a bad sector, a file cut meanwhile, a server that is gone) is to be
-        told here, and in a map it would end the process.
+        The file is not mapped: a page that can't be read (a bad sector, a truncated file, a file server that is gone)
+        has to raise an error here, and would kill the process in a map.
         """
         for few in groups(sorted(numbers), lambda number: self.entries[number].spec.nbytes):
             self.read(few)
 
     def verify(self) -> None:
-        """Check every byte: digests of all tensors, zeros between them; raises CorruptRecord as `read` does."""
+        """Check every byte: digests of all tensors, and zeros between them; raise CorruptRecord as `read` does."""
         self.check(self.entries)
         gaps = []
         end = 0
@@ -213,7 +214,8 @@ class Segment:
         run: list[Memory] = []
         start = end = 0
         for entry, memory in zip(wanted, memories, strict=True):
-            # Neighbours are read in one call, the padding between them into a scratch buffer.
+            # Adjacent tensors are read in one call, with the padding between them in a scratch buffer. Gaps of 4 KiB
+            # and more, from tensors that are not wanted, are skipped.
             if not run or entry.offset - end >= 4096 or len(run) + 2 > BUFFERS:
                 _read_exactly(self.path, handle, run, self.payload + start)
                 run, start, end = [], entry.offset, entry.offset
@@ -285,7 +287,7 @@ def _read_header(path: Path, handle: int) -> Segment:
 
 
 def _read_exactly(path: Path, handle: int, buffers: list[Memory], offset: int) -> None:
-    # Nothing is to be read of what is empty: a read of no bytes would look like the end of the file.
+    # Leave out empty buffers: a read of no bytes would look like the end of the file.
     views = [view for buffer in buffers if (view := buffer.data).nbytes]
     while views:
         count = os.preadv(handle, views, offset)
@@ -299,7 +301,7 @@ def _read_exactly(path: Path, handle: int, buffers: list[Memory], offset: int) -
 
 
 def is_mapped(array: Array) -> bool:
-    """Whether an array's memory is a read-only map of a file: the processor itself refuses to write to it."""
+    """Whether an array's memory is a read-only map of a file, which the processor protects from writes."""
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base

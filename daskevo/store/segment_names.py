@@ -1,4 +1,4 @@
-"""Names of segment files: from model ids and back, told apart where case doesn't count (docs/formats.md)."""
+"""Names of segment files, distinct also on case-insensitive file systems (docs/formats.md)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SEGMENT = re.compile(r"(.+)\.(\d{1,19})-(\d{1,19})\.seg(\.[0-9a-f]{8}\.tmp)?", 
 
 
 def segment_name(model_id: ModelId, attempt: Attempt) -> str:
-    """Return a file name for a model's attempt, different for different ids even where case doesn't count.
+    """Return the file name of a model's attempt, distinct for distinct ids also on case-insensitive file systems.
 
-    Capitals are written small, and which they were follows in hexadecimal.
+    Capitals are written in lower case, and a hexadecimal bitmap of their places is appended.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def segment_name(model_id: ModelId, attempt: Attempt) -> str:
 
 
 def parse_segment_name(name: str) -> tuple[ModelId, Attempt, bool] | None:
-    """Return model id, attempt and whether the file is temporary; None if `segment_name` makes no such name.
+    """Return model id, attempt and whether the file is temporary; None if the name is not one of `segment_name`.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def segment_files(folder: Path) -> Iterator[tuple[ModelId, Attempt, Path, bool]]
     Raises
     ------
     RootUnusable
-        If the folder can't be listed. One that was never made in a root that is there has no files.
+        If the folder can't be listed. A missing folder in an existing root has no files.
     """
     with usable(folder, "list segments"):
         try:

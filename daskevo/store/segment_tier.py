@@ -1,4 +1,4 @@
-"""The tier whose truth is on disk: one segment file per (model id, attempt), an index of what is alive in memory."""
+"""Disk tier of a repository with a root: one segment file per (model id, attempt), with an index of living tensors."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ from daskevo.types import JSON, Attempt, ModelId
 T = TypeVar("T")
 
 TensorKey = tuple[ModelId, Attempt, int]
-"""Owner model, the attempt that stored it, tensor number in the owner's enumeration."""
+"""Owner model, the attempt that stored the tensor, tensor number at the owner."""
 
 _HEADERS = 512
+"""Most segment headers that are cached."""
 
 LATE_READERS = 8
-"""So many readers of an old header may get in the way of one that looks again."""
+"""Most repetitions of a read whose cached header was replaced by readers of the old file."""
 
 WASTE_BYTES = 1 << 20
-"""Fewer dead bytes than this are not worth another file."""
+"""Fewest dead bytes for which a file is rewritten."""
 
 
 @dataclass(eq=False)
 class _Live:
-    """The live tensors of one file, with their sizes in bytes. A new object whenever the tensors may be others."""
+    """The living tensors of one file, with their sizes in bytes; a new object whenever the tensors may differ."""
 
     nbytes: dict[int, int]
     payload_bytes: int
@@ -43,23 +44,24 @@ class _Live:
 
 
 class SegmentTier(MutableMapping[TensorKey, Array]):
-    """Tensors in segment files. Which of them are alive is told by `adopt`, or by writing; the shard's records know.
+    """Tensors in segment files. The caller tells which ones are alive, from the shard's records, or by writing them.
 
-    A tensor that is deleted is out of reach at once. Its bytes go with the file, which the shard's owner deletes
-    (:meth:`daskevo.store.shard_folder.ShardFolder.delete`) after the record that allows it.
+    A deleted tensor can't be read any more. Its bytes stay until the shard's owner deletes the file
+    (:meth:`daskevo.store.shard_folder.ShardFolder.delete`), after the record that allows it.
 
     Parameters
     ----------
     locate:
         Returns the file of a model's attempt.
     sync:
-        Whether files survive the host when a write returns.
+        Whether files survive a crash of the host when a write returns.
     """
 
     def __init__(self, locate: Callable[[ModelId, Attempt], Path], *, sync: bool = False) -> None:
         self._locate = locate
         self._sync = sync
         self._lock = threading.Lock()
+        # `_lock` guards the index and is held briefly; a write lock, chosen by the file's key, is held during I/O.
         self._write_locks = [threading.RLock() for _ in range(16)]
         self._live: dict[tuple[ModelId, Attempt], _Live] = {}
         self._headers: Any = zict.LRU(_HEADERS, {})
@@ -74,24 +76,24 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
         meta: JSON = None,
         known: Mapping[int, str] | None = None,
     ) -> None:
-        """Write a model's tensors as one segment; an older one of that attempt is replaced."""
+        """Write a model's tensors as one segment; replace an older one of that attempt."""
         facts = {"model_id": model_id, "attempt": list(attempt), "extra": meta}
         with self._writing(model_id, attempt):
             segment = write_segment(self._locate(model_id, attempt), tensors, facts, sync=self._sync, known=known)
             self._know(model_id, attempt, segment, segment.entries)
 
     def adopt(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int] | None = None) -> None:
-        """Take in a file that is there, with the tensors in it that are alive (default: all)."""
+        """Add an existing file, with the numbers of its living tensors (default: all)."""
         segment = Segment.open(self._locate(model_id, attempt)).of(model_id, attempt)
         self.take(model_id, attempt, segment, segment.entries if numbers is None else numbers)
 
     def take(self, model_id: ModelId, attempt: Attempt, segment: Segment, numbers: Iterable[int]) -> None:
-        """Take in a segment that was opened just now, with the tensors in it that are alive."""
+        """Add a segment that was just opened, with the numbers of its living tensors."""
         wanted = set(numbers)
         self._know(model_id, attempt, _having(segment, wanted), wanted)
 
     def expect(self, model_id: ModelId, attempt: Attempt, nbytes: Mapping[int, int], file_bytes: int) -> None:
-        """Take in a file all of whose tensors are alive, as its record says, unseen: its first reader looks at it.
+        """Add a file whose tensors are all alive according to its record, without opening it; its first reader does.
 
         Parameters
         ----------
@@ -105,17 +107,17 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
             self._live[model_id, attempt] = _Live(dict(nbytes), payload, file_bytes)
 
     def segment(self, model_id: ModelId, attempt: Attempt, numbers: Collection[int]) -> Segment:
-        """Return the open segment of tensors that are alive; raises as `read` does."""
+        """Return the open segment of living tensors; raise the errors of `read`."""
         self._check(model_id, attempt, numbers)
         return _having(self._segment(model_id, attempt), numbers)
 
     def read(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int]) -> dict[int, Array]:
-        """Return tensors of one file; raises KeyError if one isn't alive, CorruptRecord or RootUnusable."""
+        """Return tensors of one file; raise KeyError if one isn't alive, CorruptRecord or RootUnusable."""
         wanted = list(numbers)
         return self._reading(model_id, attempt, wanted, lambda segment: segment.read(wanted))
 
     def range(self, key: TensorKey, start: int, stop: int) -> Array:
-        """Return some bytes of one tensor, not compared with its digest; raises as `read` does."""
+        """Return some bytes of one tensor, without checking its digest; raise the errors of `read`."""
         return self._reading(key[0], key[1], [key[2]], lambda segment: segment.range(key[2], start, stop))
 
     def _reading(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int], read: Callable[[Segment], T]) -> T:
@@ -123,8 +125,8 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
         try:
             return read(self._segment(model_id, attempt))
         except (CorruptRecord, KeyError):
-            # A file written anew has another header: look again, while nobody writes. Readers that have read the old
-            # one before may still keep it meanwhile.
+            # The file may have been rewritten, with another header: read it again while the lock keeps writers out.
+            # Readers of the old file may put its header back into the cache meanwhile, so try several times.
             with self._writing(model_id, attempt):
                 for _ in range(LATE_READERS):
                     self._headers.discard((model_id, attempt))
@@ -139,7 +141,7 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
                 raise KeyError((model_id, attempt, number))
 
     def half_dead(self) -> list[tuple[ModelId, Attempt]]:
-        """Return the files of which half or more, and a megabyte or more, is dead."""
+        """Return the files with at least half of their bytes, and at least `WASTE_BYTES`, dead."""
         found = []
         for key in list(self._shrunk):
             live = self._live.get(key)
@@ -150,19 +152,19 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
         return found
 
     def rewrite(self, model_id: ModelId, attempt: Attempt, allow: Callable[[], object]) -> int:
-        """Write what is alive of a file to a new one that takes its name, and return the bytes that this gave back.
+        """Replace a file by one with its living tensors only, and return the bytes freed.
 
-        Whoever has mapped the old file keeps it; whoever knows only where tensors lay in it finds another identity,
-        and looks again. Nothing waits for it: what dies meanwhile is in the new file too, what is deleted meanwhile
-        must be deleted again.
+        Readers that have mapped the old file keep it. Readers that know only offsets in it see that the file's identity
+        has changed, and read the new header. Other operations do not wait: tensors that die meanwhile are in the new
+        file, and a file that is deleted meanwhile must be deleted again.
 
         Parameters
         ----------
         model_id, attempt:
-            Of a published model: nobody writes its file any more.
+            Of a published model, whose file has no writer any more.
         allow:
-            Called when it is settled which tensors are left out: flushes the records by which they have died, and
-            raises if the shard is another's.
+            Called once the tensors to leave out are determined; it flushes the records that freed them, and raises if
+            the shard has another owner.
         """
         path = self._locate(model_id, attempt)
         with self._lock:
@@ -174,7 +176,8 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
         old = Segment.open(path).of(model_id, attempt)
         mapped = may_be_mapped(path.parent)
         if mapped:
-            # What can't be read is to be told by a read: in a map it would end the process.
+            # Read everything once without the map: a page that can't be read raises an error then, and would kill the
+            # process in a map.
             old.check(numbers)
         tensors = old.read(numbers, check=not mapped, mapped=mapped)
         digests = {number: old.entries[number].digest for number in numbers}
@@ -189,18 +192,18 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
         return old.file_bytes - new.file_bytes
 
     def token(self, model_id: ModelId, attempt: Attempt) -> object:
-        """Return an object that stays the same as long as the file does; None if nothing of it is alive."""
+        """Return an object that is the same as long as the file's tensors are; None if none of them is alive."""
         return self._live.get((model_id, attempt))
 
     @property
     def payload_bytes(self) -> int:
-        """Bytes of the tensors that are alive."""
+        """Bytes of all living tensors."""
         with self._lock:
             return sum(sum(live.nbytes.values()) for live in self._live.values())
 
     @property
     def file_bytes(self) -> int:
-        """Bytes of the files that they are in."""
+        """Bytes of the files with living tensors."""
         with self._lock:
             return sum(live.file_bytes for live in self._live.values())
 
@@ -256,7 +259,7 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
                 self._headers.discard((model_id, attempt))
 
     def free(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int]) -> None:
-        """Forget several tensors of one file at once; those that have gone already are as good."""
+        """Free several tensors of one file; those that are freed already are ignored."""
         with self._writing(model_id, attempt), self._lock:
             live = self._live.get((model_id, attempt))
             if live is None:

@@ -1,7 +1,7 @@
-"""Writing a segment file: to a temporary name, the header last, and renamed when whole (format: docs/formats.md).
+"""Write a segment file under a temporary name, and rename it when it is complete (format: docs/formats.md).
 
-Digests stand in the header, before the payload. They have the same length whatever they are, so that the payload is
-written at once and hashed meanwhile.
+Digests are in the header, before the payload. Since their length is fixed, the payload is written first and hashed at
+the same time, and the header last.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from daskevo.store.segment import (
 from daskevo.types import JSON
 
 _PIECE_BYTES = 8 << 20
+"""Bytes that are handed to the disk at once while the next ones are copied."""
 
 
 def write_segment(
@@ -41,31 +42,33 @@ def write_segment(
     sync: bool = False,
     known: Mapping[int, str] | None = None,
 ) -> Segment:
-    """Write tensors to a segment file, whole or not at all; an older file of that name is replaced.
+    """Write tensors to a segment file, completely or not at all; replace an older file of that name.
 
     Parameters
     ----------
     path:
-        Its final name. The temporary one lies beside it and ends in ``.tmp``.
+        Its final name. The temporary file is in the same folder and ends in ``.tmp``.
     tensors:
         Arrays by tensor number, of any storable dtype, shape, byte order and stride. They aren't copied if they are
-        little-endian and C-contiguous; nobody may write to them meanwhile.
+        little-endian and C-contiguous, and must not be changed meanwhile.
     meta:
-        JSON to keep in the header.
+        JSON to store in the header.
     sync:
-        Make file and name survive the host (fsync) before returning.
+        Whether file and name have to survive a crash of the host (fsync) when this returns.
     known:
-        Digests that were computed before, by number; the others are computed while the file is written.
+        Digests that are known already, by number; the others are computed while the file is written.
 
     Raises
     ------
     RootUnusable
-        If the disk is full or the folder can't be written: names the folder, bytes needed and free; nothing is left.
+        If the disk is full or the folder can't be written; it names the folder, and the bytes needed and free. No file
+        is left.
     InvalidInput
         If a dtype can't be stored.
     """
     path = Path(path)
     arrays, entries, payload_bytes = lay_out(tensors)
+    # Placeholders are as long as digests, so the length of the header is known before the digests are.
     payload = round_up(PREAMBLE.size + len(_header(meta, payload_bytes, entries)))
     file_bytes = payload + payload_bytes + TRAILER.size
     known = known or {}
@@ -92,7 +95,7 @@ def write_segment(
                 _write(handle, [memoryview(front)], 0)
             identity = identity_of(os.fstat(handle))
         finally:
-            await_digests()  # threads may still read the arrays
+            await_digests()  # after an error, too: threads may still read the arrays, which the caller may change
     return Segment(path, meta, {entry.number: entry for entry in whole}, payload, payload_bytes, file_bytes, identity)
 
 
@@ -114,7 +117,7 @@ def _body(arrays: Mapping[int, Array], entries: Sequence[PackEntry], payload_byt
 
 
 def _write_ahead(handle: int, buffers: Iterator[memoryview], offset: int) -> None:
-    """Write, and let the disk begin with one part while the next is copied: fsync then waits for little more."""
+    """Write in parts, and start the disk on each part while the next is copied, so that fsync has less to wait for."""
     pieces = [
         buffer[start : start + _PIECE_BYTES] for buffer in buffers for start in range(0, buffer.nbytes, _PIECE_BYTES)
     ]
@@ -139,7 +142,7 @@ def _write(handle: int, buffers: Iterator[memoryview] | Sequence[memoryview], of
 
 
 def _write_batch(handle: int, batch: list[memoryview], offset: int) -> int:
-    # The kernel may stop anywhere (a signal, 2 GiB, a nearly full disk): go on where it left off.
+    # The kernel may write less than asked (a signal, 2 GiB, a nearly full disk): continue where it stopped.
     while batch:
         written = os.pwritev(handle, batch, offset)
         offset += written

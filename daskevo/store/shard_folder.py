@@ -1,4 +1,7 @@
-"""A shard's folder as its owner has it: whose it is (epochs), and its journal (protocol: One owner per shard)."""
+"""A shard's folder as its owner uses it: epochs decide who owns it, and a journal has its records.
+
+The rules are in the protocol, "One owner per shard".
+"""
 
 from __future__ import annotations
 
@@ -26,28 +29,28 @@ from daskevo.types import JSON, Attempt, ModelId
 
 RESERVE = "reserve"
 RESERVE_BYTES = 1 << 16
-"""What a shard keeps back, beside as much as its head takes: for records that give room back, and its next opening."""
+"""Bytes that a shard keeps in reserve, in addition to the size of its journal's head: for records that free space on a
+full disk, and for its next opening."""
 SHORT_BYTES = 1 << 20
-"""A journal up to this size is read in no time, whatever is in it."""
+"""Size in bytes up to which a journal is not renewed, since reading it takes hardly any time."""
 HEADS = 4
-"""A journal is long if it is as large as so many of its heads: then writing the head again costs less than it saved."""
+"""A journal is long if it is larger than this many times its head: then writing a new head costs less than it saves."""
 
 
 T = TypeVar("T")
 
 
 class Opening(NamedTuple):
-    """What opening a shard found: its number in the sequence of owners, and the records that make its state."""
+    """Result of opening a shard: the epoch of the new owner, and the records that make up the state."""
 
     epoch: int
     records: tuple[JSON, ...]
 
 
 class ShardFolder(ShardSegments):
-    """A shard on disk. Its owner calls `open`, makes the state, calls `serve`; then `append` and `delete`.
+    """A shard on disk. Its owner calls `open`, recreates the state, calls `serve`, and then `append` and `delete`.
 
-    Calls of the owner block on the disk: run them in a thread, one `append` or `delete` at a time or several (they are
-    grouped).
+    These methods block on the disk, so run them in threads. Several may run at once; their flushes are grouped.
 
     Parameters
     ----------
@@ -56,7 +59,7 @@ class ShardFolder(ShardSegments):
     number:
         The shard's number.
     durability:
-        What a flush promises.
+        Durability of flushed records.
     """
 
     def __init__(self, root: str | os.PathLike[str], number: int, *, durability: Durability = "written") -> None:
@@ -71,14 +74,14 @@ class ShardFolder(ShardSegments):
     # -- ownership ------------------------------------------------------------------------------------------------
 
     def open(self, generation: int, turn: threading.Lock | None = None) -> Opening:
-        """Take the shard from whoever owns it, up to reading its state. It isn't served before `serve`.
+        """Take the shard from its present owner, and read its state. It must not be served before `serve`.
 
         Parameters
         ----------
         generation:
-            The coordinator's generation in whose name the shard is opened.
+            Generation of the coordinator that opens the shard.
         turn:
-            Held while records are parsed, and not while the disk is waited for.
+            Lock that is held while records are parsed, but not while waiting for the disk.
 
         Raises
         ------
@@ -97,6 +100,9 @@ class ShardFolder(ShardSegments):
         with usable(self.path, "open a shard", 0):
             self._make_folders()
             self._refuse_older(generation)
+            # The order fences the former owner: claim a number, publish it in the epoch file, and only then read the
+            # state. From the epoch on, the former owner's appends fail their check, so no record counts that was not
+            # there to be read.
             epoch = self._claim(generation)
             self._with_reserve(lambda: write_epoch(self.path, epoch, generation, sync=self._sync))
             numbers = journal_numbers(self.path)
@@ -105,7 +111,7 @@ class ShardFolder(ShardSegments):
             try:
                 content = newest_state(self.path, self.number, numbers[1:], turn)
             except FileNotFoundError:
-                # Only an owner that came after removes journals.
+                # Only a later owner removes journals.
                 raise self._overtaken(epoch) from None
         self.epoch, self._generation = epoch, generation
         if content is None:
@@ -116,7 +122,7 @@ class ShardFolder(ShardSegments):
         return Opening(epoch, content.records)
 
     def serve(self, head: Iterable[JSON]) -> None:
-        """Write the state as the head of this owner's journal; when it is flushed and checked, lower journals go.
+        """Write the state as the head of this owner's journal, flush and check it, and delete earlier journals.
 
         Parameters
         ----------
@@ -132,7 +138,8 @@ class ShardFolder(ShardSegments):
         rows = head if isinstance(head, Sequence) else tuple(head)
         self._with_reserve(lambda: journal.write_head(rows, base=self._base))
         with usable(self.path, "serve a shard", 0):
-            # From here on a shard without a complete head has lost something; before, it is new.
+            # This file tells a new shard from one that has lost its journals: without it, a shard without a complete
+            # head is new.
             served = dump_json({"format": FORMAT})
             self._with_reserve(lambda: create_file(self.path / "served", served, sync=self._sync))
             self.check()
@@ -151,31 +158,31 @@ class ShardFolder(ShardSegments):
 
     @property
     def is_long(self) -> bool:
-        """Whether the journal is worth to be renewed."""
+        """Whether the journal is long enough to be renewed."""
         journal = self._journal
         return journal is not None and journal.nbytes > max(SHORT_BYTES, HEADS * journal.head_bytes)
 
     def renew(self, head: Iterable[JSON]) -> None:
-        """Go on in a journal that starts from the state as it is now; the one that led there goes.
+        """Replace the journal by one that starts with the present state.
 
-        The same as opening the shard anew, but that the state needn't be read: nobody but this owner can have written
-        to its journal. So it takes the next number or none. If another opener has taken that, the shard is its; a head
-        under a higher number would put this owner's state above that of others. For the same reason the head is whole
-        before the epoch changes: until then nothing has happened, and on a full disk nothing will.
+        This is like opening the shard again without reading the state, which only this owner can have changed. It must
+        take exactly the next number. If another opener has that number, the shard belongs to it; under a higher number,
+        this owner's state would override the state of others. For the same reason, the head is complete before the
+        epoch changes: until then nothing has happened, and a full disk only makes the renewal fail.
 
-        The caller sees to it that nothing is appended meanwhile. `check` and `delete` may run beside it.
+        The caller must not append meanwhile. `check` and `delete` may run concurrently.
 
         Parameters
         ----------
         head:
-            Records that recreate the state exactly, with all that was appended.
+            Records that recreate the state exactly, including everything appended.
 
         Raises
         ------
         ShardFenced
-            If the shard has another owner, or it can't be told: stop serving it, and open it again.
+            If the shard has another owner, or that can't be determined: stop serving it, and open it again.
         RootUnusable
-            If there is no room for another head: the shard goes on as before.
+            If there is no space for another head: the shard goes on with the old journal.
         """
         journal, epoch = self._owned()
         self.check()
@@ -189,10 +196,11 @@ class ShardFolder(ShardSegments):
             fresh.write_head(head, base=epoch)
         except BaseException:
             fresh.close()
-            # Left behind, it would be in the way of the next try; it counts for nobody.
+            # An incomplete journal is ignored by openers, but its number would block the next renewal.
             with usable(self.path, "renew a journal"):
                 remove(fresh.path)
             raise
+        # `check` compares the epoch file with `self.epoch`, so it must not run between the changes of the two.
         with self._renewing:
             try:
                 with usable(self.path, "renew a journal", 0):
@@ -210,12 +218,12 @@ class ShardFolder(ShardSegments):
             remove(journal.path)
 
     def check(self) -> None:
-        """Make sure, by reading the epoch file anew, that nobody else has opened the shard since.
+        """Check, by reading the epoch file again, that no other owner has opened the shard.
 
         Raises
         ------
         ShardFenced
-            If someone has: stop serving, tell the coordinator; what was appended last has never been answered.
+            If there is another owner: stop serving, and tell the coordinator; the last records were never answered.
         RootUnusable, CorruptRecord
             If the epoch can't be read.
         """
@@ -236,25 +244,25 @@ class ShardFolder(ShardSegments):
             raise self._fenced
 
     def append(self, records: Sequence[JSON], *, flush: bool = True, frees: bool = False) -> None:
-        """Append records, flush them if asked, then check; only when this returns may they be applied and answered.
+        """Append records, flush them if asked, and check the epoch; apply and answer them only after this returns.
 
         Parameters
         ----------
         records:
-            JSON values. None of them, with `flush`: wait for what others have appended, and check.
+            JSON values. With `flush` and no records, wait until earlier records are flushed, and check.
         flush:
-            Whether they survive what the setting promises when this returns.
+            Whether the records have the promised durability when this returns.
         frees:
-            Whether they give back room (a release, a drop, an abort): on a full disk these may use the reserve, or
-            nothing could be retired there.
+            Whether the records free space (a release, a drop, an abort): on a full disk these may use the reserve,
+            since otherwise nothing could be retired there.
 
         Raises
         ------
         ShardFenced
-            If the shard has another owner: the records are as if they had never been. Also if they were written and it
-            can't be told whether they count (a failed fsync, an epoch that can't be read): opening the shard tells.
+            If the shard has another owner: the records have no effect. Also if it can't be determined whether written
+            records are in effect (a failed fsync, an unreadable epoch), which opening the shard again decides.
         RootUnusable
-            If the disk is full or gone: nothing was appended, the shard may go on.
+            If the disk is full or gone: nothing was appended, and the shard can go on.
         InvalidInput
             If a record isn't JSON, or larger than 64 MiB.
         """
@@ -270,16 +278,17 @@ class ShardFolder(ShardSegments):
         try:
             if flush:
                 journal.flush(position)
+            # After the flush: an opener that changes the epoch later reads the flushed records.
             self.check()
         except (RootUnusable, CorruptRecord) as error:
             raise self._stop(error) from error
 
     def give_up(self, found: str) -> ShardFenced:
-        """Write nothing any more: whether the last records count can't be told. Return the error that says so."""
+        """Stop writing, since it is unknown whether the last records are in effect; return the error to raise."""
         return self._stop(RootUnusable(found))
 
     def close(self) -> None:
-        """Stop owning the shard. Its folder stays as it is: the next owner opens it as if this one had died."""
+        """Stop owning the shard. The folder stays as it is, and the next owner opens it as after a crash."""
         if self._journal is not None:
             with contextlib.suppress(RepositoryError):
                 self._journal.flush()
@@ -287,27 +296,29 @@ class ShardFolder(ShardSegments):
         self.epoch = None
 
     def delete(self, attempts: Iterable[tuple[ModelId, Attempt]], *, temporary: bool = False) -> int:
-        """Delete the files of attempts, after flushing what allows it and checking.
+        """Delete the files of attempts, after flushing the records that allow it and checking the epoch.
 
         Parameters
         ----------
         temporary:
-            Also those that their writers have not finished, for which the whole folder is listed.
+            Whether to delete unfinished files, too, for which the whole folder is listed.
 
         Returns
         -------
         int
-            Bytes that were given back.
+            Bytes freed.
 
         Raises
         ------
         RootUnusable
-            If one can't be deleted, after all others were: the next audit finds it.
+            If a file can't be deleted; all others have been, and the next audit finds it.
         """
         wanted = set(attempts)
         if not wanted:
             return 0
         journal, _ = self._owned()
+        # A file deleted before its record is on disk would be missing after a crash; one deleted by a fenced owner may
+        # be in use again.
         journal.flush()
         self.check()
         freed = self._remove_segments(wanted, temporary=temporary)
@@ -329,7 +340,7 @@ class ShardFolder(ShardSegments):
         return with_reserve(act, give_up)
 
     def _stop(self, cause: RepositoryError) -> ShardFenced:
-        # What the state machine knows and what the journal holds may differ from here on.
+        # From here on, the state machine and the journal may differ.
         self._fenced = ShardFenced(
             f"whether the last records of shard {self.number} count can't be told: {cause.message}. Stop serving it, "
             "and open it again",
@@ -341,7 +352,8 @@ class ShardFolder(ShardSegments):
         return self._fenced
 
     def _renew_reserve(self) -> None:
-        # Random, so that it takes room on file systems that compress. Without one, a full disk is a little worse.
+        # Random bytes, so that it takes space on file systems that compress. Failing to write it is no error: a full
+        # disk is then only harder to free.
         head_bytes = 0 if self._journal is None else self._journal.head_bytes
         with contextlib.suppress(OSError):
             found = os.stat(self.path / RESERVE).st_size if (self.path / RESERVE).exists() else 0
@@ -349,7 +361,7 @@ class ShardFolder(ShardSegments):
                 replace_file(self.path / RESERVE, os.urandom(RESERVE_BYTES + head_bytes))
 
     def _refuse_older(self, generation: int) -> None:
-        # A damaged epoch file is no reason not to open: it is about to be replaced, the journals hold the truth.
+        # A damaged epoch file does not prevent opening: it is replaced next, and the journals decide.
         with contextlib.suppress(FileNotFoundError, CorruptRecord):
             epoch, found = read_epoch(self.path)
             if found > generation:
@@ -370,7 +382,7 @@ class ShardFolder(ShardSegments):
             try:
                 self._journal = Journal(self.path, self.number, epoch, generation, sync=self._sync)
             except FileExistsError:
-                continue
+                continue  # another opener was faster: creating the file decides who has a number
             return epoch
 
     def _refuse_others(self, mine: list[int]) -> None:

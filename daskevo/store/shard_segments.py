@@ -1,4 +1,4 @@
-"""The segment files of a shard's folder: written, opened and listed by anyone, whoever owns the shard."""
+"""Segment files of a shard's folder, which any process may write, open and list without owning the shard."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from daskevo.types import JSON, Attempt, ModelId
 
 
 class SegmentFile(NamedTuple):
-    """A file of the segments folder. A temporary one is being written, or its writer has died."""
+    """A file of the segments folder; a temporary one is being written, or was left by a dead writer."""
 
     model_id: ModelId
     attempt: Attempt
@@ -37,7 +37,7 @@ class ShardSegments:
     number:
         The shard's number.
     durability:
-        What a flush promises.
+        Durability of written segments.
     """
 
     def __init__(self, root: str | os.PathLike[str], number: int, *, durability: Durability = "written") -> None:
@@ -60,10 +60,10 @@ class ShardSegments:
     ) -> Segment:
         """Write a model's own tensors; see :func:`daskevo.store.segment_writer.write_segment`.
 
-        It replaces nothing that counts: an attempt is one holder's, who writes the same tensors again or none.
+        Replacing a file is safe: an attempt has one holder, which writes the same tensors again or none.
         """
         path = self.segment_path(model_id, attempt)
-        # Before each: what is written there would lie elsewhere.
+        # Checked before each write: with a link, the file would be written outside the root.
         refuse_links(self.path, self.segments_path)
         if not self.segments_path.is_dir():
             with usable(self.path, "make the folder of a shard", 0):
@@ -72,22 +72,22 @@ class ShardSegments:
         return write_segment(path, tensors, facts, sync=self._sync, known=known)
 
     def withdraw_segment(self, model_id: ModelId, attempt: Attempt) -> None:
-        """Remove the file that this writer wrote for an attempt which home has aborted: no record will ever name it."""
+        """Remove the file of an attempt that its shard has aborted, so that no record will ever name it."""
         with usable(self.segments_path, "remove a segment"):
             remove(self.segment_path(model_id, attempt))
 
     def open_segment(self, model_id: ModelId, attempt: Attempt) -> Segment:
-        """Open the segment of an attempt, and make sure that it is that one's.
+        """Open the segment of an attempt, and check that its header names it.
 
         Raises
         ------
         CorruptRecord
-            If it is missing, damaged, or another attempt's.
+            If it is missing, damaged, or belongs to another attempt.
         """
         return Segment.open(self.segment_path(model_id, attempt)).of(model_id, attempt)
 
     def segments(self) -> Iterator[SegmentFile]:
-        """Yield the files of the segments folder, temporary ones included, in no order; foreign files aren't named."""
+        """Yield the segment files, temporary ones included, in no particular order; foreign files are left out."""
         for model_id, attempt, path, temporary in segment_files(self.segments_path):
             with usable(self.segments_path, "list segments"), contextlib.suppress(FileNotFoundError):
                 yield SegmentFile(model_id, attempt, path, path.stat().st_size, temporary)
@@ -95,12 +95,12 @@ class ShardSegments:
     def _make_folders(self) -> None:
         if not self.path.exists() and was_served(self.path):
             raise lost(self.path, "the shard was served once, but its folder is gone")
-        # One level at a time: a root that has vanished must not come back as empty folders.
+        # Not with `makedirs`: if the root has vanished, it must not be created again as empty folders.
         for folder in (self.path, self.segments_path):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(folder)
             if self._sync:
-                # Also if it was there: who made it may have died before its name was synced.
+                # Also if it existed: the process that created it may have died before it synced the name.
                 sync_folder(folder.parent)
 
     def _remove_segments(self, attempts: Collection[tuple[ModelId, Attempt]], *, temporary: bool) -> int:
@@ -119,7 +119,7 @@ class ShardSegments:
                     os.unlink(path)
                     freed += nbytes
             except RootUnusable as error:
-                failed = failed or error  # one that can't go keeps no other
+                failed = failed or error  # go on with the others
         if failed is not None:
             raise failed
         return freed

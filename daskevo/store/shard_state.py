@@ -1,4 +1,4 @@
-"""Which journal holds a shard's state, and who owns the shard: the parts of its folder that anyone may read."""
+"""Read a shard's state and epoch from its folder, which any process may do without owning the shard."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from daskevo.types import JSON
 
 FORMAT = 1
 _UNREADABLE = (errno.EIO, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP)
-"""Errors of one file, where the disk as a whole may well work."""
+"""Errors of single files, while the disk as a whole may work."""
 SERVED = "served.json"
-"""File of the root, there once all shards were served: from then on a shard without a state has lost it."""
+"""File of the root that exists once all shards were served: from then on, a shard without a state has lost it."""
 
 
 class Epoch(NamedTuple):
-    """What the epoch file says: the owner's number, and the coordinator's generation that it belongs to."""
+    """Content of the epoch file: the epoch of the owner, and the generation of its coordinator."""
 
     epoch: int
     generation: int
@@ -44,17 +44,17 @@ def shard_path(root: str | os.PathLike[str], number: int) -> Path:
 
 
 def was_served(folder: Path) -> bool:
-    """Whether the shard of this folder was served once: its own mark says so, or that of the root."""
+    """Whether the shard of this folder was ever served, according to its own mark or that of the root."""
     return (folder.parent.parent / SERVED).exists() or (folder / "served").exists()
 
 
 def lost(folder: Path, found: str) -> ShardDamaged:
-    """Return the error for a shard whose state is gone or damaged, with what can be done about it."""
+    """Return the error for a shard whose state is gone, with advice."""
     return damaged(folder, corrupt(folder, found, 0))
 
 
 def damaged(folder: Path, error: CorruptRecord) -> ShardDamaged:
-    """Return the error for a shard that can't be served because something in its folder is damaged."""
+    """Return the error for a shard that can't be served because a file in its folder is damaged."""
     if isinstance(error, ShardDamaged):
         return error
     facts = error.facts
@@ -81,7 +81,7 @@ def _remedy(folder: Path) -> str:
 
 
 def read_epoch(folder: Path) -> Epoch:
-    """Read a shard's epoch file anew; raises CorruptRecord if it is damaged, OSError if it can't be read."""
+    """Read a shard's epoch file; raise CorruptRecord if it is damaged, OSError if it can't be read."""
     path = folder / "epoch"
     value = parse_json(read_small(path, 4096), path, "the epoch")
     refuse_later(value, path, FORMAT)
@@ -100,7 +100,7 @@ def write_epoch(folder: Path, epoch: int, generation: int, *, sync: bool) -> Non
 def newest_state(
     folder: Path, shard: int, numbers: Iterable[int], turn: threading.Lock | None = None
 ) -> JournalContent | None:
-    """Return the first complete journal of `numbers`, which are highest first; None if the shard is new.
+    """Return the first complete journal of `numbers`, sorted in descending order; None if the shard is new.
 
     Parameters
     ----------
@@ -110,12 +110,12 @@ def newest_state(
     Raises
     ------
     ShardDamaged
-        If it is damaged or can't be read, or there is none although the shard was served once.
+        If a journal is damaged or can't be read, or there is none although the shard was served before.
     FileNotFoundError
-        If one has been removed meanwhile: there is a newer owner.
+        If a journal has been removed meanwhile: there is a newer owner.
     """
-    # Asked before anything is read: who completes a head and serves meanwhile is a lower opener, which has answered
-    # nobody and will see that there is a higher one, or a higher one itself.
+    # Determined before reading: an opener that completes a head and serves meanwhile either has a lower number, answers
+    # nothing and notices the higher one, or has a higher number itself. Neither means that the state is lost.
     was = was_served(folder)
     for number in numbers:
         try:
@@ -135,18 +135,18 @@ def newest_state(
 
 
 def read_shard(root: str | os.PathLike[str], number: int) -> tuple[JSON, ...]:
-    """Return the records that make a shard's state now; of one that was never served none. Raises as `read_state`."""
+    """Return the records of a shard's present state, none if it was never served; raise the errors of `read_state`."""
     content = read_state(root, number)
     return () if content is None else content.records
 
 
 def read_state(root: str | os.PathLike[str], number: int) -> JournalContent | None:
-    """Return the journal that makes a shard's state now, without owning it (a look without a cluster).
+    """Return the journal with a shard's present state, without owning it; None if the shard was never served.
 
     Raises
     ------
     CorruptRecord, RootUnusable
-        As in :meth:`daskevo.store.shard_folder.ShardFolder.open`. None: the shard was never served.
+        As in :meth:`daskevo.store.shard_folder.ShardFolder.open`.
     """
     folder = shard_path(root, number)
     refuse_links(folder, folder / "segments")
@@ -155,7 +155,7 @@ def read_state(root: str | os.PathLike[str], number: int) -> JournalContent | No
             try:
                 numbers = journal_numbers(folder)
             except FileNotFoundError:
-                os.stat(folder.parent.parent)
+                os.stat(folder.parent.parent)  # raises if the whole root is gone, which is another error
                 if was_served(folder):
                     raise lost(folder, "the shard was served once, but its folder is gone") from None
                 os.stat(folder.parent)
@@ -163,9 +163,9 @@ def read_state(root: str | os.PathLike[str], number: int) -> JournalContent | No
             try:
                 return newest_state(folder, number, numbers)
             except FileNotFoundError:
-                continue  # A new owner has removed it, so there is a higher one now.
+                continue  # a new owner has removed it, so there is a higher one now
             except CorruptRecord:
-                # The list may be older than the journal that its owner has served from since.
+                # Real only if the list is unchanged: a new owner may have written a newer journal meanwhile.
                 if journal_numbers(folder) != numbers:
                     continue
                 raise

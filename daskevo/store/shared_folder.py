@@ -1,7 +1,7 @@
-"""Whether two processes see one folder on one host, so that they may hand each other files instead of bytes.
+"""Determine whether two processes on one host see the same folder, so that they can exchange files instead of bytes.
 
-A host's name tells nothing (containers share one, clones of a machine do). Here: one kernel since one boot, and one
-device and inode behind the path. What is handed over is checked all the same, file by file.
+Host names don't tell: containers and cloned machines may share one. So the boot id of the kernel, and device and inode
+of the folder are compared. Each exchanged file is checked in addition.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from daskevo.store.root import Root
 
 
 class SeenRoot(NamedTuple):
-    """What a process sees of a root: its kernel's boot, device and inode of the folder, the repository's id."""
+    """A root as one process sees it: the kernel's boot id, device and inode of the folder, the repository's id."""
 
     boot: str
     device: int
@@ -23,7 +23,7 @@ class SeenRoot(NamedTuple):
 
 
 def sight_of(root: Root) -> SeenRoot | None:
-    """Return what this process sees of a root; None if it can't be told."""
+    """Return what this process sees of a root; None if it can't be determined."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         status = os.stat(root.path)

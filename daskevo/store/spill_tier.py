@@ -1,4 +1,4 @@
-"""The tier of a volatile repository on disk: one scratch file per tensor that didn't fit in memory."""
+"""Disk tier of a repository in memory: one scratch file for each tensor beyond the memory budget."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from daskevo.store.segment_writer import write_segment
 
 
 class SpillTier(MutableMapping[TensorKey, Array]):
-    """Tensors in scratch files. Which file holds which tensor is known to this object alone, and lost with it.
+    """Tensors in scratch files. Only this object knows which file has which tensor, so they are lost with it.
 
-    Each file is a segment of one tensor: a damaged one is an error, not a wrong weight.
+    Each file is a segment of one tensor, so that damage raises an error instead of returning wrong weights.
 
     Parameters
     ----------
     folder:
-        This object's alone: what an earlier process left there is removed.
+        A folder for this object alone; files that an earlier process left there are removed.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -49,7 +49,7 @@ class SpillTier(MutableMapping[TensorKey, Array]):
         return self._reading(key, lambda segment: segment.read()[0])
 
     def range(self, key: TensorKey, start: int, stop: int) -> Array:
-        """Return some bytes of one tensor, not compared with its digest."""
+        """Return some bytes of one tensor, without checking its digest."""
         return self._reading(key, lambda segment: segment.range(0, start, stop))
 
     def _reading(self, key: TensorKey, read: Callable[[Segment], Array]) -> Array:
@@ -58,7 +58,7 @@ class SpillTier(MutableMapping[TensorKey, Array]):
             try:
                 return read(segment)
             except CorruptRecord:
-                # Replaced or deleted by another thread since: then that one's word counts.
+                # An error only if the file is the same: another thread may have replaced or deleted it meanwhile.
                 if self._segments.get(key) is segment:
                     raise
 
@@ -75,7 +75,7 @@ class SpillTier(MutableMapping[TensorKey, Array]):
         self._remove(old)
 
     def _remove(self, segment: Segment | None) -> None:
-        # What can't be removed now (the folder is gone, the disk read-only) goes when the next process starts.
+        # A file that can't be removed now (missing folder, read-only disk) is removed when the next process starts.
         if segment is not None:
             with contextlib.suppress(OSError):
                 remove(segment.path)

@@ -1,7 +1,7 @@
-"""Where a provider keeps tensors: in memory up to a budget, the rest on disk.
+"""A provider's tensors: in memory up to a budget, and on disk.
 
-Two ways, one interface: `DurableTensors` (segments on disk are the truth, memory is a cache) where the repository has a
-root, `SpillingTensors` (memory is the truth, what doesn't fit lies in a scratch folder) where it has none.
+Two classes with one interface. `DurableTensors`, for a repository with a root: segment files are the truth, memory is a
+cache. `SpillingTensors`, for one without: memory is the truth, and tensors beyond the budget are in a scratch folder.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Tensors(MutableMapping[TensorKey, Array]):
         meta: JSON = None,
         known: Mapping[int, str] | None = None,
     ) -> None:
-        """Store what an attempt stored for a model: all of it or, on an error, nothing.
+        """Store the tensors of an attempt: all of them or, on an error, none.
 
         Parameters
         ----------
@@ -47,12 +47,12 @@ class Tensors(MutableMapping[TensorKey, Array]):
         meta:
             JSON for the segment's header.
         known:
-            Digests that were computed before, by number.
+            Digests that are known already, by number.
 
         Raises
         ------
         RootUnusable
-            If the disk is full or gone; what was there before is kept.
+            If the disk is full or gone; tensors stored before are kept.
         """
 
     @abstractmethod
@@ -62,7 +62,7 @@ class Tensors(MutableMapping[TensorKey, Array]):
         Raises
         ------
         KeyError
-            If one of them isn't there.
+            If one of them is not stored.
         CorruptRecord, RootUnusable
             If a file is damaged, or can't be read.
         """
@@ -71,36 +71,36 @@ class Tensors(MutableMapping[TensorKey, Array]):
     def range(self, key: TensorKey, start: int, stop: int) -> Array:
         """Return bytes `start` to `stop` of one tensor, shape (stop - start,), dtype uint8, not compared with a digest.
 
-        For tensors too large for one message; they pass the cache by. Raises as `read` does.
+        For tensors too large for one message; the cache is not filled. Raises the errors of `read`.
         """
 
     def free(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int]) -> None:
-        """Forget tensors that nothing refers to; those that have gone already are as good."""
+        """Free tensors without references; those that are freed already are ignored."""
         for number in numbers:
             with contextlib.suppress(KeyError):
                 del self[model_id, attempt, number]
 
     @abstractmethod
     def allow(self, nbytes: int) -> None:
-        """Set the budget of the memory; what is beyond it by now goes with the next `put`, `read` or `shrink`."""
+        """Set the memory budget; tensors beyond it leave memory with the next `put`, `read` or `shrink`."""
 
     @abstractmethod
     def shrink(self) -> None:
-        """Take what is beyond the budget out of memory.
+        """Remove tensors beyond the budget from memory.
 
         Raises
         ------
         RootUnusable
-            If it has to be written, and the disk is full or gone: it stays.
+            If they have to be written, and the disk is full or gone: they stay in memory.
         """
 
     @abstractmethod
     def evict(self) -> int:
-        """Take the least recently used tensor out of memory.
+        """Remove the least recently used tensor from memory.
 
         Returns
         -------
-        Its bytes, or -1 if none is there or it can't be written: what Dask expects of a mapping that it lets spill.
+        Its bytes, or -1 if there is none or it can't be written, as Dask expects of a mapping that can spill.
         """
 
     @property
@@ -111,16 +111,16 @@ class Tensors(MutableMapping[TensorKey, Array]):
     @property
     @abstractmethod
     def payload_bytes(self) -> int:
-        """Bytes of all tensors that are there, each counted once."""
+        """Bytes of all stored tensors, each counted once."""
 
     @property
     def stored_bytes(self) -> int:
-        """What they take, with what is dead in files that are still in use: what a quota counts."""
+        """Bytes that count towards the quota: all stored tensors, and dead ones in files that are still in use."""
         return self.payload_bytes
 
 
 class DurableTensors(Tensors):
-    """Segments on disk, with a cache of the last used tensors in memory; writes go to disk first.
+    """Segment files with a cache of recently used tensors in memory; tensors are written to disk first.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class DurableTensors(Tensors):
     memory_bytes:
         Budget of the cache. A tensor larger than it is never cached.
     sync:
-        Whether what is put survives the host (fsync) when `put` returns.
+        Whether tensors survive a crash of the host (fsync) when `put` returns.
     """
 
     def __init__(self, locate: Callable[[ModelId, Attempt], Path], memory_bytes: int, *, sync: bool = False) -> None:
@@ -151,12 +151,12 @@ class DurableTensors(Tensors):
             self._remember((model_id, attempt, number), array, token)
 
     def adopt(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int] | None = None) -> None:
-        """Take in a segment file that is there: a writer beside the provider made it, or an earlier owner.
+        """Add an existing segment file, written by another process on this host or by an earlier owner.
 
         Parameters
         ----------
         numbers:
-            The tensors in it that are alive, by default all.
+            Numbers of its living tensors; None: all.
 
         Raises
         ------
@@ -176,6 +176,7 @@ class DurableTensors(Tensors):
             except KeyError:
                 missing.setdefault(key[:2], []).append(key[2])
         for (model_id, attempt), numbers in missing.items():
+            # Taken before reading: `_remember` compares it to find out whether the file has changed meanwhile.
             token = self.segments.token(model_id, attempt)
             for number, array in self.segments.read(model_id, attempt, numbers).items():
                 found[model_id, attempt, number] = array
@@ -187,6 +188,7 @@ class DurableTensors(Tensors):
 
     def free(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int]) -> None:
         going = list(numbers)
+        # Before the cache: a concurrent read could put a tensor back into the cache otherwise.
         self.segments.free(model_id, attempt, going)
         self.forget(model_id, attempt, going)
 
@@ -212,18 +214,18 @@ class DurableTensors(Tensors):
         return _evicted(self._cache)
 
     def cached(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int]) -> dict[int, Array]:
-        """Return the tensors of one file that are in memory; they are not counted as used."""
+        """Return the tensors of one file that are in memory, without marking them as recently used."""
         with self._cache.lock:
             keys = [(model_id, attempt, number) for number in numbers]
             return {key[2]: self._cache.d[key] for key in keys if key in self._cache.d}
 
     def forget(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int]) -> None:
-        """Drop tensors of one file from memory; they are still on disk."""
+        """Remove tensors of one file from memory; they stay on disk."""
         for number in numbers:
             self._cache.discard((model_id, attempt, number))
 
     def _remember(self, key: TensorKey, array: Array, token: object) -> None:
-        # The file may have been replaced or dropped while it was read: then what was read is stale.
+        # If the file was replaced or freed while it was read, the array is stale and must not be cached.
         with self._cache.lock:
             if key in self.segments and self.segments.token(*key[:2]) is token:
                 self._cache[key] = array
@@ -252,12 +254,14 @@ class DurableTensors(Tensors):
 
 
 class SpillingTensors(Tensors):
-    """Memory first; the least recently used tensors beyond the budget lie in a scratch folder. Lost with the process.
+    """Tensors in memory; the least recently used ones beyond the budget are spilled to a scratch folder.
+
+    All are lost with the process.
 
     Parameters
     ----------
     folder:
-        A scratch folder, this object's alone; emptied when it starts.
+        A scratch folder for this object alone, which is emptied first.
     memory_bytes:
         Budget of the memory.
     """
@@ -285,7 +289,7 @@ class SpillingTensors(Tensors):
                 with contextlib.suppress(KeyError):
                     del self._buffer[key]
                 if key in before:
-                    # A budget exceeded for a moment is better than a tensor lost.
+                    # Without eviction, which would fail again: exceeding the budget is better than losing a tensor.
                     self._buffer.set_noevict(key, before[key])
             raise
 
@@ -297,7 +301,7 @@ class SpillingTensors(Tensors):
             return raw(self._buffer.fast.d[key])[start:stop]
         with contextlib.suppress(KeyError):
             return self.spilled.range(key, start, stop)
-        # It moved between the two looks.
+        # It was moved between memory and disk after the first look-up.
         return raw(self[key])[start:stop]
 
     @property
@@ -320,13 +324,14 @@ class SpillingTensors(Tensors):
     def __getitem__(self, key: TensorKey) -> Array:
         with contextlib.suppress(KeyError):
             return self._buffer.fast[key]  # type: ignore[no-any-return]
-        # zict takes care of a key that is set or deleted while it is read. Of two readers that restore the same one, it
-        # gives the second a KeyError.
+        # zict handles keys that are set or deleted while they are read. But if two readers restore the same key, the
+        # second one gets a KeyError, so only one reader restores a key at a time.
         with self._restoring[hash(key) % len(self._restoring)]:
             try:
                 return self._buffer[key]  # type: ignore[no-any-return]
             except RootUnusable:
-                # Reading moves the value up and spills another, which a full disk refuses. The value is there.
+                # Restoring a value to memory spills another one, which fails on a full disk. The value itself is still
+                # in memory or in its file.
                 with contextlib.suppress(KeyError):
                     return self._buffer.fast.d[key]  # type: ignore[no-any-return]
                 return self.spilled[key]
