@@ -224,9 +224,9 @@ class Shard:
         if attempt < self.state.floor:
             return Decision(say.Verdict("lost", attempt))
         reply = say.Verdict("aborted", attempt)
-        # Attempts of past generations are refused as a whole, and their staged parts were freed at the opening, so there
-        # is nothing to write. All others get a fence, also if this shard has never heard of them: their put may still
-        # be on its way, and must be refused when it arrives.
+        # Attempts of past generations are refused as a whole, and their staged parts were freed at the opening, so
+        # nothing is written. All others get a fence, also if this shard has never heard of them: their put may still be
+        # on its way, and must be refused when it arrives.
         if attempt.generation < self.state.generation or attempt in self.state.fences.get(model, ()):
             return Decision(reply, flush=True)
         return Decision(reply, (write.Aborted(model, attempt),), flush=True)
@@ -260,6 +260,7 @@ class Shard:
         model = self.state.find(message.model)
         if model is None:
             return Decision(say.Refused("unknown"))
+        # Labels that were added after the caller took its tick stay, and with them the model.
         released = {label: message.tick for label, tick in model.held.items() if tick < message.tick}
         if not released:
             return Decision(_labelled(model, set(model.held)), flush=True)
