@@ -1,8 +1,8 @@
-"""Any Keras model as an architecture graph of its leaf layers, nested models inlined.
+"""Flatten a Keras model into an architecture graph of its leaf layers, with nested models inlined.
 
-Source: paper 000, section 2. The walk follows what Keras recorded when the layers were called, from the model's
-outputs to its inputs. Not ``get_config()["layers"]``: that goes by names, and loses layers shared across nesting
-levels. Not recursive: models deeper than Python's recursion limit exist.
+Source: paper 000, section 2. The walk follows the calls that Keras recorded, from the model's outputs to its inputs.
+``get_config()["layers"]`` is not used, since it identifies layers by name, and loses layers shared across nesting
+levels. The walk is not recursive, since some models are deeper than Python's recursion limit.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ def flatten(model: keras.Model, *, allow_lambda: bool = False) -> FlatModel:
     Parameters
     ----------
     model:
-        A functional or Sequential model that is built. Weights are not read; a model built in
-        :func:`~daskevo.models.shape_only` will do. The model isn't changed.
+        A functional or Sequential model that is built. Weights are not read, so a model built in
+        :func:`~daskevo.models.shape_only` is enough. The model isn't changed.
     allow_lambda:
-        Accept Lambda layers and lambda activations. Their signature is their bytecode, which differs between Python
-        versions and files, and a model that has them can't be rebuilt from its record.
+        Whether to accept Lambda layers and lambda activations. Their signature is their bytecode, which differs between
+        Python versions and files, and a model with them can't be rebuilt from its record.
 
     Raises
     ------
     CannotFlatten
-        With `reason`, one of the words in :data:`daskevo.models.rejections.REASONS`, and what to do instead.
+        With `reason`, one of :data:`daskevo.models.rejections.REASONS`, and advice.
     """
     functional = _graph_of(model)
     if functional is None:
@@ -71,11 +71,11 @@ def flatten(model: keras.Model, *, allow_lambda: bool = False) -> FlatModel:
 
 @dataclass(eq=False)
 class _Frame:
-    """One inlined use of a model: what its tensors are in the flat graph.
+    """One inlined call of a model, with the place of its tensors in the flat graph.
 
-    ``places`` and ``specs`` are by ``id(tensor)``: the vertex and slot that computes it, and the shape and dtype that
-    it has in this use (a nested model may be called on another shape than it was built for). ``training`` is the mode
-    that all of its layers are called with, None if each is called with its own.
+    ``places`` and ``specs`` are keyed by ``id(tensor)``: the vertex and slot that compute a tensor, and its shape and
+    dtype in this call (a nested model may be called on another shape than it was built for). ``training`` is the mode
+    with which all layers are called; None: each is called with its own.
     """
 
     training: Any = None
@@ -90,7 +90,7 @@ class _Frame:
 
 
 class _Walk:
-    """Vertices in post-order, by a stack of (frame, tensor) still to be placed."""
+    """Collects vertices in post-order, with a stack of (frame, tensor) that are still to be placed."""
 
     def __init__(self, allow_lambda: bool) -> None:
         self.allow_lambda = allow_lambda
@@ -101,7 +101,7 @@ class _Walk:
         self._signatures: list[JSON] = []
         self._calls: dict[tuple[int, int], Call] = {}
         self._known_code: dict[int, str] = {}
-        # Ids are compared while their objects live: this keeps those that the walk itself makes.
+        # Objects are identified by `id`, which may be reused after their death: keep those created by the walk alive.
         self._kept: list[Any] = []
 
     def records(self) -> tuple[LayerRecord, ...]:
@@ -112,7 +112,7 @@ class _Walk:
 
     @property
     def has_own_code(self) -> bool:
-        """Whether a layer has code that isn't Keras' own."""
+        """Whether a layer has code that is not part of Keras."""
         return bool(self._known_code)
 
     def add_input(self, frame: _Frame, tensor: Tensor, key: JSON) -> None:
@@ -132,7 +132,7 @@ class _Walk:
             stack += reversed(needed)
 
     def _place(self, frame: _Frame, tensor: Tensor) -> list[tuple[_Frame, Tensor]]:
-        """Place a tensor, or return what has to be placed first."""
+        """Place a tensor, or return the tensors that have to be placed before it."""
         if id(tensor) in frame.outside:
             return self._from_outside(frame, tensor)
         found = origin(tensor)
@@ -194,7 +194,7 @@ class _Walk:
         return []
 
     def _outputs(self, frame: _Frame, operation: Any, node: Any) -> list[Tensor]:
-        """Return shapes and dtypes of a call's outputs in this frame."""
+        """Return the shapes and dtypes of a call's outputs in this frame."""
         if not any(id(source) in frame.specs for source in node.input_tensors):
             return list(node.outputs)
         args, kwargs = node.arguments.convert(
@@ -210,7 +210,7 @@ class _Walk:
                 f"{describe(operation)}, in a nested model, can't be called on the shapes that flow into it ({error})",
                 layer=operation.name,
             ) from error
-        # Only shapes can differ: what flows into a nested model is converted to the dtypes that it was built for.
+        # Only shapes can differ: inputs of a nested model are converted to the dtypes that it was built for.
         return [
             keras.KerasTensor(shape.shape, dtype=built.dtype, sparse=built.sparse, ragged=built.ragged)
             for shape, built in zip(found, node.outputs, strict=True)
@@ -235,7 +235,7 @@ class _Walk:
 
 
 def _graph_of(model: Any) -> Any:
-    """Return the functional graph of a model; None of a subclassed one, which has none."""
+    """Return the functional graph of a model; None for a subclassed model, which has none."""
     functional = functional_of(model)
     if functional is None and isinstance(model, keras.Sequential):
         raise cannot_flatten("not-built", f"{describe(model)} has no Input layer and was not built", model=model.name)
@@ -251,9 +251,9 @@ def _kind(model: Any) -> str:
 
 
 def _fed_as(functional: Any) -> list[tuple[JSON, Tensor]]:
-    """Return (key, tensor) of each input; the key is where it stands if inputs are fed by name, else None.
+    """Return (key, tensor) of each input; the key is its path if inputs are passed by name, else None.
 
-    Keras sorts inputs in a dict by their names: there, the name says which is which, and the position doesn't.
+    Keras sorts inputs in a dict by name, so that the name identifies an input, and its position does not.
     """
     inputs, _ = structures(functional)
     found = []

@@ -1,6 +1,6 @@
-"""Freezing what was inherited: which layers of the prefix stop training.
+"""Freeze inherited layers: policies that choose which layers of the prefix stop training.
 
-Source: paper 000, section 3 (the prefix is inherited and frozen); that freezing is a policy is ours.
+Source: paper 000, section 3, in which the whole prefix is inherited and frozen; other policies are daskevo's.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from daskevo.models.keras_private import with_sublayers
 from daskevo.models.moving import moves
 
 Policy = str | float | Callable[[Any], bool]
-"""``"prefix"``, ``"none"``, a share of the prefix (0 to 1), ``"steps:K"``, or a function that says whether to freeze a
-layer."""
+"""``"prefix"``, ``"none"``, a share of the prefix (0 to 1), ``"steps:K"``, or a function that returns whether to freeze
+a layer."""
 _STEPS = re.compile(r"steps:([0-9]{1,15})")
 
 
 @dataclass(frozen=True, slots=True)
 class Freezing:
-    """What was frozen.
+    """Result of freezing.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Freezing:
 def freeze(
     flat: FlatModel, freezable: Iterable[int], policy: Policy = "prefix", steps: Mapping[int, int] | None = None
 ) -> Freezing:
-    """Stop layers of an inherited prefix from training, before the model is compiled.
+    """Freeze layers of an inherited prefix, before the model is compiled.
 
     Parameters
     ----------
@@ -60,24 +60,23 @@ def freeze(
         The flattened model. Frozen layers get ``trainable = False``, with which BatchNormalization also keeps its
         moving statistics; a frozen Dropout still drops.
     freezable:
-        Layers (indices in ``graph.layers``) all of whose calls are in the prefix:
+        Layers (indices in ``graph.layers``) with all of their calls in the prefix:
         :meth:`daskevo.graph.Prefix.freezable`.
     policy:
-        ``"prefix"`` freezes all of them (the paper's way); ``"none"`` nothing; a number freezes that share of those
-        that have weights, those nearest to the inputs first, rounded down; ``"steps:K"`` those all of whose tensors
-        that train have had K steps of training or more; a function is asked for each that has weights.
+        ``"prefix"`` freezes all of them (as in the paper); ``"none"`` nothing; a number freezes that share of the
+        layers with weights, rounded down, beginning at the inputs; ``"steps:K"`` freezes layers whose trainable tensors
+        all have K or more steps of training; a function is called with each layer that has weights.
 
-        What is frozen is closed towards the inputs: behind a layer that goes on training, only a function freezes.
+        Layers behind one that is still trained are not frozen, except by a function.
 
-        Whatever it says, the last layer that can train goes on training: an identical architecture would otherwise
-        have nothing left to train.
+        The last trainable layer is never frozen: otherwise, an identical architecture would have nothing to train.
     steps:
-        Tensor number -> training steps that it has had; one that is missing has had none.
+        Tensor number -> its training steps; missing tensors have none.
 
     Raises
     ------
     InvalidInput
-        If the policy is none of these, or a layer is out of range.
+        If the policy is not valid, or a layer is out of range.
     """
     layers = sorted(set(freezable))
     if layers and (layers[0] < 0 or layers[-1] >= len(flat.layers)):
@@ -106,18 +105,18 @@ def unfreeze(freezing: Freezing) -> None:
 
 
 def _trainable_in(layer: Any) -> list[tuple[Any, bool]]:
-    # A layer hands its own on to all that it holds, so what is inside comes behind it.
+    # Setting `trainable` of a layer sets it in its sublayers, too, so sublayers have to be restored after it.
     layers = with_sublayers(layer)
     return [(part, part.trainable) for part in (*layers, *weights_of(layer))]
 
 
 def check_policy(policy: object) -> Policy:
-    """Return `policy` if it is one.
+    """Return `policy` if it is valid.
 
     Raises
     ------
     InvalidInput
-        If it is none.
+        If it is not.
     """
     if policy in ("prefix", "none") or (callable(policy) and not isinstance(policy, type)):
         return policy
@@ -149,14 +148,14 @@ def _named(flat: FlatModel, candidates: list[int], policy: str | float, steps: M
         return [
             layer for layer in candidates if all(steps.get(number, 0) >= least for number in _that_train(flat, layer))
         ]
-    # A share of 0.7 of ten is seven, whatever 0.7 * 10 is in binary.
+    # The small addend makes 0.7 of ten seven, although 0.7 * 10 may be less in binary.
     return candidates[: math.floor(float(policy) * len(candidates) + 1e-9)]
 
 
 def _that_train(flat: FlatModel, layer: int) -> list[int]:
-    """Return the tensors of a layer whose steps count: a constant one never has another step.
+    """Return the tensors of a layer whose steps count: the trainable ones, or all if there are none.
 
-    Of a layer that has none that are trainable all do: statistics that move have the steps of all trainings.
+    A constant tensor keeps its number of steps for ever. Moving statistics have the steps of all trainings.
     """
     train = {id(weight) for weight in flat.layers[layer].trainable_weights}
     numbers = flat.graph.tensor_numbers(layer)

@@ -1,4 +1,4 @@
-"""A Keras model from its architecture graph, flattened again and compared before anybody gets it."""
+"""Rebuild a Keras model from its architecture graph, and compare its own graph with it before returning it."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ from daskevo.types import JSON, TensorSpec
 def rebuild(graph: ArchitectureGraph, *, custom_objects: Mapping[str, Any] | None = None) -> keras.Model:
     """Return a functional model with this architecture and fresh weights.
 
-    Nested models come back inlined, shared layers shared; names are kept where they are unique. What a subclass of
-    keras.Model adds to training (its ``train_step``) isn't architecture, and doesn't come back. The model is flattened
-    again and its vertex ids are compared: they are equal, or there is no model.
+    Nested models are inlined, and shared layers are shared; names are kept if they are unique. Code that a subclass of
+    keras.Model adds to training (its ``train_step``) is not part of the architecture, and is lost. The model is
+    flattened again, and its graph must equal the given one.
 
     Parameters
     ----------
     graph:
-        The architecture graph, from wherever: nothing of it is run or imported. Its layers are Keras' own, registered
-        with ``keras.saving.register_keras_serializable``, or in `custom_objects`.
+        The architecture graph, which need not be trusted: nothing in it is run or imported. Its layers are Keras' own,
+        registered with ``keras.saving.register_keras_serializable``, or in `custom_objects`.
     custom_objects:
         Name -> class or function, for layers that aren't registered.
 
     Raises
     ------
     CannotRebuild
-        With what is missing, refused or different, and the layer concerned.
+        If something is missing, refused or different; the error names the layer.
 
     Warns
     -----
     LayerCodeChanged
-        If the code of a layer that isn't Keras' own is another than when the graph was recorded.
+        If the code of a layer that is not part of Keras has changed since the graph was recorded.
     """
     return rebuild_flat(graph, custom_objects=custom_objects).model
 
@@ -71,12 +71,12 @@ def rebuild_flat(
     graph, custom_objects:
         As for `rebuild`.
     tensors:
-        Tensor number -> values to begin with, as for :func:`~daskevo.models.write_tensors`; the others are
-        initialised. A tensor that is given here is never initialised at all, which takes most of the time else.
+        Tensor number -> initial values, as for :func:`~daskevo.models.write_tensors`; the others are initialised.
+        Tensors given here skip initialisation, which would take most of the time.
     name:
-        The model's; that of the model that was flattened when None.
+        Name of the model; None: that of the model that was flattened.
     stored_as:
-        What people know it by, for a warning; its name when None.
+        Name for the user in warnings; None: the model's name.
 
     Raises
     ------
@@ -104,7 +104,8 @@ def _rebuild(
     check_tensors(graph, tensors)
     with _vetted(graph, custom_objects):
         if can_do_without_values():
-            # First the shapes, then the comparison, then the memory: not the other way round.
+            # Build shapes only and compare, before memory for weights is allocated: a hostile or damaged graph may ask
+            # for more than there is.
             try:
                 return _rebuild_without_values(graph, tensors, name)
             except _NeedsValues:
@@ -116,12 +117,12 @@ def _rebuild(
 
 
 def check_rebuild(graph: ArchitectureGraph, custom_objects: Mapping[str, Any] | None = None) -> ChangedCode:
-    """See that `rebuild` would give a model; no memory is taken for weights where Keras can do without.
+    """Check that `rebuild` would succeed, without allocating memory for weights if Keras can do without.
 
     Returns
     -------
     ChangedCode
-        Of which layers the code is another than when the graph was recorded.
+        The layers whose code has changed since the graph was recorded.
 
     Raises
     ------
@@ -130,7 +131,7 @@ def check_rebuild(graph: ArchitectureGraph, custom_objects: Mapping[str, Any] | 
     """
     with _vetted(graph, custom_objects):
         if can_do_without_values():
-            # Some layers need values to be built; whoever can't be built with them says why below.
+            # Some layers can't be built without values. Building them with values below succeeds, or gives the reason.
             with contextlib.suppress(CannotRebuild, _NeedsValues), without_values():
                 return _compared(graph, _flattened(_Builder(graph, values=False).model())).changed_code
         return _compared(graph, _flattened(_Builder(graph).model())).changed_code
@@ -142,7 +143,7 @@ def _vetted(graph: ArchitectureGraph, custom_objects: Mapping[str, Any] | None) 
     for record in graph.layers:
         vet(record.config, custom, record.name)
     with warnings.catch_warnings(), keras.saving.custom_object_scope(custom):
-        warnings.simplefilter("ignore")  # such as those on names and masks that the model's author saw already
+        warnings.simplefilter("ignore")  # such as those about names and masks, which the model's author has seen
         yield
 
 
@@ -177,7 +178,7 @@ def _rebuild_without_values(
 
 
 class _NeedsValues(Exception):
-    """The model can't be built without values: some layers make variables of arrays, or are quantised once built."""
+    """The model can't be built without values: some layers make variables from arrays, or are quantised when built."""
 
 
 def _initializer(array: np.ndarray[Any, Any]) -> Callable[..., Any]:
@@ -186,7 +187,7 @@ def _initializer(array: np.ndarray[Any, Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """A rebuilt model beside its `FlatModel`, and what of its code is another than the record says."""
+    """A rebuilt model, its `FlatModel`, and the layers whose code has changed since the graph was recorded."""
 
     model: keras.Model
     flat: FlatModel
@@ -194,7 +195,7 @@ class Rebuilt:
 
 
 class _Builder:
-    """Makes the layers and calls them, vertex by vertex."""
+    """Creates the layers of a graph and calls them, vertex by vertex."""
 
     def __init__(self, graph: ArchitectureGraph, *, values: bool = True) -> None:
         self.graph = graph
@@ -230,7 +231,7 @@ class _Builder:
 
     def _first_call(self, vertex: Vertex) -> list[Tensor]:
         record = self.graph.layers[vertex.layer]
-        # Names were unique in each nested model, and have to be in the flat one.
+        # Names are unique in each nested model only, but must be unique in the whole flat one.
         name, count = record.name, 1
         while name in self.names:
             name, count = f"{record.name}_{count}", count + 1
@@ -242,7 +243,7 @@ class _Builder:
         outputs = call_again(layer, vertex.call, self._sources(vertex))
         give_alpha(layer, record.config)
         if getattr(layer, "quantization_mode", None) is not None and _specs(layer) != record.tensors:
-            # It was quantised after it was built, which gives its weights another order.
+            # The layer was quantised after it was built, which puts its weights in another order: do the same.
             if not self.values:
                 raise _NeedsValues
             config = copy.deepcopy(record.config)
@@ -271,7 +272,7 @@ class _Builder:
 
 
 def make_layer(recorded: JSON, name: str) -> Any:
-    """Return the layer or operation of a configuration that was vetted, under this name."""
+    """Create the layer or operation of a vetted configuration, under this name."""
     config = readable(revive_floats(recorded))
     if "name" in config["config"]:
         config["config"]["name"] = name
@@ -283,7 +284,7 @@ def make_layer(recorded: JSON, name: str) -> Any:
 
 
 def give_alpha(layer: Any, recorded: JSON) -> None:
-    """Give a layer that was just built the scale of its low-rank adaptation: Keras builds it with the rank instead."""
+    """Set the scale of a layer's low-rank adaptation from its record; Keras sets it to the rank when it builds it."""
     match recorded:
         case {"config": {"lora_alpha": int() | float() as alpha}} if getattr(layer, "lora_enabled", False):
             layer.lora_alpha = alpha
@@ -294,17 +295,17 @@ def _specs(layer: Any) -> tuple[TensorSpec, ...]:
 
 
 def _short(error: Exception) -> str:
-    # Where one error is told within another, the innermost says what is wrong.
+    # Keras nests error messages; the innermost one tells what is wrong.
     text = f"{type(error).__name__}: {str(error).rpartition('Exception encountered: ')[2]}"
     return text if len(text) <= 500 else text[:500] + "..."
 
 
 def compare(wanted: ArchitectureGraph, found: ArchitectureGraph) -> ChangedCode:
-    """Raise CannotRebuild, with the first layer that differs, unless two graphs are the same but for code.
+    """Raise CannotRebuild with the first differing layer unless two graphs are the same except for code.
 
-    The record may have been written by another version of Keras, or of a user's layer: an argument that only one of
-    them has was read by the running one, and is no difference; one that both have must be the same. Layers whose code
-    differs are returned.
+    The record may have been written by another version of Keras, or of a user's layer. An argument that only one of the
+    versions has was read by the running one, and is no difference; arguments that both have must be equal. Return the
+    layers whose code differs.
     """
     for mine, theirs in zip(wanted.vertices, found.vertices, strict=False):
         if (mine.layer, mine.edges, mine.commutative) != (theirs.layer, theirs.edges, theirs.commutative) or not (

@@ -1,1 +1,1 @@
-"""A root without a cluster: open it to look, say where its models stand, repair it."""
+"""Use a root without a cluster: open it read-only, query the status of models, repair it."""

@@ -1,4 +1,4 @@
-"""Where single models stand, by their shards' journals alone: without a cluster, and without reading all shards."""
+"""Status of single models from the journals of their shards, without a cluster and without reading all shards."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from daskevo.types import ModelId
 
 
 def standings(root: str | os.PathLike[str], models: Iterable[ModelId]) -> dict[ModelId, StandingState]:
-    """Return where models stand; those of a damaged shard are left out.
+    """Return the status of models; those in damaged shards are left out.
 
     Parameters
     ----------
     root:
-        Of the repository; it may be open in a job meanwhile.
+        Root of the repository; a job may have it open.
     models:
-        Some few: the shard of each is read.
+        A few models; the shard of each is read.
 
     Raises
     ------

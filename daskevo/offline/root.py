@@ -1,7 +1,7 @@
-"""A root without a cluster: a look that reserves and changes nothing, and the repair that takes the root's lease first.
+"""Open a root without a cluster: read-only, without reservations, or for a repair, which takes the root's lease first.
 
-The look reads the highest complete journals and serves them to the same session code as a cluster does, in this
-process. What goes meanwhile, because a job has the root open, is a named error.
+Reading uses the newest complete journals, served in this process to the same session code as on a cluster. Models that
+are deleted meanwhile, because a job has the root open, raise a typed error.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ _PATIENCE_S = 60.0
 
 
 class OfflineTransport:
-    """Calls to a host in this process, and to what stands for a coordinator.
+    """Calls to a shard host in this process, and to a minimal replacement of the coordinator.
 
     Parameters
     ----------
     root:
         The repository.
     generation:
-        Attempts of older generations are over.
+        Present generation; attempts of older ones are over.
     all_over:
-        Whether those of this generation are over too: nobody has the root open.
+        Whether the attempts of this generation are over, too, because no job has the root open.
     """
 
     def __init__(self, root: Root, generation: int, *, all_over: bool) -> None:
@@ -103,7 +103,7 @@ class OfflineTransport:
         return self.table().to_wire()
 
     def table(self) -> ShardTable:
-        """Return the shard table: all is here."""
+        """Return the shard table, with all shards but damaged ones in this process."""
         places: dict[int, Place | None] = dict.fromkeys(range(self.root.shards), Place(_HERE, _HERE))
         places.update(dict.fromkeys(self.troubles))
         return ShardTable(0, self.generation, places, {}, self.troubles)
@@ -127,7 +127,7 @@ class OfflineTransport:
 
 
 class OfflineConnection:
-    """A look at a root, as it is when this is made.
+    """Read-only connection to a root without a cluster, in its state at the time of opening.
 
     Raises
     ------
@@ -140,7 +140,7 @@ class OfflineConnection:
     def __init__(self, path: str | os.PathLike[str], timeout_s: float) -> None:
         self.root = Root.open(path)
         lease = current_lease(self.root)
-        # Whoever holds the lease may have live attempts: they get no verdict from here.
+        # If there is a lease, its holder may have live attempts, so attempts of its generation don't count as over.
         generation = 0 if lease is None else lease.generation
         self.transport = transport = OfflineTransport(self.root, generation, all_over=lease is None)
         self.session = Session(transport, timeout_s)
@@ -149,7 +149,7 @@ class OfflineConnection:
         tensors = DurableTensors(_locator(self.root), _CACHE_BYTES)
         transport.host = ShardHost(_HERE, self.root, tensors, self.session)
         self.damage: dict[int, str] = {}
-        """Shard -> what looks damaged in it, in words: what is said of the repository may lack models."""
+        """Shard -> description of damage, because of which models may be missing."""
         with ThreadPoolExecutor(8) as threads:
             for number, (served, torn) in enumerate(
                 threads.map(lambda number: _try_to_look_at(self.root, number, tensors), range(self.root.shards))
@@ -178,13 +178,13 @@ class OfflineConnection:
         _loop().call_soon_threadsafe(function, *arguments)
 
     def repair(self) -> Verification:
-        """Take the root's lease and a generation of its own, and mend what can be mended."""
+        """Take the root's lease in a new generation, and repair the repository."""
         return repair(self.root, self.session.timeout_s)
 
 
 @cache
 def _loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop that serves all looks of this process, in a thread of its own."""
+    """Return the event loop of all offline connections of this process, which runs in a thread of its own."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="daskevo-offline", daemon=True).start()
     return loop
@@ -195,7 +195,7 @@ def _locator(root: Root) -> Callable[[ModelId, Attempt], Path]:
 
 
 def _marked(root: Root) -> list[Loss]:
-    """Return what a repair has marked as gone; marks that can't be read, `verify` says."""
+    """Return the losses that a repair has marked; `verify` reports marks that can't be read."""
     losses: list[Loss] = []
     for number in range(root.shards):
         with contextlib.suppress(CorruptRecord, RootUnusable):
@@ -204,7 +204,7 @@ def _marked(root: Root) -> list[Loss]:
 
 
 def _try_to_look_at(root: Root, number: int, tensors: DurableTensors) -> tuple[ServedShard | ShardDamaged, str]:
-    """Return a shard, or what is wrong with it; and where its last record is cut off, if it is."""
+    """Return a shard or its damage, and a description of its cut-off last record, if there is one."""
     try:
         content, torn = read_whole(root.path, number)
         return _look_at(root, number, () if content is None else content.records, tensors), torn
@@ -222,15 +222,15 @@ def _look_at(root: Root, number: int, rows: Sequence[JSON], tensors: DurableTens
 
 
 def repair(root: Root, timeout_s: float) -> Verification:
-    """Verify a root that nobody has open under a generation of its own, and mend what can be mended.
+    """Repair a root that no job has open, in a new generation, and return the result of its verification.
 
-    Damaged shards are left as they are, and nothing goes that only they could give a verdict on.
+    Damaged shards are left as they are, and nothing is removed on which only they could give a verdict.
 
     Raises
     ------
     RepositoryTaken
-        If a job has it open: verify through that one. If another repair is under way. `SchedulerUnaskable` if that
-        can't be found out from here.
+        If a job has it open (verify through that one), or another repair is running; `SchedulerUnaskable` if this
+        process can't find out.
     RootUnusable, CorruptRecord
         If it can't be read or written.
     """
@@ -245,7 +245,7 @@ async def _repair(root: Root, timeout_s: float) -> Verification:
         return asyncio.run_coroutine_threadsafe(_identity(holder), loop).result()
 
     mine = Holder(scheduler_id=f"repair-{os.getpid()}", address=_HERE, job=f"repair by {getpass.getuser()}")
-    # Taking the lease and opening shards mend some of it by themselves.
+    # Before taking the lease and opening shards, which repair some of the differences by themselves.
     before = await asyncio.to_thread(_found_before, root, timeout_s)
     lease = await asyncio.to_thread(take_lease, root, mine, ask)
     transport = OfflineTransport(root, lease.generation, all_over=True)

@@ -1,4 +1,4 @@
-"""The repository of models as users see it: a handle, what inheriting gives, opening."""
+"""The repository of models for users: opening it, the handle, inheritance and snapshots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What callers attach to a model, as JSON: metrics and `extra`."""
+"""Check and convert metrics and `extra`, which callers attach to models as JSON."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from daskevo.types import JSON
 
 
 def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, JSON]:
-    """Return metrics as JSON: numpy numbers become Python's, figures that aren't finite become None.
+    """Return metrics as JSON: NumPy numbers become Python numbers, values that are not finite become None.
 
     Raises
     ------
     InvalidInput
-        If a value is no JSON, or a name no text that UTF-8 can carry.
+        If a value is not JSON, or a name is not valid UTF-8 text.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, JSON]:
 
 
 def plain_extra(extra: JSON) -> JSON:
-    """Return `extra` if it is JSON; raises InvalidInput otherwise."""
+    """Return `extra` if it is JSON; raise InvalidInput otherwise."""
     return _json(extra, "what is attached as `extra`")
 
 

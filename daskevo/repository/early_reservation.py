@@ -1,4 +1,4 @@
-"""Reserving what a model will inherit while it is still being built: its architecture graph is enough to ask with."""
+"""Reserve inherited tensors while the model is still being built, for which its architecture graph is enough."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
     from daskevo.repository.handle_base import HandleBase
 
 _PATIENCE_S = 1.0
-"""Longest that a reservation under way is waited for to be given back in order; the coordinator settles the rest."""
+"""Longest wait for a running reservation, in order to drop it, in seconds; the coordinator settles it otherwise."""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What to inherit from, and the id of the model that does.
+    """What to inherit from, and the id of the model that inherits.
 
     Parameters
     ----------
     model_id:
-        The child's.
+        Id of the new model.
     is_new_id:
-        Whether it was drawn here: then nobody has it.
+        Whether the id was drawn at random, so that it can't be taken.
     ancestor:
         The only model to inherit from; False: none; None: the best match.
     match:
-        Tried first.
+        A match to try first.
     weights:
-        What a vertex counts in the match.
+        Weight of a vertex in the match, ``"vertex"`` or ``"bytes"``.
     minimum_layers:
-        Layers with weights that must be shared.
+        Minimum number of shared layers with weights.
     """
 
     model_id: ModelId
@@ -61,7 +61,7 @@ class Wish:
         weights: str,
         minimum_layers: int,
     ) -> Wish:
-        """Check what a user passed; an id is drawn if there is none.
+        """Check a user's arguments, and draw an id if there is none.
 
         Raises
         ------
@@ -94,18 +94,18 @@ class Wish:
 
 
 class EarlyReservation:
-    """What a model will inherit, reserved and read in the background: use it in a ``with`` (or ``async with``) block.
+    """Tensors for a model to inherit, reserved and read in the background; use it in a ``with`` (``async with``) block.
 
-    Made by `Repository.reserve`. What no `inherit` has taken over is given back at the end of the block.
+    `Repository.reserve` returns it. At the end of the block, it is dropped unless `inherit` has taken it over.
 
     Attributes
     ----------
     graph:
-        What was asked with.
+        The graph of the query.
     model_id:
         The id that the model will have.
     knows_loaded:
-        Whether the graph says which layers weights were loaded into.
+        Whether the graph tells into which layers weights were loaded.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class EarlyReservation:
 
     def __enter__(self) -> EarlyReservation:
         connection, caller = self._enter()
-        # Whoever enters needn't wait until the event loop has time; what it is asked to do later comes after this.
+        # Not awaited: the caller can build its model at once. Later calls on the event loop run after this one.
         connection.post(self._begin, connection, caller)
         return self
 
@@ -170,24 +170,26 @@ class EarlyReservation:
     # -- for `inherit` ---------------------------------------------------------------------------------------------
 
     def fits(self, graph: ArchitectureGraph) -> bool:
-        """Tell whether a model of this graph can take the reservation over: the same vertices and layers in the same
-        order, so that numbers of tensors mean the same."""
+        """Whether a model with this graph can take over the reservation.
+
+        Vertices and layers must be the same, in the same order, so that tensors have the same numbers.
+        """
         return graph.ids == self.graph.ids and graph.calls == self.graph.calls
 
     def ready(self, graph: ArchitectureGraph) -> Reservation | None:
-        """Return the reservation if it is there, and fits: then no other thread need be asked."""
+        """Return the reservation if it is complete and fits, without a call to the event loop; None otherwise."""
         task = self._task
         if self._over or task is None or not task.done() or task.cancelled() or task.exception() is not None:
             return None
         return task.result() if self.fits(graph) else None
 
     async def take(self, graph: ArchitectureGraph) -> Reservation | None:
-        """Wait for the reservation; None if it does not fit: then it has been given back.
+        """Wait for the reservation; if it does not fit, drop it and return None.
 
         Raises
         ------
         InvalidInput
-            If the block has not been entered, is left, or another model has taken it over.
+            If the block has not been entered or has ended, or another model has taken the reservation over.
         """
         if self._over or self._task is None:
             raise InvalidInput(
@@ -196,9 +198,9 @@ class EarlyReservation:
         if not self.fits(graph):
             await self._leave()
             return None
-        # Who waits may be cancelled; then the block's end gives it back.
+        # Shielded: if the caller is cancelled, the end of the block still has a reservation to drop.
         return await asyncio.shield(self._task)
 
     def taken(self) -> None:
-        """Leave giving back to who has taken it over."""
+        """Record that a model has taken the reservation over, and will drop it."""
         self._over = True

@@ -1,4 +1,4 @@
-"""The part of a handle that takes in models that were trained elsewhere: ancestors of what a search will find."""
+"""Method of the repository handle that adds models trained elsewhere, as ancestors for later searches."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ class Adding(HandleBase):
         model_id: str | None = None,
         extra: JSON = None,
     ) -> ModelId:
-        """Store a model that was trained elsewhere, as it is: later models of the scope inherit from it.
+        """Store a model that was trained elsewhere, unchanged, so that later models of the scope can inherit from it.
 
-        Nothing is inherited, and the model isn't changed.
+        It inherits nothing itself.
 
         Parameters
         ----------
         model:
             A Keras model with an architecture graph; it may be compiled, trained, or partly frozen.
         metrics:
-            What was measured, by name; the scope's objective picks the quality from them. A model without a quality is
-            matched all the same, and loses to one that has a quality where both share as much.
+            Measured values by name; the scope's objective selects the quality from them. A model without a quality is
+            matched, too, but loses to one with a quality that shares as much.
         step:
-            Training steps (the unit is the scope's, e.g. optimizer steps) that it has had. A search freezes inherited
-            layers that have had enough of them (300 unless it is told otherwise), and goes on training the others.
+            Training steps of the model, in the unit of the scope, for example optimizer steps. A search freezes
+            inherited layers with enough steps (300 by default), and trains the others further.
         labels:
-            What keeps it; ``user:kept`` when there is none.
+            Labels that keep it; ``user:kept`` if there is none.
         model_id:
-            The id to store it under; drawn when None.
+            The id to store it under; drawn at random when None.
         extra:
             JSON to attach.
 

@@ -1,6 +1,6 @@
-"""The handle on a repository: the facade over the cluster and over Keras models.
+"""The repository handle: the public facade over the cluster and over Keras models.
 
-Everything that waits has a time limit.
+All calls that wait have a time limit.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 UNSAID = (None, None, None, "vertex", 0)
-"""Of what to inherit from, what `inherit` takes if nothing is said."""
+"""Defaults of those arguments of `inherit` that choose the ancestor and the id."""
 
 
 class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
-    """A handle on one repository, for one scope. Cheap; can be sent to tasks of the same cluster.
+    """A handle on one repository, for one scope. It is cheap, and can be sent to tasks of the same cluster.
 
-    Made by `daskevo.open` and `daskevo.get_repository`.
+    `daskevo.open` and `daskevo.get_repository` return it.
 
     Attributes
     ----------
     root:
         The folder, or None for a repository in memory.
     scope:
-        What is inherited from and put into: models whose data and task are the same.
+        The models to inherit from and to put into: those with the same data and task.
     objective:
-        The scope's, or None.
+        The scope's objective, or None.
     """
 
     def inherit(
@@ -71,23 +71,23 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
         model:
             An uncompiled Keras model.
         freeze:
-            ``"prefix"`` (the paper's way), ``"none"``, a share of the prefix from 0 to 1, ``"steps:K"`` (what has had K
-            steps of training), or a function of a layer.
+            Layers to freeze: ``"prefix"`` (as in the paper), ``"none"``, a share of the prefix from 0 to 1,
+            ``"steps:K"`` (layers with K or more steps of training), or a function of a layer.
         ancestor:
-            The only model to inherit from; the best match when None; nothing when False (a baseline, a control arm).
+            The only model to inherit from; None: the best match; False: nothing (a baseline, a control arm).
         model_id:
-            The id to store it under; drawn when None.
+            The id to store it under; drawn at random when None.
         parent:
             The candidate that a strategy mutated, for the record.
         match:
-            Answer of an earlier query: tried first, then the next best.
+            Result of an earlier query, which is tried before the next best.
         weights:
-            What a vertex counts in the match: ``"vertex"`` (1) or ``"bytes"`` (what it transfers).
+            Weight of a vertex in the match: ``"vertex"`` (1) or ``"bytes"`` (the bytes of its weights).
         minimum_layers:
-            Layers with weights that must be shared: of an ancestor that shares fewer nothing is inherited.
+            Minimum number of shared layers with weights; nothing is inherited from an ancestor that shares fewer.
         reserved:
-            What `reserve` made for this model: whom to inherit from is what that was given. If the model turns out to
-            have another graph, it is given back, and asked for anew.
+            A reservation that `reserve` made for this model; it determines the ancestor. If the model turns out to have
+            another graph, the reservation is dropped and made again.
 
         Raises
         ------
@@ -117,7 +117,7 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
         minimum_layers: int = 0,
         knows_loaded: bool = False,
     ) -> EarlyReservation:
-        """Begin to inherit before the model is there, in a ``with`` block: match, reserve and read in the background.
+        """Begin to inherit before the model is built, in a ``with`` block: match, reserve and read in the background.
 
         ::
 
@@ -134,13 +134,13 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
         ancestor, model_id, match, weights, minimum_layers:
             As `inherit` takes them.
         knows_loaded:
-            Whether the graph says which layers weights were loaded into (`daskevo.models.given_weights`), so that
-            `inherit` needn't look.
+            Whether the graph tells into which layers weights were loaded (`daskevo.models.given_weights`), so that
+            `inherit` need not find out.
 
         Raises
         ------
         InvalidName, CannotFlatten
-            Everything else `inherit` raises, on entering its block.
+            `inherit` raises all other errors, on entering its block.
         """
         (one,) = as_graphs(graph)
         wish = Wish.of(model_id, ancestor, match, weights, minimum_layers)
@@ -152,7 +152,7 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
         Parameters
         ----------
         graphs:
-            Architecture graphs, or Keras models; one alone is a list of one.
+            Architecture graphs or Keras models; a single one counts as a list of one.
         weights:
             ``"vertex"`` or ``"bytes"``.
 
@@ -169,15 +169,15 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
         return self._run(ask)
 
     def query_futures(self, graphs: Any, weights: str = "vertex", client: Client | None = None) -> Future:
-        """Do the same as a graph of Dask futures: one query per provider, one reduction, seen on the dashboard.
+        """Find best matches by Dask futures, one query per provider and one reduction, visible on the dashboard.
 
         Returns
         -------
         distributed.Future
-            Of a tuple with the best `PrefixMatch` of each graph, or None: for `inherit(match=...)` of tasks that use
-            it. All providers must answer: of one that is there and silent (stopped, cut off) it has no result until
-            that wakes up or Dask has given it up, so wait with a `timeout`, and let go of it then: `best_match` and
-            `inherit` go on without such a provider, and name it.
+            Of a tuple with the best `PrefixMatch` of each graph, or None, for `inherit(match=...)` in tasks. All
+            providers must answer: if one is suspended or cut off, there is no result until it wakes up or Dask
+            considers it dead. So wait with a `timeout` and cancel the future then; `best_match` and `inherit` go on
+            without such a provider, and name it.
         """
         connection = connect(self.settings.key, self.timeout_s, client) if client is not None else self.connection
         found = client if client is not None else getattr(connection, "client", None)
@@ -188,15 +188,15 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
         )
 
     def close(self, force: bool = False) -> None:
-        """Close the repository for everybody on this cluster: what `daskevo.open` began ends, the lease is given back.
+        """Close the repository for all users of this cluster: stop its services, and release the lease.
 
-        What is stored in a root stays, and `daskevo.open` opens it again, here or elsewhere. A repository in memory
-        goes. Handles from before can't be used until then. A look without a cluster has nothing to close.
+        The root stays, and `daskevo.open` opens it again, here or elsewhere. A repository in memory is lost. Existing
+        handles can't be used until it is opened again. A repository opened without a cluster has nothing to close.
 
         Parameters
         ----------
         force:
-            Whether to close it though others inherit, read or put just now: what they have not stored is not.
+            Whether to close it while others inherit, read or put; what they have not stored yet is lost.
 
         Raises
         ------
@@ -216,14 +216,14 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
         return self._run(close)
 
     def stats(self) -> dict[str, Any]:
-        """Return counts and bytes: of the whole, of the coordinator, and by provider.
+        """Return counts and bytes of the repository, of the coordinator, and by provider.
 
         Returns
         -------
         dict
-            ``models`` (all, snapshots too), ``snapshots``, ``tensors``, ``payload_bytes`` (stored), ``file_bytes`` (of
-            the files that they are in), ``journal_bytes``, ``tombstones`` (retired ids), ``full_copy_bytes`` (if
-            nothing were shared), ``retained_bytes`` (of retired models, kept for descendants and reservations),
+            ``models`` (snapshots included), ``snapshots``, ``tensors``, ``payload_bytes`` (of stored tensors),
+            ``file_bytes`` (of their files), ``journal_bytes``, ``tombstones`` (retired ids), ``full_copy_bytes``
+            (without sharing), ``retained_bytes`` (of retired models, kept for descendants and reservations),
             ``memory_bytes``, ``spilled_bytes``, ``durability``, ``root``, ``shards``, ``unserved_shards``,
             ``lost_shards``, ``live_attempts``, ``unsettled``, ``providers``, ``silent``.
         """
@@ -284,7 +284,7 @@ def _with_rebuilt(
 
 async def _stats(session: Session, timeout_s: float) -> dict[str, Any]:
     await session.outbox.sent()
-    # What was retired before is counted as gone: its tensors go in the background.
+    # Tensors of retired models are freed in the background: wait, so that they don't count any more.
     await session.directory.everywhere("retirements", timeout_s=timeout_s, patient=False)
     coordinator = await session.transport.coordinator("stats", timeout_s=timeout_s)
     answers, silent = await session.directory.everywhere("stats", timeout_s=timeout_s, patient=False)
@@ -312,7 +312,7 @@ async def _stats(session: Session, timeout_s: float) -> dict[str, Any]:
 
 
 def as_graphs(graphs: Any) -> list[ArchitectureGraph]:
-    """Return architecture graphs: of Keras models, or as they are; one alone becomes a list."""
+    """Return a list of architecture graphs, given graphs or Keras models, or a single one."""
     found = list(graphs) if isinstance(graphs, (list, tuple)) else [graphs]
     if all(isinstance(graph, ArchitectureGraph) for graph in found):
         return found

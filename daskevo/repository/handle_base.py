@@ -1,7 +1,7 @@
-"""What every part of a handle builds on: whose repository it is, and the way to the cluster from this thread.
+"""Base of the repository handle: settings, scope, and the connection of the calling thread to the cluster.
 
-Signatures say what a call returns with a synchronous client and inside a task, where it needs no free slot of the
-worker. With an asynchronous client each returns an awaitable of that, in Dask's own manner.
+Signatures give the results with a synchronous client and inside a task, where calls need no free slot of the worker.
+With an asynchronous client, each method returns an awaitable of that, as Dask's own methods do.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ class HandleBase:
 
     @property
     def connection(self) -> Connection:
-        """The way to the cluster from this thread: a task's own inside a task."""
+        """Connection of the calling thread to the cluster; inside a task, that of the task."""
         if is_in_task() or self._connection is None:
             return connect(self.settings.key, self.timeout_s)
         return self._connection
 
     @property
     def client(self) -> Client:
-        """The Dask client it was opened with, or that of this process.
+        """The Dask client with which the repository was opened, or that of this process.
 
         Raises
         ------
         InvalidInput
-            Inside a task, and for a look without a cluster.
+            Inside a task, and if the repository was opened without a cluster.
         """
         client = getattr(self.connection, "client", None)
         if client is None:
@@ -83,7 +83,10 @@ class HandleBase:
         return connection.run(function, connection.session, *arguments)
 
     def _run_then(self, function: Callable[..., Coroutine[Any, Any, T]], then: Callable[[T], R]) -> R:
-        """Run a coroutine function, then `then` with its result, in the caller's thread where there is one."""
+        """Run a coroutine function, then call `then` with its result; in the caller's thread with a synchronous client.
+
+        Building a Keras model belongs there: on the event loop it would block messages.
+        """
         result = self._run(function)
         if not self.connection.asynchronous:
             return then(result)

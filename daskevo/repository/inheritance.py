@@ -1,4 +1,4 @@
-"""A model that inherits: the prefix of the best ancestor loaded and frozen, then trained by the caller, then put."""
+"""Inheritance of one model: load and freeze the prefix of the best ancestor, let the caller train it, and put it."""
 
 from __future__ import annotations
 
@@ -37,12 +37,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _EXACT_MODELS = 3
-"""So many models of a process are looked at value by value for weights that somebody loaded and that will train, unless
-it is known what was loaded."""
+"""Number of models per process that are checked value by value for loaded weights, unless these are known."""
 
 
 class Inheritance:
-    """A child of the repository: use it in a ``with`` (or ``async with``) block.
+    """A model that inherits from the repository; use it in a ``with`` (or ``async with``) block.
 
     Attributes
     ----------
@@ -53,16 +52,16 @@ class Inheritance:
     prefix:
         Pairs of vertices shared with the ancestor.
     report:
-        What was inherited when the block was entered, what not and why.
+        What was inherited on entering the block, and why not more.
     frozen_share:
         Share of the model's vertices that don't train.
     timings:
-        Seconds by phase. ``wait_s`` is what was waited for match and reservation, which took ``match_s`` and
-        ``reserve_s``: of those begun early, part or all of it while the model was built.
+        Seconds by phase. ``wait_s`` is the time that the caller waited for match and reservation. These took
+        ``match_s`` and ``reserve_s``, partly or completely before if they were begun early.
     record:
         After `put`: the record of the model that is stored under this id.
     by_other:
-        After `put`: another run of this task had put the model before; `record` is that one's.
+        After `put`: whether another run of this task had put the model before; `record` is the record of that run.
     """
 
     _looked_at: ClassVar[int] = 0
@@ -94,7 +93,7 @@ class Inheritance:
         with _timed(self.timings, "flatten_s"):
             self.flat: FlatModel = flatten(model)
             check_storable(self.flat)
-            # A model that was trained elsewhere is added to be inherited from, by those that begin afresh.
+            # A model trained elsewhere is added for others to inherit from, which have no loaded weights.
             if not trained:
                 self.flat = replace(self.flat, graph=self.graph.started(self._loaded()))
         self._reservation: Reservation | None = None
@@ -223,10 +222,10 @@ class Inheritance:
         await to_the_end(self._give_back())
 
     async def _give_back(self) -> None:
-        """End a put that is under way, then give back what it has not taken over.
+        """Cancel a running put, then drop the reservation unless the put has taken it over.
 
-        A put that has left for home ends its attempt itself, and the coordinator asks home for the abort before
-        anything is dropped. Dropped from here, a model that is published all the same would lack what it inherits.
+        A put that was sent ends its attempt itself, and the coordinator has it aborted before anything is dropped. If
+        references were dropped here, a model that is published nevertheless would lack the tensors that it inherits.
         """
         if self._putting is not None:
             self._putting.cancel()
@@ -238,7 +237,10 @@ class Inheritance:
         await give_back(self._connection.session, reservation.model_id, reservation.attempt, reservation.owners)
 
     def unfreeze(self) -> None:
-        """Let what was frozen on entering train again, once the model is compiled anew; what you froze stays frozen."""
+        """Unfreeze the layers that `inherit` froze; takes effect when the model is compiled again.
+
+        Layers that the caller froze stay frozen.
+        """
         from daskevo.models import unfreeze
 
         if self._freezing is not None:
@@ -256,24 +258,24 @@ class Inheritance:
         trained_steps: int | None = None,
         finite: bool = False,
     ) -> ModelId:
-        """Store what changed and publish the model.
+        """Store the changed tensors and publish the model.
 
         Parameters
         ----------
         metrics:
-            What was measured, by name; the scope's objective picks its quality from them. Figures that aren't finite
-            are kept as None.
+            Measured values by name; the scope's objective selects the quality from them. Values that are not finite are
+            stored as None.
         step:
-            Training step (the unit is the scope's, e.g. epochs) at which they were measured.
+            Training step at which they were measured, in the unit of the scope, for example epochs.
         labels:
-            What keeps the model; ``user:kept`` when there is none.
+            Labels that keep the model; ``user:kept`` if there is none.
         extra:
             JSON to attach.
         trained_steps:
-            Steps since it was inherited, counted to each tensor that changed; `step` when None.
+            Steps since it was inherited, added to those of each tensor that changed; `step` when None.
         finite:
-            Refuse weights that hold nan or inf, as searches and `Repository.add` do. It reads all tensors once more,
-            some 5 ms for 100 MB.
+            Whether to refuse weights with nan or inf, as searches and `Repository.add` do. This reads all tensors once
+            more, about 5 ms for 100 MB.
 
         Returns
         -------
@@ -283,18 +285,19 @@ class Inheritance:
         Raises
         ------
         PutFailed
-            Nothing is visible and nothing leaks: put may be called again. On a full disk the error has the facts
-            `shard`, `folder`, `needed_bytes` and `free_bytes`.
+            If the put failed. Nothing is visible and nothing leaks: put may be called again. On a full disk, the error
+            has the facts `shard`, `folder`, `needed_bytes` and `free_bytes`.
         QuotaReached
-            The same, because the repository's quota leaves no room: retire models first.
+            The same, because the model exceeds the repository's quota: retire models first.
         InvalidInput
-            The same, because an argument can't be, or `extra`, metrics and architecture make a record above 64 MiB.
+            The same, because an argument is not valid, or the record with `extra`, metrics and architecture is larger
+            than 64 MiB.
         PutUnknown
-            No answer in time; `repository.status` will tell.
+            If there was no answer in time; `repository.status` tells the outcome later.
         ModelExists
-            Another run of this task had put it, and it has been retired since.
+            If another run of this task has put the model, and it has been retired since.
         NotFinite
-            With `finite`, if weights hold nan or inf: nothing was stored.
+            With `finite`, if weights have nan or inf: nothing was stored.
         """
         extra = plain_extra(extra)
         made = self._prepare(dict(metrics or {}), step, labels, trained_steps, finite)
@@ -325,7 +328,7 @@ class Inheritance:
         return plain_metrics(metrics), lambda folder: prepare(self._inherited, tensors, steps, folder, left=self._left)
 
     async def _put_unless_left(self, *arguments: Any) -> ModelId:
-        # A task of its own: whoever leaves the block ends the put, and not what else the caller's task does.
+        # In a task of its own, so that leaving the block can cancel the put without cancelling the caller's task.
         self._putting = putting = begin(self._put(*arguments))
         try:
             return await putting

@@ -1,4 +1,4 @@
-"""The part of a handle that keeps models and lets them go."""
+"""Label methods of the repository handle, which keep models and retire them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Labels(HandleBase):
     """Hold, release, retire."""
 
     def hold(self, model_id: str, label: str) -> tuple[str, ...]:
-        """Keep a model under one more label, e.g. ``user:my paper``; return its labels.
+        """Add a label to a model, e.g. ``user:my paper``; return its labels.
 
         Raises
         ------
@@ -20,18 +20,18 @@ class Labels(HandleBase):
         return self._run(Session.hold, ModelId(check_name(model_id)), check_label(label))
 
     def release(self, model_id: str, label: str) -> tuple[str, ...]:
-        """Take a label away; with the last one the model is retired. Return the labels that are left."""
+        """Remove a label and return the remaining ones; removing the last one retires the model."""
         return self._run(Session.release, ModelId(check_name(model_id)), check_label(label))
 
     def release_label(self, label: str) -> tuple[tuple[ModelId, ...], tuple[ModelId, ...]]:
-        """Take a label from all models, e.g. when a run is deleted.
+        """Remove a label from all models, e.g. when a run is deleted.
 
         Returns
         -------
-        Models that held it, and those of them that were retired by it.
+        Models that had the label, and those of them that were retired by this.
         """
         return self._run(Session.release_label, check_label(label))
 
     def retire(self, model_id: str) -> tuple[str, ...]:
-        """Take all labels of a model away, whatever they are."""
+        """Remove all labels of a model, which retires it."""
         return self._run(Session.retire, ModelId(check_name(model_id)))

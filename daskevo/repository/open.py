@@ -1,4 +1,4 @@
-"""Opening a repository: on a cluster, for a look without one, inside a task."""
+"""Open a repository: on a cluster, without a cluster for reading, and inside a task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 TIMEOUT = "daskevo.timeout"
-"""Where Dask's configuration has the longest wait of each step, if `timeout_s` is left out."""
+"""Key in Dask's configuration of the longest wait of each step, used if `timeout_s` is None."""
 TIMEOUT_S = 30.0
 
 
@@ -43,32 +43,32 @@ def open_repository(
     Parameters
     ----------
     root:
-        Its folder, on a file system that the scheduler and all workers see. None: in the providers' memory, spilling to
-        their scratch folders, gone with them; tensors travel in messages. Large models on one host are faster in a
-        folder of its memory (``/dev/shm/...``), which is yours to delete and has no budget.
+        Its folder, on a file system that the scheduler and all workers see. None: in the providers' memory, with
+        spilling to their scratch folders; it is lost with them, and tensors are sent in messages. Large models on one
+        host are faster in a folder of its memory (``/dev/shm/...``), which you have to delete, and which has no budget.
     scope:
-        Models whose data and task are the same, so that they are matched and their qualities compare.
+        Name of a set of models with the same data and task, so that they can be matched and their qualities compared.
     client:
-        A Dask client: coordinator and providers are deployed on its cluster if they aren't yet. None: a look at the
-        root without a cluster, read-only.
+        A Dask client; coordinator and providers are deployed on its cluster if needed. None: open the root read-only,
+        without a cluster.
     objective:
-        ``max METRIC`` or ``min METRIC``: which metric is the quality in this scope. None: as it was declared before.
+        ``max METRIC`` or ``min METRIC``: the metric that is the quality in this scope. None: as declared before.
     memory:
-        Budget for tensors in memory per provider: bytes, or a share of the worker's limit. A third or so when None.
+        Memory budget for tensors per provider: bytes, or a share of the worker's limit. None: about a third.
     shards:
-        Number of shards of a new repository: 64 is good for tens of providers.
+        Number of shards of a new repository; 64 is good for tens of providers.
     durability:
-        Of a new root, which keeps it. ``"written"``, what a root has when None: what was answered survives any
-        process. ``"synced"``: the host too, at the price of fsyncs. ``"volatile"``: nothing is promised; all that
-        there is without a root. See docs/durability.md.
+        Durability of a new root, which never changes. ``"written"`` (the default with a root): answered changes survive
+        the death of processes. ``"synced"``: also a crash of the host, at the cost of fsyncs. ``"volatile"``: nothing
+        is promised; the only one without a root. See docs/durability.md.
     quota:
-        Most bytes that all tensors of the repository may take, on disk or in memory: a number, or a text as Dask has
-        them (``"500 GB"``). Each shard has the same part of it. A put beyond is `QuotaReached` before anything is
-        written, until models are retired. It holds while the cluster does: pass it again to the next one.
+        Limit of the bytes of all tensors of the repository, on disk or in memory: a number, or a text in Dask's form
+        (``"500 GB"``). Each shard has an equal part of it. A put beyond it raises `QuotaReached` before anything is
+        written, until models are retired. It is valid for this cluster only: pass it again to the next one.
     timeout_s:
-        Longest wait, in seconds, of each step with this handle for somebody who gives no answer. None: what
-        ``daskevo.timeout`` says in Dask's configuration (such as ``"2 minutes"``), or 30. Where a repository of many
-        models takes longer to open, it is waited for as long as its providers get further.
+        Longest wait of each step with this handle for an answer, in seconds. None: the value of ``daskevo.timeout`` in
+        Dask's configuration (such as ``"2 minutes"``), or 30. If opening a repository of many models takes longer, it
+        is waited for as long as its providers make progress.
 
     Returns
     -------
@@ -78,15 +78,15 @@ def open_repository(
     Raises
     ------
     SchedulerUnreachable, NoProvider, VersionMismatch
-        If the cluster can't take it.
+        If the cluster can't serve it.
     RootUnusable, RepositoryTaken, CorruptRecord, ShardUnavailable
         If the root can't be used.
     ScopeMismatch
         If the scope has another objective.
     DurabilityMismatch
-        If the root was made with another durability than the one that is asked for.
+        If the root has another durability.
     InvalidInput
-        If an argument can't be.
+        If an argument is not valid.
     """
     warn_of_unknown()
     check_scope(scope)
@@ -128,19 +128,19 @@ def _open_offline(
 
 
 def get_repository(scope: str | None = None, *, timeout_s: float | None = None) -> Repository:
-    """Return the repository inside a task, as it is open on this cluster.
+    """Return the repository that is open on this cluster, inside a task.
 
     Parameters
     ----------
     scope:
         The scope; that of the first `daskevo.open` when None.
     timeout_s:
-        Longest wait of each step with this handle, as in `daskevo.open`.
+        Longest wait of each step with this handle, in seconds, as in `daskevo.open`.
 
     Raises
     ------
     NotDeployed
-        Outside a task, if no repository is open, or if several are: hand the handle to the task then.
+        Outside a task; if no repository is open; or if several are: pass the handle to the task then.
     """
     worker = worker_here()
     if worker is None:

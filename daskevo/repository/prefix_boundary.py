@@ -1,4 +1,4 @@
-"""Where a prefix ended, and why: the first vertex that is not shared, beside what the ancestor has in its place."""
+"""The end of a prefix: the first vertex that is not shared, compared with the ancestor's vertex in its place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from daskevo.types import JSON
 Difference = Literal["whole model", "another layer", "other settings", "own weights", "other connections"]
 
 SETTINGS_SAID = 3
-"""Settings that differ are named, so many at most."""
+"""Most differing settings that are named."""
 
 _LONGEST_NAME, _LONGEST_VALUE = 60, 40
 
@@ -44,9 +44,9 @@ class Boundary:
 
 
 def boundary_of(graph: ArchitectureGraph, other: ArchitectureGraph, prefix: Prefix) -> Boundary:
-    """Return where the prefix of `graph` with `other` ended first, in flatten order, and why.
+    """Return the first end of the prefix of `graph` with `other`, in flatten order, and its reason.
 
-    Where several vertices of the ancestor stand in that place, the one that is most alike is compared.
+    If the ancestor has several vertices in that place, the most similar one is compared.
     """
     partners = dict(prefix.vertices)
     index = next((index for index in range(len(graph.vertices)) if index not in partners), None)
@@ -54,7 +54,7 @@ def boundary_of(graph: ArchitectureGraph, other: ArchitectureGraph, prefix: Pref
         return Boundary("whole model", "all layers are shared")
     vertex = graph.vertices[index]
     name, facts = _short(graph.layers[vertex.layer].name, _LONGEST_NAME), facts_of(vertex)
-    # All that flows into it has a partner: it is the first that has none.
+    # It is the first vertex without a partner, so all its inputs have one.
     feeds = sorted((partners[edge.source], edge.slot) for edge in vertex.edges)
     free = set(range(len(other.vertices))).difference(partners.values())
     rivals = [
@@ -92,9 +92,9 @@ def boundary_of(graph: ArchitectureGraph, other: ArchitectureGraph, prefix: Pref
 
 
 def facts_of(vertex: Vertex) -> dict[str, JSON]:
-    """Return what a vertex' signature says by name: class, arguments, shapes.
+    """Return the facts in a vertex' signature by name: class, arguments, shapes.
 
-    Little of one that daskevo has not written: the whole text as ``class``.
+    For a signature that daskevo has not written, the whole text is the ``class``.
     """
     try:
         signature: Any = json.loads(vertex.signature)
@@ -111,7 +111,7 @@ def _kind(facts: dict[str, JSON]) -> str:
 
 def _settings(mine: dict[str, JSON], theirs: dict[str, JSON]) -> str:
     names = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
-    # Shapes follow from the arguments, and are said where nothing else differs.
+    # Shapes follow from the arguments, so they are named only if nothing else differs.
     own = [name for name in names if name not in ("outputs", "dtypes")] or names
     said = [_difference(name, mine.get(name), theirs.get(name)) for name in own] or ["what has no name differs"]
     more = f", and {len(said) - SETTINGS_SAID} more" if len(said) > SETTINGS_SAID else ""

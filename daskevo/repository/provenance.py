@@ -1,4 +1,4 @@
-"""The part of a handle that says where models come from."""
+"""Lineage methods of the repository handle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Provenance(HandleBase):
     """Lineage, common ancestor, contributors."""
 
     def lineage(self, model_id: str) -> list[ModelRecord]:
-        """Return the records of a model and of those it inherited from, one after the other, retired ones included.
+        """Return the records of a model and of its ancestors, in order, retired ones included.
 
         Raises
         ------
@@ -38,7 +38,7 @@ class Provenance(HandleBase):
         return self._run(find)
 
     def contributors(self, model_id: str) -> list[Contribution]:
-        """Return which models stored the tensors of a published model, with their bytes, largest share first."""
+        """Return the models that stored the tensors of a published model, with their bytes, largest share first."""
         wanted = ModelId(check_name(model_id))
 
         async def find(session: Session) -> list[Contribution]:
@@ -55,7 +55,7 @@ async def _lineage(session: Session, model_id: ModelId) -> list[ModelRecord]:
     current: ModelId | None = model_id
     while current is not None and current not in found:
         if current not in known:
-            # Most of those further up have left tensors in the map: they are asked for in the same messages.
+            # Most further ancestors own tensors in the map, so ask for them in the same messages.
             last = next(reversed(found.values()), None)
             owners = [] if last is None else [owner for owner in last.inherited if owner not in known]
             await _learn(session, [current, *owners], known)
@@ -69,9 +69,9 @@ async def _lineage(session: Session, model_id: ModelId) -> list[ModelRecord]:
 
 
 async def _learn(session: Session, models: Sequence[ModelId], known: dict[ModelId, ModelRecord]) -> None:
-    """Add the records of models, and of what they inherited from, to `known`: one message per provider.
+    """Add the records of models and of their ancestors to `known`, with one message per provider.
 
-    Each provider tells as much as it knows. Only the first model has to be found, or not to be there.
+    Each provider returns the records that it has. Only the answer about the first model is required.
     """
     table = await session.directory.table()
     groups: dict[str, list[ModelId]] = {}

@@ -1,4 +1,4 @@
-"""Whether stored models can be loaded here: each is rebuilt from its architecture graph, without weights."""
+"""Check that stored models can be loaded here, by rebuilding each from its architecture graph, without weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from daskevo.types import ModelId
 
 
 async def read_records(session: Session, names: list[ModelId]) -> list[ModelRecord]:
-    """Return the records of models; those that went meanwhile, or are lost, are left out."""
+    """Return the records of models, without those that were retired meanwhile or are lost."""
     found = await asyncio.gather(*map(session.open, names), return_exceptions=True)
     for one in found:
         if isinstance(one, BaseException) and not isinstance(one, RepositoryError):

@@ -1,4 +1,4 @@
-"""What an inheritance brought, what not and why."""
+"""Report on an inheritance: which layers were inherited, and why not more."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from daskevo.repository.prefix_boundary import Difference, boundary_of
 from daskevo.types import ModelId
 
 Reason = Difference | Literal["not asked", "no match", "too few layers", "gone", "no answer"]
-"""Why no more was inherited: what ended the prefix (`Boundary` explains those words), or why there is none.
+"""Why no more was inherited: the end of the prefix (see `Boundary`), or why there is no prefix.
 
-- ``not asked``: nothing was to be inherited; ``no match``: no model of the scope shares a vertex.
-- ``too few layers``: the best match shares fewer than were asked for.
-- ``gone``: no match could be inherited from; ``no answer``: of those that might have one, some were silent.
+- ``not asked``: the caller asked for no inheritance; ``no match``: no model of the scope shares a vertex.
+- ``too few layers``: the best match shares fewer layers than required.
+- ``gone``: all matches were retired or lost meanwhile; ``no answer``: providers or shards did not answer the query.
 """
 
 
 @dataclass(frozen=True)
 class InheritanceReport:
-    """What was inherited, what not and why.
+    """Report on an inheritance.
 
     Parameters
     ----------
     ancestor:
-        The model that weights came from, or None.
+        The model from which weights were inherited, or None.
     matched, unmatched:
         Names of the layers whose weights were inherited, and of the others that have weights.
     frozen:
         Names of the layers that don't train.
     inherited_tensors, inherited_bytes, total_bytes:
-        Size of what came from the ancestor, and of the whole model.
+        Number and bytes of the inherited tensors, and bytes of the whole model.
     tried:
         Better matches that could not be inherited from -> why.
     silent:
-        Providers and shards that gave no answer to the query -> why: a better match may be there.
+        Providers and shards that did not answer the query, and may have a better match -> why.
     reason, words:
-        Why no more was inherited, as a word to count by and in words: the first vertex that the ancestor doesn't share.
+        Why no more was inherited, as a category and as text: the first vertex that the ancestor doesn't share.
     """
 
     ancestor: ModelId | None

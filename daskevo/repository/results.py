@@ -1,4 +1,4 @@
-"""What a repository answers: best matches, lines of the lists of models and snapshots."""
+"""Results of repository methods: best matches, and rows of the lists of models and snapshots."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ T = TypeVar("T")
 
 
 class FoundList(list[T]):
-    """A list of what was found.
+    """A list of results, with what is missing in it.
 
     Attributes
     ----------
     partial:
-        Providers and shards that gave no answer, and shards whose models went with their provider's memory -> why.
-        Empty: the answer is exact.
+        Providers and shards that did not answer, and shards whose models were lost with their provider's memory -> why.
+        If it is empty, the result is complete.
     """
 
     def __init__(self, found: Iterable[T], partial: Mapping[str, str]) -> None:
@@ -58,7 +58,7 @@ class SnapshotSummary(NamedTuple):
     """Training step of the state."""
     metrics: Mapping[str, JSON]
     extra: JSON
-    """As it was put: says which training, and which state of it."""
+    """JSON as it was put; identifies the training and the state."""
     labels: tuple[str, ...]
     created: Tick
     base: ModelId | None

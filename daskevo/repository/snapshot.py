@@ -1,4 +1,4 @@
-"""A training's state at a step: what `put_snapshot` stores, and what a training goes on from."""
+"""The state of a training at a step, which `put_snapshot` stores and from which a training can continue."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Snapshot:
     attached:
         Further state by name, such as ``optimizer/0000`` and ``random/0000``: any shapes, any dtypes that are stored.
     extra:
-        Whatever else resuming needs, as JSON.
+        Other data for resuming, as JSON.
 
     Raises
     ------
@@ -84,13 +84,13 @@ class StoredSnapshot(Snapshot):
     Parameters
     ----------
     name:
-        What it is stored as.
+        The name that it is stored under.
     step:
         Training step of the state.
     metrics:
-        What was measured there, by name.
+        Values measured at that step, by name.
     base:
-        The earlier snapshot that it was stored beside, if there was one.
+        The earlier snapshot with which it shares tensors, if there was one.
     """
 
     name: ModelId

@@ -1,7 +1,7 @@
-"""The part of a handle that keeps states of trainings: put, read, list.
+"""Snapshot methods of the repository handle: put, read and list states of trainings.
 
-A snapshot is stored as a model is, in a scope of its own beside the handle's: labels, lineage and verification are the
-same, and no query for models meets it.
+A snapshot is stored like a model, in a separate scope beside the handle's: labels, lineage and verification work the
+same way, and queries for models never match it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _REASONS: Mapping[type[RepositoryError], str] = {
 }
 
 _under_way: set[asyncio.Task[ModelId]] = set()
-"""Puts in the background: an event loop alone would not keep them."""
+"""Strong references to background puts: an event loop keeps only weak ones to its tasks."""
 
 
 class Snapshots(HandleBase):
@@ -64,43 +64,43 @@ class Snapshots(HandleBase):
         labels: Sequence[str] = (),
         metrics: Mapping[str, Any] | None = None,
     ) -> ModelId:
-        """Store the state of a training; what an earlier one has already, bit for bit, is not stored again.
+        """Store the state of a training, except for tensors that an earlier snapshot has with the same bytes.
 
         Parameters
         ----------
         snapshot:
-            The state. Nobody may write to its arrays before this returns.
+            The state. Its arrays must not be changed before this returns.
         step:
-            Training step of the state, from the training's beginning.
+            Training step of the state, from the beginning of the training.
         name:
-            What to store it as; drawn when None. If the very same is stored under that name already, by an earlier run
-            of the same task, nothing happens.
+            Name to store it under; drawn at random when None. If a snapshot with the same content is stored under that
+            name, by an earlier run of the same task, nothing happens.
         base:
-            An earlier snapshot, or the model that the training began with: equal tensors are referred to there. If it
-            has gone, everything is stored.
+            An earlier snapshot, or the model that the training began with, whose equal tensors are shared. If it has
+            been retired or lost, all tensors are stored.
         labels:
-            What keeps it; ``user:kept`` when there is none.
+            Labels that keep it; ``user:kept`` if there is none.
         metrics:
-            What was measured at this step, by name; figures that aren't finite are kept as None.
+            Values measured at this step, by name; values that are not finite are stored as None.
 
         Returns
         -------
         ModelId
-            The name, for `read_snapshot`, `hold`, `release` and whatever else takes a model's id. With an asynchronous
-            client, an awaitable of it.
+            The name, for `read_snapshot`, `hold`, `release` and all other methods that take a model's id. With an
+            asynchronous client, an awaitable of it.
 
         Raises
         ------
         InvalidInput, InvalidName
-            If an argument can't be.
+            If an argument is not valid.
         UnknownModel
-            If there never was a base of that name.
+            If the base never existed.
         ModelExists
-            If the name is taken by something else, or was retired.
+            If the name is taken by other content, or was retired.
         PutFailed, QuotaReached
-            Nothing is visible and nothing leaks: put it again, or go without.
+            If it was not stored. Nothing is visible and nothing leaks: put it again, or go on without it.
         PutUnknown
-            No answer in time; `repository.status` will tell.
+            If there was no answer in time; `repository.status` tells the outcome later.
         """
         connection = self.connection
         made = self._deposit(snapshot, step, name, base, labels, metrics)
@@ -116,22 +116,22 @@ class Snapshots(HandleBase):
         labels: Sequence[str] = (),
         metrics: Mapping[str, Any] | None = None,
     ) -> Future[ModelId]:
-        """Do the same in the background, while a training goes on.
+        """Put a snapshot in the background, while the training continues.
 
-        Call it in a task's own thread, as all else, and wait for the result before the task ends: what a task has not
-        put when it ends is not put.
+        Call it in the task's own thread, and wait for the result before the task ends: a put that is not complete when
+        its task ends is aborted.
 
         Parameters
         ----------
         snapshot:
-            The state. Nobody may write to its arrays before the result is there.
+            The state. Its arrays must not be changed before the future has a result.
         step, name, base, labels, metrics:
             As `put_snapshot` takes them.
 
         Returns
         -------
         concurrent.futures.Future
-            Of the name; raises as `put_snapshot` does.
+            Of the name, or of an error of `put_snapshot`.
         """
         connection = self.connection
         caller = connection.caller()
@@ -188,7 +188,7 @@ class Snapshots(HandleBase):
         )
 
     def read_snapshot(self, name: str) -> StoredSnapshot:
-        """Return the state of a training as it was put, bit for bit.
+        """Return the state of a training with exactly the bytes that were put.
 
         Returns
         -------
@@ -198,11 +198,11 @@ class Snapshots(HandleBase):
         Raises
         ------
         SnapshotGone
-            If there is none (any more): never stored, retired, lost or damaged. `reason` says which.
+            If it was never stored, or is retired, lost or damaged; `reason` tells which.
         InvalidInput
-            If that is a model.
+            If the name is that of a model.
         ShardUnavailable
-            If nobody answers for it at the moment.
+            If its provider does not answer at the moment.
         """
         wanted = ModelId(check_name(name))
         caller = self.connection.caller()
@@ -241,22 +241,22 @@ class Snapshots(HandleBase):
         return self._run(ask)
 
     def snapshot_tensors(self, names: Iterable[str]) -> dict[ModelId, dict[tuple[ModelId, int], int]]:
-        """Return which stored tensors snapshots refer to: what only those refer to that are let go is freed.
+        """Return the stored tensors that snapshots refer to, from which the space freed by retiring some follows.
 
         Parameters
         ----------
         names:
-            Of snapshots; those that are not there (any more) are left out.
+            Names of snapshots; those that don't exist (any more) are left out.
 
         Returns
         -------
         dict
-            Name -> {(owner, number there): bytes}; :func:`daskevo.tuning.evictions` takes it.
+            Name -> {(owner, number at the owner): bytes}; an argument of :func:`daskevo.tuning.evictions`.
 
         Raises
         ------
         ShardUnavailable
-            If nobody answers for one of them at the moment.
+            If the provider of one of them does not answer at the moment.
         """
         wanted = [ModelId(check_name(name)) for name in names]
 

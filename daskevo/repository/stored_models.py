@@ -1,4 +1,4 @@
-"""The part of a handle that reads what is stored: whole models, single tensors, records."""
+"""Methods of the repository handle that read: load models, read tensors, records, status and lists."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class StoredModels(HandleBase):
     """Load, read, record, status, models."""
 
     def load(self, model_id: str, *, custom_objects: Mapping[str, Any] | None = None) -> keras.Model:
-        """Return a stored model, or that of a snapshot, as a Keras model with its weights in place, uncompiled.
+        """Return a stored model, or the model of a snapshot, as an uncompiled Keras model with its weights.
 
-        The Keras model is named by its id, so that several can be parts of one, such as an ensemble.
+        The Keras model is named by its id, so that several can be parts of one model, such as an ensemble.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class StoredModels(HandleBase):
         return self._run(Session.open, wanted)
 
     def status(self, model_id: str) -> Standing:
-        """Return where a model stands: ``unknown``, ``staged``, ``published``, ``retiring`` or ``retired``.
+        """Return the status of a model: ``unknown``, ``staged``, ``published``, ``retiring`` or ``retired``.
 
         Returns
         -------
@@ -109,13 +109,13 @@ class StoredModels(HandleBase):
         Parameters
         ----------
         snapshots:
-            Whether to list snapshots too, of all scopes or of that one.
+            Whether to include snapshots, of all scopes or of that one.
 
         Returns
         -------
         list of ModelSummary
-            Its `partial` says which shards it leaves out (damaged ones, and of a repository in memory those that went
-            with their provider), and why.
+            Its `partial` has the shards that are left out (damaged ones, and in a repository in memory those lost with
+            their provider) -> why.
         """
         asked = None if scope is None else check_scope(scope)
 
@@ -131,7 +131,7 @@ class StoredModels(HandleBase):
 
 
 def _model_graph(record: ModelRecord) -> ArchitectureGraph:
-    """Return the model's part of what is stored; the model's tensors have the first numbers."""
+    """Return the graph of the model in a record; in a snapshot, the model's tensors have the first numbers."""
     if not is_snapshot(record.architecture):
         return record.architecture
     graph = detach(record.architecture).graph
