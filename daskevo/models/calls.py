@@ -204,7 +204,10 @@ def _is_default(operation: Any, name: str, value: Any) -> bool:
         return False
     default = parameter.default
     return value is default or (
-        type(value) is type(default) and isinstance(value, (bool, int, float, str, tuple)) and value == default
+        # By its text: 0.0 equals -0.0, and (1,) equals (True,).
+        type(value) is type(default)
+        and isinstance(value, (bool, int, float, str, tuple))
+        and repr(value) == repr(default)
     )
 
 

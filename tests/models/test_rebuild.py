@@ -141,6 +141,7 @@ def test_the_scale_of_a_low_rank_adaptation_is_given_back(kind: str, alpha: floa
     check_rebuild(flat.graph)
 
 
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of Keras' own quantising
 def test_a_layer_that_was_adapted_and_then_quantised_is_given_back() -> None:
     model = keras.Sequential([keras.Input((4,)), layers.Dense(3)])
     model.layers[0].enable_lora(2, lora_alpha=7)
