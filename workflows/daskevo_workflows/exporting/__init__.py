@@ -1,4 +1,4 @@
-"""Trained models as files for others: `.keras`, `.weights.h5` and `.safetensors`, each with a model card beside it.
+"""Export trained models as `.keras`, `.weights.h5` or `.safetensors` files, each with a model card.
 
 ``export_model(repository, model_id, path)`` writes one; ``result.best(3)[0].export(path)`` is the same for a model of a
 search. ``load_safetensors(path)`` makes a model of such a file again, ``read_card(path)`` reads a card's facts.

@@ -1,7 +1,7 @@
-"""A model card: what a trained model is, where it comes from, and how to load it, as facts and as a page.
+"""Model cards: what a trained model is, where it comes from, and how to load it.
 
-One Markdown file: a person reads it, and its last block has the same facts as JSON for programs. In one file, neither
-gets lost or goes on to say something else than the other.
+A card is one Markdown file for people, and its last block contains the same facts as JSON for programs. In a single
+file the two can neither be separated nor come to disagree.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FORMAT = "daskevo model card"
 VERSION = 1
 _FENCE = "```json\n"
 MAX_BYTES = 64 << 20
-"""A larger file is no card."""
+"""Maximum size of a card's file."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Card:
         return f"{page_of(self.facts)}\n## For programs\n\n{_FENCE}{self.json()}\n```\n"
 
     def json(self) -> str:
-        """Return the facts as the page has them: no text in them ends the block, or means something in HTML."""
+        """Return the facts as JSON for the page, escaped so that no text ends the block or is taken for HTML."""
         facts = {"format": FORMAT, "version": VERSION, **self.facts}
         lines = [f" {json.dumps(name)}: {json.dumps(value, allow_nan=False)}" for name, value in facts.items()]
         text = "{\n" + ",\n".join(lines) + "\n}"
@@ -48,14 +48,14 @@ class Card:
 
 
 def read_card(path: str | Path) -> dict[str, Any]:
-    """Return the facts of a card's file, or of the card beside an exported model.
+    """Return the facts in a card's file, or in the card next to an exported model.
 
     Raises
     ------
     InvalidInput
         If it can't be read.
     CorruptRecord
-        If it is no card.
+        If it is not a card.
     """
     path = Path(path)
     if not path.name.endswith(".md"):

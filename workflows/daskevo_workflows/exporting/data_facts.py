@@ -1,4 +1,4 @@
-"""What a card says of data: shapes, dtypes, number of samples, and a digest."""
+"""Facts about data for a model card: shapes, dtypes, number of samples, digest."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _SIDES = ("x", "y", "sample_weight")
 
 
 def data_facts(data: Any) -> dict[str, JSON]:
-    """Return what a card says of a problem's data.
+    """Return the facts about a problem's data.
 
     Parameters
     ----------
     data:
-        With `train` and `validation`, as :class:`daskevo_workflows.problems.Data` has them.
+        With `train` and `validation`, as in :class:`daskevo_workflows.problems.Data`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The facts of a model card, from what the repository and the run's record say of a model. Pure."""
+"""Compute the facts of a model card from the repository's and the run's records. Pure."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from daskevo_workflows.exporting.space_facts import space_facts
 
 @dataclass(frozen=True)
 class Known:
-    """What a repository knows of a model.
+    """Everything that a repository knows about a model.
 
     Parameters
     ----------
     record, graph:
-        Its record, and the architecture graph of what can be loaded: of a snapshot the model's part.
+        Its record, and the architecture graph of the loadable model (for a snapshot, the model's part).
     lineage:
-        The records of the model and of those it inherited from, each with where it stands (``published``, ...).
+        Records of the model and of its ancestors, each with its status (``published``, ...).
     contributors:
-        Who stored its tensors.
+        The models that store its tensors.
     labels:
-        What keeps it.
+        Its labels.
     repository_id:
         Of the repository.
     """
@@ -47,14 +47,14 @@ class Known:
 
 
 def facts_of(known: Known, origins: Origins | None, data: JSON = None) -> dict[str, JSON]:
-    """Return what a card says of a model, its file and versions aside.
+    """Return the facts about a model, without its file and versions.
 
     Parameters
     ----------
     origins:
-        The run's record; None: there is none at hand.
+        The run's record; None if there is none.
     data:
-        What `data_facts` says; None: nobody asked for it.
+        Result of `data_facts`; None if data were not asked for.
     """
     record = known.record
     origin = ModelOrigin() if origins is None else origins.of(record.model_id)
@@ -105,7 +105,7 @@ def _training(record: ModelRecord, origins: Origins | None, origin: ModelOrigin)
 
 
 def _hyperparameters(record: ModelRecord) -> JSON:
-    """Return the configuration that a study trained a snapshot with; None of other models."""
+    """Return the configuration of a study's snapshot; None for other models."""
     match record.extra:
         case {"trajectory": {"configuration": dict(configuration)}}:
             return configuration
@@ -144,7 +144,7 @@ def _data(known: Known, origins: Origins | None, data: JSON) -> dict[str, JSON]:
 
 
 def _flows(graph: ArchitectureGraph, places: Sequence[tuple[int, int]]) -> list[JSON]:
-    """Return shape (batch first, None: any) and dtype of what flows into a model, or out of it, by its layer's name."""
+    """Return shape (batch first, None: any) and dtype of a model's inputs or outputs, by layer name."""
     found: list[JSON] = []
     for vertex, slot in places:
         name = graph.layers[graph.vertices[vertex].layer].name
@@ -169,7 +169,7 @@ def _lineage(known: Known, origins: Origins | None) -> list[JSON]:
 
 
 def ended_of(record: ModelRecord, origins: Origins | None) -> float | None:
-    """Return when a model was put, in seconds since the epoch, by the run's record or its own; None if neither says."""
+    """Return when a model was put, in seconds since the epoch, from the run's record or its own; None if not known."""
     found = None if origins is None else origins.ended(record.model_id)
     match record.extra:
         case {"report": {"ended": int() | float() as ended}} if found is None:
@@ -196,7 +196,7 @@ def _inherited(record: ModelRecord, origin: ModelOrigin) -> dict[str, JSON]:
 
 
 def transfer_of(record: ModelRecord) -> TransferReport | None:
-    """Return what a search's evaluation inherited, by its own record; None of models of others, and of older ones."""
+    """Return what a search's evaluation inherited, from its record; None for other and for older models."""
     match record.extra:
         case {"report": {"transfer": value}}:
             with contextlib.suppress(CorruptRecord):
@@ -205,9 +205,9 @@ def transfer_of(record: ModelRecord) -> TransferReport | None:
 
 
 def layers_of(record: ModelRecord, graph: ArchitectureGraph) -> list[dict[str, JSON]]:
-    """Return one line for each layer: what it is, who trained it last, and after how many steps.
+    """Return one row per layer: its type, the model that trained it last, and its number of steps.
 
-    ``inherited`` layers have weights, and all are as an ancestor left them: frozen, or trained without a change.
+    Layers are ``inherited`` if they have weights that are all unchanged from an ancestor's, frozen or not.
     """
     lines: list[dict[str, JSON]] = []
     for number, layer in enumerate(graph.layers):
@@ -228,7 +228,7 @@ def layers_of(record: ModelRecord, graph: ArchitectureGraph) -> list[dict[str, J
 
 
 def kind_of(config: JSON) -> str:
-    """Return the class of a layer by its recorded configuration."""
+    """Return the class name of a layer from its recorded configuration."""
     return str(config.get("class_name", "?")) if isinstance(config, dict) else "?"
 
 
@@ -249,7 +249,7 @@ def _run(origins: Origins | None, origin: ModelOrigin) -> JSON:
 
 
 def _unknown(facts: Mapping[str, Any], origins: Origins | None, origin: ModelOrigin, data: JSON) -> list[str]:
-    """Say what the card can't, and why."""
+    """Return sentences about facts that the card lacks, with the reasons."""
     missing = []
     if origins is None:
         missing.append(
@@ -269,7 +269,7 @@ def _unknown(facts: Mapping[str, Any], origins: Origins | None, origin: ModelOri
 
 
 def said_time(moment: float | None) -> str | None:
-    """Return a moment in UTC as ISO 8601 has it, to the second; None if it isn't known.
+    """Return a time in UTC as ISO 8601, to the second; None if it is not known.
 
     Examples
     --------

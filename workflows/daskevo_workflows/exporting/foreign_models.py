@@ -1,4 +1,4 @@
-"""Keras models from files that somebody else wrote, looked at before Keras makes anything of them."""
+"""Load Keras models from files of others, checking them before Keras creates any object."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from daskevo_workflows.evaluation.quiet_import import import_keras
 from daskevo_workflows.exporting.safetensors_files import load_safetensors
 
 MAX_CONFIG_BYTES = 64 << 20
-"""A larger configuration is no model's."""
+"""Maximum size of a model's configuration."""
 MOST_TIMES, SPARE_BYTES = 20, 64 << 20
-"""A file that unpacks to more than so many times its bytes, and these, is no model's: Keras packs nothing."""
+"""Maximum ratio of unpacked to packed size, and size below which it is not checked: Keras does not compress."""
 
 
 def load_model_file(path: str | Path, *, custom_objects: Mapping[str, Any] | None = None) -> Any:
-    """Return the Keras model of a `.keras` file, or of a `.safetensors` file that daskevo wrote; uncompiled.
+    """Load a `.keras` file, or a `.safetensors` file written by daskevo, as an uncompiled Keras model.
 
-    Nothing in it is run: layers are Keras' own, registered, or in `custom_objects`; a lambda, or a layer that loads
+    No code in it is run: layers must be Keras' own, registered, or in `custom_objects`; a lambda, or a layer that loads
     files or imports modules, is refused.
-
     Raises
     ------
     InvalidInput
-        If it is no such file, or can't be read.
+        If it is not such a file, or can't be read.
     CannotRebuild
-        If it has layers that aren't made here.
+        If it has layers that are not allowed here.
     CorruptRecord
-        If a `.safetensors` file is cut.
+        If a `.safetensors` file is truncated.
     """
     path = Path(path)
     if path.exists() and not path.is_file():
@@ -95,7 +94,7 @@ def _config(path: Path) -> JSON:
 
 
 def _vet(config: JSON, custom: Mapping[str, Any], path: Path) -> None:
-    """See that every class and function that a configuration names may be made of a record."""
+    """Check that every class and function in a configuration may be created from a record."""
     from daskevo.models.config_vetting import vet
 
     try:
@@ -105,7 +104,7 @@ def _vet(config: JSON, custom: Mapping[str, Any], path: Path) -> None:
 
 
 def _without_builds(value: JSON) -> JSON:
-    """Return a configuration without what says how it was built and compiled: shapes, and what is not loaded."""
+    """Return a configuration without its build and compile parts: shapes, and settings that are not loaded."""
     if isinstance(value, dict):
         return {
             key: _without_builds(item) for key, item in value.items() if key not in ("build_config", "compile_config")

@@ -1,4 +1,4 @@
-"""The formats of exported models, by the ends of their files' names, and how each is loaded by others."""
+"""Formats of exported models, by file suffix, and code that loads each without daskevo."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from daskevo.errors import InvalidInput
 
 FORMATS = (".keras", ".weights.h5", ".safetensors")
-"""Ends of names."""
+"""Suffixes of the formats."""
 
 CARD = ".card.md"
-"""What is added to a file's name for its card."""
+"""Suffix added to a file's name for its card."""
 
 CONFIG = ".config.json"
-"""What is added to the name of a file of weights for the architecture that they belong to."""
+"""Suffix added to the name of a weights file for the architecture."""
 
 _LOAD = {
     ".keras": """\
@@ -44,12 +44,12 @@ with safe_open({path}, framework="numpy") as file:
 
 
 def format_of(path: Path) -> str:
-    """Return the format that a file's name asks for.
+    """Return the format for a file's suffix.
 
     Raises
     ------
     InvalidInput
-        If it is none of them.
+        If the suffix is not known.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def format_of(path: Path) -> str:
 
 
 def companions(path: Path) -> tuple[Path, ...]:
-    """Return the files that are written beside an exported one, its card last."""
+    """Return the files written next to an exported one, its card last."""
     card = path.with_name(path.name + CARD)
     return (path.with_name(path.name + CONFIG), card) if format_of(path) == ".weights.h5" else (card,)
 
@@ -75,16 +75,16 @@ for layer in model.layers:
     if hasattr(layer, "finalize_state"):
         layer.finalize_state()
 """
-"""What Normalization needs once it has got other weights; Keras' own files see to it."""
+"""Code that Normalization layers need after their weights are set; for its own files Keras does it."""
 
 
 def how_to_load(path: Path, kinds: Collection[str] = ()) -> str:
-    """Return lines of Python that load an exported file where there is no daskevo.
+    """Return Python code that loads an exported file without daskevo.
 
     Parameters
     ----------
     kinds:
-        Classes of the model's layers.
+        Class names of the model's layers.
 
     Examples
     --------

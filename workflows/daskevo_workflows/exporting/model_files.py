@@ -1,4 +1,4 @@
-"""Writing a model's file in each format, into files that nobody looks at yet."""
+"""Write a model in each format, to temporary files."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def write_model(model: Any, graph: ArchitectureGraph, kind: str, paths: Sequence
     Parameters
     ----------
     model:
-        A Keras model that was rebuilt from `graph`.
+        A Keras model rebuilt from `graph`.
     kind:
         One of `FORMATS`.
     paths:
-        Of the file, and of the architecture.
+        Path of the file, and of the architecture if the format needs one.
 
     Raises
     ------
@@ -48,10 +48,10 @@ def write_model(model: Any, graph: ArchitectureGraph, kind: str, paths: Sequence
 
 
 def _save_weights(model: Any, path: Path) -> None:
-    """Write what ``model.save_weights`` writes, by way of a whole model's file.
+    """Write the same as ``model.save_weights``, but by way of a whole model's file.
 
-    HDF5 ends the process when the disk is full while it closes a file. Of a whole model's file Keras makes that part in
-    memory.
+    If the disk is full when HDF5 closes a file, HDF5 ends the process. For a whole model's file Keras creates that part
+    in memory.
     """
     whole = path.with_name(f"{path.name}.keras")
     try:

@@ -1,4 +1,4 @@
-"""What a run's record says of the models that came of it: asked for as what, trained when, with which settings."""
+"""Look up the request, training times and settings of models in a run's record."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from daskevo.types import JSON, ModelId, Objective
 
 @dataclass(frozen=True)
 class ModelOrigin:
-    """What a run's record says of one model.
+    """What a run's record contains about one model.
 
     Parameters
     ----------
     request, report:
-        What was asked for, and what came of it; None of a model that isn't of this run.
+        Its request and report; None if the model is not of this run.
     choices:
-        Choice name -> option; None where the record doesn't have them.
+        Choice name -> option; None if the record lacks them.
     """
 
     request: Request | None = None
@@ -32,12 +32,12 @@ class ModelOrigin:
 
 
 class Origins:
-    """The record of a run, by the ids of its models.
+    """The record of a run, indexed by model id.
 
     Parameters
     ----------
     folder:
-        Of the run.
+        The run's folder.
 
     Raises
     ------
@@ -62,11 +62,11 @@ class Origins:
 
     @classmethod
     def at(cls, place: Path) -> Origins | None:
-        """Return the record of the run in a folder; None if it holds none, such as the root of a repository."""
+        """Return the record of the run in a folder; None if it holds none, as the root of a repository."""
         return cls(place) if place.is_dir() and read_info(place) is not None else None
 
     def of(self, model_id: str) -> ModelOrigin:
-        """Return what is known of a model."""
+        """Return what the record contains about a model."""
         report = self._reports.get(model_id)  # type: ignore[call-overload]
         if report is None:
             return ModelOrigin()
@@ -78,11 +78,11 @@ class Origins:
         return ModelOrigin(request, report, choices)
 
     def best(self, k: int) -> list[ModelId]:
-        """Return the k best models by the first objective, best first, whatever became of them since."""
+        """Return the k best models by the first objective, best first, including retired ones."""
         return [report.model_id for report in self._book.best(k)]
 
     def ended(self, model_id: str) -> float | None:
-        """Return when a model was put, in seconds since the epoch; None if that isn't known."""
+        """Return when a model was put, in seconds since the epoch; None if not known."""
         report = self._reports.get(model_id)  # type: ignore[call-overload]
         if report is None:
             return None

@@ -1,8 +1,8 @@
-"""Models as `.safetensors` files: tensors by the paths of their layers, the architecture in the file's metadata.
+"""Models as `.safetensors` files: tensors named by layer paths, and the architecture in the metadata.
 
-Two forms of the architecture are there: ``keras_config``, which ``keras.models.model_from_json`` takes, with
-``keras_weights``, the names of the tensors in the order of ``model.weights``; and ``daskevo_graph`` with
-``daskevo_tensors``, the name of each tensor of it by number, which `load_safetensors` takes.
+The architecture is stored in two forms: ``keras_config``, for ``keras.models.model_from_json``, with ``keras_weights``,
+the tensor names in the order of ``model.weights``; and ``daskevo_graph`` with ``daskevo_tensors``, the name of each
+tensor by number, for `load_safetensors`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _TYPES: Mapping[str, str] = {
     "float8_e5m2": "F8_E5M2",
     "float8_e8m0fnu": "F8_E8M0",
 }
-"""Stored dtypes -> their names in a file's header."""
+"""Dtypes -> their names in a file's header."""
 
 
 def check_installed() -> None:
-    """Raise InvalidInput, with what to do, unless the package is there."""
+    """Raise InvalidInput, with advice, if the package is not installed."""
     try:
         import safetensors  # noqa: F401
     except ImportError as error:
@@ -45,7 +45,7 @@ def check_installed() -> None:
 
 
 def tensor_names(paths: Sequence[str]) -> list[str]:
-    """Return a name for each tensor: the path of its variable; of equal ones, each further one has a number.
+    """Return a unique name for each tensor: the path of its variable, with a number for repeated ones.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def tensor_names(paths: Sequence[str]) -> list[str]:
 def metadata_of(
     keras_config: str, keras_weights: Sequence[str], graph: ArchitectureGraph, names: Sequence[str]
 ) -> dict[str, str]:
-    """Return what a file's header says of its model; all values are text, as the format wants it."""
+    """Return the metadata of a file's header, all values as text, as the format requires."""
     return {
         "format": "keras",
         "keras_config": keras_config,
@@ -82,7 +82,7 @@ def write_safetensors(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]], me
     Raises
     ------
     InvalidInput
-        If the format has no type for one of them, or the package isn't there.
+        If the format has no type for a tensor, or the package is not installed.
     OSError
         If it can't be written.
     """
@@ -104,24 +104,24 @@ def write_safetensors(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]], me
 
 
 def load_safetensors(path: str | Path, *, custom_objects: Mapping[str, Any] | None = None) -> Any:
-    """Return the model of a file that was exported as `.safetensors`, uncompiled, weights in place.
+    """Load an exported `.safetensors` file as an uncompiled model with its weights.
 
-    Nothing in the file is run or imported: its architecture is read as a record of a repository is. The package
-    safetensors isn't needed.
+    No code in the file is run or imported: its architecture is read like a record of a repository. The package
+    safetensors is not needed.
 
     Parameters
     ----------
     path:
-        The file, from wherever.
+        The file, from any source.
     custom_objects:
         Name -> class or function, for layers that aren't registered.
 
     Raises
     ------
     CorruptRecord
-        If it is no such file, or is cut.
+        If it is not such a file, or truncated.
     CannotRebuild
-        If its layers can't be had here.
+        If its layers are not available here.
     """
     from daskevo.models import rebuild_flat
 
@@ -142,12 +142,12 @@ def load_safetensors(path: str | Path, *, custom_objects: Mapping[str, Any] | No
 
 
 def read_header(path: Path) -> tuple[dict[str, Any], int, int]:
-    """Return a file's header, where its tensors begin and how many bytes they have.
+    """Return a file's header, the offset of its tensors and their number of bytes.
 
     Raises
     ------
     CorruptRecord, InvalidInput
-        If it is no such file; if it can't be opened.
+        If it is not such a file; if it can't be opened.
     """
     try:
         with open(path, "rb") as file:
@@ -166,7 +166,7 @@ def read_header(path: Path) -> tuple[dict[str, Any], int, int]:
 
 
 MAX_HEADER_BYTES = 100_000_000
-"""That of the format."""
+"""Maximum size of a header in the format."""
 
 
 def _architecture(path: Path, header: Mapping[str, Any]) -> tuple[ArchitectureGraph, list[str]]:
@@ -187,7 +187,7 @@ def _architecture(path: Path, header: Mapping[str, Any]) -> tuple[ArchitectureGr
 
 
 def _place(path: Path, entry: Any, spec: TensorSpec, size: int) -> int:
-    """Return where the bytes of a tensor begin, counted from the first one's."""
+    """Return the offset of a tensor's bytes, relative to the first tensor."""
     match entry:
         case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [int(begin), int(end)]}:
             fits = (dtype, shape) == (_TYPES.get(spec.dtype), list(spec.shape))

@@ -1,4 +1,4 @@
-"""What a model card says of the space of a run: what was chosen, and from what, as far as the record knows. Pure."""
+"""Facts about a run's space for a model card: the chosen options and their alternatives, as recorded. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from daskevo.types import JSON
 
 
 def space_facts(space: JSON, chosen: Mapping[str, JSON] | None) -> JSON:
-    """Return name and size of a space, the options of its choices, and what was chosen; None if it isn't recorded.
+    """Return name and size of a space, the options of its choices, and the chosen ones; None if not recorded.
 
     Parameters
     ----------
     space:
-        As it stands in the run's identity.
+        The space as stored in the run's identity.
     chosen:
-        Choice name -> option, of a model; None where the record doesn't have them.
+        The model's options by choice name; None if the record lacks them.
     """
     if not isinstance(space, Mapping):
         return None
@@ -42,9 +42,9 @@ def space_facts(space: JSON, chosen: Mapping[str, JSON] | None) -> JSON:
 
 
 def _by_mutators(space: Mapping[str, Any], chosen: Mapping[str, JSON], name: str) -> list[JSON] | None:
-    """Return the options of a choice of a space that is made by mutators; None where the record has none.
+    """Return the options of a choice in a space of mutators; None if the record lacks them.
 
-    Of a step of a space that evolves: all its mutators, whichever applied to the model so far, and to stop.
+    For a step of a space that evolves: all its mutators, even those that did not match the model then, and to stop.
     """
     if name == "base" and _are_named(space.get("bases")):
         return [label for label, _ in space["bases"]]
@@ -60,7 +60,7 @@ def _by_mutators(space: Mapping[str, Any], chosen: Mapping[str, JSON], name: str
 
 
 def _operators(mutator: Mapping[str, Any] | None, asked: str) -> list[JSON] | None:
-    """Return what a mutator of operators chooses from; None of one that asks for something else."""
+    """Return the operators that a mutator chooses from; None for mutators with other choices."""
     if mutator is None or asked != "operator" or not _are_named(mutator.get("operators")):
         return None
     kept = ["as it is"] if mutator.get("keep") is True else []

@@ -1,4 +1,4 @@
-"""Reports: one HTML file per run, or of several runs side by side, readable offline; and their figures for a paper."""
+"""Reports: one offline HTML file per run or comparison of runs, and figures for a paper."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 __all__ = ["write_figures", "write_report"]
 
 FORMATS = ("svg", "png", "pdf")
-"""What figures can be written as."""
+"""Formats of figures."""
 
 
 def write_report(run: str | Path, *others: str | Path, output: str | Path | None = None) -> Path:
-    """Write the report of a run, or of several side by side, or of a study, and return where it lies.
+    """Write the report of a run, of a comparison of runs, or of a study; return its path.
 
-    Two runs stand beside each other, each by itself. More are grouped into arms: runs that differ by their seed only
-    are drawn as their median with the range.
+    Two runs are shown next to each other. More are grouped into arms: runs that differ only in their seed are drawn as
+    median and range.
 
     Parameters
     ----------
     run, others:
-        Folders of runs, each once; they may still be going on.
+        Folders of runs, each once; they may still be running.
     output:
-        The HTML file; in `run` by default.
+        The HTML file; by default in `run`.
 
     Raises
     ------
@@ -84,27 +84,27 @@ def write_figures(
     """Write the figures of paper 000 (6 to 10) for runs, one column wide: ``quality``, ``time-to-target``, ``runtime``,
     ``tasks`` and ``storage``, with their captions in ``captions.md``; return the files.
 
-    Runs that differ by their seed only make an arm, drawn as the median with the range; runs that inherit nothing are
-    named "no transfer". The same runs give the same bytes.
+    Runs that differ only in their seed form an arm, drawn as median and range; runs that inherit nothing are labelled
+    "no transfer". The same runs always give identical files.
 
     Parameters
     ----------
     runs:
-        Folders of runs, each once; they may still be going on.
+        Folders of runs, each once; they may still be running.
     folder:
-        Where to write; made if it isn't there.
+        Where to write; created if it doesn't exist.
     formats:
         Of ``svg``, ``png`` (300 dpi) and ``pdf``.
     targets:
-        Qualities for the time to reach them; some round ones if None.
+        Qualities for the time-to-target figure; None: some round ones.
 
     Raises
     ------
     RunFolderUnusable
         If a folder holds no run, or a file can't be written.
     InvalidInput
-        If the runs have different objectives or are too many to be told apart, one is a study, nothing has finished,
-        or matplotlib is not installed.
+        If the runs have different objectives or there are too many to tell apart, one is a study, no evaluation has
+        finished, or matplotlib is not installed.
     """
     try:
         from daskevo_workflows.reports.figure_files import write_all

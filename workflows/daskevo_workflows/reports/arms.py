@@ -1,4 +1,4 @@
-"""Arms: runs that differ by nothing but their seed, and what is said of several seeds at once. Pure."""
+"""Arms: groups of runs that differ only in their seed, and statistics over them. Pure."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from daskevo_workflows.reports.run_names import numbered, policy_names, run_name
 from daskevo_workflows.reports.series import RunSeries, first_reaching, median, quantile
 
 MOST_ARMS = 6
-"""So many colours with lines and marks can be told apart in one figure."""
+"""Maximum number of arms in a figure whose colours, lines and marks can be told apart."""
 
 SAME_SCALE = 1.1
-"""Runs count as of equally many trainers up to this ratio: one may have come late, or gone."""
+"""Ratio up to which numbers of trainers count as equal: one may have come late or left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """Runs of equal problem, space, objective, strategy and policy on equally many trainers; they differ by their seed.
+    """Runs with equal problem, space, objective, strategy, policy and number of trainers, but different seeds.
 
     Parameters
     ----------
     label:
-        Tells it from the other arms.
+        Distinguishes it from the other arms.
     policy:
-        The same without the number of trainers: what is compared where that varies.
+        The label without the number of trainers, for comparisons in which that varies.
     trainers:
-        How many evaluated at once, at the most.
+        Maximum number of trainers that evaluated at the same time.
     runs:
         At least one.
     """
@@ -44,13 +44,13 @@ class Arm:
 
     @property
     def typical(self) -> RunSeries:
-        """The run of median running time, with the arm's label: shown where one has to stand for all."""
+        """The run with the median running time, labelled like the arm; shown where one run has to represent all."""
         ordered = sorted(self.runs, key=lambda run: run.runtime_s)
         return replace(ordered[(len(ordered) - 1) // 2], label=self.label)
 
 
 class Spread(NamedTuple):
-    """Median, least and most over the runs of an arm; `reached` of `runs` have a figure at all."""
+    """Median, minimum and maximum over the runs of an arm; `reached` of `runs` have a value at all."""
 
     low: float
     middle: float
@@ -60,7 +60,7 @@ class Spread(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """Median, least and most over the runs of an arm at a moment, in seconds of running time."""
+    """Median, minimum and maximum over the runs of an arm at a time, in seconds of running time."""
 
     at_s: float
     low: float
@@ -69,12 +69,12 @@ class Moment(NamedTuple):
 
 
 def arms_of(runs: Sequence[RunSeries]) -> list[Arm]:
-    """Group runs into arms, in the order in which each first comes.
+    """Group runs into arms, ordered by first appearance.
 
     Raises
     ------
     InvalidInput
-        For no run, runs of different objectives, which can't share an axis, or more arms than can be told apart.
+        If there is no run, objectives differ (they can't share an axis), or there are too many arms.
     """
     check_comparable(runs)
     arms = _grouped(runs)
@@ -88,20 +88,20 @@ def arms_of(runs: Sequence[RunSeries]) -> list[Arm]:
 
 
 def each_an_arm(runs: Sequence[RunSeries]) -> list[Arm]:
-    """Take each run as an arm of its own, by its label; raises InvalidInput as :func:`check_comparable`."""
+    """Return an arm for each run, labelled by the run; raises InvalidInput like :func:`check_comparable`."""
     check_comparable(runs)
     labels = numbered([plain(run.label, 60) for run in runs])
     return [Arm(label, label, trainers(run), (run,)) for label, run in zip(labels, runs, strict=True)]
 
 
 def arm_names(runs: Sequence[RunSeries]) -> list[str]:
-    """Return the label of each run's arm, however many there are."""
+    """Return the arm label of each run, for any number of arms."""
     labels = {id(run): arm.label for arm in _grouped(runs) for run in arm.runs}
     return [labels[id(run)] for run in runs]
 
 
 def labelled(runs: Sequence[RunSeries]) -> list[RunSeries]:
-    """Return runs with labels that tell each from the others: those of their arms, or the runs' names."""
+    """Return runs with unique labels: those of their arms, or else the runs' names."""
     names = run_names(runs)
     arms = arm_names(runs) if len(runs) > 1 else names
     labels = arms if len(set(arms)) == len(runs) else names
@@ -130,7 +130,7 @@ def _grouped(runs: Sequence[RunSeries]) -> list[Arm]:
 
 
 def check_comparable(runs: Sequence[RunSeries]) -> None:
-    """See that there are runs, and that they share their objectives; raises InvalidInput otherwise."""
+    """Check that there are runs and that their objectives are equal; raises InvalidInput otherwise."""
     if not runs:
         raise InvalidInput("no run was given: name one or several", runs=0)
     other = next((run for run in runs if str(run.objective) != str(runs[0].objective)), None)
@@ -142,7 +142,7 @@ def check_comparable(runs: Sequence[RunSeries]) -> None:
 
 
 def trainers(run: RunSeries) -> int:
-    """Return how many trainers evaluated at once, at the most."""
+    """Return the maximum number of trainers that evaluated at the same time."""
     spans = [(e.started_s, e.ended_s) for e in run.evaluations if e.started_s is not None and e.ended_s is not None]
     begins = sorted((start, 1) for start, end in spans if end > start)
     ends = sorted((end, -1) for start, end in spans if end > start)
@@ -154,7 +154,7 @@ def trainers(run: RunSeries) -> int:
 
 
 def spread(figures: Iterable[float | None]) -> Spread | None:
-    """Return median, least and most; None, which says never, is more than all: the median may be infinite.
+    """Return median, minimum and maximum; None means never and counts as infinite, so the median may be infinite.
 
     Examples
     --------
@@ -174,21 +174,21 @@ def spread(figures: Iterable[float | None]) -> Spread | None:
 
 
 def times_to(arm: Arm, target: float) -> Spread | None:
-    """Return the running time, in seconds, after which its runs reached a quality; None if none did."""
+    """Return the running times, in seconds, after which its runs reached a quality; None if none did."""
     return spread(None if (hit := first_reaching(run, target)) is None else hit[1] for run in arm.runs)
 
 
 def over_time(curves: Sequence[Sequence[tuple[float, float]]], until: float, most: int = 2000) -> list[Moment]:
-    """Return the median and the range of several curves of steps, from when half of them have begun.
+    """Return median and range of several step curves, from the time at which half of them have begun.
 
     Parameters
     ----------
     curves:
-        (moment in seconds, value) in order of time; a value holds until the next one, the last one for ever.
+        (time in seconds, value) in order of time; a value holds until the next one, the last one for ever.
     until:
-        The last moment, in seconds.
+        The last time, in seconds.
     most:
-        Moments that are returned, at most, but for the last.
+        Maximum number of times returned, besides the last.
 
     Examples
     --------
@@ -213,15 +213,15 @@ def over_time(curves: Sequence[Sequence[tuple[float, float]]], until: float, mos
 
 
 def curve_of(run: RunSeries, make: Callable[[list[float]], list[float]]) -> list[tuple[float, float]]:
-    """Return (moment, value) of a run's qualities in the order in which they came, made into something."""
+    """Return (time, value) of a run's qualities in the order of reports, transformed by `make`."""
     values = make([e.quality or 0.0 for e in run.scored])
     return [(e.ended_s or 0.0, value) for e, value in zip(run.scored, values, strict=True)]
 
 
 def targets_of(arms: Sequence[Arm], most: int = 5) -> list[float]:
-    """Return round qualities, easiest first, between what the arm that does worst reaches often and the best of all.
+    """Return round target qualities, easiest first, between what the worst arm often reaches and the overall best.
 
-    Paper 000 compares searches by the time to such (Figure 7).
+    Paper 000 compares searches by the time to such targets (Figure 7).
     """
     rank = arms[0].runs[0].objective.rank
     ranks = [[rank(e.quality or 0.0) for run in arm.runs for e in run.scored] for arm in arms]
@@ -234,7 +234,7 @@ def targets_of(arms: Sequence[Arm], most: int = 5) -> list[float]:
 
 
 def round_figures(low: float, high: float, most: int) -> list[float]:
-    """Return up to `most` round figures from `low` to `high`, at equal distances; `high` where there is none.
+    """Return up to `most` evenly spaced round numbers from `low` to `high`; `high` if there is none.
 
     Examples
     --------
@@ -254,12 +254,12 @@ def round_figures(low: float, high: float, most: int) -> list[float]:
 
 
 def say_range(arms: Sequence[Arm], what: str) -> str:
-    """Say how several runs of an arm are drawn, as the end of a sentence; nothing where there is one of each.
+    """Return the end of a sentence about how several runs of an arm are drawn; empty if each arm has one run.
 
     Parameters
     ----------
     what:
-        Is drawn: ``lines`` or ``bars``.
+        What is drawn: ``lines`` or ``bars``.
     """
     counts = sorted({len(arm.runs) for arm in arms})
     if counts == [1]:

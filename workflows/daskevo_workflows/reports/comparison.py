@@ -1,4 +1,4 @@
-"""Arms compared: what paper 000 reports of searches with and without transfer, side by side."""
+"""Compare arms as paper 000 compares searches with and without transfer."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Figure = Callable[[RunSeries], float | None]
 
 
 def comparison(arms: Sequence[Arm]) -> ReportTable | None:
-    """Compare arms as paper 000 does in section 5; the targets are those of the arm that inherited least.
+    """Compare arms as in section 5 of paper 000; targets come from the arm that inherited least.
 
-    Of several runs in an arm each figure is the median, with the least and the most in brackets; the targets are those
-    of its worst run.
+    With several runs in an arm each figure is the median, with minimum and maximum in brackets; targets are those of
+    its worst run.
     """
     if len(arms) < 2:
         return None
@@ -68,7 +68,7 @@ def comparison(arms: Sequence[Arm]) -> ReportTable | None:
 
 
 def deviation(values: Sequence[float]) -> float | None:
-    """Return the standard deviation of a sample, None of fewer than two."""
+    """Return the standard deviation of a sample; None for fewer than two values."""
     centre = mean(values)
     if centre is None or len(values) < 2:
         return None
@@ -80,7 +80,7 @@ def _costs(run: RunSeries) -> list[float]:
 
 
 def _worst(arm: Arm, figure: Figure) -> float | None:
-    """Return the least good of the runs' qualities: one that each of them has reached, as a median need not be."""
+    """Return the worst of the runs' qualities, which each of them has reached (the median need not be)."""
     known = [value for run in arm.runs if (value := figure(run)) is not None]
     return min(known, key=arm.runs[0].objective.rank, default=None)
 
@@ -121,7 +121,7 @@ def _row(
     Parameters
     ----------
     never:
-        Whether no figure means that it never came to that: it counts as more than any, then.
+        Whether a missing value means never, and so counts as larger than any.
     """
     found = [spread(figure(run) for run in arm.runs) for arm in arms]
     words = [_say(one, say, never=never) for one in found]

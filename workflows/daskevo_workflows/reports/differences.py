@@ -1,4 +1,4 @@
-"""What runs differ by, in a few words: names for arms whose policies are the same. Pure."""
+"""Short descriptions of the differences between runs, for arms with equal policies. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from daskevo_workflows.reports.run_reader import say_json
 from daskevo_workflows.reports.series import RunSeries
 
 MOST_SAID = 2
-"""Differences that a name holds, at most."""
+"""Maximum number of differences in a name."""
 
 LONGEST = 24
-"""Letters of a value that is said; a longer one, such as a hash, tells a reader nothing."""
+"""Maximum number of characters of a value; a longer one, such as a hash, tells a reader nothing."""
 
 
 def by_difference(labels: Sequence[str], runs: Sequence[RunSeries]) -> list[str]:
-    """Return the labels, each that several have with what sets its run apart: a setting, or the run's own name."""
+    """Return unique labels: to a repeated one add what distinguishes its run, a setting or the run's name."""
     found = list(labels)
     for label in {label for label in labels if labels.count(label) > 1}:
         places = [place for place, one in enumerate(labels) if one == label]
@@ -28,7 +28,7 @@ def by_difference(labels: Sequence[str], runs: Sequence[RunSeries]) -> list[str]
 
 
 def differences(identities: Sequence[Mapping[str, JSON]]) -> list[str]:
-    """Return for each identity the settings that differ between them, seeds aside; nothing if none tells them apart.
+    """Return for each identity the settings that differ, except seeds; empty if none distinguishes them.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Figures by themselves, for a paper: a file of each in each format, and what they show."""
+"""Write figures for a paper: one file per figure and format, and their captions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from daskevo_workflows.reports.figures.chart import COLUMN, Sketch
 from daskevo_workflows.reports.figures.targets import time_to_target
 from daskevo_workflows.results.atomic_files import write_file
 
-# Neither dates nor versions: the same runs give the same bytes.
+# No dates or versions: the same runs must give identical files.
 UNSAID: Mapping[str, Mapping[str, Any]] = {
     "svg": {"Date": None, "Creator": None},
     "png": {"Software": None},
@@ -37,14 +37,14 @@ CAPTIONS = "captions.md"
 def write_all(
     arms: Sequence[Arm], folder: Path, formats: Sequence[str], targets: Sequence[float] | None = None
 ) -> list[Path]:
-    """Write each figure that these arms have data for, and a file of captions; return the files.
+    """Write each figure for which these arms have data, and a file of captions; return the files.
 
     Parameters
     ----------
     folder:
-        Made if it isn't there; files of these names are replaced.
+        Created if it doesn't exist; files with these names are replaced.
     targets:
-        Qualities of the figure of the time to them; round ones if None.
+        Qualities for the time-to-target figure; None: round ones.
 
     Raises
     ------
@@ -73,11 +73,11 @@ def write_all(
 
 
 def saved(sketch: Sketch, form: str) -> bytes:
-    """Return a sketch as a file's bytes, the same each time, black on white."""
+    """Return a sketch as a file's bytes, always identical, black on white."""
     settle(sketch.figure)
     buffer = io.BytesIO()
     title = {"Title": sketch.title} if form != "png" else {"Title": plain(sketch.title)}
-    # Letters as outlines: a figure looks the same wherever it is shown, with any fonts.
+    # Text as outlines, so that a figure looks the same with any fonts.
     settings = {"svg.hashsalt": sketch.name, "svg.fonttype": "path", "pdf.fonttype": 42}
     with warnings.catch_warnings(), matplotlib.rc_context(settings):
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
@@ -87,7 +87,7 @@ def saved(sketch: Sketch, form: str) -> bytes:
 
 
 def settle(figure: Figure) -> None:
-    """Lay a figure out and choose its ticks, once for all formats: each would measure letters its own way."""
+    """Fix layout and ticks once for all formats, because each would measure text differently."""
     if figure.get_layout_engine() is None:
         return
     figure.set_dpi(PNG_DPI)

@@ -1,4 +1,4 @@
-"""What was inherited and what of it was frozen, in words: the one need not be the other."""
+"""Describe what was inherited and how much of it was frozen; the two may differ."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from daskevo_workflows.reports.series import RunSeries
 
 
 def say_frozen(run: RunSeries) -> str:
-    """Say how many evaluations inherited, which share of vertices was frozen, and what the policy freezes."""
+    """Return how many evaluations inherited, the share of frozen vertices, and the policy's rule."""
     match run.identity.get("policy"):
         case {"transfer": False}:
             return "nothing: this run is without transfer"
@@ -20,7 +20,7 @@ def say_frozen(run: RunSeries) -> str:
 
 
 def say_rule(policy: JSON) -> str:
-    """Say what of an inherited prefix is frozen by a policy as it is recorded; nothing where that needs no words.
+    """Return what a recorded policy freezes of an inherited prefix, as a sentence; empty if that needs no explanation.
 
     Examples
     --------

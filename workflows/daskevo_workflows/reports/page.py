@@ -1,4 +1,4 @@
-"""The report's page: one HTML file that loads nothing, from the figures and tables of one run or of several."""
+"""Render the report of one or several runs as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ from daskevo_workflows.reports.series import RunSeries, say_other_data
 
 
 def render(runs: Sequence[RunSeries], *, version: str) -> str:
-    """Return the report as HTML: a pure function of its arguments, the same text each time.
+    """Return the report as HTML; a pure function, which gives the same text each time.
 
-    Everything that comes from users or exceptions is escaped by the template, whose only unescaped part are the
-    drawings, escaped by matplotlib.
+    The template escapes all text from users or exceptions. Only drawings are not escaped by it, but by matplotlib.
 
     Raises
     ------
     InvalidInput
-        For no run, runs of different objectives, which can't share an axis, or more than six arms.
+        If there is no run, objectives differ (they can't share an axis), or there are more than six arms.
     """
     arms = each_an_arm(runs) if len(runs) <= 2 else arms_of(runs)
     return fill(
@@ -35,7 +34,7 @@ def render(runs: Sequence[RunSeries], *, version: str) -> str:
         subtitle=_subtitle(runs),
         version=version,
         colours=style_variables(),
-        # Of many runs each has a row, and a report of its own; on this page they would be lost in each other.
+        # With many runs each has a table row only; its details are in its own report.
         runs=[_run_parts(run) for run in runs] if len(runs) <= 2 else [],
         many=tables.run_rows(arms) if len(runs) > 2 else None,
         comparison=comparison(arms),
@@ -46,7 +45,7 @@ def render(runs: Sequence[RunSeries], *, version: str) -> str:
 
 
 def fill(template: str, **parts: Any) -> str:
-    """Return a page from a template of this folder; all but drawings is escaped."""
+    """Return a page from a template of this folder; everything except drawings is escaped."""
 
     def load(name: str) -> str:
         return resources.files(daskevo_workflows.reports).joinpath(name).read_text("utf-8")
@@ -92,7 +91,7 @@ def _title(runs: Sequence[RunSeries]) -> str:
     if len(runs) > 2:
         return f"{problem}: {len(runs)} runs"
     label = plain(runs[0].label, 60)
-    # A run is often named after its problem, which need not be said twice.
+    # A run is often named after its problem: don't say it twice.
     return label if label.startswith(problem) else f"{problem}: {label}"
 
 

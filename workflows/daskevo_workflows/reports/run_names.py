@@ -1,4 +1,4 @@
-"""Names of runs and of arms: the same in figures, on pages and in frames. Pure."""
+"""Names of runs and arms, the same in figures, pages and tables. Pure."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from daskevo_workflows.reports.run_reader import CONTROL
 from daskevo_workflows.reports.series import RunSeries
 
 TREATED = "with transfer"
-"""How an arm that inherits is called beside a control arm, where there are no others."""
+"""Name of an arm that inherits, next to a single control arm."""
 
 
 def run_names(runs: Sequence[RunSeries]) -> list[str]:
-    """Return a name for each run that tells it from the others: its folder's, with its id where two have the same."""
+    """Return a unique name for each run: its folder's, with its id if several have the same."""
     names = [run.label for run in runs]
     return names if len(set(names)) == len(names) else numbered([f"{run.label} {run.run_id[:8]}" for run in runs])
 
 
 def policy_names(firsts: Sequence[RunSeries]) -> list[str]:
-    """Return words for what each arm's first run does, as short as they can be and still differ."""
+    """Return a short, unique description of what each arm does, from its first run."""
     arms = [plain(arm, 60) for arm in _short([run.arm or run.label for run in firsts])]
     rest = [
         json.dumps(
@@ -38,7 +38,7 @@ def policy_names(firsts: Sequence[RunSeries]) -> list[str]:
 
 
 def numbered(labels: Sequence[str]) -> list[str]:
-    """Return labels that are all different: each that has been there before gets a number.
+    """Return unique labels: repeated ones get a number.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def numbered(labels: Sequence[str]) -> list[str]:
 
 
 def _short(arms: Sequence[str]) -> list[str]:
-    """Return the same words, or `with transfer` beside `no transfer` where there are these two and no others."""
+    """Return the labels, or `with transfer` and `no transfer` if there are exactly these two."""
     if set(arms) != {CONTROL} and CONTROL in arms and len(set(arms)) == 2:
         return [arm if arm == CONTROL else TREATED for arm in arms]
     return list(arms)

@@ -1,4 +1,4 @@
-"""From the record in a run's folder to the plain series of its report, while the run goes on or after."""
+"""Read a run's record into the series that its report shows, during the run or later."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from daskevo_workflows.reports.series import EvaluationRow, Happening, RunSeries
 
 
 def read_run(folder: Path) -> RunSeries:
-    """Read one run, all of one moment.
+    """Read one run as a consistent snapshot.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def series_of(recorded: Recorded) -> RunSeries:
 
 
 class RunningTime:
-    """Turns moments into seconds during which a process carried the run on: pauses between sessions take no room.
+    """Converts times into seconds during which a process ran the run; pauses between sessions are left out.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def _evaluation(
 
 
 def _skews(reports: Sequence[Report], times: Mapping[int, float]) -> dict[str | None, float]:
-    """Return worker -> seconds to add to its clock to have the recording process's, by its fastest report."""
+    """Return worker -> seconds to add to its clock to match the recording process, from its fastest report."""
     skews: dict[str | None, float] = {}
     for report in reports:
         reported = times.get(report.number)
@@ -215,7 +215,7 @@ def _asked(events: Sequence[Event]) -> int | None:
 
 
 def happenings_of(events: Sequence[Event], clock: RunningTime, left_out: Collection[str]) -> list[Happening]:
-    """Return what happened, but for events of some kinds."""
+    """Return the events, without some kinds."""
     return [
         Happening(clock.at(event.time), event.kind, event.number, event.message)
         for event in events
@@ -224,7 +224,7 @@ def happenings_of(events: Sequence[Event], clock: RunningTime, left_out: Collect
 
 
 def state_of(sessions: Sequence[SessionRow], stops: Sequence[Event], pending: int, noun: str = "evaluation") -> str:
-    """Say whether a run is over, and what it left."""
+    """Return whether a run is over, and what it left unfinished."""
     ended = sessions[-1].ended if sessions else "never started"
     if ended is None:
         return f"running, or killed; {say_count(pending, noun)} without a report"
@@ -236,7 +236,7 @@ def state_of(sessions: Sequence[SessionRow], stops: Sequence[Event], pending: in
 
 
 def _compared(identity: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Return what sets a run apart from others: digests of a problem's parts are for people who changed it."""
+    """Return the parts of an identity that distinguish runs; digests of parts only help people find changes."""
     problem = identity.get("problem")
     if isinstance(problem, dict):
         problem = {name: part for name, part in problem.items() if name not in ("parts", "made")}
@@ -244,7 +244,7 @@ def _compared(identity: Mapping[str, JSON]) -> dict[str, JSON]:
 
 
 def facts_of(info: RunInfo, space: Space | None, sessions: Sequence[SessionRow]) -> dict[str, str]:
-    """Say what a run is, by name."""
+    """Return the facts about a run, by name."""
     facts: dict[str, str] = {}
     for name, value in info.identity.items():
         if name == "space" and space is not None:
@@ -269,7 +269,7 @@ def _say_part(name: str, value: JSON) -> str:
 
 
 def say_json(value: JSON) -> str:
-    """Say a JSON value in a line for people: ``freeze = prefix, transfer = yes``."""
+    """Return a JSON value on one line for people: ``freeze = prefix, transfer = yes``."""
     match value:
         case dict():
             return ", ".join(f"{name} = {_say_part(name, part)}" for name, part in value.items()) or "none"

@@ -1,4 +1,4 @@
-"""What a report is made of: plain figures of one run, and what can be counted from them without any I/O."""
+"""The data of one run's report, and figures computed from them without I/O."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from daskevo_workflows.execution.event_kinds import OTHER_DATA
 Status = Literal["finished", "failed", "duplicate"]
 
 PHASES = ("prepare", "query", "build", "inherit", "compile", "first_step", "training", "scoring", "put")
-"""The phases of an evaluation in the order in which they pass; a record may name others, shown after these."""
+"""Phases of an evaluation in their order; a record may have others, shown after these."""
 
 REPOSITORY_PHASES = frozenset({"query", "inherit", "put"})
-"""Phases whose seconds are the repository's work; the others would be there without it."""
+"""Phases spent on the repository; the others would also exist without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationRow:
-    """One evaluation as the report needs it. Moments are seconds of running time since the run's first start.
+    """One evaluation for the report. Times are seconds of running time since the run's first start.
 
     Parameters
     ----------
     number:
         The request's number in the run.
     started_s, ended_s:
-        When its trainer took it, and when its report came; None where the record does not know.
+        When its trainer began it, and when its report came; None if the record doesn't say.
     quality:
-        The objective's value, never negated; None if it failed or was no finite number.
+        The objective's value, never negated; None if it failed or was not finite.
     seconds:
         Phase -> seconds on the trainer.
     asked_transfer:
@@ -41,9 +41,9 @@ class EvaluationRow:
     prefix, vertices:
         Vertices shared with the ancestor, and vertices of the model.
     own_bytes, full_bytes:
-        What the put stored, and what a full copy of the model takes.
+        Bytes that the put stored, and bytes of a full copy.
     no_more, no_more_words:
-        Why no more was inherited, as a word to count by and in words; empty where the record does not say.
+        Why no more was inherited, as a keyword and as a sentence; empty if the record doesn't say.
     metrics:
         Values of the run's further objectives, by name.
     """
@@ -84,13 +84,13 @@ class EvaluationRow:
 
     @property
     def cost_s(self) -> float:
-        """Seconds on the trainer, without what its process prepares once: that is no one evaluation's cost."""
+        """Seconds on the trainer, without those that its process spends once on preparation."""
         return self.total_s - self.seconds.get("prepare", 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class StorageSample:
-    """What the repository held for this run at a moment: payload of the living, and what full copies of them take."""
+    """The repository's size for this run at a time: bytes of published models, and of full copies."""
 
     at_s: float
     stored_bytes: int
@@ -100,7 +100,7 @@ class StorageSample:
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something that the run noted: trainers that came or went, evaluations begun again, why it stopped."""
+    """An event of the run: trainers that came or left, repeated evaluations, why it stopped."""
 
     at_s: float
     kind: str
@@ -120,24 +120,24 @@ def say_other_data(happenings: Iterable[Happening]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSeries:
-    """Everything that a report says of one run.
+    """Everything that a report shows of one run.
 
     Parameters
     ----------
     label:
         The run's short name in legends.
     arm:
-        What is compared when two runs are shown, e.g. ``no transfer``.
+        What is compared between runs, for example ``no transfer``.
     objective, others:
         The first objective, which is the quality, and the further ones.
     evaluations:
         In the order in which they ended.
     asked:
-        The budget of finished evaluations, None if there is none.
+        Budget of finished evaluations; None if there is none.
     facts:
-        What the run was, in the order in which it is shown: problem, space, strategy, seed, policy, machine, versions.
+        Facts in display order: problem, space, strategy, seed, policy, machine, versions.
     identity:
-        What it was, as its record holds it.
+        The run's identity, as recorded.
     retired:
         Those of its best models whose weights are gone, as far as its repository could be asked.
     """
@@ -159,12 +159,12 @@ class RunSeries:
 
     @property
     def finished(self) -> list[EvaluationRow]:
-        """Evaluations that spent budget."""
+        """Evaluations that counted against the budget."""
         return [evaluation for evaluation in self.evaluations if evaluation.status == "finished"]
 
     @property
     def scored(self) -> list[EvaluationRow]:
-        """Finished evaluations with a quality and a moment, in the order in which they ended."""
+        """Finished evaluations with a quality and a time, in the order in which they ended."""
         return [e for e in self.finished if e.quality is not None and e.ended_s is not None]
 
     @property
@@ -174,12 +174,12 @@ class RunSeries:
 
     @property
     def rejected(self) -> int:
-        """Those of them that were rejected before they were trained."""
+        """Number of those that were rejected before training."""
         return sum(evaluation.reason.startswith("rejected: ") for evaluation in self.failed)
 
     @property
     def duplicates(self) -> int:
-        """Candidates whose architecture had been evaluated before."""
+        """Number of candidates whose architecture had been evaluated before."""
         return sum(evaluation.status == "duplicate" for evaluation in self.evaluations)
 
     @property
@@ -188,13 +188,13 @@ class RunSeries:
         return [evaluation for evaluation in self.finished if evaluation.transferred]
 
     def best(self, k: int) -> list[EvaluationRow]:
-        """Return the `k` best evaluations, the best first; the earlier one of equals."""
+        """Return the `k` best evaluations, best first, ties by the earlier one."""
         ranked = [e for e in self.finished if e.quality is not None]
         return sorted(ranked, key=lambda e: -self.objective.rank(e.quality or 0.0))[:k]
 
     @cached_property
     def front(self) -> list[EvaluationRow]:
-        """With several objectives, the evaluations that no other dominates, best first by the first objective."""
+        """With several objectives, the non-dominated evaluations, best first by the first objective."""
         if not self.others:
             return []
         goals = (self.objective, *self.others)
@@ -208,7 +208,7 @@ class RunSeries:
 
     @property
     def evaluation_s(self) -> float:
-        """Seconds that trainers spent on evaluations, all phases and failures included."""
+        """Seconds that trainers spent on evaluations, including all phases and failures."""
         return math.fsum(e.total_s for e in self.evaluations)
 
     @property
@@ -227,7 +227,7 @@ class RunSeries:
         return {e.model_id: e.ancestor for e in self.evaluations if e.status != "failed"}
 
     def lineage(self, model_id: str) -> list[str]:
-        """Return the chain of ancestors of a model, itself first, as far as this run knows it."""
+        """Return a model and its ancestors, as far as this run knows them."""
         chain = {model_id: None}  # a dict, because a long chain is looked into at every step
         current = self.ancestors.get(model_id)
         while current is not None and current not in chain:
@@ -297,7 +297,7 @@ def moving_mean(values: Sequence[float], window: int) -> list[float]:
 
 
 def first_reaching(run: RunSeries, target: float) -> tuple[int, float] | None:
-    """Return after how many scored evaluations, and seconds of running time, the run reached `target`; None if never.
+    """Return the number of scored evaluations, and seconds of running time, until `target` was reached; None if never.
 
     Paper 000 compares searches by the time to the baseline's high quality (section 5).
     """
@@ -308,7 +308,7 @@ def first_reaching(run: RunSeries, target: float) -> tuple[int, float] | None:
 
 
 def high_quality(run: RunSeries, share: float = 0.9) -> float | None:
-    """Return the quality that only ``1 - share`` of the run's evaluations reach, in the objective's direction."""
+    """Return the quality that only a share of ``1 - share`` of the run's evaluations reach."""
     qualities = [e.quality for e in run.scored if e.quality is not None]
     return quantile(qualities, share if run.objective.direction == "max" else 1 - share)
 
@@ -333,7 +333,7 @@ def phase_means(evaluations: Sequence[EvaluationRow]) -> dict[str, float]:
 
 
 def cumulative_bytes(run: RunSeries) -> list[tuple[float, int, int]]:
-    """Return (moment, stored bytes, bytes of full copies) after each put, as if nothing had ever been retired."""
+    """Return (time, stored bytes, bytes of full copies) after each put, as if nothing had ever been retired."""
     rows: list[tuple[float, int, int]] = []
     own = full = 0
     for e in run.finished:
@@ -344,5 +344,5 @@ def cumulative_bytes(run: RunSeries) -> list[tuple[float, int, int]]:
 
 
 def founders(run: RunSeries) -> Counter[str]:
-    """Return the model at the root of each lineage -> finished evaluations that go back to it."""
+    """Return the model at the root of each lineage -> number of finished evaluations descending from it."""
     return Counter(run.lineage(e.model_id)[-1] for e in run.finished)

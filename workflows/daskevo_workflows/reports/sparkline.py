@@ -1,4 +1,4 @@
-"""A hyper-parameter over the steps, as a drawing the size of a word."""
+"""Draw a hyper-parameter over the steps as a word-sized chart."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ MOST_POINTS = 240
 
 
 def sparkline(sequence: StepSequence, steps: int) -> str:
-    """Return an ``<svg>`` of a sequence's first steps, with its title for those who can't see it.
+    """Return an ``<svg>`` of a sequence's first steps, with a title for users who can't see it.
 
-    Of more than 240 steps as many are drawn, evenly spread.
+    At most 240 evenly spaced steps are drawn.
     """
     try:
         values = sequence.values(0, steps).tolist()

@@ -1,4 +1,4 @@
-"""The page of a study: what was saved, the best configurations, the stage tree, what failed."""
+"""Render the report of a study: steps saved, best configurations, stage tree, failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from daskevo_workflows.reports.tables import HAPPENINGS_SHOWN, REASONS_SHOWN, Fi
 
 
 def render_study(study: StudySeries, *, version: str) -> str:
-    """Return the report of a study as HTML: a pure function of its arguments."""
+    """Return the report of a study as HTML; a pure function."""
     label, problem = plain(study.label, 60), plain(study.facts.get("problem", study.label), 80)
     layout = tree_layout(study.tree)
     metric = plain(study.objective.metric, 40)
@@ -120,7 +120,7 @@ def _sequence(name: str, sequence: StepSequence, steps: int) -> dict[str, str]:
 
 
 def _rows(layout: TreeLayout) -> ReportTable:
-    """Say the drawing in a table, for those who can't see it."""
+    """Return the drawing as a table, for users who can't see it."""
     rows = []
     for number, row in enumerate(layout.rows, start=1):
         spans = ", ".join(f"{span.start}–{span.stop} {span.progress}" for span in row.spans)

@@ -1,4 +1,4 @@
-"""From the record in a study's folder to what its report shows, while the study goes on or after."""
+"""Read a study's record into the data that its report shows, during the study or later."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from daskevo_workflows.studies.study_view import came_of
 
 BEST_SHOWN = 10
 UNSHOWN = (SESSION, STAGE, TRIAL, WORK, OVER, LEFT, "copy")
-"""Kinds of events that the report shows otherwise."""
+"""Kinds of events that the report shows in other places."""
 
 
 @dataclass(frozen=True, slots=True)
 class BestTrial:
-    """One of the best states: its key, whose it is, what it was trained with, until which step, what came of it."""
+    """One of the best states: its key, trials, configuration, last step, and quality."""
 
     key: str
     trials: tuple[str, ...]
@@ -39,14 +39,14 @@ class BestTrial:
 
 @dataclass(frozen=True, slots=True)
 class StudySeries:
-    """A study to be reported on.
+    """The data of a study's report.
 
     Parameters
     ----------
     failures:
-        Trial and why, of each that failed.
+        Trial and reason of each failure.
     asked, pending:
-        Requests in all, and those without an answer.
+        Number of all requests, and of those without an answer.
     """
 
     label: str
@@ -66,7 +66,7 @@ class StudySeries:
 
 @dataclass(frozen=True, slots=True)
 class _Trained:
-    """A request, what it trains, and what came of it."""
+    """A request, its trajectory, and its outcome."""
 
     request: Request
     trial: str
@@ -79,7 +79,7 @@ class _Trained:
 
 
 def is_study(folder: Path) -> bool:
-    """Tell whether a folder holds a study; a folder that holds no run doesn't."""
+    """Tell whether a folder holds a study; False if it holds no run."""
     info = read_info(folder)
     return info is not None and info.identity.get("strategy") == {"name": "a study", "settings": {}}
 
@@ -124,7 +124,7 @@ def read_study(folder: Path) -> StudySeries:
 
 
 def _trained(requests: Sequence[Request], reports: Sequence[Report], events: Sequence[Event]) -> list[_Trained]:
-    """Return all requests of which the record says what they train."""
+    """Return all requests whose trajectory is in the record."""
     origin = ""
     said: dict[int | None, Event] = {}
     for event in events:
@@ -153,7 +153,7 @@ def _best(
     label: str,
     by_number: Mapping[int, _Trained],
 ) -> list[BestTrial]:
-    """Return the best states, each once, with all trials that have it."""
+    """Return the best states, each once, with all trials that share it."""
     book = Book(objective, 1, label)
     book.ask(requests)
     for report in reports:
