@@ -110,6 +110,7 @@ async def best_matches(
         A model whose status its provider returns in the same message; None: no model.
     """
     table = await directory.table()
+    # Once only: waiting for shards without a provider would delay evaluations, which can do with a partial answer.
     if _unserved(table):
         table = await directory.refresh()
     silent = left_out(table)

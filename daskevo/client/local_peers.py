@@ -68,6 +68,7 @@ class Neighbours:
     def distrust(self, address: str, reason: str) -> None:
         """Stop using files of a provider: one of them did not fit its description."""
         logger.warning("daskevo: tensors go to and from %s by messages from now on: %s", address, reason)
+        # A completed future in place of the question, so that the provider is not asked again.
         known: asyncio.Future[Neighbour | None] = asyncio.get_running_loop().create_future()
         known.set_result(None)
         self._found[address] = known
@@ -81,7 +82,7 @@ class Neighbours:
             try:
                 root = Root.open(Path(told["root"]))
             except DaskevoError:
-                return None
+                return None  # another host, or a container in which the path does not exist: use messages
             seen = sight_of(root) == SeenRoot(*told["sight"])
             return Neighbour(address, root, told.get("quota_bytes")) if seen else None
 

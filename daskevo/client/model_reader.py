@@ -53,6 +53,7 @@ async def _read_reserved(
     try:
         results = await refer_all(session, None, attempt, owners)
     except BaseException:
+        # Cancelled while reserving: only the coordinator can find out what is reserved.
         await asyncio.shield(session.end(attempt, settled=False))
         raise
     drops = [Drop(owner, None, attempt) for owner in owners]
@@ -60,6 +61,7 @@ async def _read_reserved(
         # All tensors are here, so the references can be dropped in the background.
         session.outbox.add(attempt, drops)
         return results  # type: ignore[return-value]
+    # Some owners may have reserved although others failed, so all are asked to drop.
     heard = await asyncio.shield(session.give_back(drops))
     await session.end(attempt, settled=heard)
     for owner, result in zip(owners, results, strict=True):

@@ -116,6 +116,7 @@ async def _bring(session: Session, address: str, shard: int, payload: Payload, t
         return {"parts": [list(part) for part in parts], "frames": Frames(found)}
 
     async def send(parts: Sequence[Part]) -> None:
+        # The reserved memory may have been given to others if this writer was silent for too long.
         if not await ask("land", specs=specs, **await carried(parts)):
             raise NoAnswer(address, "land", "its room was given to others")
 

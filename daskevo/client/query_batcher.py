@@ -78,6 +78,7 @@ class Asker:
     async def _answer(self, scope: str, together: Sequence[_Waiting]) -> None:
         questions = [question for waiting in together for question in waiting.questions]
         timeout_s = max(waiting.timeout_s for waiting in together)
+        # An error is passed to every caller of the batch, so it must not end this task.
         (found,) = await asyncio.gather(
             best_matches(self._directory, scope, questions, timeout_s=timeout_s), return_exceptions=True
         )

@@ -123,6 +123,7 @@ async def deposit(session: Session, caller: Caller, made: Deposit) -> ModelRecor
         await asyncio.shield(give_back(session, made.name, reservation.attempt, reservation.owners))
         raise
     except BaseException:
+        # Cancelled: drops here would take as long as their answers, so leave them to the coordinator.
         await asyncio.shield(session.end(reservation.attempt, settled=False))
         raise
     stored = await put(session, reservation, record, payload, made.labels)
@@ -187,7 +188,7 @@ async def _opened(session: Session, base: ModelId, reply: Reply | DaskevoError) 
             raise reply
         return await session.opened(base, reply)
     except (ModelRetired, ModelLost, ShardDamaged, ClusterError):
-        return None
+        return None  # stores all tensors; an unknown base is a mistake of the caller, and raises
 
 
 def shared(graph: ArchitectureGraph, hashed: Mapping[int, str], base: ModelRecord) -> dict[int, OwnerEntry]:

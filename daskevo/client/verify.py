@@ -125,6 +125,7 @@ async def verify(
         gone = tensors_gone(found)
         if repair:
             if await _mark(session, gone, marks):
+                # Queries must not match lost models any more, and must match those that are intact again.
                 await session.directory.everywhere("forget_lost", timeout_s=CHECK_TIMEOUT_S)
             marks, unreadable = await _marks(session)
         # Leave out marks of tensors that are intact again; a repair removes them.
@@ -218,6 +219,7 @@ async def _marks(session: Session) -> tuple[dict[ModelId, dict[int, Mark]], list
 
 async def _mark(session: Session, gone: Mapping[ModelId, Mapping[int, str]], marks: Mapping[ModelId, Any]) -> bool:
     """Replace the marks of lost tensors at their owners' shards; return whether there are or were any."""
+    # Shards without losses get an empty list, which removes marks that are no longer true.
     table = await session.directory.table()
     rows: dict[int, list[Any]] = {shard: [] for shard, place in table.places.items() if place is not None}
     for owner, tensors in sorted(gone.items()):

@@ -1,4 +1,4 @@
-"""Clusters and what is opened on them: local and batch clusters, roles of workers, scaling, settings."""
+"""Deployment: local and batch clusters, roles of workers, scaling, and settings of repositories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adaptive scaling by what searches could use: as many trainers as there are evaluations to do, within limits.
+"""Adaptive scaling: as many trainers as searches have evaluations to run, within limits.
 
 For `daskevo.local_cluster`, and for clusters of trainers beside providers as dask-jobqueue makes them:
 ``cluster.adapt(Adaptive=AdaptiveTrainers, minimum=4, maximum=64)``.
@@ -20,7 +20,7 @@ from daskevo.errors import InvalidInput
 
 
 def check_limits(minimum: Any, maximum: Any, what: str = "trainers") -> None:
-    """See that a cluster can have a number between two; None: nothing is said.
+    """Check the limits of the number of trainers; None: no limit.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def check_limits(minimum: Any, maximum: Any, what: str = "trainers") -> None:
 
 
 class AdaptiveTrainers(Adaptive):  # type: ignore[misc]
-    """`distributed.deploy.Adaptive` that counts trainers only, and asks for as many as searches could use.
+    """`distributed.deploy.Adaptive` that counts trainers only, and requests as many as searches can use.
 
     `minimum` and `maximum` are numbers of trainers; `interval` (seconds) and `wait_count` are Dask's. A trainer with an
     evaluation is never closed, nor one that shares a batch job with such a trainer. A provider that shares a job with
@@ -59,7 +59,7 @@ class AdaptiveTrainers(Adaptive):  # type: ignore[misc]
         super().__init__(cluster, minimum=minimum, maximum=maximum, **options)
 
     async def target(self) -> int:
-        """Return how many trainers searches could use, and note which have nothing to do."""
+        """Return how many trainers searches can use, and record which are idle."""
         if not self._registered:
             await self.scheduler.register_scheduler_plugin(
                 plugin=dumps(TrainerDemand()), name=TrainerDemand.name, idempotent=True
@@ -76,7 +76,7 @@ class AdaptiveTrainers(Adaptive):  # type: ignore[misc]
 
     @property
     def requested(self) -> set[Any]:
-        """Names of the trainers that were asked for."""
+        """Names of the requested trainers."""
         return {name for name in self.cluster.requested if name not in self._others()}
 
     def _others(self) -> set[Any]:
@@ -88,7 +88,7 @@ class AdaptiveTrainers(Adaptive):  # type: ignore[misc]
         return {name for name, found in resources.items() if PROVIDER in found and EVALUATION not in found}
 
     def _jobs(self) -> Mapping[Any, list[Any]]:
-        """Names of trainers by what is started and closed as one: a batch job, or the trainer alone."""
+        """Names of trainers, grouped by what starts and closes together: a batch job, or a single trainer."""
         job_of: dict[Any, Any] = {}
         for job, spec in getattr(self.cluster, "worker_spec", {}).items():
             job_of.update((str(job) + suffix, job) for suffix in spec.get("group", ()))
@@ -98,7 +98,7 @@ class AdaptiveTrainers(Adaptive):  # type: ignore[misc]
         return jobs
 
     async def recommendations(self, target: int) -> dict[str, Any]:
-        """Return what to do: as Dask's own, but whole jobs are closed or none of it, and never below the target."""
+        """Return recommendations as Dask's class does, but close whole jobs only, and never go below the target."""
         if len(self.plan) != len(self.requested):
             await self.cluster
         spare = len(self.plan) - target
@@ -119,7 +119,7 @@ class AdaptiveTrainers(Adaptive):  # type: ignore[misc]
         return {"status": "down", "workers": ripe} if ripe else {"status": "same"}
 
     async def scale_down(self, workers: list[Any]) -> None:
-        """Close these jobs, but none in which an evaluation has begun meanwhile."""
+        """Close these jobs, except those in which an evaluation has begun meanwhile."""
         members = self._jobs()
         retired = await self.scheduler.daskevo_retire_trainers(jobs=[members[job] for job in workers])
         closed = [job for job, yes in zip(workers, retired, strict=True) if yes]

@@ -1,4 +1,4 @@
-"""daskevo's part of Dask's configuration: defaults, a commented copy for the user, names that nobody reads, logging.
+"""daskevo's part of Dask's configuration: defaults, a commented copy for users, unknown names, and logging.
 
 Whatever is imported of `daskevo.deploy` has done this before: a process that uses no cluster needs none of it.
 """
@@ -19,7 +19,7 @@ import yaml
 from daskevo.deploy.configured import RESOURCES
 
 FILE = Path(__file__).parents[1] / "daskevo.yaml"
-"""Every key, its default and its meaning."""
+"""YAML file with every key, its default and its meaning."""
 
 PACKAGES = ("daskevo", "daskevo_plugins", "daskevo_workflows")
 """Whose loggers one key of Dask's `logging` is about, the first."""
@@ -42,7 +42,7 @@ def load() -> None:
 
 
 def defaults() -> dict[str, Any]:
-    """Return what the YAML file says."""
+    """Return the defaults in the YAML file."""
     found: dict[str, Any] = yaml.safe_load(FILE.read_text())
     return found
 
@@ -64,7 +64,7 @@ def keys(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
 
 
 def unknown(tree: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the names below `daskevo` in a configuration that nobody reads, with the known one that each is like.
+    """Return the unknown names below `daskevo` in a configuration, each with the most similar known one.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def unknown(tree: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def warn_of_unknown() -> None:
-    """Log a warning for each name below `daskevo` that nobody reads, once; processes that this one starts don't."""
+    """Log a warning for each unknown name below `daskevo`, once, and not again in child processes."""
     if multiprocessing.parent_process() is not None:
         return
     for key, meant in unknown(dask.config.config).items():

@@ -1,4 +1,4 @@
-"""Times and resources that Dask's configuration may set, read whenever they are used."""
+"""Times and resources from Dask's configuration, which is read at each use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from daskevo.deploy.roles import EVALUATION, PROVIDER
 from daskevo.errors import InvalidInput
 
 RESOURCES = "daskevo.resources"
-"""Key of what an evaluation claims of its trainer besides its slot."""
+"""Key of the resources that an evaluation needs of its trainer in addition to its slot."""
 
 
 def seconds(key: str, default_s: float) -> float:
@@ -39,7 +39,7 @@ def seconds(key: str, default_s: float) -> float:
 
 
 def claims() -> dict[str, float]:
-    """Return the resources that an evaluation takes of its trainer: a slot, and what is configured besides.
+    """Return the resources that an evaluation needs of its trainer: a slot, and those in the configuration.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def claims() -> dict[str, float]:
 
 
 def read_resources(value: Any, what: str) -> dict[str, float]:
-    """Read resources, as `dask worker --resources` takes them or as a mapping.
+    """Parse resources, given in the form of `dask worker --resources` or as a mapping.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Where a local cluster's dashboard may listen."""
+"""Address of a local cluster's dashboard."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from daskevo.errors import InvalidInput
 
 
 def dashboard_place(asked: str | int) -> str:
-    """Return ``host:port`` or ``:port`` of a dashboard that can be listened at.
+    """Return ``host:port`` or ``:port`` at which a dashboard can listen.
 
     A port in use is none of this: Dask warns, and takes another. What else is amiss it says without what was asked for,
     once a cluster is half started, or takes for a port in use.

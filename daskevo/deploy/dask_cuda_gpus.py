@@ -1,4 +1,4 @@
-"""What dask-cuda knows of this machine's GPUs: MIG instances, and which cores are near each.
+"""Data of dask-cuda about this machine's GPUs: MIG instances, and the CPU cores near each GPU.
 
 dask-cuda is imported when it is asked for, and not before: ``pip install 'daskevo[cuda]'``. Of its workers no more is
 needed: a trainer keeps nothing on the GPU between evaluations, so there is nothing to spill, and TensorFlow makes the
@@ -55,7 +55,7 @@ def cuda_gpus() -> list[str]:
 
 
 def near(gpus: str) -> tuple[Any, ...]:
-    """Return the worker plugin that keeps a trainer on the cores near its GPU; none if they aren't known.
+    """Return the worker plugin that pins a trainer to the cores near its GPU; none if these are not known.
 
     Parameters
     ----------

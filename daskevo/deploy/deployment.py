@@ -1,4 +1,4 @@
-"""Open a repository on a cluster: register the plugins, check every worker, have all shards opened."""
+"""Open a repository on a cluster: register the plugins, check all workers, and wait until all shards are open."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 _ABANDON_S = 5.0
 _PAUSES_S = (0.2, 1.0)
-"""Before what failed because a worker went is tried again: soon the scheduler knows it gone."""
+"""Pause before retrying what failed because a worker has left, in seconds: the scheduler soon notices."""
 
 
 async def deploy(client: Client, settings: RepositorySettings, timeout_s: float) -> dict[str, Any]:
@@ -100,7 +100,7 @@ async def deploy(client: Client, settings: RepositorySettings, timeout_s: float)
 
 
 async def _have_opened(transport: PoolTransport, timeout_s: float, opener: str, limit: asyncio.Timeout) -> None:
-    """Have all shards opened; as long as their providers get further, the limit is put off."""
+    """Wait until all shards are open; the time limit is extended as long as providers make progress."""
     now = asyncio.get_running_loop().time
     before = None
     while True:
@@ -122,7 +122,7 @@ async def _have_opened(transport: PoolTransport, timeout_s: float, opener: str, 
 async def _greet(
     client: Client, transport: PoolTransport, settings: RepositorySettings, timeout_s: float, opener: str
 ) -> dict[str, Any]:
-    """Have a coordinator, and return what it says of itself.
+    """Start the coordinator if there is none, and return its facts.
 
     One that finds another job's name in the root gives up, or no root any more; a new one finds out what is there now.
     So does one after that which was closed just now.
@@ -144,7 +144,7 @@ def _scheduler_address(client: Client) -> str:
 
 
 async def _equip(transport: PoolTransport, timeout_s: float) -> None:
-    """Have all workers with a role take their part in; the first that can't is named."""
+    """Install the plugin on all workers with a role; raise the error of the first that can't take it."""
     for name, address, trouble in await transport.coordinator("equip", timeout_s=timeout_s):
         where = f"worker {name!r} at {address}"
         raise VersionMismatch(

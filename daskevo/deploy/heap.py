@@ -1,4 +1,4 @@
-"""Give a trainer's heap the habits back that Dask's nanny takes from it: a large array's memory is used again.
+"""Restore glibc's heap thresholds in trainers, which Dask's nanny lowers, so that memory of large arrays is reused.
 
 Dask's nanny starts its workers with ``MALLOC_TRIM_THRESHOLD_=65536``, so that a worker that has let a large object go
 looks small at once. With any such setting glibc no longer learns from what a process does: each array over 128 KiB gets
@@ -16,13 +16,14 @@ from typing import Any
 from distributed import WorkerPlugin
 
 DASKS_THRESHOLD = "65536"
-"""Bytes; what Dask's own configuration has for ``distributed.nanny.pre-spawn-environ``."""
+"""Default in Dask's configuration of ``distributed.nanny.pre-spawn-environ``, in bytes."""
 
 MAPPED_BYTES = 32 * 2**20
-"""From how large an array on memory is mapped for it alone: as far as glibc goes by itself on 64-bit machines."""
+"""Size in bytes from which an allocation gets a mapping of its own: the largest to which glibc adapts by itself, on
+64-bit machines."""
 
 TRIMMED_BYTES = 2 * MAPPED_BYTES
-"""How much may be free at the heap's end before it is given back; glibc keeps twice the other figure, too."""
+"""Free bytes at the end of the heap above which glibc returns memory; like glibc, twice the other threshold."""
 
 # Numbers of `mallopt`'s parameters, from malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3

@@ -1,4 +1,4 @@
-"""A cluster on one machine: provider and trainer workers under nannies, threads and GPUs shared out among them.
+"""Dask cluster on one machine: providers and trainers under nannies, with threads and GPUs divided among them.
 
 Two roles, both plain Dask workers (why: the design's measurement that a query on busy one-thread workers waits for
 seconds): *providers* have several threads, the resource ``provider`` and never import TensorFlow; *trainers* have one
@@ -38,7 +38,7 @@ _CLOSING = (Status.closing, Status.closed)
 
 
 class LocalEvoCluster(SpecCluster):  # type: ignore[misc]
-    """A `SpecCluster` of named providers and trainers; `scale` and `adapt` are about trainers.
+    """A `SpecCluster` of named providers and trainers; `scale` and `adapt` change the number of trainers.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class LocalEvoCluster(SpecCluster):  # type: ignore[misc]
         super().__init__(workers=workers, worker=trainer(workers.values()), **options)
 
     def scale(self, n: int = 0, memory: int | str | None = None, cores: int | None = None) -> Any:
-        """Have `n` trainers, or as many as have so much memory (bytes) or so many threads; providers stay.
+        """Scale to `n` trainers, or to an amount of memory (bytes) or a number of threads; providers are not changed.
 
         Those that have nothing to do are closed first. An evaluation on a trainer that is closed all the same is
         submitted again by its search; a trainer that comes gets its share. Trainers that come later share the cores and
@@ -89,7 +89,7 @@ class LocalEvoCluster(SpecCluster):  # type: ignore[misc]
         maximum: float | None = None,
         **options: Any,
     ) -> Any:
-        """Have as many trainers as searches could use at each moment.
+        """Adapt the number of trainers to what searches can use.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class LocalEvoCluster(SpecCluster):  # type: ignore[misc]
         return worker is not None and bool(worker.processing)
 
     async def _close(self) -> None:
-        """Close once for all who ask: a time limit or Ctrl-C ends the waiting, and the closing goes on.
+        """Close the cluster, once for all callers; a time limit or Ctrl-C ends the waiting, and closing goes on.
 
         Dask's own, cancelled or failed on its way, leaves a cluster that is ``closing`` for ever, and the next
         `close`, such as that of a ``with`` block, waits for its end for ever.
@@ -133,7 +133,7 @@ class LocalEvoCluster(SpecCluster):  # type: ignore[misc]
         return True
 
     def _update_worker_status(self, op: str, msg: Any) -> None:
-        """Leave a worker that died to its nanny, which starts it again.
+        """Do nothing for a worker that died: its nanny restarts it.
 
         Dask looks once, a while after each death, and closes the nanny of a worker that is away just then, be it for
         the second time.

@@ -1,4 +1,4 @@
-"""The plugin classes that are installed, by entry point: the library imports nothing upwards."""
+"""Find installed plugin classes by entry point, so that the library does not import the plugin package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a worker a provider or a trainer: threads, resource, environment and plugins, as a nanny takes them."""
+"""Options of `distributed.Nanny` for providers and trainers: threads, resources, environment and plugins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ training for a moment, an eighth of the processor's time altogether."""
 
 
 def provider_options(threads: int) -> dict[str, Any]:
-    """Return options of `distributed.Nanny` for a provider with so many threads for queries made of futures."""
+    """Return options of `distributed.Nanny` for a provider; `threads` run queries that are submitted as futures."""
     return {"nthreads": threads, "resources": {PROVIDER: 1}, "env": provider_environment()}
 
 
@@ -53,5 +53,5 @@ def trainer_options(threads: int, gpu: str | None, *, provides: bool = False, cu
 
 
 def _calm() -> dict[str, Any]:
-    """Return the settings of `CALM` that nobody has chosen otherwise."""
+    """Return the settings of `CALM` that the user has not changed."""
     return {name: ours for name, (dasks, ours) in CALM.items() if dask.config.get(name) == dasks}

@@ -14,7 +14,7 @@ ENDS = "daskevo_ends"
 
 
 def start_line(scheduler: str, role: str, more: Mapping[str, float] | None = None) -> str:
-    """Say how a worker of a role is started, by the address of its scheduler.
+    """Describe how to start a worker of a role, given the address of the scheduler.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What searches could use of trainers, kept on the scheduler: whoever makes a cluster larger or smaller asks here.
+"""Demand for trainers, kept on the scheduler: searches report it, and clusters that scale ask for it.
 
 Dask's own measure can't say it (`Scheduler.adaptive_target`): a search has one task per free trainer under way and
 no more, and the threads of providers count there as trainers' do.
@@ -16,11 +16,11 @@ from distributed import SchedulerPlugin
 from daskevo.deploy.roles import EVALUATION, PROVIDER
 
 ADAPTIVE_S = 60.0
-"""A cluster is taken for adaptive as long as it has asked within this time."""
+"""A cluster counts as adaptive for this time after its last request, in seconds."""
 
 
 class TrainerDemand(SchedulerPlugin):  # type: ignore[misc]
-    """How many evaluations could be under way, by search, and which trainers have nothing to do.
+    """The number of evaluations that could run, by search, and the idle trainers.
 
     Registered by searches and by adaptive clusters, whichever comes first; there is one per scheduler.
     """
@@ -29,7 +29,7 @@ class TrainerDemand(SchedulerPlugin):  # type: ignore[misc]
     idempotent = True
 
     def start(self, scheduler: Any) -> None:
-        """Answer searches and clusters."""
+        """Handle messages of searches and clusters."""
         self._scheduler = scheduler
         self._wanted: dict[tuple[str, str], int] = {}
         self._asked: float | None = None
@@ -38,11 +38,11 @@ class TrainerDemand(SchedulerPlugin):  # type: ignore[misc]
         scheduler.handlers["daskevo_retire_trainers"] = self.retire
 
     def remove_client(self, scheduler: Any, client: str) -> None:
-        """Forget the searches of a client that left."""
+        """Drop a client's searches when it disconnects."""
         self._wanted = {search: wanted for search, wanted in self._wanted.items() if search[0] != client}
 
     def want(self, client: str, search: str, evaluations: int) -> bool:
-        """Note how many evaluations a search could have under way; return whether the cluster adapts itself to that."""
+        """Record how many evaluations a search could run at once; return whether the cluster is adaptive."""
         if evaluations and client in self._scheduler.clients:
             self._wanted[client, search] = evaluations
         else:
@@ -50,7 +50,7 @@ class TrainerDemand(SchedulerPlugin):  # type: ignore[misc]
         return self._asked is not None and time.monotonic() - self._asked < ADAPTIVE_S
 
     def trainers(self) -> dict[str, Any]:
-        """Return ``wanted``, a number of trainers, and ``idle``, the names of those that may be closed.
+        """Return ``wanted``, a number of trainers, and ``idle``, the names of trainers that can be closed.
 
         A trainer that is a provider too is never idle: its shards are needed.
         """
@@ -62,7 +62,7 @@ class TrainerDemand(SchedulerPlugin):  # type: ignore[misc]
         return {"wanted": math.ceil(evaluations / each), "idle": [w.name for w in trainers if self._is_idle(w)]}
 
     async def retire(self, jobs: Sequence[Sequence[Any]]) -> list[bool]:
-        """Close the trainers of each job, unless one of them has something to do by now; return which were closed."""
+        """Close the trainers of each job, unless one of them has got work meanwhile; return the closed ones."""
         by_name = {worker.name: worker for worker in self._trainers()}
         there = [[by_name[name] for name in job if name in by_name] for job in jobs]
         idle = [all(map(self._is_idle, workers)) for workers in there]
@@ -76,7 +76,7 @@ class TrainerDemand(SchedulerPlugin):  # type: ignore[misc]
         return (worker for worker in self._scheduler.workers.values() if worker.resources.get(EVALUATION))
 
     def _tasks(self, trainers: Sequence[Any]) -> int:
-        """Count evaluations that are there as tasks, whoever submitted them: refining has no other demand."""
+        """Count evaluations that are Dask tasks, of any client: refining reports no other demand."""
         waiting = [*self._scheduler.unrunnable, *self._scheduler.queued]
         tasks = [task for worker in trainers for task in worker.processing] + waiting
         return sum(EVALUATION in (task.resource_restrictions or ()) for task in tasks)

@@ -1,4 +1,4 @@
-"""What a repository is opened with, as it travels to the scheduler and the workers; and the version check."""
+"""Settings of an open repository, which are sent to the scheduler and the workers, and the check of versions."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from daskevo.store.files import Durability
 from daskevo.store.root import DURABILITIES, MAX_SHARDS
 
 COMPARED = ("daskevo", "python")
-"""What must agree between client, scheduler and all workers that take part."""
+"""Packages whose versions must be equal on client, scheduler and all workers with a role."""
 DECIDING_GRAPHS = ("keras", "tensorflow")
-"""What must agree between whoever builds models: another version may give another graph to the same code."""
+"""Packages whose versions must be equal wherever models are built: another version may give the same code another
+graph."""
 DISTRIBUTIONS = {"tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "tensorflow-macos", "tf-nightly")}
-"""Packages that bring a module by other names than its own."""
+"""Distribution names of packages that differ from the names of their modules."""
 PROVIDER_MEMORY_SHARE = 0.3
-"""Share of a worker's memory limit that tensors may take unless `memory` says otherwise."""
+"""Default of `memory`: share of a worker's memory limit for tensors."""
 UNLIMITED_MEMORY_BYTES = 1 << 30
-"""The same for a worker without a limit."""
+"""Default of `memory` for a worker without a limit, in bytes."""
 PROCESS_BYTES = 256 << 20
-"""What a provider's process takes beside tensors: interpreter, libraries, the compiled index, journals being read."""
+"""Memory of a provider's process besides tensors, in bytes: interpreter, libraries, compiled index, journals."""
 MOST_LEAVING_BYTES = 192 << 20
-"""Most that messages on their way to readers take: four of the largest."""
+"""Most memory of messages in flight to readers, in bytes: four of the largest."""
 UNPAUSED_SHARE = 0.9
 """Where a worker is full that Dask doesn't pause: it is ended at 0.95 of its limit."""
 
@@ -49,7 +50,7 @@ def _installed(name: str) -> str | None:
 
 
 def check_versions(theirs: dict[str, str], where: str, *, trains: bool = False) -> None:
-    """Compare the versions of the process that opened the repository with those here.
+    """Compare the versions of the process that opened the repository with those of this process.
 
     Parameters
     ----------
@@ -79,7 +80,7 @@ def _words(found: dict[str, str]) -> str:
 
 
 class MemoryBudget(NamedTuple):
-    """What may take a provider's memory beside the process itself, in bytes.
+    """Limits of a provider's memory besides that of the process itself, in bytes.
 
     Parameters
     ----------
@@ -98,7 +99,7 @@ class MemoryBudget(NamedTuple):
 
 @dataclass(frozen=True)
 class RepositorySettings:
-    """What `daskevo.open` was told.
+    """Arguments of `daskevo.open`.
 
     Parameters
     ----------
@@ -130,7 +131,7 @@ class RepositorySettings:
     quota: int | None = None
 
     def budget(self, limit: int | None, pause_share: float | Literal[False], process_bytes: int = 0) -> MemoryBudget:
-        """Share a provider's memory out: with the process itself, all of it stays below where Dask pauses the worker.
+        """Divide a provider's memory so that, with the process itself, it stays below Dask's pause threshold.
 
         Parameters
         ----------
@@ -187,7 +188,7 @@ def quota_bytes(quota: Any) -> int | None:
 
 
 def check_settings(root: str | None, shards: Any, durability: Any, memory: Any) -> None:
-    """Check what a user passed to `daskevo.open`.
+    """Check the arguments of `daskevo.open`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A worker plugin of trainers: leave at once when the worker is done.
+"""Worker plugin of trainers: end the process at once when the worker has closed.
 
 Taking down an interpreter with TensorFlow in it takes seconds, longer than a nanny waits before it kills and complains.
 """
@@ -20,7 +20,7 @@ class LeaveAtOnce(WorkerPlugin):  # type: ignore[misc]
     idempotent = True
 
     def setup(self, worker: Any) -> None:
-        """Register early, and so be called last: after all other exit handlers.
+        """Register the exit handler early, so that it runs after all others.
 
         Then the worker is closed, its plugins are torn down and its messages sent: there is nothing left to do.
         """

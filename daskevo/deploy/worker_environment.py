@@ -1,4 +1,4 @@
-"""The environment of worker processes by their role: threads, and the GPU that a trainer has for itself."""
+"""Environment variables of worker processes by role: threads, and one GPU for each trainer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def provider_environment() -> dict[str, str]:
 
 
 def chosen_gpus() -> list[str] | None:
-    """Return the ids in ``CUDA_VISIBLE_DEVICES`` that CUDA would use; None if nobody has chosen.
+    """Return the ids in ``CUDA_VISIBLE_DEVICES`` that CUDA would use; None if it is not set.
 
     An id is a number, ``GPU-`` or ``MIG-`` with a UUID, or the beginning of such.
     """
@@ -57,7 +57,7 @@ def visible_gpus(driver: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
 
 
 def next_gpu(gpus: Sequence[str], in_use: Iterable[str]) -> str | None:
-    """Return the GPU that fewest trainers have, the first of several; None if there is none.
+    """Return the GPU with the fewest trainers, the first of several; None if there is no GPU.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The workers of a cluster, as its scheduler knows them at this moment."""
+"""Query the scheduler for the present workers of a cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def workers_of(client: Any) -> Mapping[str, Any]:
-    """Return what the scheduler says of all workers, by address.
+    """Return the scheduler's data of all workers, by address.
 
     Not by `client.scheduler_info`: its answer may be overwritten, before it is read, by the client's own regular look
     at the scheduler, which asks for no workers; all would seem to be gone.

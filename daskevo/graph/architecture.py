@@ -124,7 +124,7 @@ class ArchitectureGraph:
         return sum(math.prod(tensor.spec.shape) for tensor in self.tensors)
 
     def to_json(self) -> JSON:
-        """Return the graph as a JSON value, in which each distinct signature stands once."""
+        """Return the graph as a JSON value, with each distinct signature once."""
         return encode(self.layers, self.vertices, self.inputs, self.outputs, self.structure)
 
     @classmethod

@@ -28,7 +28,7 @@ class Detached(NamedTuple):
 
 
 def in_order(names: Mapping[str, object]) -> list[str]:
-    """Return names of tensors in the order in which they are attached, whatever order they come in."""
+    """Return names of tensors in the order in which they are attached, independent of the given order."""
     return sorted(names, key=lambda name: (_group_of(name), name))
 
 

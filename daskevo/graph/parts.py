@@ -87,7 +87,7 @@ class Vertex:
 
 @dataclass(frozen=True, slots=True)
 class TensorKey:
-    """Where a tensor stands in its model: layer, index in ``layer.weights``, and its specification."""
+    """The place of a tensor in its model: layer, index in ``layer.weights``, and its specification."""
 
     layer: int
     index: int

@@ -6,7 +6,7 @@ from threading import Lock
 
 
 class ReadWriteLock:
-    """Readers run side by side; a writer waits for those that read and lets nobody pass it.
+    """Readers run concurrently; a waiting writer blocks new readers and waits for running ones.
 
     ``with lock.reading:`` holds it with other readers, ``with lock.writing:`` alone.
 

@@ -1,4 +1,4 @@
-"""Whether tensors hold numbers only: weights that are nan or inf teach nothing to whoever inherits them."""
+"""Check tensors for nan and inf: models that inherit such weights can't learn."""
 
 from __future__ import annotations
 

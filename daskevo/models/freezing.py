@@ -33,10 +33,10 @@ class Freezing:
     tensors:
         Numbers of their tensors.
     share:
-        Share of the model's vertices that are frozen, from 0 to 1: calls of frozen layers, and those without weights
-        of which everything upstream is frozen (they need no gradients either).
+        Share of the model's vertices that are frozen, from 0 to 1: calls of frozen layers, and calls without weights
+        whose inputs are all frozen (they need no gradients, either).
     moving:
-        Layers that were to be frozen and aren't, as their weights would change all the same
+        Layers that the policy chose and that are not frozen, since calling them changes their weights anyway
         (:mod:`daskevo.models.moving`).
     before:
         (layer or variable, its ``trainable``) of all that was frozen, sublayers behind what they are in.

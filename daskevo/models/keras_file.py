@@ -1,4 +1,4 @@
-"""A `.keras` file as a model, uncompiled; who takes it from strangers looks at its configuration first."""
+"""Load a `.keras` file as an uncompiled model; check the configuration of files from untrusted sources first."""
 
 from __future__ import annotations
 

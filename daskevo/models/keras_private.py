@@ -135,7 +135,7 @@ def names_given_back() -> Iterator[None]:
 
 @contextlib.contextmanager
 def dtype_policy_given_back() -> Iterator[None]:
-    """Undo what a block makes the dtype policy of new layers; one that nobody has asked for yet stays unasked for."""
+    """Restore the global dtype policy after a block; a policy that was not read yet stays unread."""
     before = global_state.get_global_attribute(_DTYPE_POLICY)
     try:
         yield

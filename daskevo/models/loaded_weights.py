@@ -39,7 +39,7 @@ _DRAWING = (
 
 
 def loaded_weights(flat: FlatModel, *, exact: bool = True) -> dict[int, str]:
-    """Return the layers whose weights somebody loaded -> a digest of them.
+    """Return the layers into which weights were loaded -> a digest of these.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def _digest(values: Sequence[np.ndarray[Any, Any] | None]) -> str:
 
 
 def _tables(layer: Any) -> Iterator[tuple[Any, np.ndarray[Any, Any]]]:
-    """Yield the weights that begin as an array that somebody passed as their initializer."""
+    """Yield the weights whose initializer is an array."""
     for weight, initializer in _begun_with(layer):
         if isinstance(initializer, keras.initializers.Constant) and np.ndim(initializer.value):
             table = keras.ops.convert_to_tensor(initializer.value, dtype=weight.dtype)

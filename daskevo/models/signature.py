@@ -1,4 +1,4 @@
-"""The signature of a vertex: canonical text of what a leaf layer computes, whatever its name and origin.
+"""The signature of a vertex: canonical text of what a leaf layer computes, independent of its name and origin.
 
 Source: paper 000, section 2 ("identical leaf layers"). Left out is what says how a layer starts and trains but not
 what it computes: names and ``trainable``, and of Keras' own layers seeds, initializers, regularizers, constraints, and

@@ -1,4 +1,4 @@
-"""Whether a model can be stored so that it can be loaded again: seen before it trains, not when somebody needs it.
+"""Check, before training, that a model can be stored so that it can be loaded again.
 
 A record is trusted once a model was rebuilt from one of its kind: the same layer classes, called in the same way. What
 is not Keras' own, and what a configuration names of it, is a kind by its whole signature.
@@ -81,7 +81,7 @@ def _check_state(layer: Any) -> None:
 
 
 def _overrides(layer: Any, method: str) -> bool:
-    """Whether a method of Keras' layers comes from somebody else's class."""
+    """Whether a method of Keras' layers is overridden by a class outside Keras."""
     kind = next((kind for kind in type(layer).__mro__ if method in vars(kind)), keras.layers.Layer)
     return kind.__module__.partition(".")[0] != "keras"
 
@@ -91,7 +91,7 @@ def _equal(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
 
 
 def _classes(flat: FlatModel) -> dict[str, Any]:
-    """Return the classes of layers that nobody registered, by name: whoever loads the model passes them too."""
+    """Return the unregistered classes of layers by name, which have to be passed to load the model."""
     kinds = {type(layer) for operation in flat.layers for layer in with_sublayers(operation)}
     return {kind.__name__: kind for kind in kinds if public_name(kind) is None and not is_registered(kind)}
 

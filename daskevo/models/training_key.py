@@ -65,13 +65,13 @@ def training_key(model: keras.Model, graph: ArchitectureGraph, *, names: bool = 
 
 
 def _chosen(name: str, kind: type) -> str | None:
-    """Return a name that somebody chose; None for one that Keras numbered, which depends on what else was made."""
+    """Return a name chosen by the user; None for one numbered by Keras, which depends on other layers."""
     # Bidirectional calls its two layers by what the one was called that it was given.
     return None if re.fullmatch(rf"((for|back)ward_)?{re.escape(snake_case(kind.__name__))}(_\d+)?", name) else name
 
 
 def _attributes(layer: Any, is_model: bool) -> dict[str, Any]:
-    """Return what somebody may have set on a layer, or on a model, besides its configuration."""
+    """Return attributes of a layer or model that may have been set besides its configuration."""
     found = {}
     kind: Any = type(layer)
     left_out = {*_OF_EVERY_LAYER, *(_usual() if isinstance(layer, keras.Model) else ())}

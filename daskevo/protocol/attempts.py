@@ -92,6 +92,7 @@ class Attempts:
         not count as over is left alone, which is the safe answer.
         """
         if attempt.generation != self.generation:
+            # All attempts of earlier coordinators are over, without knowing any of them.
             return attempt.generation < self.generation
         return attempt.counter <= self._counter and attempt not in self._live
 

@@ -176,6 +176,7 @@ def differences(
         if attempt in over:
             words = f"{model}, attempt {tuple(attempt)}, is staged and over"
             found.append(Difference("leftover staged", model, words))
+    # Files are judged within one shard only, so unread shards don't matter here.
     for snapshot in views:
         found += [Difference("unusable record", model, f"{model}: {words}") for model, words in snapshot.lost.items()]
         found += _file_differences(snapshot, over)

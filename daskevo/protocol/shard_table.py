@@ -123,6 +123,7 @@ class Assignment:
             self._serving.pop(shard, None)
             self._opening.pop(shard, None)
             if not self.durable:
+                # Attempts before this tick may have had tensors in the shard; the next opening refuses them.
                 self._lost[shard] = self._tick()
                 self._lost_with[shard] = name
         self.version += 1
@@ -227,6 +228,7 @@ class Assignment:
         return [name for name in self._providers if name not in leaving and name not in avoid]
 
     def _move(self, shard: int, target: str) -> MoveShard:
+        # Not served by either until the target has opened it: clients wait and ask the new provider.
         source = self._serving.pop(shard)
         self._opening[shard] = target
         self.version += 1

@@ -216,7 +216,7 @@ class ShardState:
             kept, record.state, record.file_bytes, dict(record.held), dict(record.released)
         )
         self.references.published[kept.model_id] = kept.attempt
-        if record.alive:
+        if record.alive:  # an empty entry would say that there is a segment file
             self.references.alive[kept.model_id, kept.attempt] = mask_of(record.alive)
         self.bury(kept.model_id)
         return Effects()

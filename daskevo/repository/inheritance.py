@@ -106,7 +106,7 @@ class Inheritance:
         self.by_other = False
 
     def _loaded(self) -> Mapping[int, str]:
-        """Return which layers somebody loaded weights into: as was said early, or as it looks."""
+        """Return the layers with loaded weights -> digest, as the early reservation knows them or as found out here."""
         from daskevo.models import loaded_weights
 
         early = self._early

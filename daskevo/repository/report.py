@@ -79,15 +79,15 @@ def report_of(
     Parameters
     ----------
     frozen:
-        The layers that don't train, by index.
+        Indices of the layers that don't train.
     asked:
-        Whether anything was to be inherited.
+        Whether the caller asked for an inheritance.
     left:
-        Tensors that were reserved, but not taken over.
+        Numbers of tensors that were reserved but not taken over.
     kept:
-        Layers of the prefix whose loaded weights stayed.
+        Layers of the prefix that kept their loaded weights.
     moving:
-        Layers that could not be frozen, as calling them changes their weights.
+        Layers that could not be frozen, since calling them changes their weights.
     """
     reason, words = _why_no_more(reservation, graph, asked)
     if kept:

@@ -94,7 +94,7 @@ def _tell(words: str, said: str, on_wait: Callable[[str], None] | None) -> str:
 
 
 def _missing(cluster: Any) -> str | None:
-    """Return the role that nobody has yet."""
+    """Return the role that no worker has yet."""
     found = [worker.get("resources") or {} for worker in dict(cluster.scheduler_info["workers"]).values()]
     return next(
         (role for role, key in (("trainer", EVALUATION), ("provider", PROVIDER)) if not any(key in f for f in found)),
@@ -110,7 +110,7 @@ def _check(
     arrive_s: float,
     missing: str,
 ) -> None:
-    """Raise if all jobs are over, or one has run for so long and nothing of it has come."""
+    """Raise if all jobs have ended, or one runs for long without any of its workers having joined."""
     if all(report.state == "over" for report in reports.values()):
         job_id, report = list(reports.items())[-1]
         raise BatchSystemError(

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 RETIRE_S = 60.0
 """Longest wait for workers to leave in order before their job is cancelled all the same."""
 UNHEARD_S = 2.0
-"""Seconds after which a failure that nobody has raised is logged."""
+"""Time after which a failure that no call has raised is logged, in seconds."""
 AGAIN_S = 60.0
 """Seconds after which jobs are submitted again to a batch system that did not answer."""
 LOOK_AFTER_S = (5.0, 10.0, 30.0, 60.0)
@@ -215,7 +215,7 @@ class BatchCluster:
     # What goes wrong
 
     def raise_failure(self) -> None:
-        """Raise what went wrong last, if anything has: whoever waits for jobs says it."""
+        """Raise the last error, if there is one, in a call that waits for jobs."""
         if self.failures:
             self._raised.add(id(self.failures[-1]))
             raise self.failures[-1]

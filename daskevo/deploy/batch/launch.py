@@ -36,7 +36,7 @@ COMMAND = "daskevo_workflows.cli node"
 """What a job's script runs, after ``python -m``."""
 
 NAME = "dask-worker"
-"""dask-jobqueue's own name for jobs, where nobody has chosen one."""
+"""Default name of dask-jobqueue's jobs."""
 
 
 def batch_cluster(

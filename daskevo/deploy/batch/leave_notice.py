@@ -1,4 +1,4 @@
-"""Workers that leave in order say so first: who has given them work sees that it was not the work that ended them."""
+"""Workers announce an orderly exit first, so that searches don't take it for a crash caused by their evaluations."""
 
 from __future__ import annotations
 

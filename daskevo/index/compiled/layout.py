@@ -1,4 +1,4 @@
-"""What stands where in the arrays of one scope. No numba here: Python makes the arrays, the core fills them.
+"""Layout of the arrays of one scope. Without numba: Python allocates the arrays, compiled code fills them.
 
 ``table``   slots of a hash table, vertex id -> node
 ``nodes``   one row per vertex id that some model has: its id, its posting list, the graph of its best holder

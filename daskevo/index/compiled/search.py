@@ -97,7 +97,7 @@ def ask(
 
 @helper
 def repeats(ids: Array) -> bool:
-    """Return whether an id stands twice."""
+    """Whether an id occurs twice."""
     count = len(ids) // 2
     places = np.zeros(power_of_two(2 * count), np.int32)  # vertex + 1, or 0
     mask = len(places) - 1

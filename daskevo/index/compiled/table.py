@@ -24,7 +24,7 @@ _ONE = np.uint64(1)
 
 @helper
 def tag_of(high: Any, low: Any) -> Any:
-    """Return 32 bits of two words, as uint64; ids are hashes already, but nobody promises that."""
+    """Return 32 bits of two words, as uint64; mixes the bits, since ids need not be hashes."""
     mixed = low ^ (high * _FIRST)
     mixed = (mixed ^ (mixed >> _HALF)) * _SECOND
     return (mixed ^ (mixed >> _HALF)) * _FIRST >> _HALF
