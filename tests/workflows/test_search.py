@@ -153,12 +153,40 @@ def test_a_control_arm_within_the_run(repository: Any, tiny: Callable[..., Path]
 
 @pytest.mark.long
 def test_bytes_stay_bounded_over_many_evaluations(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
-    """The number of living models is bounded by population and best, however long the run."""
-    wide = {"FIRST": tuple(range(2, 30)), "SECOND": tuple(range(2, 20))}
-    result = search(tiny(**wide), repository, tmp_path, 60, keep_best=2)
-    assert repository.stats()["models"] <= 4 + 2
-    assert repository.verify().clean
-    assert len(result.reports) == 60
+    """By population, best, and what two trainers may have on their way and inherit from, however long the run."""
+    first, second = tuple(range(2, 30)), tuple(range(2, 20))
+    largest = 4 * (9 * first[-1] + (first[-1] + 1) * second[-1] + 2 * (second[-1] + 1))
+    under_way = 2 * 2  # each trainer is sent one more before the report of the one before is taken in
+    seen: list[tuple[int, int]] = []
+
+    def look(progress: Progress) -> None:
+        if progress.finished > len(seen):
+            stats = repository.stats()
+            seen.extend([(stats["models"], stats["payload_bytes"])] * (progress.finished - len(seen)))
+
+    result = search(tiny(FIRST=first, SECOND=second), repository, tmp_path, 60, keep_best=2, on_progress=look)
+    assert len(seen) == 60
+    assert max(models for models, _ in seen) <= 4 + 2 + under_way
+    assert max(nbytes for _, nbytes in seen) <= (4 + 2 + 2 * under_way) * largest
+    # Over the second half it is flat: the number of models, and bytes far below all that was put.
+    assert all(4 <= models <= 4 + 2 + under_way for models, _ in seen[30:])
+    assert max(nbytes for _, nbytes in seen[30:]) < sum(report.own_bytes or 0 for report in result.reports) / 2
+    # What is said of bytes, and of those that sharing saves, is what the models' records and the folder say.
+    stats, verification = repository.stats(), repository.verify()
+    assert verification.clean, verification.differences
+    records = [repository.record(model.model_id) for model in repository.models()]
+    assert len(records) == stats["models"] <= 4 + 2
+    sizes = [[key.spec.nbytes for key in record.architecture.tensors] for record in records]
+    assert stats["full_copy_bytes"] == sum(map(sum, sizes)) == result.summary()["full_copy_bytes"]
+    used = {
+        (entry.owner, entry.number): nbytes
+        for record, of_model in zip(records, sizes, strict=True)
+        for entry, nbytes in zip(record.owner_map.entries, of_model, strict=True)
+    }
+    assert stats["payload_bytes"] == sum(used.values()) == result.summary()["stored_bytes"]
+    files = [path.stat().st_size for path in (tmp_path / "repository").rglob("*.seg")]
+    assert stats["file_bytes"] == sum(files) <= verification.file_bytes
+    assert stats["memory_bytes"] <= stats["payload_bytes"]
 
 
 class SlowToTell(AgedEvolution):
