@@ -80,7 +80,7 @@ class RunningTime:
 
     Examples
     --------
-    >>> clock = RunningTime([Session(100.0, 110.0, "1", None), Session(500.0, 530.0, "2", "closed")])
+    >>> clock = RunningTime([SessionRow(100.0, 110.0, "1", None), SessionRow(500.0, 530.0, "2", "closed")])
     >>> clock.at(105.0), clock.at(300.0), clock.at(501.0)
     (5.0, 10.0, 11.0)
     """
