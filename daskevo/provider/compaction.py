@@ -39,7 +39,7 @@ async def tidy_shard(served: ServedShard) -> int:
         try:
             await asyncio.to_thread(tensors.segments.rewrite, *segment, partial(folder.append, ()))
         except RootUnusable:
-            break
+            break  # the disk is full or gone: further files would fail, too
         except CorruptRecord as error:
             logger.warning("daskevo: a segment of shard %d can't be rewritten: %s", served.number, error)
             continue

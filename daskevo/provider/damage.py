@@ -50,6 +50,7 @@ def damage_of(tensors: Tensors, files: ShardSegments | None, segment: tuple[Mode
             else:
                 _compare(found, {number: digests({number: array})[number]}, named, "in its provider's memory")
         return found
+    # The disk first: a tensor that is damaged only in memory can be served from it.
     try:
         found.gone = _on_disk(files, segment, named)
     except RootUnusable as error:

@@ -185,7 +185,7 @@ class ProviderHandlers:
                 try:
                     reply = await served.put(decoded, Brought(arrays, parts, frames))
                 except Unseen as error:
-                    return {"unseen": str(error)}
+                    return {"unseen": str(error)}  # no error for the caller: the writer sends its tensors again
                 if not isinstance(reply, Refused):
                     timed.items = decoded.record.own_bytes
             return {"reply": reply.to_wire()}
@@ -233,6 +233,7 @@ class ProviderHandlers:
         }
 
     def _record(self, model_id: ModelId) -> ModelRecord | None:
+        # None if its shard has left since the search: the caller asks its new provider then.
         for served in self._host.shards.values():
             model = served.shard.state.models.get(model_id)
             if model is not None:

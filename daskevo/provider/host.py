@@ -206,6 +206,7 @@ class ShardHost:
             )
         if known is not None:
             self._leave(known)
+        # The former opening must have freed its tensors: the next one registers them under the same keys.
         if number in self._closing:
             await asyncio.shield(self._closing[number])
         self._refuse_closed(number)
@@ -248,6 +249,7 @@ class ShardHost:
             await served.end()
             raise
         self.take(served, summaries)
+        # In the background: the coordinator waits for the shard, not for deleted files and the audit.
         self._spawn(self._after_opening(served))
         return served
 

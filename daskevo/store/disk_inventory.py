@@ -51,6 +51,7 @@ class FolderContents:
             self.foreign.append(path)
             return
         self.file_bytes += status.st_size
+        # A younger one may have a running writer.
         if temporary is not None and time.time() - status.st_mtime >= older_s:
             self.leftover[path] = status.st_size
 

@@ -120,6 +120,7 @@ class Journal:
             If a record isn't JSON, or is larger than 64 MiB.
         """
         with self._append_lock:
+            # All are encoded before anything is written, so that an invalid record leaves the journal unchanged.
             batch: list[bytes] = []
             for record in records:
                 batch.append(self._encode(EVENT, record, len(batch)))

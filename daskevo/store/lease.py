@@ -112,6 +112,7 @@ class Lease:
     def release(self) -> None:
         """Release the lease, so that the next job need not wait for a scheduler that does not answer."""
         with usable(self.root.path, "give back the lease", 0):
+            # Only if it is still the highest one: a job that has taken the repository over keeps its entry.
             if _generations(self.root.path)[:1] == [self.generation]:
                 _write_cluster(self.root, self.generation, self.holder, released=_now())
 
@@ -172,7 +173,7 @@ def _take(root: Root, mine: Holder, ask: Ask) -> Lease:
             data = dump_json({"format": FORMAT, "generation": generation, "holder": asdict(mine)})
             sync = root.durability == "synced"
             if not create_file(_generation_path(root, generation), data, sync=sync):
-                continue
+                continue  # another job has created it: exactly one gets each number
             taken = Lease(root, generation, mine, joined=False)
             # If this process was suspended between listing and creating, others may have taken and removed this number
             # meanwhile, and the highest one is above it.

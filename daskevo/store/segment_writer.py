@@ -86,6 +86,7 @@ def write_segment(
         try:
             body = _body(arrays, entries, payload_bytes)
             if payload_bytes < FEW_BYTES:
+                # Small tensors are hashed already, so the whole file is written in one call.
                 whole, front, trailer = ends()
                 _write(handle, [memoryview(front), *body, memoryview(trailer)], 0)
             else:

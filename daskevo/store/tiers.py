@@ -144,6 +144,7 @@ class DurableTensors(Tensors):
         meta: JSON = None,
         known: Mapping[int, str] | None = None,
     ) -> None:
+        # Frozen before they are written: the caller must not change what is hashed, written and cached.
         arrays = {number: snapshot(array) for number, array in tensors.items()}
         self.segments.put(model_id, attempt, arrays, meta, known)
         token = self.segments.token(model_id, attempt)
@@ -269,6 +270,7 @@ class SpillingTensors(Tensors):
     def __init__(self, folder: str | Path, memory_bytes: int) -> None:
         self.spilled = SpillTier(folder)
         self._buffer: Any = zict.Buffer({}, self.spilled, memory_bytes, weight=_weight)
+        # Chosen by the key's hash: readers of different keys rarely wait for each other.
         self._restoring = [threading.Lock() for _ in range(16)]
 
     def put(

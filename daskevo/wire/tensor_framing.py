@@ -131,7 +131,7 @@ class Landing:
             If the frames and the parts differ in length, or a part does not belong to these tensors.
         """
         if self._handed_on:
-            return
+            return  # a repeated message after the put was answered
         found = [Part(*part) for part in parts]
         buffers = [raw(frame) if isinstance(frame, np.ndarray) else np.frombuffer(frame, np.uint8) for frame in frames]
         if sum(part.stop - part.start for part in found) != sum(buffer.nbytes for buffer in buffers):
@@ -142,6 +142,7 @@ class Landing:
             if part.number not in self._memory or not 0 <= part.start <= part.stop <= self._memory[part.number].nbytes:
                 raise CorruptRecord(f"a message brings {part}, which is no part of the tensors that it belongs to")
             start = part.start
+            # A frame may hold several parts, since `frames` joins small ones.
             while start < part.stop:
                 if not buffer.nbytes:
                     buffer = next(rest)

@@ -161,6 +161,7 @@ async def answer(
         value = function(**arguments)
         if inspect.isawaitable(value):
             value = await value
+    # Errors travel as values: Dask would pickle an exception, and fail if the other side lacks its class.
     except errors.DaskevoError as error:
         return {"error": [type(error).__name__, error.message, _plain(error.facts)]}
     except Exception as error:
@@ -266,7 +267,7 @@ async def stands_still(address: str, error: BaseException) -> bool:
     while cause is not None and not isinstance(cause, TimeoutError):
         cause = cause.__cause__ or cause.__context__
     if cause is None:
-        return False
+        return False  # not a time-out: refused or unreachable
     try:
         host, port = get_address_host_port(address)
         _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), 1.0)
@@ -343,6 +344,7 @@ class PoolTransport:
     ) -> Any:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
+        # Connecting and the answer share one limit, so that a call never takes longer than its caller allows.
         comm = await self._connected(address, name, deadline, again)
         try:
             return await _within(
