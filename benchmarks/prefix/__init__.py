@@ -1,7 +1,1 @@
-"""`python -m benchmarks.prefix`: best-match queries over catalogues of models, daskevo's index against its rivals."""
-
-from __future__ import annotations
-
-from benchmarks.prefix.measure import CATALOGUES, SIZES, measure
-
-__all__ = ["CATALOGUES", "SIZES", "measure"]
+"""Best-match queries over catalogues of models: daskevo's index against its rivals. Needs numba: see `__main__`."""

@@ -23,7 +23,7 @@ def main(quick: bool, say: Say, models: int | None, catalogue: Literal["random",
     The JSON describes the first catalogue of the table.
     """
     PrefixIndex().warm()  # says what to install where there is no numba, which the benchmark's own modules import too
-    from benchmarks.prefix import CATALOGUES, SIZES, measure
+    from benchmarks.prefix.measure import CATALOGUES, SIZES, measure
 
     return measure(
         quick,

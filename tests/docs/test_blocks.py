@@ -21,6 +21,7 @@ import pytest
 from click.testing import CliRunner
 
 import daskevo
+from daskevo.deploy.local import local_cluster
 from daskevo_workflows import nas, reports
 from daskevo_workflows.cli import main
 from tests.docs.given import GIVEN, SHORTER
@@ -98,7 +99,7 @@ def address() -> Iterator[Callable[[], str]]:
 
         @cache
         def start() -> str:
-            return stack.enter_context(daskevo.local_cluster(trainers=2, dashboard_address=None)).scheduler_address
+            return stack.enter_context(local_cluster(trainers=2, dashboard_address=None)).scheduler_address
 
         yield start
 
