@@ -42,7 +42,7 @@ class PrefixIndex:
     >>> index.insert("digits", ModelId("short"), [x], 0.9, Tick(1, 1))
     >>> index.insert("digits", ModelId("long"), [x, a], 0.5, Tick(1, 2))
     >>> index.best("digits", [x, a, b])
-    Match(score=2, rank=0.5, created=Tick(generation=1, counter=2), model_id='long')
+    PrefixMatch(score=2, rank=0.5, created=Tick(generation=1, counter=2), model_id='long')
     """
 
     def __init__(self) -> None:

@@ -6,8 +6,6 @@ import math
 import unicodedata
 from collections.abc import Sequence
 
-from dask.utils import format_bytes, format_time, parse_bytes
-
 
 def say_bytes(count: float | None) -> str:
     """Return bytes as Dask's pages do.
@@ -17,7 +15,11 @@ def say_bytes(count: float | None) -> str:
     >>> say_bytes(1234567), say_bytes(None)
     ('1.18 MiB', '–')
     """
-    return "–" if count is None else str(format_bytes(round(count)))
+    if count is None:
+        return "–"
+    from dask.utils import format_bytes  # not imported for a `--help`
+
+    return str(format_bytes(round(count)))
 
 
 def byte_unit(largest: float) -> tuple[int, str]:
@@ -29,6 +31,8 @@ def byte_unit(largest: float) -> tuple[int, str]:
     (1048576, 'MiB')
     """
     unit = say_bytes(largest).split()[1]
+    from dask.utils import parse_bytes
+
     return parse_bytes(unit), unit
 
 
@@ -40,7 +44,11 @@ def say_seconds(seconds: float | None) -> str:
     >>> say_seconds(0.0421), say_seconds(754), say_seconds(None)
     ('42.10 ms', '12m 34s', '–')
     """
-    return "–" if seconds is None or not math.isfinite(seconds) else str(format_time(seconds))
+    if seconds is None or not math.isfinite(seconds):
+        return "–"
+    from dask.utils import format_time
+
+    return str(format_time(seconds))
 
 
 def time_unit(largest_s: float) -> tuple[float, str]:

@@ -104,7 +104,7 @@ def two_inputs() -> Any:
             lambda: sliced(slice(0, 2)),
             lambda: sliced(slice(1, 2)),
             "other settings",
-            """get_item: call key 1 {"$": "slice", "items": [0, 2, null]}, the ancestor's {"$": "slice", "items": [1""",
+            """: call key 1 {"$": "slice", "items": [0, 2, null]}, the ancestor's {"$": "slice", "items": [1""",
         ),
         (
             lambda: chain(layers.Rescaling(1.0, name="mid", offset=[0.125] * 30 + [0.5])),

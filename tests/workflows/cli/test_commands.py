@@ -100,7 +100,7 @@ def test_what_does_not_fit_on_stdout_is_said(words: list[str]) -> None:
 def test_help_says_the_exit_codes() -> None:
     for words in (["--help"], ["nas", "--help"]):
         told = " ".join(CliRunner().invoke(main, words).stdout.split())
-        assert "70 an error that nobody foresaw" in told.lower()
+        assert "70 an unexpected error" in told.lower()
 
 
 def test_a_message_cannot_steer_the_terminal() -> None:

@@ -19,7 +19,7 @@ MEANINGS: Mapping[int, str] = {
     "differences (verify), models may be missing (models ls), a problem isn't sound (check), a model was given a "
     "label meanwhile (models retire).",
     2: "It was refused, could not begin or could not go on. The message on stderr says what to do.",
-    UNFORESEEN: "An error that nobody foresaw, with its traceback. What was finished is kept.",
+    UNFORESEEN: "An unexpected error, with its traceback. What was finished is kept.",
     STOPPED_FOR_TIME: "The batch system's time is over. The same command, in the next job, goes on.",
     INTERRUPTED: "It was interrupted, by Ctrl-C or a signal. The same command goes on.",
 }
