@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from daskevo.errors import CandidateRejected, InvalidInput
 from daskevo.space.candidate import MAX_CHOICES, Candidate
@@ -66,6 +66,9 @@ class Builder(ModelSpace):
     >>> space.build(candidate)
     [32, 8]
     """
+
+    # Attributes that only say what was asked so far: no part of what a problem is that holds the space.
+    _remembers: ClassVar[frozenset[str]] = frozenset({"_found", "_known", "_next", "_steps"})
 
     def __init__(
         self,

@@ -16,11 +16,12 @@ from distributed.protocol.pickle import dumps, loads
 
 from daskevo.errors import RunMismatch
 from daskevo.runs.mismatch import check_identity
+from daskevo.space import Builder
 from daskevo.types import Objective
 from daskevo_workflows import tune
 from daskevo_workflows.execution.run_identity import data_key, problem_identity
 from daskevo_workflows.problems import ProblemReference, refer, reference
-from daskevo_workflows.problems.content import keep_sources
+from daskevo_workflows.problems.content import keep_sources, state_of
 from daskevo_workflows.problems.delivery import Parcel
 from daskevo_workflows.problems.reference import data_of
 from daskevo_workflows.problems.user_modules import sources_of
@@ -289,3 +290,23 @@ def test_an_object_brings_the_modules_of_its_class(tmp_path: Path, monkeypatch: 
     importlib.invalidate_caches()
     assert importlib.import_module("helper_of_mine").Mine().build() == 2
     assert loads(sent).instance.build() == 8
+
+
+def test_what_a_space_remembers_of_questions_is_no_part_of_a_problem_that_holds_it() -> None:
+    class Holds:
+        name = "holds"
+
+        def __init__(self) -> None:
+            self.kept = Builder(
+                "kept", lambda choose: [choose("units", (1, 2, 3)) for _ in range(choose("depth", (1, 2)))]
+            )
+
+        def space(self) -> Builder:
+            return self.kept
+
+    problem = Holds()
+    before = state_of(problem)
+    for candidate in problem.kept.enumerate():
+        problem.kept.build(candidate)
+    assert str(problem.kept.size) == "6"
+    assert state_of(problem) == before
