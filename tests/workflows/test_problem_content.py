@@ -297,9 +297,7 @@ def test_what_a_space_remembers_of_questions_is_no_part_of_a_problem_that_holds_
         name = "holds"
 
         def __init__(self) -> None:
-            self.kept = Builder(
-                "kept", lambda choose: [choose("units", (1, 2, 3)) for _ in range(choose("depth", (1, 2)))]
-            )
+            self.kept = Builder("kept", lambda choose: [choose("units", (1, 2, 3)), choose("depth", (1, 2))])
 
         def space(self) -> Builder:
             return self.kept
