@@ -19,7 +19,13 @@ from daskevo.repository import Repository, inheritance
 from daskevo.wire.transport import PoolTransport
 
 LIMIT_S = 60.0
-HOWS = {"alarm": TimeoutError("over time"), "exit": SystemExit(3), "Ctrl-C": KeyboardInterrupt()}
+
+
+class Alarm(Exception):
+    """As time limits raise it from a signal. Not a TimeoutError: asyncio catches OSErrors where it wakes a loop up."""
+
+
+HOWS = {"alarm": Alarm("over time"), "exit": SystemExit(3), "Ctrl-C": KeyboardInterrupt()}
 POINTS = ("packing", "before", "after")
 """Where the put is: its tensors are written, before home hears of it, after home has carried it out."""
 
