@@ -37,8 +37,8 @@ def status(run: Path, as_json: bool) -> None:
     A search in another terminal, or in a batch job:
         daskevo status runs/digits-seed0
 
-    No cluster is needed, and nothing is changed. For its models: `daskevo models ls RUN`; for figures: `daskevo report
-    RUN`.
+    No cluster is needed, and nothing is changed. For its models: `daskevo models ls RUN`; for figures:
+    `daskevo report RUN`.
     """
     from daskevo_workflows.reports.study_reader import is_study
 
