@@ -1,6 +1,6 @@
 """What each durability costs a put, beside Keras' `.weights.h5` with and without fsync, in one run.
 
-Run it as ``python benchmarks/durability.py [--turns 7] [--folder FOLDER]``: a cluster of one provider and one
+Run it as ``python -m benchmarks.durability [--turns 7] [--folder FOLDER]``: a cluster of one provider and one
 trainer as processes; the trainer puts whole models of random tensors into repositories of each setting, and writes them
 with `save_weights`, in turn with each other. It prints medians in milliseconds, and the extremes.
 """

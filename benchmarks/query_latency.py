@@ -1,6 +1,6 @@
 """How long a query made of futures takes while every trainer is busy: median of 50, against the direct way.
 
-Run it as ``python benchmarks/query_latency.py``: it starts a cluster of its own and prints milliseconds.
+Run it as ``python -m benchmarks.query_latency``: it starts a cluster of its own and prints milliseconds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the repository costs a small model of an architecture search: inherit and put, by phase.
 
-Run it as ``python benchmarks/small_model.py [--count 120] [--root FOLDER | --memory] [--profile]``: it starts a
+Run it as ``python -m benchmarks.small_model [--count 120] [--root FOLDER | --memory] [--profile]``: it starts a
 cluster of its own, one provider and one trainer as processes, and prints medians in milliseconds. Each model has 24
 Dense layers and about 100,000 parameters; each child shares about half of its layers with the best match. Every other
 one is asked for early, as a search does: its graph is known (that takes no part in the times), and what it inherits is

@@ -1,6 +1,6 @@
 """What a snapshot costs, put and read, beside `numpy.savez` and `numpy.load` of the same arrays on the same disk.
 
-Run it as ``python benchmarks/snapshots.py [--turns 9] [--folder FOLDER] [--profile]``: a cluster of one provider
+Run it as ``python -m benchmarks.snapshots [--turns 9] [--folder FOLDER] [--profile]``: a cluster of one provider
 and one trainer as processes; one task on the trainer puts and reads in turn with numpy, and prints medians in
 milliseconds and the ratio of numpy's to ours. The models have 24 Dense layers of 1, 10 and 50 MB, and Adam's two slots
 for each weight: a snapshot has three times as many bytes. `frozen half` is put with a base that has the first half of

@@ -1,6 +1,6 @@
 """What a step costs in a training that can be cut into stages, beside Keras' `fit` and `fast_fit` of the same model.
 
-Run it as ``python benchmarks/stage_steps.py [--rounds 5] [--threads 1]``. Prints milliseconds of processor time
+Run it as ``python -m benchmarks.stage_steps [--rounds 5] [--threads 1]``. Prints milliseconds of processor time
 per step (medians over rounds, in which the three take turns), the ratios, and what is paid once: building, first step,
 and going to a snapshot. Processor time, so that other work on the machine doesn't count; with one thread and an idle
 machine it is what a clock shows, apart from batches that `fit` prepares in another thread meanwhile.

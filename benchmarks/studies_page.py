@@ -1,6 +1,6 @@
 """What the page of running studies costs the scheduler, with no viewer and with ten, and its study.
 
-Run it as ``python benchmarks/studies_page.py [--updates 50]``: a scheduler without workers in this process gets
+Run it as ``python -m benchmarks.studies_page [--updates 50]``: a scheduler without workers in this process gets
 news of studies of some sizes, all different, while viewers in another process fetch each of them as browsers do. It
 prints milliseconds of processor time per update, medians of five rounds in which the numbers of viewers took turns: of
 the scheduler's thread, all that it does included, and of a study's process for its tree and the news made of it.

@@ -22,7 +22,7 @@ ROOM_S = 120.0
 
 @dataclass(frozen=True)
 class _Putting:
-    """A state on its way; `kind` as :meth:`daskevo_workflows.studies.work.Told.keep` has it."""
+    """A state on its way; `kind` as :meth:`daskevo_workflows.studies.work.WorkListener.keep` has it."""
 
     step: int
     kind: str
