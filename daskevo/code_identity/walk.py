@@ -422,7 +422,8 @@ class Walk:
             if hasattr(value, slot):
                 attributes[slot] = getattr(value, slot)
         left_out = _NO_CONTENT | BOOKS_OF_KERAS if is_keras(kind) else _NO_CONTENT
-        left_out |= getattr(kind, "_remembers", frozenset())
+        # Attributes of daskevo's own objects that only remember what they were asked, as `Builder` declares them.
+        left_out |= getattr(kind, "__daskevo_remembers__", frozenset())
         for attribute, inside in sorted(attributes.items()):
             # What is worked out at first use says nothing that its source doesn't.
             worked_out = isinstance(getattr(kind, attribute, None), functools.cached_property)

@@ -68,7 +68,7 @@ class Builder(ModelSpace):
     """
 
     # Attributes that only say what was asked so far: no part of what a problem is that holds the space.
-    _remembers: ClassVar[frozenset[str]] = frozenset({"_found", "_known", "_next", "_size", "_steps"})
+    __daskevo_remembers__: ClassVar[frozenset[str]] = frozenset({"_found", "_known", "_next", "_size", "_steps"})
 
     def __init__(
         self,
