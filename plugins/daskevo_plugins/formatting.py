@@ -156,3 +156,14 @@ def plain(text: object, limit: int = 500) -> str:
     )
     kept = " ".join(kept.split())
     return kept if len(kept) <= limit else kept[: limit - 1] + "…"
+
+
+def sentence(words: str) -> str:
+    """Return words as a sentence: with a capital and a full stop; nothing of nothing.
+
+    Examples
+    --------
+    >>> sentence("nothing was lost"), sentence("")
+    ('Nothing was lost.', '')
+    """
+    return f"{words[0].upper()}{words[1:]}." if words else ""

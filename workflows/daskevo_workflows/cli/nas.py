@@ -262,7 +262,7 @@ def _say_result(result: Result, *, err: bool, since: float | None = None, save: 
         Whether there is time to write files.
     """
     from daskevo.errors import DaskevoError
-    from daskevo_plugins.formatting import plain, say_count, say_seconds, say_share
+    from daskevo_plugins.formatting import plain, say_count, say_seconds, say_share, sentence
     from daskevo_workflows.evaluation.quiet_import import import_keras
     from daskevo_workflows.reports.frozen_words import say_rule
     from daskevo_workflows.reports.series import say_other_data
@@ -271,7 +271,7 @@ def _say_result(result: Result, *, err: bool, since: float | None = None, save: 
 
     summary = result.summary()
     if other_data := say_other_data(result.series.happenings):
-        click.echo(f"{other_data[0].upper()}{other_data[1:]}.", err=err)
+        click.echo(sentence(other_data), err=err)
     apart = f", {say_count(summary['failures'], 'failure')}" if summary["failures"] else ""
     apart += f", {say_count(summary['rejected'], 'rejected candidate')}" if summary["rejected"] else ""
     click.echo(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from daskevo.types import JSON
-from daskevo_plugins.formatting import plain, say_bytes, say_count, say_quality, say_seconds, say_share
+from daskevo_plugins.formatting import plain, say_bytes, say_count, say_quality, say_seconds, say_share, sentence
 
 SHOWN_OPTIONS = 12
 """Options of a choice that are listed, at most, and so on; all are in the facts."""
@@ -87,7 +87,7 @@ def _file(file: Mapping[str, Any]) -> str:
 
 def _space(space: Any) -> str:
     if space is None:
-        return f"{_sentence(NOT_KNOWN)}\n"
+        return f"{sentence(NOT_KNOWN)}\n"
     size = "" if space["size"] is None else f", {_md(space['size'])} candidates"
     head = f"{_md(space['name'])}{size}.\n"
     chosen, choices = space["chosen"] or {}, space["choices"] or {}
@@ -224,10 +224,6 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], most: int = SHOWN
 
 def _listed(lines: Iterable[str]) -> str:
     return "".join(f"- {line}\n" for line in lines)
-
-
-def _sentence(words: str) -> str:
-    return f"{words[0].upper()}{words[1:]}."
 
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]()#|~!$@]|:(?=//)|(?<=www)\.)", re.IGNORECASE)

@@ -10,7 +10,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 import daskevo_workflows.reports
 from daskevo_plugins.dashboard.colours import style_variables
-from daskevo_plugins.formatting import plain
+from daskevo_plugins.formatting import plain, sentence
 from daskevo_workflows.reports import figures, tables
 from daskevo_workflows.reports.arms import arms_of, each_an_arm
 from daskevo_workflows.reports.comparison import comparison
@@ -80,8 +80,7 @@ def _notice(run: RunSeries) -> str:
         return "No evaluation finished: the reasons are below."
     if not run.scored:
         return "No evaluation has a quality: the metric was never a finite number."
-    words = say_other_data(run.happenings)
-    return f"{words[0].upper()}{words[1:]}." if words else ""
+    return sentence(say_other_data(run.happenings))
 
 
 def _title(runs: Sequence[RunSeries]) -> str:
