@@ -140,7 +140,7 @@ def _check_functions(operation: Any, allow_lambda: bool) -> None:
         functions = {
             name: value
             for name, value in vars(layer).items()
-            if _is_function(value) and not name.startswith("_") and not _is_known(value)
+            if not name.startswith("_") and _is_function(value) and not _is_known(value)
         }
         own = _own_config(layer) if functions else {}
         for name, function in functions.items():

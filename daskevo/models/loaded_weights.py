@@ -142,12 +142,16 @@ def _is_initial(weight: Any, initializer: Any, exact: bool) -> bool:
     is_small = found.size <= _EXACT_VALUES
     has_formula = type(initializer).__module__.startswith("keras.")
     if not is_small or (has_formula and not exact and found.size >= _FEW_VALUES):
-        sample = found[:_EXACT_VALUES].astype(np.float64)
         mean, spread = _distribution(initializer, shape) if has_formula else _measured(initializer, shape, dtype)
-        if has_formula and np.abs(sample - mean).max() > _farthest(initializer, spread) * (1 + 4 * _epsilon(dtype)):
+        sample = found[:_EXACT_VALUES].astype(np.float64) - mean
+        farthest = max(sample.max(), -sample.min())
+        if has_formula and farthest > _farthest(initializer, spread) * (1 + 4 * _epsilon(dtype)):
             return False
         error = max(0.05, 4 / math.sqrt(sample.size)) * spread
-        is_like_it = bool(abs(sample.std() - spread) <= error and abs(sample.mean() - mean) <= error)
+        # By a dot product: numpy's own `std` takes three times as long for the few values of a small layer.
+        off = float(sample.mean())
+        own_spread = math.sqrt(max(0.0, float(sample.dot(sample)) / sample.size - off * off))
+        is_like_it = abs(own_spread - spread) <= error and abs(off) <= error
         if is_like_it or not is_small:
             return is_like_it
     return np.array_equal(found, value_of(initializer(shape, dtype=dtype)).reshape(-1))
