@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from daskevo.client.directory import CALL_TIMEOUT_S, Directory, ShardCall
 from daskevo.errors import ClusterError, DaskevoError
 from daskevo.protocol.messages import Drop
+from daskevo.protocol.replies import Reply, reply_from_wire
 from daskevo.types import Attempt
 
 logger = logging.getLogger(__name__)
@@ -53,21 +54,20 @@ class Outbox:
         while self._ended or self._drops:
             ended, self._ended = self._ended, []
             drops, self._drops = self._drops, []
-            await asyncio.gather(give_back(self._directory, drops), end(self._directory, ended, settled=True))
+            await asyncio.gather(send_drops(self._directory, drops), end(self._directory, ended, settled=True))
 
 
-async def give_back(directory: Directory, drops: Sequence[Drop]) -> bool:
-    """Send drops; return whether all were answered. The rest is left to settling and audit."""
+async def send_drops(directory: Directory, drops: Sequence[Drop]) -> list[Reply | DaskevoError]:
+    """Send drops; return their answers. What was not answered is left to settling and audit."""
     calls = [
         ShardCall(await directory.shard_of(drop.owner), "ask", {"messages": [drop.to_wire()]}, patient=False)
         for drop in drops
     ]
-    heard = True
-    for result in await directory.together(calls, timeout_s=GIVE_BACK_TIMEOUT_S):
-        if isinstance(result, DaskevoError):
-            logger.info("daskevo: a drop is left to settling and audit: %s", result)
-            heard = False
-    return heard
+    answers = await directory.together(calls, timeout_s=GIVE_BACK_TIMEOUT_S)
+    for answer in answers:
+        if isinstance(answer, DaskevoError):
+            logger.info("daskevo: a drop is left to settling and audit: %s", answer)
+    return [answer if isinstance(answer, DaskevoError) else reply_from_wire(answer[0]) for answer in answers]
 
 
 async def end(directory: Directory, attempts: Sequence[Attempt], *, settled: bool) -> None:

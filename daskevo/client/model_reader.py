@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 
-from daskevo.client.reservations import refer_all
+from daskevo.client.reservations import give_back, refer_all
 from daskevo.client.session import Caller, Session
 from daskevo.client.tensor_reader import Array, Gone, WantedTensors, by_reference, wanted_of
 from daskevo.errors import CorruptRecord, ModelLost, RepositoryError, ShardDamaged
@@ -56,14 +56,12 @@ async def _read_reserved(
         # Cancelled while reserving: only the coordinator can find out what is reserved.
         await asyncio.shield(session.end(attempt, settled=False))
         raise
-    drops = [Drop(owner, None, attempt) for owner in owners]
     if not any(isinstance(result, BaseException) for result in results):
         # All tensors are here, so the references can be dropped in the background.
-        session.outbox.add(attempt, drops)
+        session.outbox.add(attempt, (Drop(owner, None, attempt) for owner in owners))
         return results  # type: ignore[return-value]
     # Some owners may have reserved although others failed, so all are asked to drop.
-    heard = await asyncio.shield(session.give_back(drops))
-    await session.end(attempt, settled=heard)
+    await asyncio.shield(give_back(session, None, attempt, owners))
     for owner, result in zip(owners, results, strict=True):
         if isinstance(result, Gone):
             raise await _gone(session, record, owner, result.reason) from result

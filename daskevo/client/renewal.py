@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from daskevo.client.deferred_messages import send_drops
 from daskevo.client.inherit import Reservation
 from daskevo.client.session import Caller, Session
 from daskevo.errors import ClusterError, RepositoryError
@@ -30,7 +31,7 @@ async def renew(session: Session, caller: Caller, reservation: Reservation) -> R
             reserved, record = await _refer_again(session, Refer(owner, reservation.model_id, attempt, numbers))
             same = frozenset(n for n in reserved if _is_still(record, inherited[owner][n]))
             if reserved - same:
-                await session.give_back([Drop(owner, reservation.model_id, attempt, reserved - same)])
+                await send_drops(session.directory, [Drop(owner, reservation.model_id, attempt, reserved - same)])
         except (ClusterError, RepositoryError):
             return owner, frozenset()
         return owner, same

@@ -11,10 +11,12 @@ from typing import Any
 
 from daskevo.client.directory import ShardCall
 from daskevo.client.local_peers import Neighbour
+from daskevo.client.run_script import run_script
 from daskevo.client.session import Session
 from daskevo.client.tensor_reader import Array, Gone, TensorSource, WantedTensors, arrived
 from daskevo.errors import DaskevoError
-from daskevo.protocol.messages import Drop, Refer
+from daskevo.protocol import scripts
+from daskevo.protocol.messages import Refer
 from daskevo.protocol.replies import Refused, Reserved, reply_from_wire
 from daskevo.types import Attempt, ModelId
 
@@ -83,7 +85,6 @@ async def _referred(
     return await arrived(session.directory, answer, source, wanted, neighbour=neighbour, timeout_s=session.timeout_s)
 
 
-async def give_back(session: Session, model_id: ModelId, attempt: Attempt, owners: Iterable[ModelId]) -> None:
-    """Drop all reservations of an attempt that was never staged, then end it."""
-    heard = await session.give_back([Drop(owner, model_id, attempt) for owner in owners])
-    await session.end(attempt, settled=heard)
+async def give_back(session: Session, model_id: ModelId | None, attempt: Attempt, owners: Iterable[ModelId]) -> None:
+    """Carry out `scripts.give_back`."""
+    await run_script(scripts.give_back(model_id, attempt, owners), session.carry_out)

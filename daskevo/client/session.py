@@ -11,7 +11,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
-from daskevo.client.deferred_messages import Outbox, end, give_back
+from daskevo.client.deferred_messages import Outbox, end, send_drops
 from daskevo.client.directory import CALL_TIMEOUT_S, Directory, ShardCall
 from daskevo.client.query_batcher import Asker
 from daskevo.errors import (
@@ -39,6 +39,7 @@ from daskevo.protocol.messages import (
 )
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.replies import LabelGone, Labelled, Opened, Refused, Reply, Standing, reply_from_wire
+from daskevo.protocol.steps import End, Step, Together
 from daskevo.types import Attempt, ModelId, Tick
 from daskevo.wire.transport import Transport
 
@@ -279,9 +280,14 @@ class Session:
             f"there is no model {model_id!r} in this repository; repository.models() lists them", model_id=model_id
         )
 
-    async def give_back(self, drops: Sequence[Drop]) -> bool:
-        """Send drops; return whether all were answered. The rest is left to settling and audit."""
-        return await give_back(self.directory, drops)
+    async def carry_out(self, step: Step) -> Any:
+        """Carry out those steps of the protocol's scripts that are alike in all of them: drops and ends of attempts."""
+        match step:
+            case Together(messages):
+                return await send_drops(self.directory, [cast(Drop, message) for message in messages])
+            case End(attempt, settled):
+                return await self.end(attempt, settled=settled)
+        raise TypeError(f"a session does not carry out {step}")
 
 
 def _expect(reply: Reply, message: Message, *expected: type[R]) -> R | Refused:

@@ -258,6 +258,9 @@ SWITCHED_OFF: dict[str, Rules] = {
     "retiring and the drop of own bits are one record": Rules(
         ServerRules(decide=_drop_own_bits_later, shard=_RetiringInTwoRecords)
     ),
+    "an owner that did not answer a retirement is asked again": Rules(
+        behaviour=Behaviour(retirement_tries_again=False)
+    ),
     "the id is never used again": Rules(ServerRules(shard=_NoTombstone)),
     "settling aborts first": Rules(behaviour=Behaviour(settle_aborts_first=False)),
     "audit: live, no verdict": Rules(behaviour=Behaviour(live_gets_no_verdict=False)),
@@ -307,6 +310,7 @@ FOUND_BY: dict[str, str] = {
     "retiring is flushed": "lineage",
     "a label's end is flushed": "label_ends",
     "retiring and the drop of own bits are one record": "restarted",
+    "an owner that did not answer a retirement is asked again": "next_best",
     "the id is never used again": "released_after_put",
     "settling aborts first": "ended_goes_on",
     "audit: live, no verdict": "audited_in_training",
@@ -347,6 +351,7 @@ SHORTEST: dict[str, tuple[str, dict[str, int]]] = {
     "retiring is flushed": ("next_best", {"crash": 1}),
     "a label's end is flushed": ("label_ends", {"crash": 1}),
     "retiring and the drop of own bits are one record": ("restarted", {"crash": 1}),
+    "an owner that did not answer a retirement is asked again": ("next_best", {"late": 1}),
     "the id is never used again": ("released_after_put", {}),
     "settling aborts first": ("ended_goes_on", {}),
     "audit: live, no verdict": ("audited_in_training", {}),

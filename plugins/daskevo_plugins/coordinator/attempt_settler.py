@@ -1,15 +1,20 @@
-"""Settle attempts that ended without a result: abort the put at the model's home first, then drop its references."""
+"""Settle attempts that ended without a result, as the coordinator carries it out."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from daskevo.client.directory import CALL_TIMEOUT_S, Directory
-from daskevo.errors import ClusterError, RepositoryError
+from daskevo.client.run_script import run_script
+from daskevo.errors import ClusterError, DaskevoError, RepositoryError
+from daskevo.protocol import scripts
 from daskevo.protocol.attempts import Settle
-from daskevo.protocol.audit import drops_all, question_to_home
 from daskevo.protocol.coordinator import Coordinator
+from daskevo.protocol.messages import Abort, DropAttempt, Message
+from daskevo.protocol.replies import Ok, Reply
+from daskevo.protocol.steps import Step, Together
 
 logger = logging.getLogger(__name__)
 
@@ -53,20 +58,26 @@ class Settler:
                     self.core.postpone(settle)
 
     async def _settle(self, settle: Settle) -> None:
-        question = question_to_home((settle.model, settle.attempt))
-        answer = None
-        # The home decides first: if the put was committed there, its references must stay.
-        try:
-            if question is not None:
-                shard = await self._directory.shard_of(question.model)
-                (answer,) = await self._directory.ask(shard, [question], CALL_TIMEOUT_S)
-            if drops_all((settle.model, settle.attempt), answer):
-                # A provider that does not get this drops the references at its next audit.
-                await self._directory.everywhere(
-                    "drop_attempts", timeout_s=CALL_TIMEOUT_S, attempts=[[settle.model, list(settle.attempt)]]
-                )
-        except (ClusterError, RepositoryError) as error:
-            logger.info("daskevo: settling %s is put off: %s", settle, error)
-            self.core.postpone(settle)
-        else:
+        async def carry_out(step: Step) -> Sequence[Reply | DaskevoError]:
+            assert isinstance(step, Together)
+            (message,) = step.messages
+            try:
+                return [await self._send(message)]
+            except (ClusterError, RepositoryError) as error:
+                logger.info("daskevo: settling %s is put off: %s", settle, error)
+                return [error]
+
+        if await run_script(scripts.settle(settle), carry_out):
             self.core.settled(settle)
+        else:
+            self.core.postpone(settle)
+
+    async def _send(self, message: Message) -> Reply:
+        if isinstance(message, DropAttempt):
+            attempts = [[message.model, list(message.attempt)]]
+            await self._directory.everywhere("drop_attempts", timeout_s=CALL_TIMEOUT_S, attempts=attempts)
+            return Ok()
+        assert isinstance(message, Abort)
+        shard = await self._directory.shard_of(message.model)
+        (answer,) = await self._directory.ask(shard, [message], CALL_TIMEOUT_S)
+        return answer

@@ -258,8 +258,9 @@ class World:
 
     def audit(self) -> None:
         """Start an audit of every shard."""
-        for shard in range(self.shards):
-            self.spawn(f"audit {shard}", actors.audit(), server=self.servers[shard])
+        for shard, server in enumerate(self.servers):
+            if server is not None:
+                self.spawn(f"audit {shard}", actors.audit(), server=server)
 
     # Inside.
 
@@ -324,15 +325,19 @@ class World:
                 return actor.coordinator.postpone(due)
             case "settled", (due,):
                 return actor.coordinator.settled(due)
-            case "serving", ():
-                return server is not None and server.serving
         assert server is not None
         return act_on(server, act)
 
     def _advance(self, actor: Actor, answers: list[Answer] | None) -> None:
         try:
             calls = actor.script.send(answers)
-            while isinstance(calls, (Do, Note)):
+            while True:
+                if actor.server is not None and not actor.server.serving:
+                    # Who runs at a provider ends with it.
+                    actor.done = True
+                    return
+                if not isinstance(calls, (Do, Note)):
+                    break
                 calls = actor.script.send(self._perform(actor, calls))
         except StopIteration as stop:
             actor.done, actor.outcome = True, stop.value

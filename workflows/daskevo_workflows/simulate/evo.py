@@ -8,18 +8,21 @@ each provider, which gives the same answers.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 from daskevo.graph import ArchitectureGraph, longest_common_prefix
 from daskevo.index import PrefixIndex
 from daskevo.protocol import replies as say
+from daskevo.protocol import scripts
 from daskevo.protocol.coordinator import Coordinator
 from daskevo.protocol.hashing import shard_of
 from daskevo.protocol.holders import TaskHolder
-from daskevo.protocol.messages import Drop, FinishRetirement, Hold, Message, Put, Refer, Release
+from daskevo.protocol.messages import Drop, Hold, Message, Put, Refer, Release
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.owner_map import OwnerEntry, OwnerMap
 from daskevo.protocol.shard import Shard
-from daskevo.protocol.state import Retirement
+from daskevo.protocol.steps import End, IsServed, OnOwnShard, Script, Together
 from daskevo.runs import LabelChange
 from daskevo.search import Request
 from daskevo.types import Attempt, ModelId
@@ -74,17 +77,42 @@ class Evo:
 
     # Messages
 
-    def _send(self, to: ModelId, message: Message, seconds: float) -> Steps:
-        """Send a message to a model's shard, and return the answer, `latency_s` later each way."""
-        number = shard_of(to, len(self._shards))
-        self.messages[type(message).__name__] += 1
-        self.by_shard[number] += 1
+    def _send(self, messages: Sequence[Message], seconds: float) -> Steps:
+        """Send messages at once, each to its shard; return the answers `latency_s` later each way, with the last."""
         yield self._clock.now + self._costs.latency_s
-        yield self._serving[number].take(self._clock.now, seconds)
-        reply, flushes = self._decide(number, message)
+        numbers = []
+        for message in messages:
+            assert message.addressee is not None
+            number = shard_of(message.addressee, len(self._shards))
+            self.messages[type(message).__name__] += 1
+            self.by_shard[number] += 1
+            numbers.append(number)
+        yield max(self._serving[number].take(self._clock.now, seconds) for number in numbers)
+        decided = [self._decide(number, message) for number, message in zip(numbers, messages, strict=True)]
         # The journal's flush keeps the answer, not the provider.
+        flushes = any(flush for _, flush in decided)
         yield self._clock.now + self._costs.latency_s + (self._costs.flush_s if flushes else 0.0)
-        return reply
+        return [reply for reply, _ in decided]
+
+    def _run(self, script: Script[Any]) -> Steps:
+        """Run a script of the protocol."""
+        answer: Any = None
+        while True:
+            try:
+                step = script.send(answer)
+            except StopIteration as stop:
+                return stop.value
+            match step:
+                case Together(messages):
+                    answer = yield from self._send(messages, self._costs.message_s)
+                case OnOwnShard(message):
+                    yield from self._send([message], self._costs.message_s)
+                    answer = None
+                case End(attempt, settled):
+                    yield from self._ask_coordinator()
+                    self._coordinator.end(attempt, settled=settled)
+                case IsServed():
+                    answer = True
 
     def _decide(self, number: int, message: Message) -> tuple[say.Reply, bool]:
         shard = self._shards[number]
@@ -101,15 +129,8 @@ class Evo:
                 del self._records[model_id]
                 self._index.remove(model_id)
             for retirement in effects.retire:
-                self._clock.start(self._retire(retirement))
+                self._clock.start(self._run(scripts.retire(retirement)))
         return decision.reply, decision.flush and bool(decision.records)
-
-    def _retire(self, retirement: Retirement) -> Steps:
-        for owner in retirement.uses:
-            yield from self._send(owner, Drop(owner, retirement.model, retirement.attempt), self._costs.message_s)
-        yield from self._send(
-            retirement.model, FinishRetirement(retirement.model, retirement.attempt), self._costs.message_s
-        )
 
     def _ask_coordinator(self) -> Steps:
         self.messages["coordinator"] += 1
@@ -143,7 +164,6 @@ class Evo:
             self.gone += 1
             tried |= {match.model_id}
             # Under an attempt of its own, as the protocol wants it.
-            self._coordinator.end(got.attempt)
             yield from self._ask_coordinator()
             got.attempt = self._begin(request, key)
         return got
@@ -154,31 +174,21 @@ class Evo:
         return attempt
 
     def _reserve(self, got: Inherited, request: Request, ancestor: ModelId) -> Steps:
+        assert got.attempt is not None
         record, other = self._records.get(ancestor), self._graphs.get(ancestor)
         if record is None or other is None:
+            yield from self._run(scripts.give_back(request.model_id, got.attempt, ()))
             return False
         prefix = longest_common_prefix(got.graph, other)
         entries = {mine: record.owner_map.entries[theirs] for mine, theirs in prefix.tensors(got.graph, other)}
         wanted: dict[ModelId, set[int]] = {}
         for entry in entries.values():
             wanted.setdefault(entry.owner, set()).add(entry.number)
-        assert got.attempt is not None
-        ends: list[float] = []
-        # All owners are asked at once: each message is decided when it gets there, and the last answer is waited for.
-        for owner in wanted:
-            number = shard_of(owner, len(self._shards))
-            self.messages["Refer"] += 1
-            self.by_shard[number] += 1
-            sent = self._clock.now + self._costs.latency_s
-            ends.append(self._serving[number].take(sent, self._costs.message_s) + self._costs.flush_s)
-        yield max(ends, default=self._clock.now) + self._costs.latency_s
-        for owner, numbers in wanted.items():
-            message = Refer(owner, request.model_id, got.attempt, frozenset(numbers))
-            reply, _ = self._decide(shard_of(owner, len(self._shards)), message)
-            if isinstance(reply, say.Refused):
-                for asked in wanted:
-                    yield from self._send(asked, Drop(asked, request.model_id, got.attempt), self._costs.message_s)
-                return False
+        refers = [Refer(o, request.model_id, got.attempt, frozenset(numbers)) for o, numbers in wanted.items()]
+        replies = (yield from self._send(refers, self._costs.message_s)) if refers else []
+        if any(isinstance(reply, say.Refused) for reply in replies):
+            yield from self._run(scripts.give_back(request.model_id, got.attempt, wanted))
+            return False
         read = sum(got.graph.tensors[number].spec.nbytes for number in entries)
         yield self._clock.now + read / self._costs.bytes_per_s
         got.ancestor, got.prefix, got.entries = (ancestor if entries else None), prefix, entries
@@ -215,7 +225,7 @@ class Evo:
         )
         nbytes = record.own_bytes
         yield self._clock.now + nbytes / self._costs.bytes_per_s
-        yield from self._send(name, Put(record, {label: created}), self._costs.put_message_s)
+        yield from self._send([Put(record, {label: created})], self._costs.put_message_s)
         self._records[name], self._graphs[name] = record, graph
         self._index.insert(SCOPE, name, graph.ids, quality, created)
         if own:
@@ -233,7 +243,7 @@ class Evo:
         for owner, numbers in reserved.items():
             if unused := frozenset(numbers) - used.get(owner, frozenset()):
                 message = Drop(owner, record.model_id, record.attempt, unused)
-                yield from self._send(owner, message, self._costs.message_s)
+                yield from self._send([message], self._costs.message_s)
         yield from self._ask_coordinator()
         self._coordinator.end(record.attempt)
 
@@ -244,7 +254,7 @@ class Evo:
         yield from self._ask_coordinator()
         kind = Hold if change.action == "hold" else Release
         message = kind(change.model_id, change.label, self._coordinator.tick())
-        yield from self._send(change.model_id, message, self._costs.message_s)
+        yield from self._send([message], self._costs.message_s)
 
     def stored(self) -> StoredSizes:
         return StoredSizes(self._bytes, self._full, len(self._records))

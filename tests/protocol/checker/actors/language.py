@@ -1,4 +1,4 @@
-"""What scripts are made of: messages, calls, acts and notes, and the rules that scripts keep."""
+"""What scripts are made of: messages, calls, acts and notes; how those of the product are run; rules to switch off."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol
 
 from daskevo.protocol import messages as ask
+from daskevo.protocol import steps
 from daskevo.protocol.holders import Holder
 from daskevo.types import Attempt, ModelId, Tick
 
@@ -37,7 +38,7 @@ class Do:
     """An act on the script's own machine.
 
     A writer: ``write`` (shard, segment). The coordinator: ``take settling``, ``postpone``, ``settled``. A shard's
-    provider, with that opening of the shard: ``serving``, ``handle``, ``snapshot``, ``delete``, ``write renewed``,
+    provider, with that opening of the shard: ``handle``, ``snapshot``, ``delete``, ``write renewed``,
     ``take renewed``; with its folder alone: ``rename`` (shard, segment, bitmap of what the file holds).
     """
 
@@ -105,15 +106,40 @@ class Behaviour:
     silence_is_no_verdict: bool = True
     drops_unused_of_published: bool = True
     files_need_a_verdict: bool = True
-    retirement_drops: bool = True
+    retirement_tries_again: bool = True
     retries: int = 2
     separate_publish: bool = True
 
 
-def send_to(stage: Stage, message: ask.Message) -> Send:
+def play(stage: Stage, script: steps.Script[Any], *, patient: bool = False) -> Generator[Any, Any, Any]:
+    """Run a script of the product (`daskevo.protocol.scripts`); `patient` as in `Send`."""
+    answer: Any = None
+    while True:
+        try:
+            step = script.send(answer)
+        except StopIteration as stop:
+            return stop.value
+        match step:
+            case steps.Together((ask.DropAttempt() as drop,)):
+                answers = yield [Send(shard, drop) for shard in range(stage.shards)]
+                answer = [None if None in answers else answers[0]]
+            case steps.Together(messages):
+                answer = yield [send_to(stage, message, patient) for message in messages]
+            case steps.End(attempt, settled):
+                yield [end(attempt, settled=settled)]
+            case steps.OnOwnShard(message):
+                yield Do("handle", (message,))
+                answer = None
+            case steps.IsServed():
+                answer = True  # who runs at a provider ends with it
+            case steps.TryLater():
+                answer = yield []
+
+
+def send_to(stage: Stage, message: ask.Message, patient: bool = False) -> Send:
     """Address a message to the shard that it is for."""
     assert message.addressee is not None
-    return Send(stage.home(message.addressee), message)
+    return Send(stage.home(message.addressee), message, patient)
 
 
 def end(attempt: Attempt, *, settled: bool = True) -> Ask:

@@ -7,10 +7,12 @@ from typing import Any
 
 from daskevo.protocol import messages as ask
 from daskevo.protocol import replies as say
+from daskevo.protocol import scripts
 from daskevo.protocol.holders import Holder
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.owner_map import OwnerEntry, OwnerMap
 from daskevo.types import Attempt, ModelId, TensorSpec, Tick
+from tests.protocol.checker.actors import mutants
 from tests.protocol.checker.actors.language import (
     Ask,
     Call,
@@ -21,6 +23,7 @@ from tests.protocol.checker.actors.language import (
     Stage,
     begin,
     end,
+    play,
     retry,
     script,
     send_to,
@@ -58,7 +61,6 @@ def put(
             used = candidate
             break
         if stage.behaviour.new_attempt_after_gone:
-            yield [end(attempt)]
             attempt = yield from begin(stage, holder, model)
             if attempt is None:
                 return "not live"
@@ -104,7 +106,10 @@ def _reserve(
     if all(isinstance(answer, say.Reserved) for answer in answers):
         yield Note("reserved", (model, attempt, wanted))
         return entries
-    yield [send_to(stage, ask.Drop(owner, model, attempt)) for owner in wanted]
+    run = scripts.give_back(model, attempt, wanted)
+    if not stage.behaviour.new_attempt_after_gone:
+        run = mutants.without_end(run)
+    yield from play(stage, run)
     return None
 
 

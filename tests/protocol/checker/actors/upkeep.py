@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from daskevo.protocol import messages as ask
 from daskevo.protocol import replies as say
-from daskevo.protocol.audit import claims_of, drops_all, question_to_home, remedies
+from daskevo.protocol import scripts
+from daskevo.protocol.audit import claims_of, question_to_home, remedies
 from daskevo.protocol.references import Claim, Segment
 from daskevo.protocol.state import Retirement
-from tests.protocol.checker.actors.language import Ask, Do, Run, Send, Stage, script, send_to
+from tests.protocol.checker.actors import mutants
+from tests.protocol.checker.actors.language import Ask, Do, Run, Stage, play, script, send_to
 
 
 @script
 def retire(stage: Stage, retirement: Retirement) -> Run:
-    """Home's provider carries a retirement out: drops at all other owners, then the tombstone."""
-    for owner in retirement.uses if stage.behaviour.retirement_drops else ():
-        drop = Send(stage.home(owner), ask.Drop(owner, retirement.model, retirement.attempt), patient=True)
-        while (yield [drop]) == [None]:
-            if not (yield Do("serving")):
-                return "home went"
-    if (yield Do("serving")):
-        yield Do("handle", (ask.FinishRetirement(retirement.model, retirement.attempt),))
+    """Home's provider carries a retirement out."""
+    run = scripts.retire(retirement)
+    if not stage.behaviour.retirement_tries_again:
+        run = mutants.without_second_try(run)
+    yield from play(stage, run, patient=True)
     return "retired"
 
 
@@ -30,15 +28,11 @@ def settle(stage: Stage) -> Run:
     """The coordinator settles attempts that ended without a word about their put."""
     dues = yield Do("take settling")
     for due in dues:
-        verdict = None
-        if due.model is not None and stage.behaviour.settle_aborts_first:
-            (verdict,) = yield [send_to(stage, ask.Abort(due.model, due.attempt))]
-            if verdict is None:
-                yield Do("postpone", (due,))
-                continue
-        if drops_all((due.model, due.attempt), verdict) or not stage.behaviour.settle_aborts_first:
-            yield [Send(shard, ask.DropAttempt(due.model, due.attempt)) for shard in range(stage.shards)]
-        yield Do("settled", (due,))
+        run = scripts.settle(due)
+        if not stage.behaviour.settle_aborts_first:
+            run = mutants.without_abort(run)
+        settled = yield from play(stage, run)
+        yield Do("settled" if settled else "postpone", (due,))
     return "settled"
 
 
@@ -46,8 +40,6 @@ def settle(stage: Stage) -> Run:
 def audit(stage: Stage) -> Run:
     """A provider audits one of its shards."""
     rules = stage.behaviour
-    if not (yield Do("serving")):
-        return "not served"
     snapshot = yield Do("snapshot")
     if not rules.files_need_a_verdict:
         unnamed = {view.segment for view in snapshot.files} - snapshot.named_files

@@ -95,7 +95,14 @@ def _frames(run: object) -> Iterator[Form]:
     """Yield the frames of a generator and of those that it has handed over to: code, instruction, locals."""
     while isinstance(run, GeneratorType):
         frame = run.gi_frame
-        assert frame is not None, "it waits at a yield"
-        seen = {name: value for name, value in frame.f_locals.items() if name != "stage"}
+        if frame is None:
+            yield "ended"
+            return
+        seen = {
+            # A script that this one runs step by step.
+            name: tuple(_frames(value)) if isinstance(value, GeneratorType) else value
+            for name, value in frame.f_locals.items()
+            if name != "stage"
+        }
         yield run.gi_code.co_qualname, frame.f_lasti, form_of(seen)
         run = run.gi_yieldfrom

@@ -52,7 +52,7 @@ class Steps:
         self.values = Values()
         self.pausing = False
         """Whether scripts stay at their pauses: while a scene is set."""
-        self.nothing, self.yes = self.values.add(None, form=("nothing",)), self.values.add(True)
+        self.nothing = self.values.add(None, form=("nothing",))
         self.forks = Forks(self, self.values)
         self.places = Places(self.values, rules or ServerRules())
         self.coordinators = Coordinators(self.values, coordinator, shards)
@@ -271,9 +271,6 @@ class Steps:
         (call,) = node.calls
         audited = any(actor.audits for actor in draft.actors)
         match call:
-            case Do("serving"):
-                # Who runs at a provider ends with it.
-                return self.yes
             case Do("settled"):
                 draft.coordinator, answer = self.coordinators.do(draft.coordinator, node.numbers[0])
                 return answer

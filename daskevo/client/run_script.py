@@ -1,0 +1,50 @@
+"""Run a script of the protocol with asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from daskevo.errors import ClusterError, DaskevoError, RepositoryError, ShardFenced
+from daskevo.protocol.steps import Script, Step
+
+T = TypeVar("T")
+
+
+async def run_script(script: Script[T], carry_out: Callable[[Step], Awaitable[Any]]) -> T:
+    """Run a script to its end and return its result.
+
+    Parameters
+    ----------
+    carry_out:
+        Carries out a step and returns what the script is sent back. What it raises is raised in the script, at that
+        step; so is the cancellation of the task.
+    """
+    resume: Callable[[Any], Step] = script.send
+    sent: Any = None
+    while True:
+        try:
+            step = resume(sent)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        try:
+            resume, sent = script.send, await carry_out(step)
+        except BaseException as error:  # noqa: BLE001 - the script decides what follows
+            resume, sent = script.throw, error
+
+
+async def or_error(work: Awaitable[T]) -> T | DaskevoError:
+    """Return the result of work, or the error that a script gets instead.
+
+    Raises
+    ------
+    ShardFenced
+        If another provider owns the shard that the script works for: it ends there.
+    """
+    try:
+        return await work
+    except ShardFenced:
+        raise
+    except (ClusterError, RepositoryError) as error:
+        return error

@@ -1,0 +1,58 @@
+"""Steps of the protocol's scripts: what a script yields, and what it is sent back.
+
+A script (`daskevo.protocol.scripts`) does no I/O. `daskevo.client.run_script` carries its steps out with asyncio; the
+model checker of the tests and the simulator carry out the steps of the same scripts in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from daskevo.protocol.messages import Message
+from daskevo.types import Attempt
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Together:
+    """Messages to shards that are sent at the same time, at least one. -> An answer for each, in order.
+
+    An answer is a reply, or what there is instead of one: an error, or None.
+    """
+
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True)
+class End:
+    """Tell the coordinator that an attempt is over; if it is not `settled`, the coordinator settles it. -> None."""
+
+    attempt: Attempt
+    settled: bool
+
+
+@dataclass(frozen=True)
+class OnOwnShard:
+    """A message that a provider carries out on the shard that the script works for. -> None, or the error instead."""
+
+    message: Message
+
+
+@dataclass(frozen=True)
+class IsServed:
+    """-> Whether this provider still serves the shard that the script works for."""
+
+
+@dataclass(frozen=True)
+class TryLater:
+    """Wait before the next try; `trouble` is the answer that makes it necessary."""
+
+    trouble: object
+
+
+Step = Together | End | OnOwnShard | IsServed | TryLater
+
+Script = Generator[Step, Any, T]

@@ -1,0 +1,59 @@
+"""Scripts of the product with one rule left out: steps that a script yields are carried out in another way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from daskevo.protocol.messages import Abort
+from daskevo.protocol.replies import Verdict
+from daskevo.protocol.steps import End, Script, Step, Together, TryLater
+
+
+def changed(script: Script[Any], instead: Callable[[Step], Script[Any]]) -> Script[Any]:
+    """A script whose steps are carried out by `instead`, which returns what the script is sent back."""
+    resume: Callable[[Any], Step] = script.send
+    sent: Any = None
+    while True:
+        try:
+            step = resume(sent)
+        except StopIteration as stop:
+            return stop.value
+        try:
+            resume, sent = script.send, (yield from instead(step))
+        except BaseException as error:  # noqa: BLE001 - the script decides what follows
+            resume, sent = script.throw, error
+
+
+def without_second_try(script: Script[Any]) -> Script[Any]:
+    """A script that ends where it would try again."""
+    step = next(script)
+    while not isinstance(step, TryLater):
+        try:
+            step = script.send((yield step))
+        except StopIteration as stop:
+            return stop.value
+
+
+def without_abort(script: Script[Any]) -> Script[Any]:
+    """A script that takes for aborted what it has not asked home about."""
+
+    def instead(step: Step) -> Script[Any]:
+        match step:
+            case Together((Abort(_, attempt),)):
+                return [Verdict("aborted", attempt)]
+        return (yield step)
+
+    return changed(script, instead)
+
+
+def without_end(script: Script[Any]) -> Script[Any]:
+    """A script that leaves its attempt as it is."""
+
+    def instead(step: Step) -> Script[Any]:
+        match step:
+            case End():
+                return None
+        return (yield step)
+
+    return changed(script, instead)
