@@ -139,7 +139,9 @@ def install(command):
 
 
 def run(command):
-    return subprocess.run([str(BIN / command[0]), *command[1:]], cwd=HERE).returncode
+    # Hundreds of processes that tests start would else compile all modules, each for itself.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return subprocess.run([str(BIN / command[0]), *command[1:]], cwd=HERE, env=environment).returncode
 
 
 def main(arguments):

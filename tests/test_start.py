@@ -61,10 +61,11 @@ def test_the_whole_suite_runs_in_several_processes(tmp_path: Path, given: list[s
     start = runpy.run_path(str(START))
     (tmp_path / "bin").mkdir()
     (tmp_path / "daskevo-setup").write_text(start["wanted_stamp"](start["EXTRAS"]["test"]))
+    tells = '#!/bin/sh\necho "${0##*/} $*${PYTHONDONTWRITEBYTECODE+ without bytecode}"\n'
     for name in ("ruff", "mypy", "lint-imports", "pytest"):
-        (tmp_path / "bin" / name).write_text('#!/bin/sh\necho "${0##*/} $*"\n')
+        (tmp_path / "bin" / name).write_text(tells)
         (tmp_path / "bin" / name).chmod(0o755)
-    told = _start("test", *given, DASKEVO_VENV=str(tmp_path))
+    told = _start("test", *given, DASKEVO_VENV=str(tmp_path), PYTHONDONTWRITEBYTECODE="1")
     assert told.returncode == 0, told.stderr
     called = [line for line in told.stdout.splitlines() if line.startswith("pytest ")]
     assert called == [" ".join(["pytest", *(start["THREE_AT_A_TIME"] if in_parallel else []), *given])]

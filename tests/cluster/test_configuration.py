@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import os
 import re
@@ -27,14 +28,14 @@ OTHER_NAMES = {"daskevo.plugins", "daskevo.yaml"}
 FLAT = {key: dask.config.get(key.removeprefix("daskevo."), config=defaults()["daskevo"]) for key in keys(defaults())}
 
 
-def _trees() -> Iterator[tuple[str, ast.Module]]:
-    for source in SOURCES:
-        for path in sorted(source.rglob("*.py")):
-            parts = path.relative_to(source.parent).with_suffix("").parts
-            yield ".".join(parts), ast.parse(path.read_text())
-
-
-TREES = dict(_trees())
+@functools.cache
+def _trees() -> dict[str, ast.Module]:
+    """Return the parsed modules by their names."""
+    return {
+        ".".join(path.relative_to(source.parent).with_suffix("").parts): ast.parse(path.read_text())
+        for source in SOURCES
+        for path in sorted(source.rglob("*.py"))
+    }
 
 
 def _is_module(name: str) -> bool:
@@ -45,7 +46,7 @@ def _is_module(name: str) -> bool:
 def _keys_in_code() -> set[str]:
     texts = {
         node.value
-        for tree in TREES.values()
+        for tree in _trees().values()
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and KEY.fullmatch(node.value)
     }
@@ -54,7 +55,7 @@ def _keys_in_code() -> set[str]:
 
 def _times_in_code() -> Iterator[tuple[str, float]]:
     """Yield the key and the default of each `seconds(key, default_s)` in the code."""
-    for name, tree in TREES.items():
+    for name, tree in _trees().items():
         for node in ast.walk(tree):
             if (
                 isinstance(node, ast.Call)
