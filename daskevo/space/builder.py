@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 
 from daskevo.errors import CandidateRejected, InvalidInput
 from daskevo.space.candidate import MAX_CHOICES, Candidate
@@ -22,6 +22,9 @@ from daskevo.space.choice import Choice, as_lists, check_space_name
 from daskevo.space.model_space import ModelSpace, Pick
 from daskevo.space.size import Size
 from daskevo.types import JSON
+
+if TYPE_CHECKING:
+    import keras
 
 COUNTED = 200
 """Maximum number of candidates made one by one to count them."""
@@ -31,10 +34,13 @@ REMEMBERED = 4096
 """Number of candidates whose choices are cached."""
 
 
+Chosen = TypeVar("Chosen")
+
+
 class Choose(Protocol):
     """The function that a builder calls for each choice; returns one of the options."""
 
-    def __call__(self, name: str, options: Sequence[JSON]) -> Any: ...
+    def __call__(self, name: str, options: Sequence[Chosen]) -> Chosen: ...
 
 
 class Builder(ModelSpace):
@@ -122,7 +128,7 @@ class Builder(ModelSpace):
         with self._shaped():
             return self._run(pick)[0]
 
-    def build(self, candidate: Candidate) -> Any:
+    def build(self, candidate: Candidate) -> keras.Model:
         """Build the model of a candidate.
 
         Raises
@@ -241,7 +247,7 @@ class Recorder:
             "for a function that takes a dict of choices give a space, too: space()"
         )
 
-    def __call__(self, name: str, options: Sequence[JSON]) -> Any:
+    def __call__(self, name: str, options: Sequence[Chosen]) -> Chosen:
         several = isinstance(options, Iterable) and not isinstance(options, str)
         choice = Choice(name, tuple(options) if several else options)  # type: ignore[arg-type]
         if name in self._names:
@@ -259,7 +265,7 @@ class Recorder:
         self.indices.append(index)
         option = choice.options[index]
         # A copy, so that the user's function can't change the option.
-        return as_lists(option) if isinstance(option, (list, dict)) else option
+        return cast(Chosen, as_lists(option) if isinstance(option, (list, dict)) else option)
 
     @property
     def candidate(self) -> Candidate:

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from daskevo.space.candidate import Candidate
 from daskevo.space.choice import Choice
 from daskevo.space.size import Size
 from daskevo.types import JSON
+
+if TYPE_CHECKING:
+    import keras
 
 Pick = Callable[[Choice], int]
 """Answers a choice with the index of an option."""
@@ -100,7 +103,7 @@ class ModelSpace(ABC):
     def __hash__(self) -> int:
         return hash(self.name)
 
-    def build(self, candidate: Candidate) -> Any:
+    def build(self, candidate: Candidate) -> keras.Model:
         """Build the model of a candidate, in spaces that can.
 
         Raises

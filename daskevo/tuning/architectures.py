@@ -7,7 +7,7 @@ same architecture with the same sequences is the same trajectory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from daskevo.tuning.configuration import Configuration, Unit
 from daskevo.tuning.spaces import GridSpace
 from daskevo.tuning.step_sequence import StepSequence
 from daskevo.types import JSON
+
+if TYPE_CHECKING:
+    import keras
 
 ARCHITECTURE = "architecture.choices"
 """Name of the constant that holds the architecture: choice name -> option."""
@@ -160,7 +163,7 @@ class ArchitectureSpace(ModelSpace):
             return self._joined(architecture, self._grid.mutate(point, rng, beta))
         return self._joined(self._space.mutate(architecture, rng, beta), point)
 
-    def build(self, candidate: Candidate) -> Any:
+    def build(self, candidate: Candidate) -> keras.Model:
         return self._space.build(self.split(candidate)[0])
 
     def to_json(self) -> JSON:

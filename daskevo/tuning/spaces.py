@@ -132,7 +132,7 @@ class ConditionalSpace(Builder):
         super().__init__(name, self._chosen)
 
     def _chosen(self, choose: Choose) -> Configuration:
-        def decoding(name: str, options: Iterable[Option]) -> Option:
+        def decoding(name: str, options: Iterable[Any]) -> Any:
             several = list(options)
             sequences = _are_sequences(name, several)
             chosen = choose(name, tuple(map(_encoded, several)))

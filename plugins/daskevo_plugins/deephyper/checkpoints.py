@@ -34,7 +34,7 @@ def restore(job: HPOJob, space: Any) -> None:
     job.output["objective"] = [_number(value) for value in found] if several else _number(found)
 
 
-def parameter(hyperparameter: Any, value: Any) -> Any:
+def parameter(hyperparameter: Any, value: Any) -> object:
     """Return the value of a hyperparameter that came back from a file as `value`."""
     value = plain_value(value)
     if not isinstance(hyperparameter, (CategoricalHyperparameter, OrdinalHyperparameter, Constant)):

@@ -256,7 +256,7 @@ class Evaluation:
         return f"Evaluation({self.job.id})"
 
 
-def evaluate(task: Evaluation) -> Any:
+def evaluate(task: Evaluation) -> object:
     """Run a run function on a trainer: the Dask task of an evaluation."""
     job = task.job
     if job.status in (JobStatus.CANCELLING, JobStatus.CANCELLED):

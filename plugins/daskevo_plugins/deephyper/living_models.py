@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deephyper.evaluator import Evaluator, HPOJob
 from deephyper.evaluator.callback import Callback
@@ -19,6 +19,9 @@ from deephyper.hpo import RegularizedEvolution as _RegularizedEvolution
 
 from daskevo.errors import InvalidInput
 from daskevo_plugins.deephyper.checkpoints import restore
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 OnLeave = Callable[[str], object]
 """Called with the id of a model that the search needs no longer."""
@@ -80,7 +83,7 @@ class LivingModels:
         if self._watch not in self._evaluator._callbacks:
             self._evaluator._callbacks.append(self._watch)
 
-    def search(self, *arguments: Any, **options: Any) -> Any:
+    def search(self, *arguments: Any, **options: Any) -> pd.DataFrame:
         """Search as DeepHyper does; in the end the search has been told of every evaluation in the frame."""
         try:
             found = super().search(*arguments, **options)  # type: ignore[misc]

@@ -25,7 +25,7 @@ def failure_of(error: BaseException) -> dict[str, Any]:
     return failure(type(error).__name__, words)
 
 
-def checked(output: Any) -> Any:
+def checked(output: Any) -> object:
     """Return a run function's output if a search of DeepHyper's can take it, else a failed outcome.
 
     An objective is a finite number, several in a tuple or list, or a text that begins with F; alone, or in a dict with

@@ -24,7 +24,7 @@ class Records:
         self._values: dict[str, dict[str, Any]] = {}
         self._jobs: dict[str, dict[str, dict[str, Any]]] = {}
 
-    def apply(self, operation: str, arguments: Iterable[Any]) -> Any:
+    def apply(self, operation: str, arguments: Iterable[Any]) -> object:
         """Do one of `OPERATIONS`; raises KeyError if it, a search, a job or a value is unknown."""
         if operation not in OPERATIONS:
             raise KeyError(operation)
@@ -54,7 +54,7 @@ class Records:
     def search(self, search: str) -> dict[str, Any]:
         return {job.partition(".")[2]: record for job, record in self._jobs[search].items()}
 
-    def search_value(self, search: str, key: str) -> Any:
+    def search_value(self, search: str, key: str) -> object:
         return self._values[search][key]
 
     def set_search_value(self, search: str, key: str, value: Any) -> None:

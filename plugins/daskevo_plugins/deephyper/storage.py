@@ -106,7 +106,7 @@ class DaskStorage(Storage):  # type: ignore[misc]
     def store_search_value(self, search_id: str, key: str, value: Any) -> None:
         self._call("set_search_value", search_id, key, to_serialize(value))
 
-    def load_search_value(self, search_id: str, key: str) -> Any:
+    def load_search_value(self, search_id: str, key: str) -> object:
         return self._call("search_value", search_id, key)
 
     def store_job(self, job_id: str, key: str, value: Any) -> None:

@@ -6,12 +6,15 @@ import json
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from daskevo.errors import CannotRebuild, InvalidInput
 from daskevo.types import JSON
 from daskevo_workflows.evaluation.quiet_import import import_keras
 from daskevo_workflows.exporting.safetensors_files import load_safetensors
+
+if TYPE_CHECKING:
+    import keras
 
 MAX_CONFIG_BYTES = 64 << 20
 """Maximum size of a model's configuration."""
@@ -19,7 +22,7 @@ MOST_TIMES, SPARE_BYTES = 20, 64 << 20
 """Maximum ratio of unpacked to packed size, and size below which it is not checked: Keras does not compress."""
 
 
-def load_model_file(path: str | Path, *, custom_objects: Mapping[str, Any] | None = None) -> Any:
+def load_model_file(path: str | Path, *, custom_objects: Mapping[str, Any] | None = None) -> keras.Model:
     """Load a `.keras` file, or a `.safetensors` file written by daskevo, as an uncompiled Keras model.
 
     No code in it is run: layers must be Keras' own, registered, or in `custom_objects`; a lambda, or a layer that loads

@@ -11,13 +11,16 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from daskevo.errors import CannotRebuild, CorruptRecord, InvalidInput
 from daskevo.graph import ArchitectureGraph
 from daskevo.types import TensorSpec, dtype_of
+
+if TYPE_CHECKING:
+    import keras
 
 INSTALL = "safetensors isn't installed here: pip install safetensors"
 
@@ -103,7 +106,7 @@ def write_safetensors(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]], me
         raise OSError(*([int(number[1])] if number else []), str(error)) from error
 
 
-def load_safetensors(path: str | Path, *, custom_objects: Mapping[str, Any] | None = None) -> Any:
+def load_safetensors(path: str | Path, *, custom_objects: Mapping[str, Any] | None = None) -> keras.Model:
     """Load an exported `.safetensors` file as an uncompiled model with its weights.
 
     No code in the file is run or imported: its architecture is read like a record of a repository. The package

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from daskevo.space import Space
 from daskevo_workflows.problems.attn_space import AttnShape
 from daskevo_workflows.problems.classification import Classification, log_loss, predict, roc_auc
 from daskevo_workflows.problems.protocol import Data
+
+if TYPE_CHECKING:
+    import keras
 
 FEATURES = 6212
 
@@ -65,7 +68,7 @@ class Attn(Classification):
     def space(self) -> Space:
         return self.shape.space("attn")
 
-    def build(self, choices: Mapping[str, Any]) -> Any:
+    def build(self, choices: Mapping[str, Any]) -> keras.Model:
         return self.shape.build(choices)
 
     def data(self) -> Data:

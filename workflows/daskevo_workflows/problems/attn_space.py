@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from daskevo.errors import InvalidInput
 from daskevo.space import Choice, Space
+
+if TYPE_CHECKING:
+    import keras
 
 LAYERS = 3
 ANCHORS = 3
@@ -88,7 +91,7 @@ class AttnShape:
                 ]
         return Space(name, tuple(choices))
 
-    def build(self, choices: Mapping[str, Any]) -> Any:
+    def build(self, choices: Mapping[str, Any]) -> keras.Model:
         """Return the uncompiled keras.Model of one candidate."""
         import keras
 

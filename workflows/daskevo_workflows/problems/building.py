@@ -11,7 +11,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from daskevo_workflows.evaluation.failures import say_error, user_code
 from daskevo_workflows.evaluation.quiet_import import import_keras
 from daskevo_workflows.problems.content import state_of
 from daskevo_workflows.problems.protocol import Problem
+
+if TYPE_CHECKING:
+    import keras
 
 logger = logging.getLogger(__name__)
 
@@ -173,7 +176,7 @@ def _without_weights() -> Iterator[None]:
         yield
 
 
-def build_candidate(problem: Problem, candidate: Candidate) -> Any:
+def build_candidate(problem: Problem, candidate: Candidate) -> keras.Model:
     """Return a fresh, uncompiled Keras model from the problem's `build`, or from a space that makes models itself.
 
     Raises

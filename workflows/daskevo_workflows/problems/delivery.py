@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from distributed.protocol.pickle import dumps, loads
 
@@ -18,6 +18,9 @@ from daskevo_workflows.execution.trainers import DELIVERED
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.problems.reference import ProblemReference
 from daskevo_workflows.problems.user_modules import Source, forget_changed, import_all, importing
+
+if TYPE_CHECKING:
+    from distributed import Future
 
 _GONE = ("cancelled", "error", "lost")
 _numbers = itertools.count()
@@ -62,9 +65,9 @@ class Delivery:
         """The reference that evaluations get."""
         self._client = client
         self._whole = reference
-        self._future: Any = None
+        self._future: Future | None = None
 
-    def parcel(self) -> Any:
+    def parcel(self) -> Future | None:
         """Return a future of the object, as an argument of evaluations; None if the problem is not an object."""
         if self._whole.instance is None:
             return None

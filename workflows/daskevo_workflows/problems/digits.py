@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from daskevo.errors import InvalidProblem
 from daskevo.space import Choice, Space
 from daskevo_workflows.problems.classification import Classification
 from daskevo_workflows.problems.protocol import Data
+
+if TYPE_CHECKING:
+    import keras
 
 
 class Digits(Classification):
@@ -42,7 +45,7 @@ class Digits(Classification):
         options = (None, *([width, activation] for width in self.widths for activation in ("relu", "tanh")))
         return Space("digits", tuple(Choice(f"layer{number}", options) for number in range(self.depth)))
 
-    def build(self, choices: Mapping[str, Any]) -> Any:
+    def build(self, choices: Mapping[str, Any]) -> keras.Model:
         import keras
 
         inputs = keras.Input((64,))

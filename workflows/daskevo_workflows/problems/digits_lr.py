@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from daskevo.tuning import Constant, Exponential, GridSpace, MultiStep, grid, warmup
 from daskevo_workflows.problems.classification import Classification
 from daskevo_workflows.problems.digits import Digits
 from daskevo_workflows.problems.protocol import Data
+
+if TYPE_CHECKING:
+    import keras
 
 
 class DigitsLr(Classification):
@@ -45,7 +48,7 @@ class DigitsLr(Classification):
             name=self.name,
         )
 
-    def build(self, choices: Any) -> Any:
+    def build(self, choices: Any) -> keras.Model:
         import keras
 
         tensor = inputs = keras.Input((64,))

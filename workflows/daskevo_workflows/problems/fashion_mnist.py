@@ -9,7 +9,7 @@ import gzip
 import struct
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from daskevo.space import Choice, Space
 from daskevo_workflows.problems.cache import Arrays, cached, files_digest
 from daskevo_workflows.problems.classification import Classification
 from daskevo_workflows.problems.protocol import Data
+
+if TYPE_CHECKING:
+    import keras
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 POOLS_AFTER = (1, 3)
@@ -90,7 +93,7 @@ class FashionMnist(Classification):
         choices.append(Choice("dense", (None, 16, 32, 64)))
         return Space("fashion-mnist", tuple(choices))
 
-    def build(self, choices: Mapping[str, Any]) -> Any:
+    def build(self, choices: Mapping[str, Any]) -> keras.Model:
         import keras
 
         inputs = keras.Input((self.pixels, self.pixels, 1))

@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from daskevo_workflows.problems.attn_space import AttnShape
 from daskevo_workflows.problems.cache import Arrays, cached
 from daskevo_workflows.problems.classification import Classification, log_loss, predict, roc_auc
 from daskevo_workflows.problems.protocol import Data
+
+if TYPE_CHECKING:
+    import keras
 
 WEATHER = ("temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib")
 PLANE = ("year", "engines", "seats")
@@ -72,7 +75,7 @@ class Flights(Classification):
     def space(self) -> Space:
         return self.shape.space("flights")
 
-    def build(self, choices: Mapping[str, Any]) -> Any:
+    def build(self, choices: Mapping[str, Any]) -> keras.Model:
         return self.shape.build(choices)
 
     def data(self) -> Data:

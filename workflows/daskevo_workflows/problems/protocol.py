@@ -61,12 +61,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from daskevo.errors import DaskevoError, InvalidInput, InvalidProblem
 from daskevo.space import ModelSpace, Space
 from daskevo.types import Objective
 from daskevo_workflows.evaluation.failures import user_code
+
+if TYPE_CHECKING:
+    import keras
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ class Problem(Protocol):
     batch_size: int
     """Samples per training step."""
 
-    def build(self, choices: Any) -> Any:
+    def build(self, choices: Any) -> keras.Model:
         """Return a fresh, uncompiled keras.Model. It must not depend on the data.
 
         `choices` has one option per choice of the `space`, by name; without a `space` it is the function

@@ -33,7 +33,7 @@ from daskevo_workflows.evaluation.failures import user_code
 from daskevo_workflows.evaluation.quiet_import import quietly
 from daskevo_workflows.problems import syntax
 from daskevo_workflows.problems.content import VERSION, Content, content_of, version_of
-from daskevo_workflows.problems.protocol import Problem, check_parts
+from daskevo_workflows.problems.protocol import Data, Problem, check_parts
 from daskevo_workflows.problems.user_modules import forget_changed, import_all, importing
 
 BUILT_IN: Mapping[str, tuple[str, str]] = {
@@ -148,7 +148,7 @@ LOADED = 8
 """Maximum number of problems kept in a process."""
 
 _loaded: OrderedDict[tuple[str, str, str, str], Problem] = OrderedDict()
-_data: dict[tuple[str, str, str, str], Any] = {}
+_data: dict[tuple[str, str, str, str], Data] = {}
 
 
 def _keep(reference: ProblemReference, problem: Problem) -> None:
@@ -163,7 +163,7 @@ def adopt(reference: ProblemReference, instance: Problem) -> None:
         _keep(reference, instance)
 
 
-def data_of(reference: ProblemReference) -> Any:
+def data_of(reference: ProblemReference) -> Data:
     """Return the problem's data, prepared once per process and reference.
 
     Not once per problem key: files that `data` reads, such as a table, are not part of the key.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,9 @@ from daskevo.space import Candidate
 from daskevo.types import JSON, ModelId
 
 if TYPE_CHECKING:
+    import keras
+
+    from daskevo.protocol.model_record import ModelRecord
     from daskevo_workflows.exporting import Card, Exported
     from daskevo_workflows.results.result import Result
 
@@ -44,7 +47,7 @@ class Found:
     transfer: TransferReport | None = None
 
     @cached_property
-    def model(self) -> Any:
+    def model(self) -> keras.Model:
         """The trained keras.Model with its weights, loaded at first use.
 
         Raises
@@ -68,7 +71,7 @@ class Found:
         return self.result.standings([self.model_id]).get(self.model_id)
 
     @cached_property
-    def lineage(self) -> Any:
+    def lineage(self) -> Sequence[ModelRecord]:
         """Its ancestors, nearest first (`Repository.lineage`)."""
         return self.result.repository.lineage(self.model_id)
 

@@ -17,6 +17,8 @@ from daskevo_workflows.reports.run_reader import RunningTime
 from daskevo_workflows.reports.unique_runs import each_once
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from daskevo.runs import UnitRow
     from daskevo.types import ModelId
     from daskevo_workflows.results.result import Result
@@ -27,7 +29,7 @@ KINDS = ("evaluations", "units", "models", "events")
 """Kinds of tables."""
 
 
-def frames(runs: Sequence[str | Path], of: str = "evaluations") -> Any:
+def frames(runs: Sequence[str | Path], of: str = "evaluations") -> pd.DataFrame:
     """Return one pandas DataFrame of several runs.
 
     Parameters
@@ -85,7 +87,7 @@ def rows_of(result: Result, of: str = "evaluations") -> list[Row]:
     return list(makers[of](result))
 
 
-def as_frame(rows: Sequence[Row]) -> Any:
+def as_frame(rows: Sequence[Row]) -> pd.DataFrame:
     """Return rows as a pandas DataFrame; raises InvalidInput without pandas."""
     try:
         import pandas as pd

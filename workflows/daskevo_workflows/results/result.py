@@ -19,6 +19,8 @@ from daskevo_workflows.results.best_model import Found
 from daskevo_workflows.results.model_status import GONE, ask, look_up
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from daskevo.repository import Repository
 
 
@@ -175,7 +177,7 @@ class Result:
             report.transfer,
         )
 
-    def frame(self, of: str = "evaluations") -> Any:
+    def frame(self, of: str = "evaluations") -> pd.DataFrame:
         """Return a pandas DataFrame of the run, with the columns described in docs/results.md.
 
         Parameters

@@ -78,7 +78,7 @@ class Block(Mutator):
             before=filters_before(graph, nodes[0].inputs[0]),
             own=_rounded(projections[0].config["filters"], choose("filters", FILTERS), self.divisor),
         )
-        kinds = {
+        kinds: dict[str, Any] = {
             "operator": choose("operator", OPERATORS),
             "kernel": choose("kernel", KERNELS),
             "squeeze": choose("squeeze", SQUEEZES),

@@ -55,9 +55,12 @@ class Rows:
         self.digest = _digest(present)
         self.tensors = keras.tree.map_structure(_tensor, self.arrays)
 
-    def rows(self, which: Integers) -> Any:
+    def rows(self, which: Integers) -> tuple[Any, ...]:
         """Return some rows, structured as the data."""
-        return keras.tree.map_structure(lambda array: None if array is None else array[which], self.arrays)
+        taken: tuple[Any, ...] = keras.tree.map_structure(
+            lambda array: None if array is None else array[which], self.arrays
+        )
+        return taken
 
     def first(self) -> tuple[Any, ...]:
         """Return the first sample as a batch."""

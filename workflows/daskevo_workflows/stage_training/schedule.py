@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -11,6 +11,9 @@ import numpy as np
 from daskevo.errors import InvalidInput
 from daskevo.tuning import Configuration
 from daskevo_workflows.stage_training.data import Feed, Rows
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 CHUNK = 1024
 
@@ -75,7 +78,7 @@ class Schedule:
             self._sizes = chunk, self._sequence.evaluate(chunk * CHUNK, (chunk + 1) * CHUNK)
         return int(self._sizes[1][place])
 
-    def tensor(self, step: int) -> Any:
+    def tensor(self, step: int) -> tf.Tensor:
         """Return the values that go into the optimizer, as a tensor. # (n_names,)"""
         chunk, place = divmod(step, CHUNK)
         if chunk != self._chunk:

@@ -94,7 +94,7 @@ class Steps:
             return self._traced[key](batch, values)
         return self._first_call(key, self._step, [specs, _spec(values)], (batch, values))
 
-    def specs(self, batch: tuple[Any, ...]) -> Any:
+    def specs(self, batch: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the form of a batch: without the number of samples, and dimensions that the model leaves open."""
         import tensorflow as tf
 
