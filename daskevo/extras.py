@@ -14,7 +14,6 @@ EXTRA_OF: Mapping[str, str] = {
     "dask_jobqueue": "jobqueue",
     "deephyper": "deephyper",
     "h5py": "bench",
-    "jinja2": "dashboard",
     "keras": "tensorflow",
     "keras_tuner": "bench",
     "matplotlib": "dashboard",

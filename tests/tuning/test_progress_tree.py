@@ -15,7 +15,7 @@ from daskevo.errors import CorruptRecord, InvalidInput
 from daskevo.tuning import Configuration, Constant, Scheduler, SearchPlan, Trajectory, concatenate
 from daskevo.tuning.progress_tree import Asked, ProgressTree, progress_tree, states_under_way
 from daskevo.tuning.tree_layout import Row, TreeLayout, tree_layout
-from daskevo.tuning.tree_svg import tree_svg
+from daskevo_plugins.dashboard.stage_tree import tree_svg
 from tests.tuning.drawn import CONFIGURATIONS, prefix
 
 CAME = st.sampled_from(["waiting", "waiting", "done", "failed", "given up"])

@@ -83,7 +83,7 @@ def lineage_tree(models: Sequence[ModelRow], most: int = MOST_ROWS) -> LineageTr
             shades.get(model_id),
             model_id == best,
         )
-        for model_id, passes, has_next in _walk(roots, children)
+        for model_id, passes, has_next in walk(roots, children)
     )
     return LineageTree(rows, len(by_id) - len(rows))
 
@@ -127,10 +127,13 @@ def _kept(models: Sequence[ModelRow], parents: Mapping[str, str | None], most: i
     return kept
 
 
-def _walk(
+def walk(
     roots: Sequence[str], children: Mapping[str | None, Sequence[str]]
 ) -> Iterator[tuple[str, tuple[bool, ...], bool]]:
-    """Yield the rows, parents before children; iterative, since chains may exceed Python's recursion limit."""
+    """Yield each model, per level above it whether a later sibling follows, and whether one follows on its own.
+
+    Iterative, since chains may exceed Python's recursion limit.
+    """
     stack: list[tuple[str, tuple[bool, ...], bool]] = [(root, (), False) for root in reversed(roots)]
     while stack:
         model_id, passes, has_next = stack.pop()

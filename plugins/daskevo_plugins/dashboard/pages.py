@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from importlib import resources
 
+from markupsafe import Markup
 from tornado.web import Application, RequestHandler
 
 import daskevo_plugins.dashboard
 from daskevo_plugins.dashboard.board import Board
-from daskevo_plugins.dashboard.colours import style_variables
 from daskevo_plugins.dashboard.lineage_page import lineage_now
 from daskevo_plugins.dashboard.news_pages import search_now, studies_now
 from daskevo_plugins.dashboard.repository_page import repository_now
+from daskevo_plugins.dashboard.templates import render
 
 PAGES: dict[str, Callable[[Board, dict[str, str]], str]] = {
     "search": search_now,
@@ -55,37 +56,8 @@ def application(board: Board, prefix: str, look: Callable[[], Awaitable[None]]) 
 
 def frame(name: str, content: str, version: str) -> str:
     """Return a complete page around its content."""
-    colours = style_variables()
-    here = {page: ' aria-current="page"' if page == name else "" for page in PAGES}
-    tabs = "".join(f'<a href="{page}"{here[page]}>{page.title()}</a>' for page in PAGES)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>daskevo: {name}</title>
-<style>:root {{ {colours["light"]} }} @media (prefers-color-scheme: dark) {{ :root {{ {colours["dark"]} }} }}</style>
-<link rel="stylesheet" href="page.css">
-<noscript><meta http-equiv="refresh" content="5"></noscript>
-</head>
-<body>
-<a class="skip" href="#main">To the figures</a>
-<nav aria-label="Pages"><a href="../status">Dask</a>{tabs}<button type="button" id="pause" hidden>Pause</button></nav>
-<noscript><p class="quiet">Without JavaScript this page is loaded anew every five seconds.</p></noscript>
-<p id="still" class="quiet">As long as this line is here, the page does not change by itself: load it anew to see more.
-Its script, which runs in browsers from 2021 on, asks for changes by plain requests; no page of daskevo needs
-websockets. Dask's own pages do.</p>
-<p id="lost" role="status" hidden>The scheduler does not answer: it has ended, the way to it is cut, or another one
-has its address by now, on which nothing of daskevo has begun. What is shown is as it was then; it goes on by itself
-when the scheduler answers again. A search goes on with the same command.</p>
-<main id="main" data-version="{version}" data-source="{name}/now">
-{content}
-</main>
-<script src="page.js"></script>
-</body>
-</html>
-"""
+    title, inside = f"daskevo: {name}", Markup(content)
+    return str(render("frame.html.j2", title=title, name=name, pages=PAGES, content=inside, version=version))
 
 
 class _Safe(RequestHandler):
@@ -111,7 +83,7 @@ class _Front(_Safe):
 
 class _File(_Safe):
     def initialize(self, name: str, kind: str) -> None:
-        self._text = resources.files(daskevo_plugins.dashboard).joinpath(name).read_text("utf-8")
+        self._text = resources.files(daskevo_plugins.dashboard).joinpath("templates", name).read_text("utf-8")
         self._kind = kind
 
     def get(self) -> None:

@@ -14,6 +14,7 @@ import click
 
 from daskevo_workflows.cli.completion import FOLDER
 from daskevo_workflows.cli.json_lines import NAS_KEYS, TUNE_KEYS, print_json_line
+from daskevo_workflows.cli.models_arguments import print_columns
 from daskevo_workflows.cli.search_summary import say_models, say_stored
 
 if TYPE_CHECKING:
@@ -184,6 +185,4 @@ def lives(process: str) -> bool | None:
 
 
 def _print(lines: Sequence[tuple[str, str]]) -> None:
-    width = max(len(name) for name, _ in lines) + 1
-    for name, words in lines:
-        click.echo(f"{f'{name}:' if name else '':<{width}}  {words}")
+    print_columns([(f"{name}:" if name else "", words) for name, words in lines])

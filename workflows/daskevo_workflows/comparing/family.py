@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.types import ModelId, Objective
+from daskevo_plugins.dashboard.lineage_tree import walk
 from daskevo_plugins.formatting import plain, say_quality, say_share
 
 
@@ -118,18 +119,11 @@ def quoted(text: object) -> str:
 
 def tree_of(family: Family) -> Iterator[tuple[int, FamilyMember]]:
     """Yield (depth, member), each ancestor before its heirs; whose ancestor isn't in the family has depth 0."""
-    heirs: dict[ModelId | None, list[ModelId]] = {}
+    heirs: dict[str | None, list[str]] = {}
     for member in family.values():
         heirs.setdefault(member.ancestor if member.ancestor in family else None, []).append(member.model)
-    seen: set[ModelId] = set()
-    stack = [(0, model) for model in reversed(heirs.get(None, []))]
-    while stack:
-        depth, model = stack.pop()
-        if model in seen:
-            continue
-        seen.add(model)
-        yield depth, family[model]
-        stack += [(depth + 1, heir) for heir in reversed(heirs.get(model, []))]
+    for model, above, _ in walk(heirs.get(None, ()), heirs):
+        yield len(above), family[ModelId(model)]
 
 
 def family_of(members: Iterable[FamilyMember]) -> dict[ModelId, FamilyMember]:

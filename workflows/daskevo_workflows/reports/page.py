@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
-
-import daskevo_workflows.reports
-from daskevo_plugins.dashboard.colours import style_variables
+from daskevo_plugins.dashboard.templates import render as filled
 from daskevo_plugins.formatting import plain, sentence
 from daskevo_workflows.reports import figures, tables
 from daskevo_workflows.reports.arms import arms_of, each_an_arm
@@ -28,12 +24,12 @@ def render(runs: Sequence[RunSeries], *, version: str) -> str:
         If there is no run, objectives differ (they can't share an axis), or there are more than six arms.
     """
     arms = each_an_arm(runs) if len(runs) <= 2 else arms_of(runs)
-    return fill(
+    page = filled(
         "page.html.j2",
+        "daskevo_workflows.reports",
         title=_title(runs),
         subtitle=_subtitle(runs),
         version=version,
-        colours=style_variables(),
         # With many runs each has a table row only; its details are in its own report.
         runs=[_run_parts(run) for run in runs] if len(runs) <= 2 else [],
         many=tables.run_rows(arms) if len(runs) > 2 else None,
@@ -42,18 +38,7 @@ def render(runs: Sequence[RunSeries], *, version: str) -> str:
         figures=figures.all_figures(arms),
         facts=tables.facts(runs) if len(runs) <= 2 else tables.facts([arm.typical for arm in arms]),
     )
-
-
-def fill(template: str, **parts: Any) -> str:
-    """Return a page from a template of this folder; everything except drawings is escaped."""
-
-    def load(name: str) -> str:
-        return resources.files(daskevo_workflows.reports).joinpath(name).read_text("utf-8")
-
-    environment = Environment(
-        loader=FunctionLoader(load), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.get_template(template).render(**parts).strip() + "\n"
+    return f"{page}\n"
 
 
 def _run_parts(run: RunSeries) -> dict[str, Any]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from daskevo.tuning import StepSequence
 from daskevo.tuning.tree_layout import TreeLayout, tree_layout
-from daskevo.tuning.tree_svg import describe, say_row, tree_svg
-from daskevo_plugins.dashboard.colours import style_variables
+from daskevo_plugins.dashboard.news import CardNews
+from daskevo_plugins.dashboard.stage_tree import describe, say_row, tree_svg
+from daskevo_plugins.dashboard.svg import drawing, shape, step_path
+from daskevo_plugins.dashboard.templates import render
 from daskevo_plugins.formatting import plain, say_count, say_quality, say_seconds, say_times
-from daskevo_workflows.reports.page import fill
-from daskevo_workflows.reports.sparkline import sparkline
 from daskevo_workflows.reports.study_reader import BestTrial, StudySeries
-from daskevo_workflows.reports.tables import HAPPENINGS_SHOWN, REASONS_SHOWN, FigureCard, ReportTable
+from daskevo_workflows.reports.tables import HAPPENINGS_SHOWN, ReportTable, failure_reasons
+
+SPARK_WIDTH, SPARK_HEIGHT, SPARK_POINTS = 120, 22, 240
 
 
 def render_study(study: StudySeries, *, version: str) -> str:
@@ -20,13 +24,13 @@ def render_study(study: StudySeries, *, version: str) -> str:
     label, problem = plain(study.label, 60), plain(study.facts.get("problem", study.label), 80)
     layout = tree_layout(study.tree)
     metric = plain(study.objective.metric, 40)
-    return fill(
-        "study.html.j2",
+    page = render(
+        "study_report.html.j2",
+        "daskevo_workflows.reports",
         title=label if label.startswith(problem) else f"{problem}: {label}",
         subtitle=plain(f"{study.run_id}, {study.state}", 200),
         version=version,
-        colours=style_variables(),
-        cards=_cards(study),
+        figures=_cards(study),
         notice="" if study.asked else "No trial has been asked for yet.",
         metric=metric,
         smaller=study.objective.direction == "min",
@@ -35,35 +39,33 @@ def render_study(study: StudySeries, *, version: str) -> str:
         tree=tree_svg(layout, name="stages", title="The stage tree", quality=metric),
         described=describe(layout),
         rows=_rows(layout),
-        failures=_failures(study),
+        failures=failure_reasons("trials", study.failures),
         happenings=_happenings(study),
         facts=ReportTable(("", ""), tuple((plain(name, 80), plain(words, 400)) for name, words in study.facts.items())),
     )
+    return f"{page}\n"
 
 
-def _cards(study: StudySeries) -> list[FigureCard]:
+def _cards(study: StudySeries) -> list[CardNews]:
     figures = study.figures
     best = study.best[0] if study.best else None
     failed = say_count(len(study.failures), "request") + " failed" if study.failures else ""
     pending = f"{say_count(study.pending, 'request')} without an answer" if study.pending else ""
+    trained = f"{say_seconds(figures.training_s)} of training on all trainers" if figures.training_s else ""
     return [
-        FigureCard(str(figures.trials), "trials", ", ".join(filter(None, (failed, pending)))),
-        FigureCard(
-            say_quality(None if best is None else best.quality),
+        CardNews("trials", str(figures.trials), ", ".join(filter(None, (failed, pending)))),
+        CardNews(
             f"best {plain(study.objective.metric, 40)}",
+            say_quality(None if best is None else best.quality),
             "" if best is None else plain(f"{_names(best)}, step {best.step}", 60),
         ),
-        FigureCard(
-            f"{figures.trained_steps:,}",
+        CardNews(
             "steps trained",
+            f"{figures.trained_steps:,}",
             f"of {figures.total_steps:,} if each trial were trained by itself",
         ),
-        FigureCard(say_times(figures.saving), "saving", "steps of all trials / steps trained"),
-        FigureCard(
-            say_seconds(study.runtime_s),
-            "running time",
-            f"{say_seconds(figures.training_s)} of training on all trainers" if figures.training_s else "",
-        ),
+        CardNews("saving", say_times(figures.saving), "steps of all trials / steps trained"),
+        CardNews("running time", say_seconds(study.runtime_s), trained),
     ]
 
 
@@ -108,15 +110,25 @@ def _best(place: int, trial: BestTrial, study: StudySeries) -> dict[str, Any]:
 
 
 def _sequence(name: str, sequence: StepSequence, steps: int) -> dict[str, str]:
-    first, last = sequence(0), sequence(steps - 1)
     values = sequence.values(0, steps)
+    first, last = values[0], values[-1]
     is_constant = bool((values == first).all())
     return {
         "name": plain(name, 40),
         "words": f"{first:.4g}" if is_constant else f"{first:.4g} → {last:.4g}",
-        "svg": "" if is_constant else sparkline(sequence, steps),
+        "svg": "" if is_constant else _spark(values, repr(sequence)),
         "title": plain(repr(sequence), 300),
     }
+
+
+def _spark(values: np.ndarray, title: str) -> str:
+    """Return a drawing of a word's size, of at most so many evenly spaced steps; a value holds until the next one."""
+    low, high, steps = values.min(), values.max(), len(values)
+    places = np.linspace(0, steps - 1, min(steps, SPARK_POINTS)).astype(int)
+    heights = 3 + (high - values[places]) * (SPARK_HEIGHT - 6) / (high - low)
+    path = step_path(list(zip(SPARK_WIDTH * places / steps, heights, strict=True)), SPARK_WIDTH)
+    line = shape("path", d=path, style="fill: none; stroke: var(--blue); stroke-width: 1.6")
+    return drawing(SPARK_WIDTH, SPARK_HEIGHT, shape("title", title), line, class_="spark")
 
 
 def _rows(layout: TreeLayout) -> ReportTable:
@@ -127,19 +139,6 @@ def _rows(layout: TreeLayout) -> ReportTable:
         parent = "" if row.parent is None else str(row.parent + 1)
         rows.append((str(number), parent, plain(spans, 200), plain(say_row(row), 200)))
     return ReportTable(("row", "parts from", "steps", "what"), tuple(rows), frozenset({0, 1}))
-
-
-def _failures(study: StudySeries) -> ReportTable | None:
-    if not study.failures:
-        return None
-    trials: dict[str, list[str]] = {}
-    for trial, why in study.failures:
-        trials.setdefault(plain(why, 300), []).append(trial)
-    groups = sorted(trials.items(), key=lambda group: -len(group[1]))
-    rows = [(str(len(who)), why, plain(", ".join(who), 200)) for why, who in groups[:REASONS_SHOWN]]
-    if rest := groups[REASONS_SHOWN:]:
-        rows.append((str(sum(len(who) for _, who in rest)), say_count(len(rest), "further reason"), ""))
-    return ReportTable(("times", "reason", "trials"), tuple(rows), frozenset({0}))
 
 
 def _happenings(study: StudySeries) -> ReportTable | None:

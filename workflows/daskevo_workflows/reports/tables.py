@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from daskevo_plugins.dashboard.news import CardNews
 from daskevo_plugins.formatting import (
     plain,
     say_bytes,
@@ -39,15 +40,6 @@ RETIRED = " †"
 
 
 @dataclass(frozen=True, slots=True)
-class FigureCard:
-    """One of the figures at the head of the report."""
-
-    value: str
-    name: str
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class ReportTable:
     """Column heads and rows of words; `numeric` are the columns that are aligned to the right.
 
@@ -59,41 +51,30 @@ class ReportTable:
     numeric: frozenset[int] = frozenset()
 
 
-def cards(run: RunSeries) -> list[FigureCard]:
+def cards(run: RunSeries) -> list[CardNews]:
     """Return what a reader wants to know first."""
-    best = run.best(1)
+    best = next(iter(run.best(1)), None)
     asked = f" of {run.asked}" if run.asked else ""
     failed = f"{len(run.failed) - run.rejected} failed" if len(run.failed) > run.rejected else ""
     rejected = f"{run.rejected} rejected" if run.rejected else ""
     duplicates = say_count(run.duplicates, "duplicate") if run.duplicates else ""
-    apart = ", ".join(filter(None, (failed, rejected, duplicates)))
+    front = f"; {say_count(len(run.front), 'model')} on the front" if run.front else ""
     stored = run.storage[-1] if run.storage else None
+    spent = f"repository {say_share(ratio(run.repository_s, run.evaluation_s))} of evaluation time"
     return [
-        FigureCard(f"{len(run.finished)}{asked}", "evaluations", apart),
-        FigureCard(
-            say_quality(best[0].quality) if best else "–",
+        CardNews("evaluations", f"{len(run.finished)}{asked}", ", ".join(filter(None, (failed, rejected, duplicates)))),
+        CardNews(
             f"best {plain(run.objective.metric, 40)}",
-            plain(best[0].model_id, 40) + (f"; {say_count(len(run.front), 'model')} on the front" if run.front else "")
-            if best
-            else "",
+            say_quality(best.quality if best else None),
+            plain(best.model_id, 40) + front if best else "",
         ),
-        FigureCard(
-            say_share(run.mean_frozen_share),
-            "mean share of frozen vertices",
-            _inherited(run),
-        ),
-        FigureCard(
-            say_times(ratio(stored.full_bytes, stored.stored_bytes)) if stored else "–",
+        CardNews("mean share of frozen vertices", say_share(run.mean_frozen_share), _inherited(run)),
+        CardNews(
             "less space than full copies",
+            say_times(ratio(stored.full_bytes, stored.stored_bytes) if stored else None),
             f"{say_bytes(stored.stored_bytes)} for {say_count(stored.live_models, 'living model')}" if stored else "",
         ),
-        FigureCard(
-            say_seconds(run.runtime_s),
-            "running time",
-            f"repository {say_share(ratio(run.repository_s, run.evaluation_s))} of evaluation time"
-            if run.evaluation_s
-            else "",
-        ),
+        CardNews("running time", say_seconds(run.runtime_s), spent if run.evaluation_s else ""),
     ]
 
 
@@ -240,19 +221,21 @@ def transfers(run: RunSeries) -> ReportTable | None:
 
 def failures(run: RunSeries) -> ReportTable | None:
     """Return the reasons of failed evaluations, the most frequent first."""
-    if not run.failed:
-        return None
-    numbers: dict[str, list[int]] = {}
-    for e in run.failed:
-        numbers.setdefault(plain(e.reason, 300) or "no reason recorded", []).append(e.number)
-    groups = sorted(numbers.items(), key=lambda group: -len(group[1]))
-    rows = [
-        (str(len(which)), reason, plain(", ".join(map(str, sorted(which))), 200))
-        for reason, which in groups[:REASONS_SHOWN]
-    ]
+    return failure_reasons(
+        "evaluations", ((str(e.number), e.reason) for e in sorted(run.failed, key=lambda e: e.number))
+    )
+
+
+def failure_reasons(what: str, failed: Iterable[tuple[str, str]]) -> ReportTable | None:
+    """Return the reasons of failures, the most frequent first; of each failure there are its name and its reason."""
+    names: dict[str, list[str]] = {}
+    for name, why in failed:
+        names.setdefault(plain(why, 300) or "no reason recorded", []).append(name)
+    groups = sorted(names.items(), key=lambda group: -len(group[1]))
+    rows = [(str(len(who)), why, plain(", ".join(who), 200)) for why, who in groups[:REASONS_SHOWN]]
     if rest := groups[REASONS_SHOWN:]:
-        rows.append((str(sum(len(which) for _, which in rest)), say_count(len(rest), "further reason"), ""))
-    return ReportTable(("times", "reason", "evaluations"), tuple(rows), frozenset({0}))
+        rows.append((str(sum(len(who) for _, who in rest)), say_count(len(rest), "further reason"), ""))
+    return ReportTable(("times", "reason", what), tuple(rows), frozenset({0})) if rows else None
 
 
 def happenings(run: RunSeries) -> ReportTable | None:
