@@ -8,7 +8,7 @@ have, and its score is the weight of that set. How a query is answered without l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,7 @@ from daskevo.index.read_write_lock import ReadWriteLock
 from daskevo.types import ModelId, Tick, VertexId
 
 if TYPE_CHECKING:
-    from daskevo.index.compiled_scope import Scope
-
-_NUMBERS = 1 << 40
-_NOBODY: Mapping[ModelId, int] = {}
+    from daskevo.index.compiled.scope import Scope
 
 
 class PrefixIndex:
@@ -50,22 +47,20 @@ class PrefixIndex:
         self._warming = Lock()
         self._new_scope: type[Scope] | None = None
         self._waiting: dict[ModelId, PackedModel] = {}
-        # Model -> number of its scope * _NUMBERS + its number there: one int, not a tuple, for a million models.
-        self._places: dict[ModelId, int] = {}
-        self._scopes: list[Scope | None] = []
-        self._scope_numbers: dict[str, int] = {}
+        # Few, one for each problem, so that a model is looked for in one after the other. Copied where no lock is held.
+        self._scopes: dict[str, Scope] = {}
 
     def __len__(self) -> int:
-        return len(self._places) + len(self._waiting)
+        return len(self._waiting) + sum(len(scope.blocks) for scope in list(self._scopes.values()))
 
     def __contains__(self, model_id: object) -> bool:
-        return model_id in self._places or model_id in self._waiting
+        return model_id in self._waiting or any(model_id in scope.blocks for scope in list(self._scopes.values()))
 
     @property
     def nbytes(self) -> int:
         """Bytes of the compiled core's arrays."""
         with self._lock.reading:
-            return sum(scope.nbytes for scope in self._scopes if scope is not None)
+            return sum(scope.nbytes for scope in self._scopes.values())
 
     @property
     def is_warm(self) -> bool:
@@ -86,7 +81,7 @@ class PrefixIndex:
             if self._new_scope is not None:
                 return
             try:
-                from daskevo.index.compiled_scope import Scope
+                from daskevo.index.compiled.scope import Scope
             except ImportError as error:
                 raise InvalidInput(
                     f"the prefix index needs numba, which can't be imported here ({error}): pip install numba"
@@ -133,16 +128,11 @@ class PrefixIndex:
                     self._put(model_id, model)
 
     def _put(self, model_id: ModelId, model: PackedModel) -> None:
-        number = self._scope_numbers.get(model.scope)
-        if number is None:
-            assert self._new_scope is not None
-            scope = self._new_scope()
-            number = self._scopes.index(None) if None in self._scopes else len(self._scopes)
-            self._scopes[number : number + 1] = [scope]
-            self._scope_numbers[model.scope] = number
-        found = self._scopes[number]
-        assert found is not None
-        self._places[model_id] = number * _NUMBERS + found.add(model_id, model)
+        assert self._new_scope is not None
+        scope = self._scopes.get(model.scope)
+        if scope is None:
+            scope = self._scopes[model.scope] = self._new_scope()
+        scope.add(model_id, model)
 
     def remove(self, model_id: ModelId) -> None:
         """Take a model out; nothing happens if it isn't there."""
@@ -151,17 +141,13 @@ class PrefixIndex:
 
     def _remove(self, model_id: ModelId) -> None:
         self._waiting.pop(model_id, None)
-        place = self._places.pop(model_id, None)
-        if place is None:
-            return
-        number, member = divmod(place, _NUMBERS)
-        scope = self._scopes[number]
-        assert scope is not None
-        scope.remove(member)
-        if not len(scope):
-            # Memory follows what is stored: an empty scope keeps nothing.
-            self._scopes[number] = None
-            self._scope_numbers = {name: kept for name, kept in self._scope_numbers.items() if kept != number}
+        for name, scope in self._scopes.items():
+            if model_id in scope.blocks:
+                scope.remove(model_id)
+                if not scope.blocks:
+                    # Memory follows what is stored: an empty scope keeps nothing.
+                    del self._scopes[name]
+                return
 
     def best(
         self,
@@ -187,13 +173,7 @@ class PrefixIndex:
         InvalidInput
             If `ids` are no distinct vertex ids, or the weights or edges don't fit them.
         """
-        query = pack_query(ids, weights, exclude, edges)
-        self._load()
-        with self._lock.reading:
-            number = self._scope_numbers.get(scope)
-            found = self._nothing() if number is None else self._scopes[number]
-            assert found is not None
-            return found.best(query, self._numbers(number, exclude) if exclude else _NOBODY)
+        return self._answers(scope, [pack_query(ids, weights, exclude, edges)])[0]
 
     def best_many(self, scope: str, queries: Iterable[Query]) -> list[PrefixMatch | None]:
         """Return the best match of each query, all as of one moment; raises as `best` does.
@@ -201,30 +181,13 @@ class PrefixIndex:
         One call of the compiled core, which holds neither Python's global lock nor up other queries; changes wait
         until all are answered.
         """
-        packed = [pack_query(*query) for query in queries]
-        if not packed:
-            return []
-        self._load()
-        with self._lock.reading:
-            number = self._scope_numbers.get(scope)
-            found = self._nothing() if number is None else self._scopes[number]
-            assert found is not None
-            return found.best_many(packed, [self._numbers(number, query.exclude) for query in packed])
+        return self._answers(scope, [pack_query(*query) for query in queries])
 
-    def _load(self) -> None:
+    def _answers(self, scope: str, queries: list[tuple[bytes, frozenset[ModelId]]]) -> list[PrefixMatch | None]:
         if self._new_scope is None:
             self.warm()
-
-    def _nothing(self) -> Scope:
-        """A scope without models: queries are checked there all the same."""
         assert self._new_scope is not None
-        return self._new_scope()
-
-    def _numbers(self, scope: int | None, models: Iterable[ModelId]) -> dict[ModelId, int]:
-        """Return the numbers of those of the models that are in a scope."""
-        numbers = {}
-        for model_id in models:
-            place = self._places.get(model_id)
-            if place is not None and place // _NUMBERS == scope:
-                numbers[model_id] = place % _NUMBERS
-        return numbers
+        with self._lock.reading:
+            # Queries of a scope without models are checked all the same.
+            found = self._scopes.get(scope) or self._new_scope()
+            return found.best_many(queries)

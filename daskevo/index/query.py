@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,8 +17,14 @@ Array = np.ndarray[Any, Any]
 _ID_BYTES = 16
 _EDGE_BYTES = 8
 _MOST = 2**63 - 1
-_NOTHING = np.frombuffer(b"", np.int64)
-_NO_EDGES = np.frombuffer(b"", np.int32)
+
+RECORD = struct.Struct("=2id2q")
+GRAPH, LENGTH, RANK, NAME = 0, 1, 2, 8
+"""Words of a model's record."""
+REPEATED, BAD_EDGES = -1, -2
+"""Scores that say what is wrong with a query."""
+
+_COUNTS = struct.Struct("=3q")
 
 
 class PrefixMatch(NamedTuple):
@@ -77,12 +84,20 @@ def pack_edges(edges: Iterable[tuple[int, int]]) -> bytes:
 
 
 class PackedModel(NamedTuple):
-    """A model as the compiled core takes it; nothing here is large, since a loading index keeps many."""
+    """A model as the compiled core takes it: bytes, since a loading index keeps many.
+
+    Parameters
+    ----------
+    ids:
+        16 bytes each.
+    record:
+        Its block: GRAPH, int32; LENGTH of its name in bytes, int32; rank, float64; tick, two int64; its name in UTF-8,
+        filled up to whole words.
+    """
 
     scope: str
     ids: bytes
-    rank: float
-    created: Tick
+    record: bytes
 
 
 def pack_model(entry: Entry) -> PackedModel:
@@ -95,31 +110,9 @@ def pack_model(entry: Entry) -> PackedModel:
     """
     rank = entry.rank
     known = float(rank) if rank is not None and math.isfinite(rank) else -math.inf
-    return PackedModel(entry.scope, _joined(entry.ids), known, entry.created)
-
-
-class PackedQuery(NamedTuple):
-    """A query as the compiled core takes it.
-
-    Parameters
-    ----------
-    ids:
-        Two uint64 each. # (2 * n,)
-    weights:
-        int64; empty if each counts 1. # (n,) or (0,)
-    exclude:
-        Still models: only the scope knows their numbers.
-    edges:
-        int32 pairs. # (2 * n_edges,)
-    closed:
-        Whether the edges are known.
-    """
-
-    ids: Array
-    weights: Array
-    exclude: frozenset[ModelId]
-    edges: Array
-    closed: bool
+    name = entry.model_id.encode("utf-8", "surrogatepass")
+    record = RECORD.pack(0, len(name), known, *entry.created) + name + bytes(-len(name) % 4)
+    return PackedModel(entry.scope, _joined(entry.ids), record)
 
 
 def pack_query(
@@ -127,8 +120,13 @@ def pack_query(
     weights: Sequence[int] | None = None,
     exclude: frozenset[ModelId] = frozenset(),
     edges: bytes | None = None,
-) -> PackedQuery:
-    """Check and pack a query, given by the fields of :class:`Query`.
+) -> tuple[bytes, frozenset[ModelId]]:
+    """Check and pack a query, given by the fields of :class:`Query`, for the compiled core.
+
+    Returns
+    -------
+    Numbers of 64 bits: how many vertices, weights (0 if each counts 1) and edges (-1 if they are not known); the ids;
+    the weights; the edges. And the models to exclude: only the scope knows their blocks.
 
     Raises
     ------
@@ -136,13 +134,12 @@ def pack_query(
         If its ids are no vertex ids, or weights or edges don't fit them. Equal ids are found by the core.
     """
     joined = _joined(ids)
-    values = _NOTHING if weights is None else _weights(weights, len(joined) // _ID_BYTES)
-    pairs = _NO_EDGES
-    if edges is not None:
-        if len(edges) % _EDGE_BYTES:
-            raise InvalidInput("the edges of a query are pairs of int32: pass what `pack_edges` returns")
-        pairs = np.frombuffer(edges, np.int32)
-    return PackedQuery(np.frombuffer(joined, np.uint64), values, exclude, pairs, edges is not None)
+    count = len(joined) // _ID_BYTES
+    values = b"" if weights is None else _weights(weights, count)
+    if edges is not None and len(edges) % _EDGE_BYTES:
+        raise InvalidInput("the edges of a query are pairs of int32: pass what `pack_edges` returns")
+    known = -1 if edges is None else len(edges) // _EDGE_BYTES
+    return b"".join((_COUNTS.pack(count, len(values) // 8, known), joined, values, edges or b"")), exclude
 
 
 def _joined(ids: Sequence[VertexId] | bytes) -> bytes:
@@ -160,11 +157,11 @@ def _joined(ids: Sequence[VertexId] | bytes) -> bytes:
     raise InvalidInput("these are no vertex ids, which have 16 bytes each: pass `graph.ids`")
 
 
-def _weights(weights: Sequence[int], count: int) -> Array:
+def _weights(weights: Sequence[int], count: int) -> bytes:
     if len(weights) != count or set(map(type, weights)) - {int} or min(weights, default=1) <= 0:
         raise InvalidInput(
             f"weights must be one positive int for each of the {count} vertices: pass `graph.weights(graph, by)`"
         )
     if sum(weights) > _MOST:
         raise InvalidInput("weights must be less than 2**63 in all: count larger units, such as kB")
-    return np.array(weights, np.int64)
+    return np.array(weights, np.int64).tobytes()

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from daskevo.index import Entry, PrefixIndex, Query, pack_edges
-from daskevo.index.compiled.layout import MOST_CLOSED
+from daskevo.index.compiled.search import MOST_CLOSED
 from daskevo.types import ModelId, Tick, VertexId
 from tests.index.families import express, founder
 from tests.index.plain import PlainIndex

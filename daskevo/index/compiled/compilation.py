@@ -12,6 +12,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +57,28 @@ def entry(signature: Any, *, keep: Path | None) -> Callable[[Function], Function
     return decorate
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    """Ask the memory for the cache line of ``array[index]``, which need not exist, beside what goes on.
+
+    Most of a query's time is waiting for cache lines that are known early.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = signature.args[0]
+        place = context.cast(builder, arguments[1], signature.args[1], types.intp)
+        data = make_array(kind)(context, builder, arguments[0])
+        pointer = cgutils.get_item_pointer(context, builder, kind, data, [place], wraparound=False)
+        number = ir.IntType(32)
+        kinds = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kinds, "llvm.prefetch.p0i8")
+        # Not to write; into all levels of the cache; no instructions.
+        builder.call(function, [builder.bitcast(pointer, cgutils.voidptr_t), number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.none(array, index), generate
+
+
 @contextmanager
 def cache_folder(modules: Sequence[Path]) -> Iterator[Path | None]:
     """Let numba keep what is compiled inside in a folder of its own; gives the folder, or None if there is none.
@@ -62,13 +89,17 @@ def cache_folder(modules: Sequence[Path]) -> Iterator[Path | None]:
     in a folder that others can write to: cached code is run. Where none can be made, each process compiles by itself.
     Processes that compile at the same time each write the same files and move them into place at once.
     """
-    digest = hashlib.blake2b(digest_size=8)
-    for path in sorted(modules):
-        digest.update(path.read_bytes())
-    folder = _base() / f"core-{digest.hexdigest()}"
+    base, cache = numba.config.CACHE_DIR, os.environ.get("XDG_CACHE_HOME", "")
+    if not base:
+        # As the rule of the XDG folders has it: relative paths are ignored.
+        base = cache if Path(cache).is_absolute() else os.path.expanduser("~/.cache")
+    digest = hashlib.blake2b(b"".join(path.read_bytes() for path in sorted(modules)), digest_size=8)
+    folder = Path(base) / "daskevo" / f"core-{digest.hexdigest()}"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _check_own(folder)
+        status = folder.stat()
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            raise PermissionError(f"others can write to {folder}, and what is kept there is run")
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
@@ -83,12 +114,6 @@ def cache_folder(modules: Sequence[Path]) -> Iterator[Path | None]:
         numba.config.CACHE_DIR = before
 
 
-def _check_own(folder: Path) -> None:
-    status = folder.stat()
-    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        raise PermissionError(f"others can write to {folder}, and what is kept there is run")
-
-
 def _warn_unkept(folder: Path, error: OSError) -> None:
     logger.warning(
         "daskevo: can't keep compiled code in %s (%s): each process compiles it again, which takes seconds; set "
@@ -96,11 +121,3 @@ def _warn_unkept(folder: Path, error: OSError) -> None:
         folder,
         error,
     )
-
-
-def _base() -> Path:
-    if numba.config.CACHE_DIR:
-        return Path(numba.config.CACHE_DIR) / "daskevo"
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    # As the rule of the XDG folders has it: relative paths are ignored.
-    return (Path(cache) if Path(cache).is_absolute() else Path(os.path.expanduser("~/.cache"))) / "daskevo"

@@ -1,188 +1,264 @@
-"""The best match of one query, exact, looking at as few models as can be.
+"""The best match of a query, exact, looking at as few models as can be.
 
 Source: the LCP query of paper 000, section 4.2, answered by an inverted index instead of its scan over all models.
 
-Let S be the vertices of the query that the index knows and W a sum of weights. Every model's match is a subset of S
-that holds the cone of each of its vertices, and the best of all holders of a vertex is known. So
+Let S be the vertices of the query that the index knows, in topological order, and W a sum of weights. The models that
+hold a vertex hold its ancestors too, since ids contain them: its *cone* is itself and its ancestors. Where the edges of
+a query are not known, each cone is the vertex alone, which makes the same rules true and less useful. Every model's
+match is a subset of S that holds the cone of each of its vertices, and the best of all holders of a vertex is known. So
 
 1. if one cone is all of S, the best holder of that vertex is the answer: nobody scores more than W(S), and whoever
    scores it holds the vertex;
 2. the best holders of all vertices, scored, give a lower bound b; and any model whose match is a single cone is settled
    by them: the best holder of its lowest vertex scores at least as much and is not worse;
 3. a model can be better only if its match is not inside any set with W < b, nor W = b if the set is a single settled
-   cone. Such a set that holds the vertices with the longest posting lists is left out (`rest`): then every better
-   model holds one of the uppermost vertices outside, the *entrances*, and only their posting lists are read;
-4. or: if all that remains without v and what is below it is such a set, every better model holds v, and its posting
-   list alone is read. Whichever is shorter;
-5. b rises while lists are read, and reading ends once what the unread lists could bring weighs less than b.
+   cone. Such a set that holds the vertices with the longest lists is left out: then every better model holds one of
+   the uppermost vertices outside, the *entrances*, and only their lists are read;
+4. b rises while lists are read, and reading ends once what the unread lists could bring weighs less than b.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Final
 
 import numpy as np
 
-from daskevo.index.compiled.compilation import helper
-from daskevo.index.compiled.cones import ancestors_of, check_edges, drop_below_absent, holds, sums
-from daskevo.index.compiled.layout import (
+from daskevo.index.compiled.blocks import (
     AHEAD,
-    BAD_EDGES,
-    FOUND,
-    MOST_CLOSED,
-    NOTHING,
-    REPEATED,
+    BEST,
+    COUNT,
+    LIST,
+    MODELS,
+    NODES,
+    SIZE,
+    UNIT,
+    beats,
+    find_node,
+    first_model,
+    following,
+    home_of,
+    int64,
+    prefetch_graph,
+    tag_of,
+    values_of,
 )
-from daskevo.index.compiled.order import among, member_at
-from daskevo.index.compiled.pool import value_at
-from daskevo.index.compiled.prefetch import prefetch
-from daskevo.index.compiled.scores import better, power_of_two, prefetch_graph, score_of, weights_by_node
-from daskevo.index.compiled.table import find_node, home_of, tag_of
-from daskevo.index.query import Array
+from daskevo.index.compiled.compilation import helper, prefetch
+from daskevo.index.query import BAD_EDGES, REPEATED, Array
+
+MOST_CLOSED: Final = 4096
+"""Vertices up to which a query's cones are used: their bit sets grow with the square of it (2 MB there)."""
+SCORING_PLACES: Final = 1024
+"""Places up to which the table that models are scored by is made larger: 12 kB, which the first cache holds."""
+
+_ONE = np.uint64(1)
 
 
-@helper
-def ask(
-    table: Array,
-    nodes: Array,
-    members: Array,
-    pool: Array,
-    ids: Array,
-    given: Array,
-    exclude: Array,
-    edges: Array,
-    closed: bool,
-) -> tuple[int, int, int]:
-    """Return (what came of it, score, member) of the best match.
+def best_many(slots: Array, pool: Array, asked: Array, found: Array) -> None:
+    """Answer several queries.
 
     Parameters
     ----------
-    given:
-        Weights of the vertices; empty if each counts 1.
-    exclude:
-        Members that must not be the answer, sorted.
-    closed:
-        Whether the edges are known.
+    asked:
+        One after the other: what :func:`daskevo.index.query.pack_query` returns, how many models to exclude, and which.
+    found:
+        Filled with (score, model); a score below 0 says what is wrong with the query. # (n, 2)
     """
-    if repeats(ids):
-        return REPEATED, 0, -1
-    total = len(ids) // 2
-    if not check_edges(edges, total):
-        return BAD_EDGES, 0, -1
-    found = np.empty(total, np.int64)
-    for vertex in range(total):
-        prefetch(table, home_of(table, tag_of(ids[2 * vertex], ids[2 * vertex + 1])))
-    for vertex in range(total):
-        found[vertex] = find_node(table, nodes, ids[2 * vertex], ids[2 * vertex + 1])
-    drop_below_absent(found, edges)
-
-    number, at, weights = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total, np.int64)
-    count = 0
-    for vertex in range(total):
-        number[vertex] = -1
-        if found[vertex] >= 0:
-            number[vertex] = count
-            at[count] = found[vertex]
-            weights[count] = given[vertex] if len(given) > 0 else 1
-            count += 1
-    if count == 0:
-        return NOTHING, 0, -1
-    at, weights = at[:count], weights[:count]
-    cones = np.empty((0, 0), np.uint64)
-    if closed and count <= MOST_CLOSED:
-        cones = ancestors_of(number, count, edges)
-    score, member = best_of(nodes, members, pool, at, weights, cones, exclude)
-    return (FOUND if member >= 0 else NOTHING), score, member
+    at = 0
+    for query in range(len(found)):
+        weights = at + 3 + 2 * asked[at]
+        edges = weights + asked[at + 1]
+        end = edges + max(asked[at + 2], 0)
+        ids, pairs = asked[at + 3 : weights].view(np.uint64), asked[edges:end].view(np.int32)
+        exclude = asked[end + 1 : end + 1 + asked[end]]
+        found[query] = best(slots, pool, ids, asked[weights:edges], pairs, asked[at + 2] >= 0, exclude)
+        at = end + 1 + asked[end]
 
 
 @helper
-def repeats(ids: Array) -> bool:
-    """Whether an id occurs twice."""
-    count = len(ids) // 2
-    places = np.zeros(power_of_two(2 * count), np.int32)  # vertex + 1, or 0
-    mask = len(places) - 1
-    for vertex in range(count):
-        place = int(np.int64(tag_of(ids[2 * vertex], ids[2 * vertex + 1]))) & mask
-        while places[place] > 0:
-            other = places[place] - 1
+def best(
+    slots: Array, pool: Array, ids: Array, given: Array, edges: Array, closed: bool, exclude: Array
+) -> tuple[int, int]:
+    """Return the (score, model) of the best match; model 0: none. `given`: weights, if there are any."""
+    total = len(ids) // 2
+    tags = np.empty(total, np.uint64)
+    for vertex in range(total):
+        tags[vertex] = tag_of(ids[2 * vertex], ids[2 * vertex + 1])
+        prefetch(slots, home_of(slots, tags[vertex]))
+    if repeats(ids, tags):
+        return REPEATED, 0
+    number = np.empty(total, np.int64)  # nodes, 0 for none; below: places among the known vertices, -1 for none
+    for vertex in range(total):
+        number[vertex] = find_node(slots, pool, tags[vertex], ids[2 * vertex], ids[2 * vertex + 1])
+    for edge in range(len(edges) // 2):
+        source, target = edges[2 * edge], edges[2 * edge + 1]
+        if not 0 <= source < target < total or (edge > 0 and target < edges[2 * edge - 1]):
+            return BAD_EDGES, 0
+        if number[source] == 0:
+            number[target] = 0
+    at, weights = np.empty(total, np.int64), np.empty(total, np.int64)
+    count = 0
+    for vertex in range(total):
+        node = number[vertex] * UNIT
+        number[vertex] = -1
+        # No graph has it if there was no memory for the model that brought it.
+        if node > 0 and pool[node + LIST + COUNT] > 0:
+            number[vertex] = count
+            at[count] = node
+            weights[count] = given[vertex] if len(given) > 0 else 1
+            count += 1
+    if count == 0:
+        return 0, 0
+    cones = np.zeros((count if closed and count <= MOST_CLOSED else 0, (count + 63) >> 6), np.uint64)
+    for vertex in range(len(cones)):
+        cones[vertex, vertex >> 6] |= _ONE << np.uint64(vertex & 63)
+    for edge in range(len(edges) // 2 if len(cones) > 0 else 0):
+        source, target = number[edges[2 * edge]], number[edges[2 * edge + 1]]
+        if target >= 0:
+            for word in range((source >> 6) + 1):
+                cones[target, word] |= cones[source, word]
+    return best_of(pool, at[:count], weights[:count], cones, exclude)
+
+
+@helper
+def repeats(ids: Array, tags: Array) -> bool:
+    """Return whether an id occurs twice."""
+    seen = np.zeros(2 * len(tags) + 1, np.int32)  # vertex + 1, or 0
+    for vertex in range(len(tags)):
+        place = home_of(seen, tags[vertex])
+        while seen[place] > 0:
+            other = seen[place] - 1
             if ids[2 * other] == ids[2 * vertex] and ids[2 * other + 1] == ids[2 * vertex + 1]:
                 return True
-            place = (place + 1) & mask
-        places[place] = vertex + 1
+            place = following(seen, place)
+        seen[place] = vertex + 1
     return False
 
 
 @helper
-def best_of(
-    nodes: Array, members: Array, pool: Array, at: Array, weights: Array, cones: Array, exclude: Array
-) -> tuple[int, int]:
-    """Return (score, member) of the best match, or member -1, for vertices that are all in the index."""
+def holds(cones: Array, lower: int, upper: int) -> bool:
+    """Return whether `upper` is in the cone of `lower`; without cones, whether they are one."""
+    if len(cones) == 0:
+        return lower == upper
+    return (cones[lower, upper >> 6] >> np.uint64(upper & 63)) & _ONE == _ONE  # type: ignore[no-any-return]
+
+
+@helper
+def best_of(pool: Array, at: Array, weights: Array, cones: Array, exclude: Array) -> tuple[int, int]:
+    """Answer for vertices that are all in the index; `at`: their nodes' first words; `cones`: as bit sets, if known."""
     count = len(at)
     whole = 0
     settled = np.empty(count, np.bool_)
+    above = np.zeros(count, np.int64)  # weight of its cone
     for vertex in range(count):
         whole += weights[vertex]
-        best = nodes[at[vertex]].best
-        prefetch_graph(pool, best)
-        settled[vertex] = len(exclude) == 0 or not among(exclude, member_at(pool, best, 0))
-    above, below = sums(cones, weights)
+        graph = pool[at[vertex] + BEST]
+        prefetch_graph(pool, graph)
+        settled[vertex] = first_model(pool, graph) not in exclude
+        for upper in range(vertex if len(cones) == 0 else 0, vertex + 1):
+            if holds(cones, vertex, upper):
+                above[vertex] += weights[upper]
     # Rule 1. Only the last vertex' cone can be all.
     if above[count - 1] == whole and settled[count - 1]:
-        return whole, member_at(pool, nodes[at[count - 1]].best, 0)
+        return whole, first_model(pool, pool[at[count - 1] + BEST])
 
     keys, values, apart = weights_by_node(at, weights)
-    bound, winner = 0, -1
+    bound, winner, last = 0, 0, 0
     # Rule 2. Neighbours often have the same best holder.
-    seen = np.zeros(len(keys), np.int32)  # graph + 1, or 0
     for vertex in range(count - 1, -1, -1):
-        graph = nodes[at[vertex]].best
-        place = graph & (len(seen) - 1)
-        while seen[place] > 0 and seen[place] != graph + 1:
-            place = (place + 1) & (len(seen) - 1)
-        if seen[place] == 0:
-            seen[place] = graph + 1
-            score = score_of(pool, graph, keys, values, apart)
-            bound, winner = better(members, pool, graph, score, exclude, bound, winner)
+        graph = pool[at[vertex] + BEST]
+        if graph != last:
+            bound, winner = better(pool, graph, keys, values, apart, exclude, bound, winner)
+            last = graph
 
-    order = by_length(nodes, at)
-    kept = rest(order, weights, above, settled, bound)
-    entrances = uppermost(order, kept, cones)
-    length = 0
-    for place in range(len(entrances)):
-        length += nodes[at[entrances[place]]].count
-    # Rule 4.
-    for place in range(count - 1, -1, -1):
-        vertex = order[place]
-        if nodes[at[vertex]].count >= length:
-            break
-        if is_necessary(vertex, cones, whole - below[vertex], above, settled, bound):
-            entrances = order[place : place + 1]
-            break
-
+    order = by_length(pool, at)
+    entrances = uppermost(order, left_out(order, weights, above, settled, bound), cones)
     read = np.zeros(count, np.bool_)
-    left = whole
+    unread = whole
     for entrance in range(len(entrances) - 1, -1, -1):
         vertex = entrances[entrance]
-        row = nodes[at[vertex]]
-        for place in range(row.count):
-            if place + AHEAD < row.count:
-                prefetch_graph(pool, value_at(pool, row.at, row.room, place + AHEAD))
-            graph = value_at(pool, row.at, row.room, place)
-            score = score_of(pool, graph, keys, values, apart)
-            bound, winner = better(members, pool, graph, score, exclude, bound, winner)
-        # Rule 5.
+        head = at[vertex] + LIST
+        graphs, end = values_of(pool, head), pool[head + COUNT]
+        for place in range(end):
+            if place + AHEAD < end:
+                prefetch_graph(pool, pool[graphs + place + AHEAD])
+            bound, winner = better(pool, pool[graphs + place], keys, values, apart, exclude, bound, winner)
+        # Rule 4.
         for lower in range(count):
             if not read[lower] and holds(cones, lower, vertex):
                 read[lower] = True
-                left -= weights[lower]
-        if left < bound:
+                unread -= weights[lower]
+        if unread < bound:
             break
     return bound, winner
 
 
 @helper
-def by_length(nodes: Array, at: Array) -> Array:
-    """Return the vertices by falling length of their posting lists, upper ones first among equals.
+def weights_by_node(at: Array, weights: Array) -> tuple[Array, Array, bool]:
+    """Return a small hash table, node -> weight: nodes, 0 in empty places; weights; whether no two collide.
+
+    Without collisions a model is scored without a branch that the processor could guess wrong, in half the time: so
+    the table is made larger for it, while the first cache holds it.
+    """
+    size = 4
+    while size < 4 * len(at):
+        size *= 2
+    while True:
+        keys, values = np.zeros(size, np.int32), np.zeros(size, np.int64)
+        apart = True
+        for vertex in range(len(at)):
+            node = at[vertex] // UNIT
+            place = node & (size - 1)
+            while keys[place] > 0:
+                apart = False
+                place = (place + 1) & (size - 1)
+            keys[place], values[place] = node, weights[vertex]
+        if apart or size >= SCORING_PLACES:
+            return keys, values, apart
+        size *= 2
+
+
+@helper
+def score_of(pool: Array, graph: int, keys: Array, values: Array, apart: bool) -> int:
+    """Return the weight of the vertices that a graph shares with the query."""
+    mask = len(keys) - 1
+    first = graph * UNIT + NODES
+    end = first + pool[graph * UNIT + SIZE]
+    score = 0
+    if apart:
+        for word in range(first, end):
+            place = pool[word] & mask
+            score += values[place] * np.int64(keys[place] == pool[word])
+        return score
+    for word in range(first, end):
+        place = pool[word] & mask
+        while keys[place] > 0 and keys[place] != pool[word]:
+            place = (place + 1) & mask
+        score += values[place]
+    return score
+
+
+@helper
+def better(
+    pool: Array, graph: int, keys: Array, values: Array, apart: bool, exclude: Array, bound: int, winner: int
+) -> tuple[int, int]:
+    """Return (score, model) of the better of a graph's best model and the winner so far."""
+    score = score_of(pool, graph, keys, values, apart)
+    if score < bound:
+        return bound, winner
+    head = graph * UNIT + MODELS
+    models = values_of(pool, head)
+    for place in range(pool[head + COUNT]):
+        model = int64(pool[models + place])
+        if model not in exclude:
+            if score > bound or winner == 0 or beats(pool, model, winner):
+                return score, model
+            break
+    return bound, winner
+
+
+@helper
+def by_length(pool: Array, at: Array) -> Array:
+    """Return the vertices by falling length of their lists, upper ones first among equals.
 
     Lists grow shorter downwards along every path, so each beginning of this order holds the cones of all that is in
     it. Insertion sort: the order of the query is nearly that already.
@@ -190,7 +266,7 @@ def by_length(nodes: Array, at: Array) -> Array:
     order = np.empty(len(at), np.int64)
     for vertex in range(len(at)):
         place = vertex
-        while place > 0 and nodes[at[order[place - 1]]].count < nodes[at[vertex]].count:
+        while place > 0 and pool[at[order[place - 1]] + LIST + COUNT] < pool[at[vertex] + LIST + COUNT]:
             order[place] = order[place - 1]
             place -= 1
         order[place] = vertex
@@ -198,46 +274,30 @@ def by_length(nodes: Array, at: Array) -> Array:
 
 
 @helper
-def rest(order: Array, weights: Array, above: Array, settled: Array, bound: int) -> int:
-    """Return how many of the first vertices can be left out: rule 3."""
-    left_out = 0
+def left_out(order: Array, weights: Array, above: Array, settled: Array, bound: int) -> int:
+    """Return how many of the first vertices need not be read: rule 3."""
+    weight = 0
     for kept in range(len(order)):
-        left_out += weights[order[kept]]
-        if left_out < bound:
-            continue
-        if left_out == bound:
+        weight += weights[order[kept]]
+        if weight == bound:
             for place in range(kept + 1):
-                vertex = order[place]
-                if settled[vertex] and above[vertex] == bound:
+                if settled[order[place]] and above[order[place]] == bound:
                     return kept + 1
-        return kept
+        if weight >= bound:
+            return kept
     return len(order)
 
 
 @helper
-def uppermost(order: Array, kept: int, cones: Array) -> Array:
-    """Return those of ``order[kept:]`` below which the others are, in the same order."""
-    entrances = np.empty(len(order) - kept, np.int64)
+def uppermost(order: Array, start: int, cones: Array) -> Array:
+    """Return those of ``order[start:]`` below which the others are, in the same order."""
+    entrances = np.empty(len(order) - start, np.int64)
     count = 0
-    for place in range(kept, len(order)):
-        vertex = order[place]
+    for place in range(start, len(order)):
         is_below = False
         for other in range(count):
-            if holds(cones, vertex, entrances[other]):
-                is_below = True
-                break
+            is_below = is_below or holds(cones, order[place], entrances[other])
         if not is_below:
-            entrances[count] = vertex
+            entrances[count] = order[place]
             count += 1
     return entrances[:count]
-
-
-@helper
-def is_necessary(vertex: int, cones: Array, without: int, above: Array, settled: Array, bound: Any) -> bool:
-    """Return whether every model that may still win holds a vertex; `without`: weight of what is not below it."""
-    if without != bound:
-        return without < bound  # type: ignore[no-any-return]
-    for other in range(len(above)):
-        if settled[other] and above[other] == bound and not holds(cones, other, vertex):
-            return True
-    return False
