@@ -1,36 +1,26 @@
-"""Put a model: send changed tensors and the record to its shard in one message, and handle all outcomes.
-
-After any error, the put is aborted at the model's shard first, and only then are its references dropped (protocol.md):
-the model may have been published, and a published model must not lose tensors that it inherits.
-"""
+"""Put a model: send changed tensors and the record to its shard in one message, and tell the caller all outcomes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from daskevo.client.inherit import Reservation
 from daskevo.client.put_payload import Payload
 from daskevo.client.put_sender import send_put
-from daskevo.client.reservations import give_back
+from daskevo.client.run_script import or_error, run_script
 from daskevo.client.session import Session
-from daskevo.errors import (
-    ClusterError,
-    DaskevoError,
-    InvalidInput,
-    ModelExists,
-    PutFailed,
-    PutUnknown,
-    QuotaReached,
-    RepositoryError,
-    ShardDamaged,
-)
+from daskevo.errors import DaskevoError, InvalidInput, ModelExists, PutFailed, PutUnknown, QuotaReached
 from daskevo.graph import ArchitectureGraph
-from daskevo.protocol.messages import Abort, Drop, Put
+from daskevo.protocol import scripts
+from daskevo.protocol.messages import Abort, Put
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.owner_map import OwnerMap
 from daskevo.protocol.replies import Refused, Verdict
+from daskevo.protocol.scripts import PutOutcome
+from daskevo.protocol.steps import Step, Together, Withdraw
 from daskevo.types import JSON, ModelId, Objective, Tick
 
 KEPT = "user:kept"
@@ -90,7 +80,7 @@ def make_record(
 async def put(
     session: Session, reservation: Reservation, record: ModelRecord, payload: Payload, labels: Sequence[str]
 ) -> Stored:
-    """Stage and publish a model in one message, drop references that it does not use, and end the attempt.
+    """Carry out `scripts.put`: stage and publish a model in one message.
 
     Raises
     ------
@@ -109,73 +99,47 @@ async def put(
         another shard.
     """
     message = Put(record, dict.fromkeys(labels or (KEPT,), record.created))
-    cause: BaseException | None = None
-    try:
-        reply = await send_put(session, message, payload, session.timeout_s / 2)
-        if isinstance(reply, Verdict) and reply.state in ("published", "retiring", "retired"):
-            _finish(session, record, payload)
-            return Stored(record)
-        found = f"home refused it: {reply.reason}" if isinstance(reply, Refused) else f"home answered {reply}"
-    except ShardDamaged as error:
-        if not error.sent:
-            # No provider has received the put, so the attempt was never staged, and needs no abort before the drops.
-            await asyncio.shield(give_back(session, record.model_id, record.attempt, reservation.owners))
-            raise
-        found, cause = str(error), error
-    except DaskevoError as error:
-        found, cause = str(error), error
-    except BaseException:
-        # Cancelled: the put may have been carried out, so the coordinator has to find out.
-        await asyncio.shield(session.end(record.attempt, settled=False))
-        raise
-    return await asyncio.shield(_abort(session, reservation, record, payload, found, cause))
+
+    async def carry_out(step: Step) -> Any:
+        match step:
+            case Together((Put(),)):
+                try:
+                    return [await send_put(session, message, payload, session.timeout_s / 2)]
+                except DaskevoError as error:
+                    return [error]
+            case Together((Abort() as abort,)):
+                return [await or_error(session.within(session.timeout_s / 2).send(abort, Verdict))]
+            case Withdraw():
+                return await asyncio.to_thread(payload.withdraw)
+        return await session.carry_out(step)
+
+    outcome = await run_script(scripts.put(message, reservation.owners, payload.unused), carry_out)
+    if outcome.state == "stored":
+        return Stored(record)
+    return await _not_stored(session, record.model_id, outcome)
 
 
-def _finish(session: Session, record: ModelRecord, payload: Payload) -> None:
-    """Drop unused references and end the attempt, without waiting.
-
-    The model is published, so nothing has to be settled, and the audit makes up for lost drops.
-    """
-    drops = (Drop(owner, record.model_id, record.attempt, numbers) for owner, numbers in payload.unused.items())
-    session.outbox.add(record.attempt, drops)
-
-
-async def _abort(
-    session: Session,
-    reservation: Reservation,
-    record: ModelRecord,
-    payload: Payload,
-    found: str,
-    cause: BaseException | None,
-) -> Stored:
-    """Ask the model's shard for the verdict on this attempt, and act on it, within the second half of the time."""
-    model_id, attempt = record.model_id, record.attempt
-    try:
-        verdict = await session.within(session.timeout_s / 2).send(Abort(model_id, attempt), Verdict)
-    except (ClusterError, RepositoryError) as error:
-        await session.end(attempt, settled=False)
+async def _not_stored(session: Session, model_id: ModelId, outcome: PutOutcome) -> Stored:
+    """Raise the error for a put that this attempt has not stored, unless another one has."""
+    answer = outcome.answer
+    cause = answer if isinstance(answer, DaskevoError) else None
+    if cause is not None and outcome.state == "not sent":
+        raise cause
+    found = f"home answered {answer}" if cause is None else str(cause)
+    if isinstance(answer, Refused):
+        found = f"home refused it: {answer.reason}"
+    if outcome.state == "unknown" and isinstance(outcome.verdict, DaskevoError):
         raise PutUnknown(
-            f"put of {model_id!r} has no answer ({found}), and aborting it neither ({error}): the coordinator will "
-            "settle it; ask repository.status whether it was stored",
+            f"put of {model_id!r} has no answer ({found}), and aborting it neither ({outcome.verdict}): the "
+            "coordinator will settle it; ask repository.status whether it was stored",
             model_id=model_id,
-        ) from error
-    if isinstance(verdict, Refused) or verdict.state == "lost":
-        await session.end(attempt, settled=False)
+        ) from outcome.verdict
+    if outcome.state == "unknown":
         raise PutUnknown(
             f"put of {model_id!r} has no answer ({found}), and its home lost what it knew: "
             "ask repository.status whether it was stored",
             model_id=model_id,
         ) from cause
-    if verdict.state in ("published", "retiring"):
-        _finish(session, record, payload)
-        return Stored(record)
-    # The shard has confirmed that this attempt can never publish. Only now remove the file, drop the references, and
-    # end the attempt, in this order.
-    if verdict.state == "aborted":
-        await asyncio.to_thread(payload.withdraw)
-    await give_back(session, model_id, attempt, reservation.owners)
-    if verdict.state == "retired":
-        return Stored(record)
     standing = await session.standing(model_id)
     if standing.state in ("published", "retiring") and standing.record is not None:
         return Stored(standing.record, by_other=True)
@@ -190,5 +154,5 @@ async def _abort(
         raise cause
     raise PutFailed(
         f"put of {model_id!r} failed ({found}): nothing is visible and nothing leaks. Put it again",
-        **{**(cause.facts if isinstance(cause, DaskevoError) else {}), "model_id": model_id, "reason": found},
+        **{**({} if cause is None else cause.facts), "model_id": model_id, "reason": found},
     ) from cause

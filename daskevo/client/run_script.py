@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from daskevo.errors import ClusterError, DaskevoError, RepositoryError, ShardFenced
-from daskevo.protocol.steps import Script, Step
+from daskevo.protocol.steps import Script, Step, ToTheEnd
+from daskevo.wire.to_the_end import to_the_end
 
 T = TypeVar("T")
 
@@ -29,7 +30,11 @@ async def run_script(script: Script[T], carry_out: Callable[[Step], Awaitable[An
             result: T = stop.value
             return result
         try:
-            resume, sent = script.send, await carry_out(step)
+            if isinstance(step, ToTheEnd):
+                answer = await to_the_end(run_script(step.script, carry_out))
+            else:
+                answer = await carry_out(step)
+            resume, sent = script.send, answer
         except BaseException as error:  # noqa: BLE001 - the script decides what follows
             resume, sent = script.throw, error
 

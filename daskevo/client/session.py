@@ -39,7 +39,7 @@ from daskevo.protocol.messages import (
 )
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.replies import LabelGone, Labelled, Opened, Refused, Reply, Standing, reply_from_wire
-from daskevo.protocol.steps import End, Step, Together
+from daskevo.protocol.steps import End, EndInBackground, Step, Together
 from daskevo.types import Attempt, ModelId, Tick
 from daskevo.wire.transport import Transport
 
@@ -287,6 +287,8 @@ class Session:
                 return await send_drops(self.directory, [cast(Drop, message) for message in messages])
             case End(attempt, settled):
                 return await self.end(attempt, settled=settled)
+            case EndInBackground(attempt, unused):
+                return self.outbox.add(attempt, unused)
         raise TypeError(f"a session does not carry out {step}")
 
 

@@ -6,15 +6,27 @@ the same ones, so what the checker finds about the order of steps is true of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
 
-from daskevo.errors import DaskevoError, ModelLost
+from daskevo.errors import DaskevoError, ModelLost, ShardDamaged
 from daskevo.protocol.attempts import Settle
 from daskevo.protocol.audit import drops_all, question_to_home
-from daskevo.protocol.messages import Drop, DropAttempt, FinishRetirement
-from daskevo.protocol.replies import Reply
+from daskevo.protocol.messages import Abort, Drop, DropAttempt, FinishRetirement, Put
+from daskevo.protocol.replies import Reply, Verdict
 from daskevo.protocol.state import Retirement
-from daskevo.protocol.steps import End, IsServed, OnOwnShard, Script, Together, TryLater
+from daskevo.protocol.steps import (
+    End,
+    EndInBackground,
+    IsServed,
+    OnOwnShard,
+    Script,
+    Together,
+    ToTheEnd,
+    TryLater,
+    Withdraw,
+)
 from daskevo.types import Attempt, ModelId
 
 
@@ -58,6 +70,83 @@ def settle(due: Settle) -> Script[bool]:
         (heard,) = yield Together((DropAttempt(due.model, due.attempt),))
         return not isinstance(heard, DaskevoError)
     return True
+
+
+@dataclass(frozen=True)
+class PutOutcome:
+    """What became of a put."""
+
+    state: Literal["stored", "aborted", "unknown", "not sent"]
+    answer: object
+    """To the put."""
+    verdict: object = None
+    """Answer to the abort, where one was needed."""
+
+
+def put(message: Put, reserved: Collection[ModelId], unused: Mapping[ModelId, frozenset[int]]) -> Script[PutOutcome]:
+    """Stage and publish a model in one message, drop references that it does not use, and end the attempt.
+
+    After any error, the put is aborted at the model's shard first, and only then are its references dropped: the model
+    may have been published, and a published model must not lose tensors that it inherits.
+
+    Parameters
+    ----------
+    reserved:
+        Owners at which the attempt has references.
+    unused:
+        Those references that the model does not use, by owner.
+    """
+    model, attempt = message.record.model_id, message.record.attempt
+    try:
+        (answer,) = yield Together((message,))
+    except GeneratorExit:
+        raise  # nobody runs this script any more
+    except BaseException:
+        yield from _interrupted(attempt)
+        raise
+    if isinstance(answer, Verdict) and answer.state in ("published", "retiring", "retired"):
+        yield EndInBackground(attempt, _narrow(model, attempt, unused))
+        return PutOutcome("stored", answer)
+    if isinstance(answer, ShardDamaged) and not answer.sent:
+        # No provider has received the put, so the attempt was never staged, and needs no abort before the drops.
+        yield ToTheEnd(give_back(model, attempt, reserved))
+        return PutOutcome("not sent", answer)
+    outcome: PutOutcome = yield ToTheEnd(_abort(message, reserved, unused, answer))
+    return outcome
+
+
+def _abort(
+    message: Put, reserved: Collection[ModelId], unused: Mapping[ModelId, frozenset[int]], answer: object
+) -> Script[PutOutcome]:
+    """Ask the model's shard for the verdict on this attempt, and act on it."""
+    model, attempt = message.record.model_id, message.record.attempt
+    (verdict,) = yield Together((Abort(model, attempt),))
+    if not isinstance(verdict, Verdict) or verdict.state == "lost":
+        yield End(attempt, settled=False)
+        return PutOutcome("unknown", answer, verdict)
+    if verdict.state in ("published", "retiring"):
+        yield EndInBackground(attempt, _narrow(model, attempt, unused))
+        return PutOutcome("stored", answer, verdict)
+    # The shard has confirmed that this attempt can never publish. Only now remove the file, drop the references, and
+    # end the attempt, in this order.
+    if verdict.state == "aborted":
+        yield Withdraw(model, attempt)
+    yield from give_back(model, attempt, reserved)
+    return PutOutcome("stored" if verdict.state == "retired" else "aborted", answer, verdict)
+
+
+def _narrow(model: ModelId, attempt: Attempt, unused: Mapping[ModelId, frozenset[int]]) -> tuple[Drop, ...]:
+    """Only after publish: nothing has to be settled then, and the audit makes up for lost drops."""
+    return tuple(Drop(owner, model, attempt, numbers) for owner, numbers in unused.items())
+
+
+def _interrupted(attempt: Attempt) -> Script[None]:
+    """What was sent may have been carried out or not: only the coordinator can find out."""
+
+    def end() -> Script[None]:
+        yield End(attempt, settled=False)
+
+    yield ToTheEnd(end())
 
 
 def give_back(model: ModelId | None, attempt: Attempt, owners: Iterable[ModelId]) -> Script[None]:

@@ -10,8 +10,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from daskevo.protocol.messages import Message
-from daskevo.types import Attempt
+from daskevo.protocol.messages import Drop, Message
+from daskevo.types import Attempt, ModelId
 
 T = TypeVar("T")
 
@@ -35,6 +35,29 @@ class End:
 
 
 @dataclass(frozen=True)
+class EndInBackground:
+    """Drop references and end an attempt that needs no settling, at the same time; nobody waits for that. -> None."""
+
+    attempt: Attempt
+    drops: tuple[Drop, ...] = ()
+
+
+@dataclass(frozen=True)
+class ToTheEnd:
+    """A script that goes on to its end even if who waits for it is interrupted. -> What it returns."""
+
+    script: Script[Any]
+
+
+@dataclass(frozen=True)
+class Withdraw:
+    """Remove the segment file that this attempt's writer has written, if it has. -> None."""
+
+    model: ModelId
+    attempt: Attempt
+
+
+@dataclass(frozen=True)
 class OnOwnShard:
     """A message that a provider carries out on the shard that the script works for. -> None, or the error instead."""
 
@@ -53,6 +76,6 @@ class TryLater:
     trouble: object
 
 
-Step = Together | End | OnOwnShard | IsServed | TryLater
+Step = Together | End | EndInBackground | ToTheEnd | Withdraw | OnOwnShard | IsServed | TryLater
 
 Script = Generator[Step, Any, T]

@@ -312,6 +312,8 @@ class World:
             case "write", (shard, segment):
                 self.disks[shard].rewritten.pop(segment, None)
                 return self.disks[shard].files.add(segment)
+            case "withdraw", (shard, segment):
+                return self.disks[shard].files.discard(segment)
             case "open", (shard,):
                 return self.open(shard)
             case "reopen", (shard,):

@@ -22,7 +22,7 @@ from daskevo.protocol.messages import Drop, Hold, Message, Put, Refer, Release
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.owner_map import OwnerEntry, OwnerMap
 from daskevo.protocol.shard import Shard
-from daskevo.protocol.steps import End, IsServed, OnOwnShard, Script, Together
+from daskevo.protocol.steps import End, EndInBackground, IsServed, OnOwnShard, Script, Together
 from daskevo.runs import LabelChange
 from daskevo.search import Request
 from daskevo.types import Attempt, ModelId
@@ -103,6 +103,8 @@ class Evo:
             except StopIteration as stop:
                 return stop.value
             match step:
+                case Together((Put() as put,)):
+                    answer = yield from self._send([put], self._costs.put_message_s)
                 case Together(messages):
                     answer = yield from self._send(messages, self._costs.message_s)
                 case OnOwnShard(message):
@@ -111,6 +113,8 @@ class Evo:
                 case End(attempt, settled):
                     yield from self._ask_coordinator()
                     self._coordinator.end(attempt, settled=settled)
+                case EndInBackground(attempt, drops):
+                    self._clock.start(self._end_in_background(attempt, drops))
                 case IsServed():
                     answer = True
 
@@ -225,27 +229,26 @@ class Evo:
         )
         nbytes = record.own_bytes
         yield self._clock.now + nbytes / self._costs.bytes_per_s
-        yield from self._send([Put(record, {label: created})], self._costs.put_message_s)
+        reserved: dict[ModelId, set[int]] = {}
+        for entry in got.entries.values():
+            reserved.setdefault(entry.owner, set()).add(entry.number)
+        used = record.owner_map.owners
+        left = {owner: frozenset(numbers) - used.get(owner, frozenset()) for owner, numbers in reserved.items()}
+        unused = {owner: numbers for owner, numbers in left.items() if numbers}
+        yield from self._run(scripts.put(Put(record, {label: created}), reserved, unused))
         self._records[name], self._graphs[name] = record, graph
         self._index.insert(SCOPE, name, graph.ids, quality, created)
         if own:
             self._sizes[name] = {number: spec.nbytes for number, spec in own.items()}
         self._bytes += nbytes
         self._full += graph.nbytes
-        self._clock.start(self._finish(record, got))
         return nbytes
 
-    def _finish(self, record: ModelRecord, got: Inherited) -> Steps:
-        used = record.owner_map.owners
-        reserved: dict[ModelId, set[int]] = {}
-        for entry in got.entries.values():
-            reserved.setdefault(entry.owner, set()).add(entry.number)
-        for owner, numbers in reserved.items():
-            if unused := frozenset(numbers) - used.get(owner, frozenset()):
-                message = Drop(owner, record.model_id, record.attempt, unused)
-                yield from self._send([message], self._costs.message_s)
+    def _end_in_background(self, attempt: Attempt, drops: tuple[Drop, ...]) -> Steps:
+        if drops:
+            yield from self._send(drops, self._costs.message_s)
         yield from self._ask_coordinator()
-        self._coordinator.end(record.attempt)
+        self._coordinator.end(attempt)
 
     def change(self, change: LabelChange) -> Steps:
         """Ask the coordinator for a tick, and home to change the label."""

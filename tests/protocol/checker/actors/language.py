@@ -37,8 +37,8 @@ Call = Send | Ask
 class Do:
     """An act on the script's own machine.
 
-    A writer: ``write`` (shard, segment). The coordinator: ``take settling``, ``postpone``, ``settled``. A shard's
-    provider, with that opening of the shard: ``handle``, ``snapshot``, ``delete``, ``write renewed``,
+    A writer: ``write``, ``withdraw`` (shard, segment). The coordinator: ``take settling``, ``postpone``, ``settled``. A
+    shard's provider, with that opening of the shard: ``handle``, ``snapshot``, ``delete``, ``write renewed``,
     ``take renewed``; with its folder alone: ``rename`` (shard, segment, bitmap of what the file holds).
     """
 
@@ -127,6 +127,14 @@ def play(stage: Stage, script: steps.Script[Any], *, patient: bool = False) -> G
                 answer = yield [send_to(stage, message, patient) for message in messages]
             case steps.End(attempt, settled):
                 yield [end(attempt, settled=settled)]
+                answer = None
+            case steps.EndInBackground(attempt, drops):
+                yield [*(send_to(stage, drop) for drop in drops), end(attempt)]
+                answer = None
+            case steps.ToTheEnd(inner):
+                answer = yield from play(stage, inner)
+            case steps.Withdraw(model, attempt):
+                answer = yield Do("withdraw", (stage.home(model), (model, attempt)))
             case steps.OnOwnShard(message):
                 yield Do("handle", (message,))
                 answer = None
@@ -134,6 +142,8 @@ def play(stage: Stage, script: steps.Script[Any], *, patient: bool = False) -> G
                 answer = True  # who runs at a provider ends with it
             case steps.TryLater():
                 answer = yield []
+            case _:
+                answer = yield step  # of the checker's own
 
 
 def send_to(stage: Stage, message: ask.Message, patient: bool = False) -> Send:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from daskevo.protocol.messages import Abort
 from daskevo.protocol.replies import Verdict
-from daskevo.protocol.steps import End, Script, Step, Together, TryLater
+from daskevo.protocol.steps import End, Script, Step, Together, ToTheEnd, TryLater
+
+Instead = Callable[[Any], Generator[Any, Any, Any]]
+"""Carries a step out, and returns what the script is sent back."""
 
 
-def changed(script: Script[Any], instead: Callable[[Step], Script[Any]]) -> Script[Any]:
-    """A script whose steps are carried out by `instead`, which returns what the script is sent back."""
+def changed(script: Script[Any], instead: Instead) -> Generator[Any, Any, Any]:
+    """A script whose steps are carried out by `instead`, also those of the scripts in it that go on to their end."""
     resume: Callable[[Any], Step] = script.send
     sent: Any = None
     while True:
@@ -20,7 +23,8 @@ def changed(script: Script[Any], instead: Callable[[Step], Script[Any]]) -> Scri
         except StopIteration as stop:
             return stop.value
         try:
-            resume, sent = script.send, (yield from instead(step))
+            inner = changed(step.script, instead) if isinstance(step, ToTheEnd) else instead(step)
+            resume, sent = script.send, (yield from inner)
         except BaseException as error:  # noqa: BLE001 - the script decides what follows
             resume, sent = script.throw, error
 

@@ -1,7 +1,8 @@
-"""How a model comes to be: begin, open, reserve, train, stage, publish, narrow, end; and how a put gives up."""
+"""How a model comes to be: begin, open, reserve, train, put."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator
 from typing import Any
 
@@ -11,7 +12,9 @@ from daskevo.protocol import scripts
 from daskevo.protocol.holders import Holder
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.owner_map import OwnerEntry, OwnerMap
-from daskevo.types import Attempt, ModelId, TensorSpec, Tick
+from daskevo.protocol.scripts import PutOutcome
+from daskevo.protocol.steps import End, Script, Together, ToTheEnd
+from daskevo.types import Attempt, ModelId, TensorSpec
 from tests.protocol.checker.actors import mutants
 from tests.protocol.checker.actors.language import (
     Ask,
@@ -44,7 +47,7 @@ def put(
     *,
     left: bool = False,
 ) -> Run:
-    """Make a model: begin, open, reserve, train, stage, publish, narrow, end. Returns put's verdict.
+    """Make a model: begin, open, reserve, train, put. Returns put's verdict.
 
     `left`: whoever waits for the put is interrupted, and leaves the block that gives back, while the put is under way.
     """
@@ -69,26 +72,58 @@ def put(
     kept = {number: entry for number, entry in inherited.items() if number == 0}
     record = make_record(model, attempt, kept, used if inherited else None)
     owners = sorted({entry.owner for entry in inherited.values()})
-    narrow = [
-        send_to(stage, ask.Drop(owner, model, attempt, numbers))
+    unused = {
+        owner: numbers
         for owner in owners
         if (numbers := frozenset(e.number for e in inherited.values() if e.owner == owner and e not in kept.values()))
-    ]
-    if narrow and not stage.behaviour.narrow_after_publish:
-        yield list(narrow)
+    }
     tick = yield from retry(stage, Ask("tick"))
     for label in labels:
         yield Note("issued", (model, label, tick or attempt, True))
     ticks = dict.fromkeys(labels, tick or attempt)
+    message = ask.Put(record, ticks, 1)
+    run = scripts.put(message, owners, unused)
+    if stage.behaviour.segment_before_stage:
+        yield Do("write", (stage.home(model), (model, attempt)))
+        yield []  # written, and not yet staged
     if left:
-        return (yield from _leave_during_put(stage, record, ticks, owners))
-    answer = yield from _stage_and_publish(stage, record, ticks)
-    if isinstance(answer, say.Verdict) and answer.attempt == attempt and answer.state != "aborted":
-        if narrow:
-            yield list(narrow)
-        yield [end(attempt)]
-        return "stored"
-    return (yield from _give_up(stage, model, attempt, owners, answer))
+        return (yield from _leave(stage, run, message, owners))
+    outcome = yield from play(stage, _under_rules(stage, run, message, owners, unused))
+    if outcome.state == "aborted":
+        answer = outcome.answer
+        by_another = isinstance(answer, say.Refused) and answer.reason in ("published", "retiring", "retired")
+        return "stored by another" if by_another else "failed"
+    state: str = outcome.state
+    return state
+
+
+def _under_rules(
+    stage: Stage,
+    run: Script[PutOutcome],
+    message: ask.Put,
+    owners: list[ModelId],
+    unused: dict[ModelId, frozenset[int]],
+) -> Script[PutOutcome]:
+    """The script of a put as this writer's network carries it out, under the rules that it keeps."""
+    rules, model, attempt = stage.behaviour, message.record.model_id, message.record.attempt
+
+    def instead(step: Any) -> Generator[Any, Any, Any]:
+        match step:
+            case Together((ask.Put(),)):
+                if not rules.narrow_after_publish and unused:
+                    yield Together(tuple(ask.Drop(owner, model, attempt, numbers) for owner, numbers in unused.items()))
+                answer = yield from _stage_and_publish(stage, message)
+                if not rules.segment_before_stage:
+                    yield Do("write", (stage.home(model), (model, attempt)))
+                return [answer]
+            case Together((ask.Abort(),)):
+                yield Note("given_back", (attempt,))
+                if not rules.abort_before_drops and owners:
+                    yield Together(tuple(ask.Drop(owner, model, attempt) for owner in owners))
+                return [(yield from retry(stage, send_to(stage, step.messages[0])))]
+        return (yield step)
+
+    return mutants.changed(run, instead)
 
 
 def _reserve(
@@ -113,52 +148,28 @@ def _reserve(
     return None
 
 
-def _stage_and_publish(stage: Stage, record: ModelRecord, labels: dict[str, Tick]) -> Generator[Any, Any, Any]:
-    home = stage.home(record.model_id)
-    segment = (record.model_id, record.attempt)
-    if stage.behaviour.segment_before_stage:
-        yield Do("write", (home, segment))
-        yield []  # written, and not yet staged
+def _stage_and_publish(stage: Stage, put: ask.Put) -> Generator[Any, Any, Any]:
+    home, model, attempt = stage.home(put.record.model_id), put.record.model_id, put.record.attempt
     if not stage.behaviour.separate_publish:
-        answer = yield from retry(stage, Send(home, ask.Put(record, labels, 1)))
-    else:
-        answer = yield from retry(stage, Send(home, ask.Stage(record, 1)))
-        if isinstance(answer, say.Ok):
-            answer = yield from retry(stage, Send(home, ask.Publish(record.model_id, record.attempt, labels)))
-    if not stage.behaviour.segment_before_stage:
-        yield Do("write", (home, segment))
+        return (yield from retry(stage, Send(home, put)))
+    answer = yield from retry(stage, Send(home, ask.Stage(put.record, put.file_bytes)))
+    if isinstance(answer, say.Ok):
+        answer = yield from retry(stage, Send(home, ask.Publish(model, attempt, put.labels)))
     return answer
 
 
-def _leave_during_put(stage: Stage, record: ModelRecord, labels: dict[str, Tick], owners: list[ModelId]) -> Run:
-    model, attempt = record.model_id, record.attempt
-    home = stage.home(model)
-    yield Do("write", (home, (model, attempt)))
-    yield []  # written, and not yet staged
-    yield Note("given_back", (attempt,))
-    leaving: list[Call] = [end(attempt, settled=False)]
+def _leave(stage: Stage, run: Script[PutOutcome], message: ask.Put, owners: list[ModelId]) -> Run:
+    """Interrupt a put whose message is under way: what it does then goes beside the message."""
+    model, attempt = message.record.model_id, message.record.attempt
+    next(run)
+    left = run.throw(asyncio.CancelledError())
+    assert isinstance(left, ToTheEnd)
+    leaving: list[Call] = [end(step.attempt, settled=step.settled) for step in left.script if isinstance(step, End)]
     if not stage.behaviour.leaving_ends_put:
         leaving = [*(send_to(stage, ask.Drop(owner, model, attempt)) for owner in owners), end(attempt)]
-    yield [Send(home, ask.Put(record, labels, 1)), *leaving]
-    return "left"
-
-
-def _give_up(stage: Stage, model: ModelId, attempt: Attempt, owners: list[ModelId], answer: Any) -> Run:
-    drops = [send_to(stage, ask.Drop(owner, model, attempt)) for owner in owners]
     yield Note("given_back", (attempt,))
-    if not stage.behaviour.abort_before_drops and drops:
-        yield drops
-    verdict = yield from retry(stage, send_to(stage, ask.Abort(model, attempt)))
-    if not isinstance(verdict, say.Verdict):
-        yield [end(attempt, settled=False)]
-        return "unknown"
-    if verdict.state == "aborted" and drops:
-        yield drops
-    yield [end(attempt)]
-    if verdict.state != "aborted":
-        return "stored"
-    by_another = isinstance(answer, say.Refused) and answer.reason in ("published", "retiring", "retired")
-    return "stored by another" if by_another else "failed"
+    yield [send_to(stage, message), *leaving]
+    return "left"
 
 
 def make_record(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from types import GeneratorType
 from typing import Any
 
 from daskevo.types import Tick
@@ -29,7 +30,21 @@ def form_of(value: Any) -> Form:
         return (kind.__name__, *(form_of(getattr(value, name)) for name in _fields(kind)))
     if callable(value):
         return str(value.__qualname__)
+    if isinstance(value, GeneratorType):
+        return tuple(frames_of(value))
     raise TypeError(f"{kind.__name__} has no canonical form")
+
+
+def frames_of(run: object) -> Iterator[Form]:
+    """Yield the frames of a generator and of those that it has handed over to: code, instruction, locals."""
+    while isinstance(run, GeneratorType):
+        frame = run.gi_frame
+        if frame is None:
+            yield "ended"
+            return
+        seen = {name: value for name, value in frame.f_locals.items() if name != "stage"}
+        yield run.gi_code.co_qualname, frame.f_lasti, form_of(seen)
+        run = run.gi_yieldfrom
 
 
 class Values:

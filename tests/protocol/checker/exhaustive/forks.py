@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from types import GeneratorType
 from typing import Any
 
 from tests.protocol.checker.actors import Ask, Do, Note, Run, Script, Send, Stage
-from tests.protocol.checker.exhaustive.canonical import Form, Values, form_of
+from tests.protocol.checker.exhaustive.canonical import Values, frames_of
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class Forks:
             node = Node(script, history, (), done=True, outcome=stop.value)
             return Step(self._values.add(node, ("done", stop.value)), self._numbers(notes))
         calls = (wanted,) if isinstance(wanted, Do) else tuple(wanted)
-        form = ("at", *_frames(run))
+        form = ("at", *frames_of(run))
         node = Node(script, history, calls, self._numbers(calls))
         return Step(self._values.add(node, form), self._numbers(notes))
 
@@ -89,20 +88,3 @@ class Forks:
             notes.append(wanted)
             wanted = run.send(None)
         return wanted
-
-
-def _frames(run: object) -> Iterator[Form]:
-    """Yield the frames of a generator and of those that it has handed over to: code, instruction, locals."""
-    while isinstance(run, GeneratorType):
-        frame = run.gi_frame
-        if frame is None:
-            yield "ended"
-            return
-        seen = {
-            # A script that this one runs step by step.
-            name: tuple(_frames(value)) if isinstance(value, GeneratorType) else value
-            for name, value in frame.f_locals.items()
-            if name != "stage"
-        }
-        yield run.gi_code.co_qualname, frame.f_lasti, form_of(seen)
-        run = run.gi_yieldfrom

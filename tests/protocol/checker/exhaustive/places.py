@@ -144,6 +144,12 @@ class Places:
             rewritten |= {(segment, mask)}
         return self._place(replace(place, files=place.files | {segment}, rewritten=rewritten))
 
+    def withdraw(self, number: int, segment: Segment) -> int:
+        """Remove a segment file."""
+        place = self.get(number)
+        rewritten = frozenset(file for file in place.rewritten if file[0] != segment)
+        return self._place(replace(place, files=place.files - {segment}, rewritten=rewritten))
+
     def half_dead(self, number: int) -> dict[Segment, int]:
         """Return what is to be kept of each file that the owner of a place may write anew."""
         key = ("half dead", number)

@@ -5,8 +5,8 @@ that causes it; so do three more things, because nobody else looks at what they 
 same:
 
 - ``settled`` strikes from a list of the coordinator what only the same script would still look for there;
-- ``write`` makes a file that no record names yet, and only audits look for such files: not where one is under way; to
-  be killed before it is to be killed while the message before it is under way;
+- ``write`` and ``withdraw`` make and remove a file that no record names, and only audits look for such files: not where
+  one is under way; to be killed before it is to be killed while the message before it is under way;
 - ``end`` of what needs no settling takes an attempt from those that only audits, and the ends of holders, look at: not
   where one is under way or can still come, or the message itself can still be late or doubled.
 """
@@ -248,6 +248,9 @@ class Steps:
             case "write", (shard, segment):
                 draft.places[shard] = self.places.write(draft.places[shard], segment)
                 return self.nothing
+            case "withdraw", (shard, segment):
+                draft.places[shard] = self.places.withdraw(draft.places[shard], segment)
+                return self.nothing
             case "rename", (shard, segment, mask):
                 draft.places[shard] = self.places.write(draft.places[shard], segment, mask)
                 return self.nothing
@@ -264,25 +267,25 @@ class Steps:
         assert outcome.reply is not None
         return outcome.reply
 
-    def _at_once(self, draft: Draft, node: Node) -> int | None:
-        """Do what nobody can tell the moment of; return the number of the answer, or None."""
-        if len(node.calls) != 1:
-            return None
-        (call,) = node.calls
+    def _at_once(self, draft: Draft, call: Send | Ask | Do, number: int) -> int:
+        """Do what nobody can tell the moment of; return the number of the answer, or `PENDING`."""
         audited = any(actor.audits for actor in draft.actors)
         match call:
             case Do("settled"):
-                draft.coordinator, answer = self.coordinators.do(draft.coordinator, node.numbers[0])
+                draft.coordinator, answer = self.coordinators.do(draft.coordinator, number)
                 return answer
             case Do("write", (shard, segment)) if self.behaviour.segment_before_stage and not audited:
                 draft.places[shard] = self.places.write(draft.places[shard], segment)
                 return self.nothing
+            case Do("withdraw", (shard, segment)) if not audited:
+                draft.places[shard] = self.places.withdraw(draft.places[shard], segment)
+                return self.nothing
             case Ask("end", (_, True)) if self.coordinators.as_produced and not audited:
                 left = dict(zip(FAULTS, draft.budget, strict=False)) if draft.budget[-1] else {}
                 if not any(left.get(kind) for kind in ("late", "double", "kill", "end", "restart")):
-                    draft.coordinator, answer = self.coordinators.ask(draft.coordinator, node.numbers[0], live=False)
+                    draft.coordinator, answer = self.coordinators.ask(draft.coordinator, number, live=False)
                     return answer
-        return None
+        return PENDING
 
     def _arrived(self, draft: Draft, index: int, step: Step) -> None:
         actor = draft.actors[index]
@@ -292,14 +295,14 @@ class Steps:
             node: Node = self.values.values[step.node]
             if node.done or (self.pausing and not node.calls):
                 break
-            if not node.calls:
-                step = self.forks.step(step.node, ())
-            elif (answer := self._at_once(draft, node)) is not None:
-                step = self.forks.step(step.node, (answer,))
-            else:
-                break
+            calls = zip(node.calls, node.numbers, strict=True)
+            answers = tuple(self._at_once(draft, call, number) for call, number in calls)
+            if PENDING in answers:
+                draft.actors[index] = actor._replace(node=step.node, answers=answers)
+                return
+            step = self.forks.step(step.node, answers)
         if not node.done:
-            draft.actors[index] = actor._replace(node=step.node, answers=(PENDING,) * len(node.calls))
+            draft.actors[index] = actor._replace(node=step.node, answers=())
             return
         del draft.actors[index]
         if node.outcome == "failed" and not draft.disturbed:
