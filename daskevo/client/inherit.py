@@ -1,22 +1,21 @@
 """Inherit from the best ancestor: match it, reserve and read the shared prefix; try the next best if that fails.
 
-The query runs while the attempt begins, and each owner reserves and returns tensors in one message. Each try of an
-ancestor has an attempt of its own: with one attempt for both, a late drop of the first try would remove the second
-try's reservation (protocol.md).
+The query runs while the attempt begins, and each owner reserves and returns tensors in one message.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from daskevo.client.best_match import Question, best_matches
-from daskevo.client.reservations import give_back, refer_all
+from daskevo.client.reservations import refer_all
+from daskevo.client.run_script import run_script
 from daskevo.client.session import Caller, Session
-from daskevo.client.tensor_reader import Array, Gone, wanted_of
+from daskevo.client.tensor_reader import Array, WantedTensors, wanted_of
 from daskevo.errors import (
     ClusterError,
     CorruptRecord,
@@ -28,10 +27,13 @@ from daskevo.errors import (
 )
 from daskevo.graph import ArchitectureGraph, Prefix, longest_common_prefix
 from daskevo.index import PrefixMatch
+from daskevo.protocol import scripts
 from daskevo.protocol.messages import Message, Open, Status
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.owner_map import OwnerEntry
+from daskevo.protocol.records import BEGINNING
 from daskevo.protocol.replies import Reply, Standing
+from daskevo.protocol.steps import Begin, Find, Reserve, Step
 from daskevo.types import Attempt, ModelId
 
 _INLINE_CHARACTERS = 100_000
@@ -41,10 +43,6 @@ shorter ones."""
 SILENT_OWNERS = 3
 """Number of ancestors with unresponsive owners after which nothing is inherited: the others may need the same
 provider."""
-
-
-class _Unheard(Gone):
-    """An owner of tensors to inherit did not answer."""
 
 
 @dataclass
@@ -133,44 +131,93 @@ async def reserve_best(
         If the holder has ended.
     """
     search = _Search(session, model_id, graph, scope, weigh, match, ancestor, check_id)
-    seconds = {"match_s": 0.0, "reserve_s": 0.0}
-    while True:
-        started = perf_counter()
-        # Searching needs no attempt, since it reserves nothing: both messages travel at once.
-        looking = asyncio.ensure_future(search.next())
-        try:
-            attempt = await session.begin(caller, model_id)
-        except BaseException:
-            looking.cancel()
-            await asyncio.wait([looking])
-            raise
-        try:
-            found = await looking
-            seconds["match_s"] += perf_counter() - started
-            reservation = Reservation(model_id, attempt, tried=search.tried, silent=found.silent, seconds=seconds)
-            if found.record is None:
-                return reservation
-            started = perf_counter()
-            patient = ancestor is not None
-            await _reserve(session, reservation, graph, found.record, patient=patient, minimum_layers=minimum_layers)
-            seconds["reserve_s"] += perf_counter() - started
-        except Gone as gone:
-            search.tried[found.record.model_id] = gone.reason  # type: ignore[union-attr]
-            search.unheard += isinstance(gone, _Unheard)
-            if ancestor:
-                raise ModelRetired(
-                    f"{ancestor!r} can't be inherited from: {gone.reason}", model_id=ancestor, reason=gone.reason
-                ) from None
-        except ModelExists:
-            session.outbox.add(attempt)
-            raise
-        except BaseException:
-            looking.cancel()
-            # The task may have been cancelled while reserving: only the coordinator can find out what is reserved.
-            await asyncio.shield(session.end(attempt, settled=False))
-            raise
+    tries = _Tries(session, caller, search, minimum_layers, patient=ancestor is not None)
+    attempt = await run_script(scripts.reserve(model_id, again=not ancestor), tries.carry_out)
+    if attempt is None:
+        assert ancestor
+        reason = search.tried[ancestor]
+        raise ModelRetired(f"{ancestor!r} can't be inherited from: {reason}", model_id=ancestor, reason=reason)
+    tries.found.attempt = attempt
+    return tries.found
+
+
+class _Tries:
+    """Carries out `scripts.reserve`, and keeps what was found and read in the last try."""
+
+    def __init__(
+        self, session: Session, caller: Caller, search: _Search, minimum_layers: int, *, patient: bool
+    ) -> None:
+        self._session = session
+        self._caller = caller
+        self._search = search
+        self._minimum_layers = minimum_layers
+        self._patient = patient
+        self._seconds = {"match_s": 0.0, "reserve_s": 0.0}
+        self._owners: dict[ModelId, dict[int, WantedTensors]] = {}
+        self._started = 0.0
+        self.found: Reservation
+
+    async def carry_out(self, step: Step) -> Any:
+        match step:
+            case Begin():
+                self._started = perf_counter()
+                # Searching needs no attempt, since it reserves nothing: both messages travel at once.
+                self._looking = asyncio.ensure_future(self._search.next())
+                try:
+                    return await self._session.begin(self._caller, self._search.model_id)
+                except BaseException:
+                    self._looking.cancel()
+                    await asyncio.wait([self._looking])
+                    raise
+            case Find():
+                return await self._find()
+            case Reserve(_, attempt, _):
+                return await self._reserve(attempt)
+        return await self._session.carry_out(step)
+
+    async def _find(self) -> Mapping[ModelId, Collection[int]]:
+        search = self._search
+        record, silent = await self._looking
+        asked, self._started = self._started, perf_counter()
+        self._seconds["match_s"] += self._started - asked
+        found = Reservation(search.model_id, BEGINNING, tried=search.tried, silent=silent, seconds=self._seconds)
+        self.found, self._owners = found, {}
+        if record is None:
+            return {}
+        graph = search.graph
+        if len(record.graph or "") > _INLINE_CHARACTERS:
+            other, prefix = await asyncio.to_thread(_prefix, graph, record)
         else:
-            return reservation
+            other, prefix = _prefix(graph, record)
+        entries = {mine: record.owner_map.entries[theirs] for mine, theirs in prefix.tensors(graph, other)}
+        shared = len({graph.tensors[number].layer for number in entries})
+        if shared < self._minimum_layers:
+            words = f"layers with weights that it shares: {shared}, at least {self._minimum_layers} were asked for"
+            found.tried[record.model_id], found.too_few = words, True
+        else:
+            found.ancestor, found.ancestor_graph, found.prefix, found.entries = record, other, prefix, entries
+            self._owners = wanted_of(graph, entries.items())
+        if not self._owners:
+            self._seconds["reserve_s"] += perf_counter() - self._started
+        return self._owners
+
+    async def _reserve(self, attempt: Attempt) -> bool:
+        """Reserve all tensors of the shared prefix at their owners, in parallel, and read them; all or nothing."""
+        search, found = self._search, self.found
+        results = await refer_all(self._session, search.model_id, attempt, self._owners, patient=self._patient)
+        trouble = [result for result in results if isinstance(result, Exception)]
+        if trouble:
+            unheard = [error for error in trouble if isinstance(error, ClusterError)]
+            search.unheard += bool(unheard)
+            assert found.ancestor is not None
+            search.tried[found.ancestor.model_id] = str((unheard or trouble)[0])
+            return False
+        read: dict[tuple[ModelId, int], Array] = {}
+        for owner, arrays in zip(self._owners, results, strict=True):
+            read.update(((owner, number), array) for number, array in arrays.items())  # type: ignore[union-attr]
+        found.arrays = {mine: read[entry.owner, entry.number] for mine, entry in found.entries.items()}
+        self._seconds["reserve_s"] += perf_counter() - self._started
+        return True
 
 
 class _Found(NamedTuple):
@@ -195,8 +242,8 @@ class _Search:
         check_id: bool,
     ) -> None:
         self._session = session
-        self._model_id = model_id
-        self._graph = graph
+        self.model_id = model_id
+        self.graph = graph
         self._scope = scope
         self._weigh = weigh
         self._match = match
@@ -215,7 +262,7 @@ class _Search:
             named = match.model_id if match is not None else self._ancestor or None
             standing, opened = await self._ask(check, named)
             if check:
-                _refuse_taken(self._model_id, standing)
+                _refuse_taken(self.model_id, standing)
                 check = False
             if named is None:
                 return _Found(None)
@@ -232,7 +279,7 @@ class _Search:
     ) -> tuple[Reply | DaskevoError | None, Reply | DaskevoError | None]:
         messages: list[Message] = []
         if check:
-            messages.append(Status(self._model_id))
+            messages.append(Status(self.model_id))
         if named is not None:
             messages.append(Open(named))
         # If a match's provider does not answer, the next best is tried; for a given ancestor, wait the full time.
@@ -242,18 +289,18 @@ class _Search:
 
     async def _best(self, check: bool) -> _Found:
         session = self._session
-        question = Question.of(self._graph, self._weigh, self.tried)
+        question = Question.of(self.graph, self._weigh, self.tried)
         answer = await best_matches(
             session.directory,
             self._scope,
             [question],
             timeout_s=session.timeout_s / 2,
             records=True,
-            status=self._model_id if check else None,
+            status=self.model_id if check else None,
         )
         if check:
             # Its shard may be moving, or its provider has not answered: then ask it alone.
-            _refuse_taken(self._model_id, answer.standing or await session.standing(self._model_id))
+            _refuse_taken(self.model_id, answer.standing or await session.standing(self.model_id))
         (match,) = answer.matches
         if match is None or match.model_id in answer.records:
             return _Found(None if match is None else answer.records[match.model_id], answer.silent)
@@ -280,43 +327,6 @@ def _refuse_taken(model_id: ModelId, reply: Reply | DaskevoError | None) -> None
             state=standing.state,
             record=standing.record,
         )
-
-
-async def _reserve(
-    session: Session,
-    reservation: Reservation,
-    graph: ArchitectureGraph,
-    record: ModelRecord,
-    *,
-    patient: bool,
-    minimum_layers: int,
-) -> None:
-    """Reserve all tensors of the shared prefix at their owners, in parallel, and read them; all or nothing."""
-    if len(record.graph or "") > _INLINE_CHARACTERS:
-        other, prefix = await asyncio.to_thread(_prefix, graph, record)
-    else:
-        other, prefix = _prefix(graph, record)
-    pairs = prefix.tensors(graph, other)
-    entries = {mine: record.owner_map.entries[theirs] for mine, theirs in pairs}
-    shared = len({graph.tensors[number].layer for number in entries})
-    if shared < minimum_layers:
-        words = f"layers with weights that it shares: {shared}, at least {minimum_layers} were asked for"
-        reservation.tried[record.model_id], reservation.too_few = words, True
-        return
-    owners = wanted_of(graph, entries.items())
-    read: dict[tuple[ModelId, int], Array] = {}
-    results = await refer_all(session, reservation.model_id, reservation.attempt, owners, patient=patient)
-    trouble = [result for result in results if isinstance(result, Exception)]
-    if trouble:
-        # The next try has another attempt, so the references of this one must go, whatever was reserved.
-        await give_back(session, reservation.model_id, reservation.attempt, owners)
-        unheard = [error for error in trouble if isinstance(error, ClusterError)]
-        raise _Unheard(str(unheard[0])) if unheard else Gone(str(trouble[0]))
-    for owner, arrays in zip(owners, results, strict=True):
-        read.update(((owner, number), array) for number, array in arrays.items())  # type: ignore[union-attr]
-    reservation.ancestor, reservation.ancestor_graph, reservation.prefix = record, other, prefix
-    reservation.entries = entries
-    reservation.arrays = {mine: read[entry.owner, entry.number] for mine, entry in entries.items()}
 
 
 def _prefix(graph: ArchitectureGraph, record: ModelRecord) -> tuple[ArchitectureGraph, Prefix]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
-from daskevo.client.reservations import give_back, refer_all
+from daskevo.client.reservations import refer_all
+from daskevo.client.run_script import run_script
 from daskevo.client.session import Caller, Session
 from daskevo.client.tensor_reader import Array, Gone, WantedTensors, by_reference, wanted_of
-from daskevo.errors import CorruptRecord, ModelLost, RepositoryError, ShardDamaged
+from daskevo.errors import CorruptRecord, DaskevoError, ModelLost, RepositoryError, ShardDamaged
+from daskevo.protocol import scripts
 from daskevo.protocol.hashing import shard_of
-from daskevo.protocol.messages import Drop
 from daskevo.protocol.model_record import ModelRecord
+from daskevo.protocol.steps import Begin, Reserve, Step
 from daskevo.store.losses import Loss
 from daskevo.types import ModelId
 
@@ -49,19 +52,18 @@ async def read_model(
 async def _read_reserved(
     session: Session, caller: Caller, record: ModelRecord, owners: Mapping[ModelId, Mapping[int, WantedTensors]]
 ) -> list[dict[int, Array]]:
-    attempt = await session.begin(caller, None)
-    try:
-        results = await refer_all(session, None, attempt, owners)
-    except BaseException:
-        # Cancelled while reserving: only the coordinator can find out what is reserved.
-        await asyncio.shield(session.end(attempt, settled=False))
-        raise
-    if not any(isinstance(result, BaseException) for result in results):
-        # All tensors are here, so the references can be dropped in the background.
-        session.outbox.add(attempt, (Drop(owner, None, attempt) for owner in owners))
-        return results  # type: ignore[return-value]
-    # Some owners may have reserved although others failed, so all are asked to drop.
-    await asyncio.shield(give_back(session, None, attempt, owners))
+    results: list[dict[int, Array] | Gone | DaskevoError] = []
+
+    async def carry_out(step: Step) -> Any:
+        match step:
+            case Begin():
+                return await session.begin(caller, None)
+            case Reserve(_, attempt, _):
+                results[:] = await refer_all(session, None, attempt, owners)
+                return not any(isinstance(result, BaseException) for result in results)
+        return await session.carry_out(step)
+
+    await run_script(scripts.read(owners), carry_out)
     for owner, result in zip(owners, results, strict=True):
         if isinstance(result, Gone):
             raise await _gone(session, record, owner, result.reason) from result

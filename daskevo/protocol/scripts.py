@@ -10,17 +10,20 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from daskevo.errors import DaskevoError, ModelLost, ShardDamaged
+from daskevo.errors import DaskevoError, ModelExists, ModelLost, ShardDamaged
 from daskevo.protocol.attempts import Settle
 from daskevo.protocol.audit import drops_all, question_to_home
 from daskevo.protocol.messages import Abort, Drop, DropAttempt, FinishRetirement, Put
 from daskevo.protocol.replies import Reply, Verdict
 from daskevo.protocol.state import Retirement
 from daskevo.protocol.steps import (
+    Begin,
     End,
     EndInBackground,
+    Find,
     IsServed,
     OnOwnShard,
+    Reserve,
     Script,
     Together,
     ToTheEnd,
@@ -70,6 +73,55 @@ def settle(due: Settle) -> Script[bool]:
         (heard,) = yield Together((DropAttempt(due.model, due.attempt),))
         return not isinstance(heard, DaskevoError)
     return True
+
+
+def reserve(model: ModelId, *, again: bool) -> Script[Attempt | None]:
+    """Begin an attempt to make a model, and reserve what it inherits; if that fails, try the next best ancestor.
+
+    Each try has an attempt of its own: with one attempt for both, a late drop of the first try would remove the second
+    try's reservation.
+
+    Parameters
+    ----------
+    again:
+        Whether there may be another ancestor to try; without it, None is returned if the first one can't be reserved.
+    """
+    while True:
+        attempt: Attempt = yield Begin()
+        try:
+            wanted = yield Find()
+            if not wanted or (yield Reserve(model, attempt, wanted)):
+                return attempt
+            yield from give_back(model, attempt, wanted)
+        except GeneratorExit:
+            raise  # nobody runs this script any more
+        except ModelExists:
+            yield EndInBackground(attempt)  # found before anything was reserved
+            raise
+        except BaseException:
+            yield from _interrupted(attempt)
+            raise
+        if not again:
+            return None
+
+
+def read(wanted: Mapping[ModelId, Collection[int]]) -> Script[bool]:
+    """Read tensors under an attempt that never publishes; return False if not all of them could be reserved."""
+    attempt = yield Begin()
+    try:
+        reserved: bool = yield Reserve(None, attempt, wanted)
+    except GeneratorExit:
+        raise  # nobody runs this script any more
+    except BaseException:
+        yield from _interrupted(attempt)
+        raise
+    if reserved:
+        # All tensors are here, so nobody needs to wait until the references are dropped.
+        yield EndInBackground(attempt, tuple(Drop(owner, None, attempt) for owner in wanted))
+    else:
+        # Some owners may have reserved although others failed, so all are asked to drop.
+        yield ToTheEnd(give_back(None, attempt, wanted))
+    return reserved
 
 
 @dataclass(frozen=True)

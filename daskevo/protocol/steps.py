@@ -6,7 +6,7 @@ model checker of the tests and the simulator carry out the steps of the same scr
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -24,6 +24,25 @@ class Together:
     """
 
     messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Begin an attempt; what `Find` looks for may be looked for meanwhile, since that changes nothing. -> It."""
+
+
+@dataclass(frozen=True)
+class Find:
+    """Find the ancestor to try next. -> Numbers of the tensors to inherit by owner; none: nothing to inherit."""
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """Reserve tensors at all their owners at the same time, and read them. -> Whether all are reserved."""
+
+    model: ModelId | None
+    attempt: Attempt
+    wanted: Mapping[ModelId, Collection[int]]
 
 
 @dataclass(frozen=True)
@@ -76,6 +95,8 @@ class TryLater:
     trouble: object
 
 
-Step = Together | End | EndInBackground | ToTheEnd | Withdraw | OnOwnShard | IsServed | TryLater
+Step = (
+    Together | Begin | Find | Reserve | End | EndInBackground | ToTheEnd | Withdraw | OnOwnShard | IsServed | TryLater
+)
 
 Script = Generator[Step, Any, T]

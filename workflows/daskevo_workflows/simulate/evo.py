@@ -8,10 +8,10 @@ each provider, which gives the same answers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from daskevo.graph import ArchitectureGraph, longest_common_prefix
+from daskevo.graph import ArchitectureGraph, Prefix, longest_common_prefix
 from daskevo.index import PrefixIndex
 from daskevo.protocol import replies as say
 from daskevo.protocol import scripts
@@ -22,7 +22,18 @@ from daskevo.protocol.messages import Drop, Hold, Message, Put, Refer, Release
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.owner_map import OwnerEntry, OwnerMap
 from daskevo.protocol.shard import Shard
-from daskevo.protocol.steps import End, EndInBackground, IsServed, OnOwnShard, Script, Together
+from daskevo.protocol.steps import (
+    Begin,
+    End,
+    EndInBackground,
+    Find,
+    IsServed,
+    OnOwnShard,
+    Reserve,
+    Script,
+    Step,
+    Together,
+)
 from daskevo.runs import LabelChange
 from daskevo.search import Request
 from daskevo.types import Attempt, ModelId
@@ -94,29 +105,33 @@ class Evo:
         yield self._clock.now + self._costs.latency_s + (self._costs.flush_s if flushes else 0.0)
         return [reply for reply, _ in decided]
 
-    def _run(self, script: Script[Any]) -> Steps:
+    def _run(self, script: Script[Any], carry_out: Callable[[Step], Steps] | None = None) -> Steps:
         """Run a script of the protocol."""
+        carry_out = carry_out or self._carry_out
         answer: Any = None
         while True:
             try:
                 step = script.send(answer)
             except StopIteration as stop:
                 return stop.value
-            match step:
-                case Together((Put() as put,)):
-                    answer = yield from self._send([put], self._costs.put_message_s)
-                case Together(messages):
-                    answer = yield from self._send(messages, self._costs.message_s)
-                case OnOwnShard(message):
-                    yield from self._send([message], self._costs.message_s)
-                    answer = None
-                case End(attempt, settled):
-                    yield from self._ask_coordinator()
-                    self._coordinator.end(attempt, settled=settled)
-                case EndInBackground(attempt, drops):
-                    self._clock.start(self._end_in_background(attempt, drops))
-                case IsServed():
-                    answer = True
+            answer = yield from carry_out(step)
+
+    def _carry_out(self, step: Step) -> Steps:
+        match step:
+            case Together((Put() as put,)):
+                return (yield from self._send([put], self._costs.put_message_s))
+            case Together(messages):
+                return (yield from self._send(messages, self._costs.message_s))
+            case OnOwnShard(message):
+                yield from self._send([message], self._costs.message_s)
+            case End(attempt, settled):
+                yield from self._ask_coordinator()
+                self._coordinator.end(attempt, settled=settled)
+            case EndInBackground(attempt, drops):
+                self._clock.start(self._end_in_background(attempt, drops))
+            case IsServed():
+                return True
+        return None
 
     def _decide(self, number: int, message: Message) -> tuple[say.Reply, bool]:
         shard = self._shards[number]
@@ -155,48 +170,45 @@ class Evo:
     def inherit(self, request: Request, graph: ArchitectureGraph, key: str, trainer: Server, transfers: bool) -> Steps:
         """Begin an attempt, find the best match, reserve its prefix at the owners, and read."""
         got = Inherited(graph)
-        yield from self._ask_coordinator()
-        got.attempt = self._begin(request, key)
-        tried: frozenset[ModelId] = frozenset()
-        while transfers and len(tried) < TRIES:
-            yield from self.ask_all(trainer, self._costs.query_s)
-            match = self._index.best(SCOPE, graph.ids, exclude=tried)
-            if match is None:
-                break
-            if (yield from self._reserve(got, request, match.model_id)):
-                break
-            self.gone += 1
-            tried |= {match.model_id}
-            # Under an attempt of its own, as the protocol wants it.
-            yield from self._ask_coordinator()
-            got.attempt = self._begin(request, key)
+        tried: set[ModelId] = set()
+
+        def carry_out(step: Step) -> Steps:
+            match step:
+                case Begin():
+                    yield from self._ask_coordinator()
+                    return self._coordinator.begin(TaskHolder(key, 1, "trainer"), request.model_id, live=True)
+                case Find():
+                    got.ancestor, got.prefix, got.entries = None, Prefix(()), {}
+                    if not transfers or len(tried) == TRIES:
+                        return {}
+                    yield from self.ask_all(trainer, self._costs.query_s)
+                    match = self._index.best(SCOPE, graph.ids, exclude=frozenset(tried))
+                    return {} if match is None else self._inherit_from(match.model_id, got)
+                case Reserve(model, attempt, wanted):
+                    refers = [Refer(owner, model, attempt, frozenset(numbers)) for owner, numbers in wanted.items()]
+                    replies = yield from self._send(refers, self._costs.message_s)
+                    if any(isinstance(reply, say.Refused) for reply in replies):
+                        self.gone += 1
+                        assert got.ancestor is not None
+                        tried.add(got.ancestor)
+                        return False
+                    read = sum(graph.tensors[number].spec.nbytes for number in got.entries)
+                    yield self._clock.now + read / self._costs.bytes_per_s
+                    return True
+            return (yield from self._carry_out(step))
+
+        got.attempt = yield from self._run(scripts.reserve(request.model_id, again=True), carry_out)
         return got
 
-    def _begin(self, request: Request, key: str) -> Attempt:
-        attempt = self._coordinator.begin(TaskHolder(key, 1, "trainer"), request.model_id, live=True)
-        assert attempt is not None
-        return attempt
-
-    def _reserve(self, got: Inherited, request: Request, ancestor: ModelId) -> Steps:
-        assert got.attempt is not None
-        record, other = self._records.get(ancestor), self._graphs.get(ancestor)
-        if record is None or other is None:
-            yield from self._run(scripts.give_back(request.model_id, got.attempt, ()))
-            return False
-        prefix = longest_common_prefix(got.graph, other)
-        entries = {mine: record.owner_map.entries[theirs] for mine, theirs in prefix.tensors(got.graph, other)}
+    def _inherit_from(self, ancestor: ModelId, got: Inherited) -> dict[ModelId, set[int]]:
+        record, other = self._records[ancestor], self._graphs[ancestor]
+        got.prefix = longest_common_prefix(got.graph, other)
+        got.entries = {mine: record.owner_map.entries[theirs] for mine, theirs in got.prefix.tensors(got.graph, other)}
+        got.ancestor = ancestor if got.entries else None
         wanted: dict[ModelId, set[int]] = {}
-        for entry in entries.values():
+        for entry in got.entries.values():
             wanted.setdefault(entry.owner, set()).add(entry.number)
-        refers = [Refer(o, request.model_id, got.attempt, frozenset(numbers)) for o, numbers in wanted.items()]
-        replies = (yield from self._send(refers, self._costs.message_s)) if refers else []
-        if any(isinstance(reply, say.Refused) for reply in replies):
-            yield from self._run(scripts.give_back(request.model_id, got.attempt, wanted))
-            return False
-        read = sum(got.graph.tensors[number].spec.nbytes for number in entries)
-        yield self._clock.now + read / self._costs.bytes_per_s
-        got.ancestor, got.prefix, got.entries = (ancestor if entries else None), prefix, entries
-        return True
+        return wanted
 
     def put(
         self, request: Request, got: Inherited, kept: frozenset[int], quality: float, steps: int, label: str

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol
 
+from daskevo.errors import AttemptOver
 from daskevo.protocol import messages as ask
+from daskevo.protocol import replies as say
 from daskevo.protocol import steps
 from daskevo.protocol.holders import Holder
 from daskevo.types import Attempt, ModelId, Tick
@@ -157,10 +159,22 @@ def end(attempt: Attempt, *, settled: bool = True) -> Ask:
     return Ask("end", (attempt, settled))
 
 
-def begin(stage: Stage, holder: Holder, model: ModelId | None) -> Generator[Any, Any, Any]:
-    """Begin an attempt; None: the holder is not live, or nobody answers."""
+def begin(stage: Stage, holder: Holder, model: ModelId | None) -> Generator[Any, Any, Attempt]:
+    """Begin an attempt; raise AttemptOver if the holder is not live, or nobody answers."""
     answer = yield from retry(stage, Ask("begin", (holder, model)))
-    return answer if isinstance(answer, Tick) else None
+    if not isinstance(answer, Tick):
+        raise AttemptOver(f"{holder} can't begin an attempt", model_id=model)
+    return answer
+
+
+def refer(stage: Stage, step: steps.Reserve) -> Generator[Any, Any, bool]:
+    """Carry out a step of a script; from then on the tensors must stay."""
+    messages = [ask.Refer(owner, step.model, step.attempt, frozenset(n)) for owner, n in step.wanted.items()]
+    answers = yield [send_to(stage, message) for message in messages]
+    if not all(isinstance(answer, say.Reserved) for answer in answers):
+        return False
+    yield Note("reserved", (step.model, step.attempt, step.wanted))
+    return True
 
 
 def retry(stage: Stage, call: Call, tries: int | None = None) -> Generator[Any, Any, Any]:

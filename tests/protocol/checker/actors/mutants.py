@@ -7,7 +7,7 @@ from typing import Any
 
 from daskevo.protocol.messages import Abort
 from daskevo.protocol.replies import Verdict
-from daskevo.protocol.steps import End, Script, Step, Together, ToTheEnd, TryLater
+from daskevo.protocol.steps import Script, Step, Together, ToTheEnd, TryLater
 
 Instead = Callable[[Any], Generator[Any, Any, Any]]
 """Carries a step out, and returns what the script is sent back."""
@@ -46,18 +46,6 @@ def without_abort(script: Script[Any]) -> Script[Any]:
         match step:
             case Together((Abort(_, attempt),)):
                 return [Verdict("aborted", attempt)]
-        return (yield step)
-
-    return changed(script, instead)
-
-
-def without_end(script: Script[Any]) -> Script[Any]:
-    """A script that leaves its attempt as it is."""
-
-    def instead(step: Step) -> Script[Any]:
-        match step:
-            case End():
-                return None
         return (yield step)
 
     return changed(script, instead)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
+from dataclasses import dataclass, field
 from typing import Any
 
+from daskevo.errors import AttemptOver
 from daskevo.protocol import messages as ask
 from daskevo.protocol import replies as say
 from daskevo.protocol import scripts
@@ -13,7 +15,7 @@ from daskevo.protocol.holders import Holder
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.owner_map import OwnerEntry, OwnerMap
 from daskevo.protocol.scripts import PutOutcome
-from daskevo.protocol.steps import End, Script, Together, ToTheEnd
+from daskevo.protocol.steps import Begin, End, Find, Reserve, Script, Together, ToTheEnd
 from daskevo.types import Attempt, ModelId, TensorSpec
 from tests.protocol.checker.actors import mutants
 from tests.protocol.checker.actors.language import (
@@ -27,6 +29,7 @@ from tests.protocol.checker.actors.language import (
     begin,
     end,
     play,
+    refer,
     retry,
     script,
     send_to,
@@ -51,26 +54,16 @@ def put(
 
     `left`: whoever waits for the put is interrupted, and leaves the block that gives back, while the put is under way.
     """
-    attempt = yield from begin(stage, holder, model)
-    if attempt is None:
+    search = _Search([candidate for candidate in (ancestor, fallback) if candidate is not None])
+    reserving = _reserving(stage, scripts.reserve(model, again=True), holder, model, search)
+    try:
+        attempt = yield from play(stage, reserving)
+    except AttemptOver:
         return "not live"
-    inherited: dict[int, OwnerEntry] | None = {}
-    used = None
-    for candidate in (ancestor, fallback):
-        if candidate is None:
-            continue
-        inherited = yield from _reserve(stage, model, attempt, candidate)
-        if inherited is not None:
-            used = candidate
-            break
-        if stage.behaviour.new_attempt_after_gone:
-            attempt = yield from begin(stage, holder, model)
-            if attempt is None:
-                return "not live"
-    inherited = inherited or {}
+    inherited = search.entries
     yield []  # training
     kept = {number: entry for number, entry in inherited.items() if number == 0}
-    record = make_record(model, attempt, kept, used if inherited else None)
+    record = make_record(model, attempt, kept, search.ancestor if inherited else None)
     owners = sorted({entry.owner for entry in inherited.values()})
     unused = {
         owner: numbers
@@ -83,6 +76,7 @@ def put(
     ticks = dict.fromkeys(labels, tick or attempt)
     message = ask.Put(record, ticks, 1)
     run = scripts.put(message, owners, unused)
+    del search
     if stage.behaviour.segment_before_stage:
         yield Do("write", (stage.home(model), (model, attempt)))
         yield []  # written, and not yet staged
@@ -95,6 +89,50 @@ def put(
         return "stored by another" if by_another else "failed"
     state: str = outcome.state
     return state
+
+
+@dataclass
+class _Search:
+    """What a writer may inherit from, and what it inherits."""
+
+    candidates: list[ModelId]
+    attempt: Attempt | None = None
+    ancestor: ModelId | None = None
+    entries: dict[int, OwnerEntry] = field(default_factory=dict)
+
+
+def _reserving(
+    stage: Stage, run: Script[Attempt | None], holder: Holder, model: ModelId, search: _Search
+) -> Script[Attempt | None]:
+    """The script of an inherit as this writer carries it out: it inherits tensors 0 and 1."""
+    attempts_of_their_own = stage.behaviour.new_attempt_after_gone
+
+    def instead(step: Any) -> Generator[Any, Any, Any]:
+        match step:
+            case Begin():
+                if search.attempt is None or attempts_of_their_own:
+                    search.attempt = yield from begin(stage, holder, model)
+                return search.attempt
+            case Find():
+                search.entries = {}
+                if not search.candidates:
+                    return {}
+                search.ancestor = search.candidates.pop(0)
+                (opened,) = yield [send_to(stage, ask.Open(search.ancestor))]
+                if not isinstance(opened, say.Opened):
+                    return {}
+                search.entries = {number: opened.record.owner_map.entries[number] for number in (0, 1)}
+                wanted: dict[ModelId, frozenset[int]] = {}
+                for entry in search.entries.values():
+                    wanted[entry.owner] = wanted.get(entry.owner, frozenset()) | {entry.number}
+                return wanted
+            case Reserve():
+                return (yield from refer(stage, step))
+            case End() if not attempts_of_their_own:
+                return None
+        return (yield step)
+
+    return mutants.changed(run, instead)
 
 
 def _under_rules(
@@ -124,28 +162,6 @@ def _under_rules(
         return (yield step)
 
     return mutants.changed(run, instead)
-
-
-def _reserve(
-    stage: Stage, model: ModelId, attempt: Attempt, ancestor: ModelId
-) -> Generator[Any, Any, dict[int, OwnerEntry] | None]:
-    """Return the entries of tensors 0 and 1 that are reserved now; {}: no such ancestor; None: gone, given back."""
-    (opened,) = yield [send_to(stage, ask.Open(ancestor))]
-    if not isinstance(opened, say.Opened):
-        return {}
-    entries = {number: opened.record.owner_map.entries[number] for number in (0, 1)}
-    wanted: dict[ModelId, frozenset[int]] = {}
-    for entry in entries.values():
-        wanted[entry.owner] = wanted.get(entry.owner, frozenset()) | {entry.number}
-    answers = yield [send_to(stage, ask.Refer(o, model, attempt, n)) for o, n in wanted.items()]
-    if all(isinstance(answer, say.Reserved) for answer in answers):
-        yield Note("reserved", (model, attempt, wanted))
-        return entries
-    run = scripts.give_back(model, attempt, wanted)
-    if not stage.behaviour.new_attempt_after_gone:
-        run = mutants.without_end(run)
-    yield from play(stage, run)
-    return None
 
 
 def _stage_and_publish(stage: Stage, put: ask.Put) -> Generator[Any, Any, Any]:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
+from daskevo.errors import AttemptOver
 from daskevo.protocol import messages as ask
 from daskevo.protocol import replies as say
+from daskevo.protocol import scripts
 from daskevo.protocol.holders import Holder
+from daskevo.protocol.steps import Begin, Reserve
 from daskevo.types import ModelId
+from tests.protocol.checker.actors import mutants
 from tests.protocol.checker.actors.language import (
     Ask,
     Note,
@@ -14,7 +21,8 @@ from tests.protocol.checker.actors.language import (
     Send,
     Stage,
     begin,
-    end,
+    play,
+    refer,
     retry,
     script,
     send_to,
@@ -24,22 +32,27 @@ from tests.protocol.checker.actors.language import (
 @script
 def read(stage: Stage, holder: Holder, model: ModelId) -> Run:
     """Read a whole model under a reader's attempt."""
-    attempt = yield from begin(stage, holder, None)
-    if attempt is None:
-        return "not live"
     (opened,) = yield [send_to(stage, ask.Open(model))]
-    outcome = "gone"
-    if isinstance(opened, say.Opened):
-        uses = opened.record.owner_map.owners
-        answers = yield [send_to(stage, ask.Refer(owner, None, attempt, numbers)) for owner, numbers in uses.items()]
-        if all(isinstance(answer, say.Reserved) for answer in answers):
-            yield Note("reserved", (None, attempt, uses))
-            yield []  # reading
-            outcome = "read"
-        yield Note("given_back", (attempt,))
-        yield [send_to(stage, ask.Drop(owner, None, attempt)) for owner in uses]
-    yield [end(attempt)]
-    return outcome
+    if not isinstance(opened, say.Opened):
+        return "gone"
+
+    def instead(step: Any) -> Generator[Any, Any, Any]:
+        match step:
+            case Begin():
+                return (yield from begin(stage, holder, None))
+            case Reserve():
+                reserved = yield from refer(stage, step)
+                if reserved:
+                    yield []  # reading
+                yield Note("given_back", (step.attempt,))
+                return reserved
+        return (yield step)
+
+    run = mutants.changed(scripts.read(opened.record.owner_map.owners), instead)
+    try:
+        return "read" if (yield from play(stage, run)) else "gone"
+    except AttemptOver:
+        return "not live"
 
 
 @script
