@@ -15,7 +15,7 @@ _ATTEMPTS_AT_ONCE = 4096
 """Most attempts in one message, which takes the coordinator some milliseconds."""
 
 
-async def over_among(session: Session, attempts: list[Attempt]) -> frozenset[Attempt]:
+async def over_among(session: Session, attempts: Sequence[Attempt]) -> frozenset[Attempt]:
     """Return those of the attempts that are over according to the coordinator."""
     over: set[Attempt] = set()
     for some in batches(attempts, _ATTEMPTS_AT_ONCE):

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from daskevo.errors import DaskevoError, ModelExists, ModelLost, ShardDamaged
 from daskevo.protocol.attempts import Settle
-from daskevo.protocol.audit import drops_all, question_to_home
+from daskevo.protocol.audit import Remedies, claims_of, drops_all, question_to_home, remedies
 from daskevo.protocol.messages import Abort, Drop, DropAttempt, FinishRetirement, Put
+from daskevo.protocol.references import Claim
 from daskevo.protocol.replies import Reply, Verdict
 from daskevo.protocol.state import Retirement
 from daskevo.protocol.steps import (
+    AreOver,
     Begin,
+    Calculate,
+    DeleteFiles,
     End,
     EndInBackground,
     Find,
@@ -25,6 +30,7 @@ from daskevo.protocol.steps import (
     OnOwnShard,
     Reserve,
     Script,
+    TakeSnapshot,
     Together,
     ToTheEnd,
     TryLater,
@@ -51,7 +57,7 @@ def retire(retirement: Retirement) -> Script[None]:
             trouble = next((answer for _, answer in left), None)
         # Only after all drops: the record of the retirement is what names the owners that still have to be asked.
         if not owners:
-            trouble = yield OnOwnShard(FinishRetirement(retirement.model, retirement.attempt))
+            trouble = yield OnOwnShard((FinishRetirement(retirement.model, retirement.attempt),))
             if trouble is None:
                 return
         yield TryLater(trouble)
@@ -199,6 +205,27 @@ def _interrupted(attempt: Attempt) -> Script[None]:
         yield End(attempt, settled=False)
 
     yield ToTheEnd(end())
+
+
+def audit(*, give_up_lost: bool = False) -> Script[int]:
+    """Drop the claims of attempts that have ended without publishing; return the number of drops and deleted files.
+
+    It runs beside all other work. Without an answer, a claim stays. `give_up_lost` as in `remedies`.
+    """
+    snapshot = yield TakeSnapshot()
+    claims: list[Claim] = yield Calculate(partial(claims_of, snapshot))
+    over: frozenset[Attempt] = yield AreOver(tuple(sorted({attempt for _, attempt in claims})))
+    asked = [(claim, home) for claim in claims if claim[1] in over and (home := question_to_home(claim)) is not None]
+    answers = (yield Together(tuple(question for _, question in asked))) if asked else ()
+    verdicts = {
+        claim: answer if isinstance(answer, Reply) else None for (claim, _), answer in zip(asked, answers, strict=True)
+    }
+    found: Remedies = yield Calculate(partial(remedies, snapshot, over, verdicts, give_up_lost=give_up_lost))
+    if found.drops:
+        yield OnOwnShard(found.drops)
+    if found.files:
+        yield DeleteFiles(found.files)
+    return len(found.drops) + len(found.files)
 
 
 def give_back(model: ModelId | None, attempt: Attempt, owners: Iterable[ModelId]) -> Script[None]:

@@ -6,11 +6,12 @@ model checker of the tests and the simulator carry out the steps of the same scr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from daskevo.protocol.messages import Drop, Message
+from daskevo.protocol.references import Segment
 from daskevo.types import Attempt, ModelId
 
 T = TypeVar("T")
@@ -78,9 +79,35 @@ class Withdraw:
 
 @dataclass(frozen=True)
 class OnOwnShard:
-    """A message that a provider carries out on the shard that the script works for. -> None, or the error instead."""
+    """Messages that a provider carries out on the shard that the script works for. -> None, or the error instead."""
 
-    message: Message
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True)
+class TakeSnapshot:
+    """-> The `ShardSnapshot` of the shard that the script works for; its files are listed before its records."""
+
+
+@dataclass(frozen=True)
+class DeleteFiles:
+    """Delete segment files of the shard that the script works for, unless a record names them by now. -> None."""
+
+    files: tuple[Segment, ...]
+
+
+@dataclass(frozen=True)
+class AreOver:
+    """Ask the coordinator about attempts. -> Those that are over."""
+
+    attempts: tuple[Attempt, ...]
+
+
+@dataclass(frozen=True)
+class Calculate:
+    """Work without I/O that may take long: in a thread, where others would wait for it. -> Its result."""
+
+    work: Callable[[], Any]
 
 
 @dataclass(frozen=True)
@@ -96,7 +123,21 @@ class TryLater:
 
 
 Step = (
-    Together | Begin | Find | Reserve | End | EndInBackground | ToTheEnd | Withdraw | OnOwnShard | IsServed | TryLater
+    Together
+    | Begin
+    | Find
+    | Reserve
+    | End
+    | EndInBackground
+    | ToTheEnd
+    | Withdraw
+    | OnOwnShard
+    | TakeSnapshot
+    | DeleteFiles
+    | AreOver
+    | Calculate
+    | IsServed
+    | TryLater
 )
 
 Script = Generator[Step, Any, T]

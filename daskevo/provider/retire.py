@@ -40,8 +40,8 @@ async def retire(
             case Together(drops):
                 answers = await or_error(session.send_together(drops))
                 return [answers] * len(drops) if isinstance(answers, DaskevoError) else answers
-            case OnOwnShard(message):
-                done = await or_error(served.ask([message]))
+            case OnOwnShard(messages):
+                done = await or_error(served.ask(messages))
                 return done if isinstance(done, DaskevoError) else None
             case TryLater(trouble):
                 logger.info("daskevo: retiring %s goes on later: %s", retirement.model, trouble)

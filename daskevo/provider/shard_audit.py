@@ -1,29 +1,24 @@
-"""Audit of one shard: drop the claims of attempts that have ended without publishing.
-
-It asks the coordinator which attempts are over, and the shards of their models whether these were published. It runs
-beside all other work. Without an answer, a claim stays (protocol.md, Ended attempts, audit).
-"""
+"""Audit of one shard, as its provider carries it out."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any
 
 from daskevo.client.directory import CALL_TIMEOUT_S
 from daskevo.client.ended_attempts import batches, over_among
+from daskevo.client.run_script import run_script
 from daskevo.client.session import Session
 from daskevo.errors import ClusterError, RepositoryError
-from daskevo.protocol.audit import claims_of, question_to_home, remedies
-from daskevo.protocol.messages import Abort
-from daskevo.protocol.references import Claim
+from daskevo.protocol import scripts
+from daskevo.protocol.messages import Message
 from daskevo.protocol.replies import Reply
 from daskevo.protocol.snapshot import FileView, ShardSnapshot
+from daskevo.protocol.steps import AreOver, Calculate, DeleteFiles, OnOwnShard, Step, TakeSnapshot, Together
 from daskevo.provider.served_shard import ServedShard
-
-T = TypeVar("T")
 
 _AT_ONCE = 4
 """Concurrent messages to other shards."""
@@ -43,22 +38,21 @@ async def take_snapshot(served: ServedShard) -> ShardSnapshot:
     return await served.snapshot(files)
 
 
-async def verdicts_of(session: Session, claims: Iterable[Claim]) -> dict[Claim, Reply | None]:
+async def verdicts_of(session: Session, questions: Sequence[Message]) -> list[Reply | None]:
     """Ask the shards of ended attempts' models for a verdict, in batches; None where there is no answer."""
-    verdicts: dict[Claim, Reply | None] = {}
-    at_home: dict[int, list[tuple[Claim, Abort]]] = {}
-    for claim in claims:
-        verdicts[claim] = None
-        question = question_to_home(claim)
-        if question is not None:
-            at_home.setdefault(await session.directory.shard_of(question.model), []).append((claim, question))
+    verdicts: list[Reply | None] = [None] * len(questions)
+    at_home: dict[int, list[int]] = {}
+    for index, question in enumerate(questions):
+        assert question.addressee is not None
+        at_home.setdefault(await session.directory.shard_of(question.addressee), []).append(index)
     limit = asyncio.Semaphore(_AT_ONCE)
 
-    async def ask(shard: int, some: Sequence[tuple[Claim, Abort]]) -> None:
+    async def ask(shard: int, some: Sequence[int]) -> None:
         async with limit:
             with contextlib.suppress(ClusterError, RepositoryError):
-                replies = await session.directory.ask(shard, [question for _, question in some], CALL_TIMEOUT_S)
-                verdicts.update(zip((claim for claim, _ in some), replies, strict=True))
+                replies = await session.directory.ask(shard, [questions[index] for index in some], CALL_TIMEOUT_S)
+                for index, reply in zip(some, replies, strict=True):
+                    verdicts[index] = reply
 
     await asyncio.gather(
         *(ask(shard, some) for shard, asked in at_home.items() for some in batches(asked, _QUESTIONS_AT_ONCE))
@@ -67,7 +61,7 @@ async def verdicts_of(session: Session, claims: Iterable[Claim]) -> dict[Claim, 
 
 
 async def audit_shard(served: ServedShard, session: Session, *, give_up_lost: bool = False) -> int:
-    """Audit one shard; return the number of drops and deleted files; `give_up_lost` as in `remedies`.
+    """Carry out `scripts.audit` on one shard; return the number of drops and deleted files.
 
     Raises
     ------
@@ -76,17 +70,25 @@ async def audit_shard(served: ServedShard, session: Session, *, give_up_lost: bo
     ShardFenced
         If another provider owns the shard.
     """
-    snapshot = await take_snapshot(served)
-    # Steps that visit all models run in threads, so that the event loop answers messages meanwhile.
-    claims = await asyncio.to_thread(claims_of, snapshot)
-    over = await over_among(session, sorted({attempt for _, attempt in claims}))
-    verdicts = await verdicts_of(session, [claim for claim in claims if claim[1] in over])
-    found = await asyncio.to_thread(partial(remedies, snapshot, over, verdicts, give_up_lost=give_up_lost))
-    if found.drops:
-        await served.ask(found.drops)
-    if found.files and served.folder is not None:
-        # Look again: a put that ran during the audit may have named a file since the snapshot.
-        named = served.shard.state.references.alive
-        files = [segment for segment in found.files if segment not in named]
-        await asyncio.to_thread(partial(served.folder.delete, files, temporary=True))
-    return len(found.drops) + len(found.files)
+
+    async def carry_out(step: Step) -> Any:
+        match step:
+            case TakeSnapshot():
+                return await take_snapshot(served)
+            case Calculate(work):
+                # Steps that visit all models run in threads, so that the event loop answers messages meanwhile.
+                return await asyncio.to_thread(work)
+            case AreOver(attempts):
+                return await over_among(session, attempts)
+            case Together(questions):
+                return await verdicts_of(session, questions)
+            case OnOwnShard(drops):
+                await served.ask(drops)
+            case DeleteFiles(found) if served.folder is not None:
+                # Look again: a put that ran during the audit may have named a file since the snapshot.
+                named = served.shard.state.references.alive
+                files = [segment for segment in found if segment not in named]
+                await asyncio.to_thread(partial(served.folder.delete, files, temporary=True))
+        return None
+
+    return await run_script(scripts.audit(give_up_lost=give_up_lost), carry_out)

@@ -122,8 +122,8 @@ class Evo:
                 return (yield from self._send([put], self._costs.put_message_s))
             case Together(messages):
                 return (yield from self._send(messages, self._costs.message_s))
-            case OnOwnShard(message):
-                yield from self._send([message], self._costs.message_s)
+            case OnOwnShard(messages):
+                yield from self._send(messages, self._costs.message_s)
             case End(attempt, settled):
                 yield from self._ask_coordinator()
                 self._coordinator.end(attempt, settled=settled)

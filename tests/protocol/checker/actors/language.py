@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol
 
-from daskevo.errors import AttemptOver
+from daskevo.errors import AttemptOver, SchedulerUnreachable
 from daskevo.protocol import messages as ask
 from daskevo.protocol import replies as say
 from daskevo.protocol import steps
@@ -137,9 +137,21 @@ def play(stage: Stage, script: steps.Script[Any], *, patient: bool = False) -> G
                 answer = yield from play(stage, inner)
             case steps.Withdraw(model, attempt):
                 answer = yield Do("withdraw", (stage.home(model), (model, attempt)))
-            case steps.OnOwnShard(message):
-                yield Do("handle", (message,))
+            case steps.OnOwnShard(messages):
+                for message in messages:
+                    yield Do("handle", (message,))
                 answer = None
+            case steps.TakeSnapshot():
+                answer = yield Do("snapshot")
+            case steps.DeleteFiles(files):
+                answer = yield Do("delete", (files,))
+            case steps.AreOver(attempts):
+                (over,) = (yield [Ask("over", (attempts,))]) if attempts else ((),)
+                if over is None:
+                    raise SchedulerUnreachable("the coordinator gives no answer")
+                answer = frozenset(attempt for attempt, is_over in zip(attempts, over, strict=True) if is_over)
+            case steps.Calculate():
+                answer = step.work()
             case steps.IsServed():
                 answer = True  # who runs at a provider ends with it
             case steps.TryLater():

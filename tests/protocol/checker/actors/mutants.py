@@ -7,7 +7,8 @@ from typing import Any
 
 from daskevo.protocol.messages import Abort
 from daskevo.protocol.replies import Verdict
-from daskevo.protocol.steps import Script, Step, Together, ToTheEnd, TryLater
+from daskevo.protocol.steps import AreOver, DeleteFiles, Script, Step, TakeSnapshot, Together, ToTheEnd, TryLater
+from tests.protocol.checker.actors.language import Behaviour
 
 Instead = Callable[[Any], Generator[Any, Any, Any]]
 """Carries a step out, and returns what the script is sent back."""
@@ -49,3 +50,28 @@ def without_abort(script: Script[Any]) -> Script[Any]:
         return (yield step)
 
     return changed(script, instead)
+
+
+def audit_without(rules: Behaviour, script: Script[Any]) -> Script[Any]:
+    """An audit that keeps no rules but these."""
+
+    def instead(step: Step) -> Generator[Any, Any, Any]:
+        answer = yield step
+        match step:
+            case TakeSnapshot() if not rules.files_need_a_verdict:
+                unnamed = {view.segment for view in answer.files} - answer.named_files
+                yield DeleteFiles(tuple(sorted(unnamed)))
+            case AreOver(attempts) if not rules.live_gets_no_verdict:
+                return frozenset(attempts)
+            case Together(questions):
+                return [_verdict(rules, *pair) for pair in zip(questions, answer, strict=True)]
+        return answer
+
+    return changed(script, instead)
+
+
+def _verdict(rules: Behaviour, question: Any, answer: Any) -> Any:
+    if answer is None and not rules.silence_is_no_verdict:
+        return Verdict("aborted", question.attempt)
+    published = isinstance(answer, Verdict) and answer.state == "published"
+    return None if published and not rules.drops_unused_of_published else answer

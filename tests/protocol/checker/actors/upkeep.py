@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from daskevo.protocol import replies as say
+from daskevo.errors import SchedulerUnreachable
 from daskevo.protocol import scripts
-from daskevo.protocol.audit import claims_of, question_to_home, remedies
-from daskevo.protocol.references import Claim, Segment
+from daskevo.protocol.references import Segment
 from daskevo.protocol.state import Retirement
 from tests.protocol.checker.actors import mutants
-from tests.protocol.checker.actors.language import Ask, Do, Run, Stage, play, script, send_to
+from tests.protocol.checker.actors.language import Do, Run, Stage, play, script
 
 
 @script
@@ -39,33 +36,10 @@ def settle(stage: Stage) -> Run:
 @script
 def audit(stage: Stage) -> Run:
     """A provider audits one of its shards."""
-    rules = stage.behaviour
-    snapshot = yield Do("snapshot")
-    if not rules.files_need_a_verdict:
-        unnamed = {view.segment for view in snapshot.files} - snapshot.named_files
-        yield Do("delete", (tuple(sorted(unnamed)),))
-    claims = claims_of(snapshot)
-    (over,) = yield [Ask("over", (tuple(attempt for _, attempt in claims),))]
-    if over is None:
+    try:
+        yield from play(stage, mutants.audit_without(stage.behaviour, scripts.audit()))
+    except SchedulerUnreachable:
         return "no coordinator"
-    ended = [claim for claim, is_over in zip(claims, over, strict=True) if is_over or not rules.live_gets_no_verdict]
-    asked = [claim for claim in ended if question_to_home(claim) is not None]
-    answers: list[Any] = []
-    if asked:
-        questions = [question_to_home(claim) for claim in asked]
-        answers = yield [send_to(stage, question) for question in questions if question is not None]
-    verdicts: dict[Claim, Any] = dict(zip(asked, answers, strict=True))
-    for claim in asked:
-        if verdicts[claim] is None and not rules.silence_is_no_verdict:
-            verdicts[claim] = say.Verdict("aborted", claim[1])
-    found = remedies(snapshot, {attempt for _, attempt in ended}, verdicts)
-    for drop in found.drops:
-        verdict = verdicts.get((drop.model, drop.attempt))
-        published = isinstance(verdict, say.Verdict) and verdict.state == "published"
-        if rules.drops_unused_of_published or not published:
-            yield Do("handle", (drop,))
-    if found.files:
-        yield Do("delete", (found.files,))
     return "audited"
 
 
