@@ -23,20 +23,23 @@ async def run_script(script: Script[T], carry_out: Callable[[Step], Awaitable[An
     """
     resume: Callable[[Any], Step] = script.send
     sent: Any = None
-    while True:
-        try:
+    try:
+        while True:
             step = resume(sent)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
-        try:
-            if isinstance(step, ToTheEnd):
-                answer = await to_the_end(run_script(step.script, carry_out))
-            else:
-                answer = await carry_out(step)
-            resume, sent = script.send, answer
-        except BaseException as error:  # noqa: BLE001 - the script decides what follows
-            resume, sent = script.throw, error
+            try:
+                if isinstance(step, ToTheEnd):
+                    answer = await to_the_end(run_script(step.script, carry_out))
+                else:
+                    answer = await carry_out(step)
+                resume, sent = script.send, answer
+            except BaseException as error:  # noqa: BLE001 - the script decides what follows
+                resume, sent = script.throw, error
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    finally:
+        # An error holds this frame: together they would keep what was read in memory until the next collection.
+        del sent
 
 
 async def or_error(work: Awaitable[T]) -> T | DaskevoError:

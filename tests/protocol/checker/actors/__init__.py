@@ -1,5 +1,7 @@
 """What happens around the shards, as scripts: put, read, hold, release, retire, settle, audit - step by step.
 
+Those of `daskevo.protocol.scripts` are run from there (`play`); `mutants` leaves out rules that are switched off.
+
 A script is a generator that touches nothing itself: it yields what it wants done and is sent what came of it, so that
 `World` can run it, and `exhaustive` can take it up again from any point of its history.
 
