@@ -341,7 +341,7 @@ SHORTEST: dict[str, tuple[str, dict[str, int]]] = {
     "fences are kept": ("ended_goes_on", {"crash": 1}),
     "attempts are never shared": ("twice", {}),
     "ended is final": ("ended_early", {"kill": 1}),
-    "older generations are over": ("restarted", {}),
+    "older generations are over": ("restarted", {"kill": 1}),
     "the highest tick decides about a label": ("labels", {}),
     "removed labels leave their tick": ("released_after_put", {}),
     "a label that has ended is not held by a late put": ("label_ends_during_put", {}),

@@ -15,7 +15,7 @@ from distributed.deploy.spec import SpecCluster
 from hypothesis import given, settings
 
 import daskevo
-from daskevo.client.inherit import give_back
+from daskevo.client.reservations import give_back
 from daskevo.graph import ArchitectureGraph
 from daskevo.testing.graphs import related_graphs
 from tests.cluster.helpers import make, reserve, values
