@@ -133,6 +133,7 @@ def test_the_command_without_numba_says_what_to_install() -> None:
     assert said.endswith("pip install numba")
 
 
+@pytest.mark.long
 def test_the_command_prints_json_without_redis(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     result = CliRunner().invoke(main, ["--quick", "--json", "--catalogue", "lineage"])

@@ -12,6 +12,7 @@ from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph, Edge, LayerRecord, Vertex
 from daskevo.types import TensorSpec
 from daskevo.wire import tensor_framing
+from tests.cases import with_long
 from tests.cluster.helpers import evo_cluster, open_here, put_reserved, reserve, start_threads
 
 
@@ -44,7 +45,7 @@ async def comes_back(repository: Any, graph: ArchitectureGraph, tensors: dict[in
     assert (await repository.record(f"{name}-2")).architecture.ids == graph.ids
 
 
-@pytest.mark.parametrize("way", ["file", "message", "memory"])
+@pytest.mark.parametrize("way", with_long(["file", "message", "memory"], "file", "memory"))
 def test_a_tensor_and_a_model_larger_than_messages(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the proportions of 2.2 GiB in one tensor, and of 600 tensors of 5 MiB, to a message of 48 MiB."""
     monkeypatch.setattr(tensor_framing, "MESSAGE_BYTES", 200_000)
@@ -81,6 +82,7 @@ def test_twenty_thousand_tensors_of_long_names(tmp_path: Path) -> None:
     run()
 
 
+@pytest.mark.long
 def test_an_architecture_of_five_megabytes_and_one_beyond_the_limit(tmp_path: Path) -> None:
     spec = TensorSpec((2,), "float32")
     text = "vocabulary " * 500_000

@@ -244,6 +244,7 @@ async def test_of_two_repairs_at_once_the_first_mark_stays(
     assert (owner, numbers, found) == ("first", {0}, "it is cut")
 
 
+@pytest.mark.usefixtures("looks_again_at_once")
 @evo_cluster()
 async def test_in_use(c: Any, s: Any, a: Any, t: Any, tmp_path: Path) -> None:
     """References that an older copy of a shard doesn't know come back; what is lost is named, retired, forgotten."""

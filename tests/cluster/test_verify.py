@@ -23,6 +23,7 @@ def kinds(verification: Any) -> list[str]:
     return sorted(difference.kind for difference in verification.differences)
 
 
+@pytest.mark.usefixtures("looks_again_at_once")
 @evo_cluster(providers=2)
 async def test_bits_of_an_attempt_that_is_over(c: Any, s: Any, a: Any, b: Any, t: Any) -> None:
     repository = await open_here(c, None)
@@ -39,6 +40,7 @@ async def test_bits_of_an_attempt_that_is_over(c: Any, s: Any, a: Any, b: Any, t
     assert (await repository.stats())["references"] == 1
 
 
+@pytest.mark.usefixtures("looks_again_at_once")
 @evo_cluster(providers=2)
 async def test_bits_that_a_published_map_does_not_use(c: Any, s: Any, a: Any, b: Any, t: Any) -> None:
     repository = await open_here(c, None)
@@ -51,6 +53,7 @@ async def test_bits_that_a_published_map_does_not_use(c: Any, s: Any, a: Any, b:
     assert (await repository.verify(repair=True)).clean
 
 
+@pytest.mark.usefixtures("looks_again_at_once")
 @evo_cluster()
 async def test_files_that_no_record_names(c: Any, s: Any, a: Any, t: Any, tmp_path: Any) -> None:
     repository = await open_here(c, tmp_path / "root")

@@ -283,6 +283,7 @@ def gone(host: Any, key: Any) -> None:
     del host.tensors[key]
 
 
+@pytest.mark.usefixtures("looks_again_at_once")
 @pytest.mark.parametrize("damage", [written_to, spoilt_where_it_was_spilled, gone], ids=lambda damage: damage.__name__)
 def test_without_a_root(damage: Callable[[Any, Any], None]) -> None:
     @evo_cluster()
@@ -298,6 +299,7 @@ def test_without_a_root(damage: Callable[[Any, Any], None]) -> None:
     run()
 
 
+@pytest.mark.usefixtures("looks_again_at_once")
 @evo_cluster()
 async def test_what_an_end_that_nobody_heard_leaves(c: Any, s: Any, a: Any, t: Any, monkeypatch: Any) -> None:
     def broken(*arguments: Any, **options: Any) -> None:

@@ -72,6 +72,7 @@ def evaluated(evaluator: DaskEvaluator, configurations: list[dict[str, Any]]) ->
 POPULATION = {"population_size": 3, "sample_size": 2}
 
 
+@pytest.mark.long
 def test_exact_evaluations_and_living_models(client: Any, repository: Any, tmp_path: Path) -> None:
     run = transfer_run_function(functions.build, functions.train, repository=repository)
     left: list[str] = []

@@ -59,7 +59,9 @@ def test_deephyper(tmp_path: Path) -> None:
     assert len((tmp_path / "log" / "results.csv").read_text().splitlines()) == 9
 
 
-@pytest.mark.parametrize(("kind", "variable"), [("slurm", "#SBATCH"), ("pbs", "#PBS")])
+@pytest.mark.parametrize(
+    ("kind", "variable"), [("slurm", "#SBATCH"), pytest.param("pbs", "#PBS", marks=pytest.mark.long)]
+)
 def test_batch_script(kind: str, variable: str, tmp_path: Path) -> None:
     """A job is one provider beside four trainers that end before the walltime; no batch system is needed to see it."""
     script = _run(tmp_path, sys.executable, str(EXAMPLES / "04_batch_system.py"), kind, str(tmp_path), "0").splitlines()

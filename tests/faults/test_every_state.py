@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import with_long
 from tests.faults.switched_off import SHORTEST, SWITCHED_OFF
 from tests.protocol.checker import Behaviour
 from tests.protocol.checker.exhaustive.search import Exploration, explore
@@ -66,7 +67,17 @@ def test_every_rule_has_its_scene() -> None:
     assert SHORTEST.keys() == SWITCHED_OFF.keys()
 
 
-@pytest.mark.parametrize("rule", SWITCHED_OFF)
+@pytest.mark.parametrize(
+    "rule",
+    with_long(
+        SWITCHED_OFF,
+        "first publish wins",
+        "hold is refused to older generations",
+        "gone: next match under a new attempt",
+        "what died is flushed before a file is written anew",
+        "audit: no answer, no verdict",
+    ),
+)
 def test_each_rule_is_needed(rule: str) -> None:
     found = _explore(SWITCHED_OFF[rule].system(), *SHORTEST[rule])
     assert found.violation is not None, f"nobody misses the rule that {rule} in {found.states} states"

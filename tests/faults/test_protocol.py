@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from tests.cases import with_long
 from tests.faults.switched_off import FOUND_BY, SWITCHED_OFF
 from tests.protocol.checker import Behaviour, World
 from tests.protocol.checker.explore import SCENARIOS, random_faults, run, single_faults
@@ -46,7 +47,17 @@ def test_no_mixture_of_faults_breaks_a_promise(scenario: str) -> None:
         assert finding is None, str(finding)
 
 
-@pytest.mark.parametrize("rule", FOUND_BY)
+@pytest.mark.parametrize(
+    "rule",
+    with_long(
+        FOUND_BY,
+        "attempts are never shared",
+        "release is flushed",
+        "gone: next match under a new attempt",
+        "a label's end is flushed",
+        "stage is refused if over by generation",
+    ),
+)
 def test_each_rule_is_needed(rule: str) -> None:
     """The exploration can fail: it finds what is lost, leaked, comes back or fails when one rule is left out."""
     findings = single_faults(SWITCHED_OFF[rule].world, SCENARIOS[FOUND_BY[rule]])

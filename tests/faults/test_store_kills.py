@@ -147,7 +147,8 @@ def place(tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.parametrize("durability", ["written", pytest.param("synced", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("durability", ["written", "synced"])
 def test_killed_at_random_moments(tmp_path: Path, durability: str) -> None:
     root = Root.create(tmp_path / "root", shards=1, durability=durability)
     rng = np.random.default_rng(7)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import with_long
+
 TOY = """
 import logging, sys
 from pathlib import Path
@@ -88,6 +90,7 @@ except InvalidInput as error:
     assert end(start(code))[0].startswith("the prefix index needs numba")
 
 
+@pytest.mark.long
 def test_processes_that_compile_at_once_and_later_ones_that_need_not(tmp_path: Path) -> None:
     toy = tmp_path / "toy.py"
     toy.write_text(TOY)
@@ -139,7 +142,7 @@ def test_what_a_crash_of_the_host_left_is_made_anew(toy: Path, cache: Path, endi
     assert end(start(toy, NUMBA_CACHE_DIR=folder)) == ("42 1 0", "")
 
 
-@pytest.mark.parametrize("mode", [0o770, 0o707])
+@pytest.mark.parametrize("mode", with_long([0o770, 0o707], 0o707))
 def test_a_folder_that_others_can_write_to_is_not_used(toy: Path, cache: Path, mode: int) -> None:
     (mine,) = (cache / "daskevo").iterdir()
     mine.chmod(mode)

@@ -22,6 +22,7 @@ def nothing_known() -> Iterator[None]:
     config_cache._known.clear()
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Layer '.*' .*was passed an input with a mask:UserWarning")
 def test_graphs_are_the_same_whatever_is_known() -> None:
     models = [build() for build in ZOO.values()]

@@ -54,6 +54,7 @@ def some_ids() -> list[str]:
     return [vertex_id.hex() for model in models for vertex_id in flatten(model).graph.ids]
 
 
+@pytest.mark.long
 def test_19_weights_arrive_in_a_fresh_process(tmp_path: Path) -> None:
     parent = flatten(small())
     np.savez(tmp_path / "parent.npz", *read_tensors(parent))

@@ -9,11 +9,12 @@ from keras import layers
 from daskevo.errors import CandidateRejected, CannotFlatten, CannotRebuild, InvalidInput, InvalidMutation
 from daskevo.models import flatten, graph_of, model_of, shape_only
 from daskevo.space import ModelGraph, layer
+from tests.cases import with_long
 from tests.models.zoo import ZOO
 
 
 @pytest.mark.filterwarnings("ignore:.*was passed an input with a mask")
-@pytest.mark.parametrize("name", sorted(ZOO))
+@pytest.mark.parametrize("name", with_long(sorted(ZOO), "quantised"))
 def test_there_and_back_is_the_same_model(name: str) -> None:
     model = ZOO[name]()
     wanted, found = flatten(model).graph, flatten(model_of(graph_of(model))).graph

@@ -111,6 +111,7 @@ def ids_here() -> Any:
     return json.loads(lines[0])
 
 
+@pytest.mark.long
 def test_same_candidate_same_vertex_ids_in_a_fresh_process() -> None:
     told = subprocess.run(
         [sys.executable, "-c", CODE.format(before="keras.layers.Dense(1); keras.layers.Conv2D(1, 1)")],

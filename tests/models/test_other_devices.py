@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import keras
 import numpy as np
@@ -37,6 +39,7 @@ with keras.device("cpu:1"):
 """
 
 
+@pytest.mark.long
 def test_tensors_of_another_device_are_arrays_in_host_memory() -> None:
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     told = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=False)

@@ -128,7 +128,9 @@ def test_a_read_only_aligned_array_is_shared() -> None:
     assert read_tensors(flat)[0].ctypes.data == array.ctypes.data
 
 
-@pytest.mark.parametrize(("optimizer", "compiled"), [("sgd", False), ("adam", False), ("adam", True)])
+@pytest.mark.parametrize(
+    ("optimizer", "compiled"), [("sgd", False), ("adam", False), pytest.param("adam", True, marks=pytest.mark.long)]
+)
 def test_training_changes_neither_snapshots_nor_shared_memory(optimizer: str, compiled: bool) -> None:
     x = keras.Input((3,), dtype="int32")
     y = layers.Flatten()(layers.Embedding(50, 8)(x))  # its updates are sparse

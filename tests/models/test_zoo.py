@@ -12,6 +12,7 @@ import pytest
 
 from daskevo.graph import ArchitectureGraph, longest_common_prefix
 from daskevo.models import flatten, read_tensors, rebuild_flat, shape_only, write_tensors
+from tests.cases import with_long
 from tests.models.zoo import ZOO, batch
 
 # Built by adapt or by quantising values, which needs values.
@@ -23,7 +24,7 @@ def run(model: keras.Model, inputs: Any) -> list[np.ndarray]:
 
 
 @pytest.mark.filterwarnings("ignore:Layer '.*' .*was passed an input with a mask:UserWarning")
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("name", with_long(ZOO, "quantised"))
 def test_rebuilt_from_its_record_it_computes_the_same(name: str) -> None:
     model = ZOO[name]()
     flat = flatten(model)
@@ -41,7 +42,7 @@ def test_rebuilt_from_its_record_it_computes_the_same(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Layer '.*' .*was passed an input with a mask:UserWarning")
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("name", with_long(ZOO, "quantised"))
 def test_built_twice_it_is_the_same_whatever_the_names(name: str) -> None:
     first, second = flatten(ZOO[name]()), flatten(ZOO[name]())
 

@@ -197,6 +197,7 @@ async def stranger(s: Any, folder: Path, name: str, *options: str) -> AsyncItera
         await process.wait()
 
 
+@pytest.mark.long
 @pytest.mark.processes
 @evo_cluster()
 async def test_workers_without_daskevo_neither_block_the_opening_nor_are_broken_later(

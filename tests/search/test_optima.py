@@ -42,13 +42,18 @@ def found_by_chance() -> int:
     "make",
     [
         lambda: AgedEvolution(population=20, sample=5),
-        lambda: AgedEvolution(population=20, sample=5, crossover=0.5),
-        lambda: NonAgedEvolution(population=20, sample=5),
-        lambda: MultiObjectiveEvolution(population=20),
-        Reinforce,
         lambda: Reinforce(context=True),
+        *(
+            pytest.param(make, marks=pytest.mark.long)
+            for make in (
+                lambda: AgedEvolution(population=20, sample=5, crossover=0.5),
+                lambda: NonAgedEvolution(population=20, sample=5),
+                lambda: MultiObjectiveEvolution(population=20),
+                Reinforce,
+            )
+        ),
     ],
-    ids=["aged", "aged, crossover", "non-aged", "multi-objective", "reinforce", "reinforce, context"],
+    ids=["aged", "reinforce, context", "aged, crossover", "non-aged", "multi-objective", "reinforce"],
 )
 def test_the_optimum_is_found_more_often_than_by_chance(make: Callable[[], Strategy]) -> None:
     assert found_by_chance() <= 4
@@ -71,6 +76,7 @@ def test_the_whole_front_of_two_objectives_is_found() -> None:
     assert min(map(len, fronts)) >= 5
 
 
+@pytest.mark.long
 def test_a_policy_with_context_learns_which_options_go_together() -> None:
     """Two choices must be equal, a third has no effect: by itself, no option of theirs is better than another."""
     space = Space(

@@ -17,6 +17,7 @@ pytest.importorskip("optuna")
 SAMPLERS = ["tpe", *(["gp"] if find_spec("torch") else [])]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_the_contract(sampler: str) -> None:

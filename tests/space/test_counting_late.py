@@ -41,7 +41,7 @@ def requests(strategy: Any, space: Any, count: int) -> list[Request]:
 
 @pytest.mark.parametrize("strategy", [Random(), AgedEvolution(4, 2), Grid()])
 def test_no_candidate_is_built_to_count_them_before_the_first_is_asked_for(strategy: Any) -> None:
-    space, built = counting(5_000)
+    space, built = counting(1_000)
     assert len(requests(strategy, space, 10)) == 10
     assert built() < 100
     assert str(space.size) == "at least 201"

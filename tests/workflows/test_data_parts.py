@@ -15,6 +15,7 @@ from daskevo_workflows.evaluation.evaluate import _data
 from daskevo_workflows.evaluation.training import Stopwatch, train
 from daskevo_workflows.problems import Data, check_problem, refer
 from daskevo_workflows.problems.building import build_candidate, space_of
+from tests.cases import with_long
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 3)).astype("float32")
@@ -94,7 +95,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("form", GOOD)
+@pytest.mark.parametrize("form", with_long(GOOD, "sample weights", "a sparse matrix", "tf.data"))
 def test_what_check_finds_sound_is_trained(form: str) -> None:
     problem = Line(GOOD[form])
     check_problem(problem, candidates=1, batches=1)

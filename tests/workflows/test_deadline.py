@@ -54,7 +54,7 @@ def test_what_runs_is_waited_for_and_nothing_more_is_begun(
 ) -> None:
     monkeypatch.setattr(Closing, "expected_s", lambda self: 3600.0)
     problem, after = tiny(**SLOW), After(3, 1800.0)
-    result = search(problem, repository, tmp_path, 12, deadline=after, on_progress=after.see)
+    result = search(problem, repository, tmp_path, 6, deadline=after, on_progress=after.see)
     assert result.stop[0] == "walltime"
     with RunView(result.folder) as view:
         submitted = [unit for unit in view.units() if unit.kind == "evaluate" and unit.worker is not None]
@@ -66,9 +66,9 @@ def test_what_runs_is_waited_for_and_nothing_more_is_begun(
     assert 3 <= begun <= 5
 
     monkeypatch.undo()
-    again = search(problem, repository, tmp_path, 12, deadline=time.time() + 3600)
-    assert again.stop == ("finished", "12 evaluations finished")
-    assert Counter(report.status for report in again.reports)["finished"] == 12
+    again = search(problem, repository, tmp_path, 6, deadline=time.time() + 3600)
+    assert again.stop == ("finished", "6 evaluations finished")
+    assert Counter(report.status for report in again.reports)["finished"] == 6
     assert repository.verify().clean
 
 

@@ -56,7 +56,7 @@ def test_every_evaluation_begins_as_the_first(client: Any, tmp_path: Path) -> No
         tmp_path / "heads.py",
         Random(),
         repository=repository,
-        evaluations=5,
+        evaluations=3,
         run=tmp_path / "run",
         transfer=Transfer(unfreeze_epochs=1, freeze="prefix"),
     )

@@ -29,11 +29,16 @@ pytestmark = pytest.mark.processes
         ("nan", "not finite", "nan"),
         pytest.param("inf", "not finite", "inf", marks=pytest.mark.long),
         pytest.param("lost", "not finite", "the loss is nan at the end of training", marks=pytest.mark.long),
-        ("nan weights", "not finite", "1 of the model's 6 weights hold values that are no numbers (nan, inf)"),
-        ("build", "build", "ArithmeticError: no such model"),
+        pytest.param(
+            "nan weights",
+            "not finite",
+            "1 of the model's 6 weights hold values that are no numbers (nan, inf)",
+            marks=pytest.mark.long,
+        ),
+        pytest.param("build", "build", "ArithmeticError: no such model", marks=pytest.mark.long),
         pytest.param("lambda", "flatten", "Lambda", marks=pytest.mark.long),
         pytest.param("huge", "not finite", "1000000", marks=pytest.mark.long),
-        ("exit", "error", "SystemExit: 3"),
+        pytest.param("exit", "error", "SystemExit: 3", marks=pytest.mark.long),
         pytest.param("exit in build", "build", "SystemExit: no such model", marks=pytest.mark.long),
         pytest.param("exit in score", "error", "SystemExit: bad score", marks=pytest.mark.long),
         pytest.param("base", "error", "Unheard: does not train", marks=pytest.mark.long),
@@ -62,6 +67,7 @@ def test_failures_are_recorded_and_survived(
     assert repository.verify().clean
 
 
+@pytest.mark.long
 def test_all_failing_ends_with_a_clear_message(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     problem = tiny(FIRST=tuple(range(1, 20)), FAULTS={3: "raise", 6: "nan"})
     with pytest.raises(RunFailed, match=r"2[01] evaluations failed") as caught:

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.processes
 WIDE = {"FIRST": (4, 8, 12, 16, 20), "SECOND": (3, 6, 9, 12)}
 
 
+@pytest.mark.long
 def test_a_search_meets_the_quota_and_goes_on_with_the_same_command(
     client: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:

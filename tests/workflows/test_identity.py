@@ -50,6 +50,7 @@ def changed(path: Path, *changes: tuple[str, str], more: str = "") -> Path:
     return path
 
 
+@pytest.mark.long
 def test_settings_that_no_id_has_make_other_trainings(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:

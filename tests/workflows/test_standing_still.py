@@ -69,6 +69,7 @@ def events(folder: Path, *kinds: str) -> list[Any]:
         return [event for event in view.events() if event.kind in kinds]
 
 
+@pytest.mark.long
 def test_a_search_goes_on_when_its_trainers_are_paused(
     client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:

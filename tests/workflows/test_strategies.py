@@ -26,6 +26,7 @@ from daskevo_workflows import nas
 from daskevo_workflows.execution.size_limits import check_size_limits
 
 
+@pytest.mark.long
 def test_repeats_are_evaluations_of_their_own(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     """The same architecture, trained from scratch with another seed each time; one model of each candidate stays."""
     result = nas.search(

@@ -166,7 +166,7 @@ def test_a_problem_file_without_its_parts_is_said(tmp_path: Path) -> None:
     (tmp_path / "half.py").write_text("name = 'half'\nobjective = 'max accuracy'\n")
     (tmp_path / "broken.py").write_text("def space(:\n")
     for file, word in (("half.py", "epochs"), ("broken.py", "broken.py")):
-        done = nas(tmp_path / file, "--run", tmp_path / "run")
-        assert done.returncode == 2
+        done = CliRunner().invoke(main, ["nas", str(tmp_path / file), "--run", str(tmp_path / "run")])
+        assert done.exit_code == 2
         assert done.stderr.startswith("Error: InvalidProblem: ")
         assert word in done.stderr

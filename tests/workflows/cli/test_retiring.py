@@ -49,6 +49,7 @@ def test_a_model_that_is_not_there_is_said(root: Path, model: str, error: str) -
     assert refused.stderr.startswith(f"Error: {error}: ")
 
 
+@pytest.mark.long
 def test_a_snapshot_is_retired_as_a_model_is(root: Path) -> None:
     with a_cluster(None, 1, providers=0) as client:
         repository = daskevo.open(root, "digits", client=client)

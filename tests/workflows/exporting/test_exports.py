@@ -74,6 +74,7 @@ def elsewhere(folder: Path, x: Any) -> Mapping[str, str]:
     return found
 
 
+@pytest.mark.long
 def test_exports_predict_the_same_where_there_is_no_daskevo(run: Any, tmp_path: Path) -> None:
     needs_safetensors()
     look = daskevo.open(run.root)

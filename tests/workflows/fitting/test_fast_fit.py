@@ -12,6 +12,7 @@ import pytest
 
 from daskevo_workflows.fitting import fast_fit, fused, obstacle
 from daskevo_workflows.fitting.fused import is_elementwise
+from tests.cases import with_long
 
 layers = keras.layers
 ROWS = 44
@@ -127,11 +128,11 @@ SCHEDULE = OPTIMIZERS.schedules.ExponentialDecay(0.02, 2, 0.5)
     ("optimizer", "fuses"),
     [
         (lambda: OPTIMIZERS.Adam(0.01), True),
-        (lambda: OPTIMIZERS.Adam(SCHEDULE, amsgrad=True, global_clipnorm=0.1), True),
         (lambda: OPTIMIZERS.Lamb(0.01), False),
         *(
             pytest.param(*case, marks=pytest.mark.long)
             for case in (
+                (lambda: OPTIMIZERS.Adam(SCHEDULE, amsgrad=True, global_clipnorm=0.1), True),
                 (lambda: OPTIMIZERS.Adam(0.01, clipnorm=0.1, gradient_accumulation_steps=2), True),
                 (lambda: OPTIMIZERS.SGD(0.1), True),
                 (lambda: OPTIMIZERS.SGD(0.1, momentum=0.9, nesterov=True, clipvalue=0.01), True),
@@ -153,6 +154,7 @@ def test_optimizers(optimizer: Callable[[], Any], fuses: bool) -> None:
     assert int(model.optimizer._iterations) == 6
 
 
+@pytest.mark.long
 def test_weight_decay_spares_what_is_excluded() -> None:
     def compiling() -> dict[str, Any]:
         optimizer = OPTIMIZERS.AdamW(0.01, weight_decay=0.3)
@@ -172,7 +174,7 @@ class SlowBiases(OPTIMIZERS.SGD):
         super().assign_sub(variable, value * (0.1 if len(variable.shape) == 1 else 1.0))
 
 
-@pytest.mark.parametrize("own", [Sign, SlowBiases])
+@pytest.mark.parametrize("own", with_long([Sign, SlowBiases], SlowBiases))
 def test_a_formula_of_ones_own_is_left_alone(own: type[Any]) -> None:
     assert not is_elementwise(own(0.1))
     assert_equal_fits(dense, lambda: {"optimizer": own(0.1)}, numbers(5), classes())
@@ -184,23 +186,30 @@ def test_layers_with_state_and_frozen_ones(build: Callable[[], keras.Model]) -> 
 
 
 @pytest.mark.parametrize(
-    ("build", "loss"), [(one_output_in_a_list, "sparse_categorical_crossentropy"), (with_its_own_call, "mse")]
+    ("build", "loss"),
+    [
+        (one_output_in_a_list, "sparse_categorical_crossentropy"),
+        pytest.param(with_its_own_call, "mse", marks=pytest.mark.long),
+    ],
 )
 def test_losses_and_metrics_are_made_for_what_a_call_returns(build: Callable[[], keras.Model], loss: str) -> None:
     """Keras chooses between binary and categorical accuracy by the output's shape."""
     assert_equal_fits(build, {"optimizer": "adam", "loss": loss}, numbers(5), classes())
 
 
+@pytest.mark.long
 def test_embeddings() -> None:
     x = np.random.default_rng(0).integers(0, 6, (ROWS, 3))
     assert_equal_fits(embedding, {"optimizer": "adam"}, x, classes())
 
 
+@pytest.mark.long
 def test_large_variables_are_updated_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "ALONE", 8)
     assert_equal_fits(dense, {"optimizer": "adam"}, numbers(5), classes())
 
 
+@pytest.mark.long
 def test_mixed_precision() -> None:
     def build() -> keras.Model:
         return dense(dtype="mixed_float16")
@@ -214,6 +223,7 @@ def test_mixed_precision() -> None:
     assert 0 < int(model.optimizer.iterations) < 24
 
 
+@pytest.mark.long
 def test_several_inputs_and_outputs_by_name() -> None:
     x = {"a": numbers(5), "b": numbers(2, seed=1)}
     y = {"kind": classes(), "size": numbers(1, seed=2)}
@@ -227,6 +237,7 @@ def test_several_inputs_and_outputs_by_name() -> None:
     assert {"kind_loss", "size_loss", "kind_accuracy", "size_mae", "val_size_mae"} <= set(history.history)
 
 
+@pytest.mark.long
 def test_weights_of_classes_and_samples() -> None:
     compiling = {"optimizer": "adam", "weighted_metrics": ["accuracy"], "metrics": None}
     assert_equal_fits(dense, compiling, numbers(5), classes(), class_weight={0: 1.0, 1: 3.0, 2: 0.2}, shuffle=False)
@@ -251,9 +262,11 @@ def generated() -> Iterator[Any]:
     "options",
     [
         {"validation_split": 0.25, "validation_freq": 2},
-        {"initial_epoch": 1, "steps_per_epoch": 1, "epochs": 3},
-        {"x": Batches, "batch_size": None},
-        {"x": generated, "batch_size": None, "steps_per_epoch": 2, "shuffle": False},
+        pytest.param({"initial_epoch": 1, "steps_per_epoch": 1, "epochs": 3}, marks=pytest.mark.long),
+        pytest.param({"x": Batches, "batch_size": None}, marks=pytest.mark.long),
+        pytest.param(
+            {"x": generated, "batch_size": None, "steps_per_epoch": 2, "shuffle": False}, marks=pytest.mark.long
+        ),
     ],
     ids=["validation", "epochs", "PyDataset", "generator"],
 )
@@ -262,6 +275,7 @@ def test_data_and_epochs(options: dict[str, Any]) -> None:
     assert_equal_fits(dense, {"optimizer": "adam"}, **{"epochs": 4, **given})
 
 
+@pytest.mark.long
 def test_a_dataset_of_unknown_length() -> None:
     import tensorflow as tf
 
@@ -317,6 +331,7 @@ def test_callbacks_see_and_do_the_same() -> None:
     assert [what for what, _ in fast].count("epoch") == 3
 
 
+@pytest.mark.long
 def test_early_stopping_puts_the_best_weights_back() -> None:
     def callbacks() -> list[Any]:
         return [keras.callbacks.EarlyStopping("val_loss", patience=1, restore_best_weights=True)]
@@ -352,9 +367,14 @@ class Halving(keras.callbacks.Callback):
     "callback",
     [
         Halving,
-        lambda: keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2),
-        lambda: keras.callbacks.ReduceLROnPlateau("loss", factor=0.3, patience=1, min_delta=1.0),
-        keras.callbacks.SwapEMAWeights,
+        *(
+            pytest.param(callback, marks=pytest.mark.long)
+            for callback in (
+                lambda: keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2),
+                lambda: keras.callbacks.ReduceLROnPlateau("loss", factor=0.3, patience=1, min_delta=1.0),
+                keras.callbacks.SwapEMAWeights,
+            )
+        ),
     ],
     ids=["Halving", "LearningRateScheduler", "ReduceLROnPlateau", "SwapEMAWeights"],
 )
@@ -446,9 +466,14 @@ class OwnFit(keras.Model):
         (lambda: subclass(OwnStep), {}, "its own train_step"),
         (lambda: subclass(OwnFit), {}, "its own fit"),
         (dense, {"run_eagerly": True}, "eagerly"),
-        (dense, {"steps_per_execution": 2}, "2 steps per execution"),
-        (dense, {"jit_compile": True}, "XLA"),
-        (dense, {"optimizer": lambda: OPTIMIZERS.ScheduleFreeAdamW(0.01)}, "ScheduleFreeAdamW has its own build"),
+        *(
+            pytest.param(dense, compiling, reason, marks=pytest.mark.long)
+            for compiling, reason in (
+                ({"steps_per_execution": 2}, "2 steps per execution"),
+                ({"jit_compile": True}, "XLA"),
+                ({"optimizer": lambda: OPTIMIZERS.ScheduleFreeAdamW(0.01)}, "ScheduleFreeAdamW has its own build"),
+            )
+        ),
         (lambda: keras.Sequential([layers.Dense(3, "softmax")]), {}, "not built"),
     ],
 )

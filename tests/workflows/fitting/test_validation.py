@@ -15,6 +15,7 @@ from daskevo_workflows.evaluation.training import Stopped, Stopwatch, train
 from daskevo_workflows.fitting import validation_options, watched_in_vain
 from daskevo_workflows.problems import Data, check_problem, refer
 from daskevo_workflows.stage_training import begin
+from tests.cases import with_long
 
 
 class Line:
@@ -65,7 +66,7 @@ def trained(problem: Any, **options: Any) -> tuple[Mapping[str, Any], int]:
     return train(problem, model, problem.data(), Stopwatch(), **options)
 
 
-@pytest.mark.parametrize("kind", [Line, Validating, Naming])
+@pytest.mark.parametrize("kind", with_long([Line, Validating, Naming], Line, Naming))
 def test_early_stopping_stops(kind: type[Line]) -> None:
     """Be it the problem's callback or the search's, with daskevo's fit or one of the problem's own."""
     problem = kind()
@@ -76,6 +77,7 @@ def test_early_stopping_stops(kind: type[Line]) -> None:
     assert trained(problem)[1] == 2 * 2
 
 
+@pytest.mark.long
 def test_who_asks_for_no_validation_gets_none() -> None:
     problem = OwnFit()
     problem.watched = (stopping("loss"), keras.callbacks.ModelCheckpoint("nowhere/{epoch}.weights.h5"))
@@ -97,6 +99,7 @@ def test_a_problem_may_want_validation_by_itself() -> None:
     assert "validation_data" in problem.given
 
 
+@pytest.mark.long
 def test_a_function_of_that_name_asks_for_none() -> None:
     class Helping(OwnFit):
         def validate(self, x: Any) -> Any:

@@ -86,6 +86,6 @@ def _run(
     return RunSeries(**fields | changes)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_run() -> MakeRun:
     return _run

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree
@@ -16,6 +18,7 @@ from daskevo.types import Objective
 from daskevo_workflows.reports.figures.phases import phases
 from daskevo_workflows.reports.page import render
 from daskevo_workflows.reports.series import Happening
+from tests.cases import with_long
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 SHAPES = {"path", "use", "circle", "rect", "image", "line", "polygon"}
@@ -77,9 +80,15 @@ CASES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_any_run_makes_a_well_formed_page_that_loads_nothing(case: str, make_run: Any) -> None:
-    text = render(CASES[case](make_run), version="1.2.3")
+@pytest.fixture(scope="module")
+def rendered(make_run: Any) -> Callable[[str], str]:
+    """Renders each case once: its drawings take a second."""
+    return cache(lambda case: render(CASES[case](make_run), version="1.2.3"))
+
+
+@pytest.mark.parametrize("case", with_long(CASES, "a thousand"))
+def test_any_run_makes_a_well_formed_page_that_loads_nothing(case: str, rendered: Callable[[str], str]) -> None:
+    text = rendered(case)
     page = Page(text)
     assert page.tags["script"] == page.tags["link"] == page.tags["iframe"] == 0
     assert all(reference.startswith(("#", "data:image/png")) for reference in page.references), page.references[:3]
@@ -91,8 +100,8 @@ def test_any_run_makes_a_well_formed_page_that_loads_nothing(case: str, make_run
 
 
 @pytest.mark.parametrize("case", ["one evaluation", "a hundred", "two"])
-def test_every_figure_has_title_description_units_and_marks(case: str, make_run: Any) -> None:
-    figures = drawings(render(CASES[case](make_run), version="1"))
+def test_every_figure_has_title_description_units_and_marks(case: str, rendered: Callable[[str], str]) -> None:
+    figures = drawings(rendered(case))
     assert len(figures) == (9 if case == "two" else 5)
     for figure in figures:
         space = "{http://www.w3.org/2000/svg}"
@@ -114,9 +123,10 @@ def test_a_thousand_evaluations_stay_a_page_that_a_browser_likes(make_run: Any) 
     assert len(render([make_run(9000, failures=0)], version="1")) < 3_000_000
 
 
-def test_two_runs_are_compared_by_targets_of_the_one_that_inherited_less(make_run: Any) -> None:
-    text = render(CASES["two"](make_run), version="1")
-    words = Page(text).words
+def test_two_runs_are_compared_by_targets_of_the_one_that_inherited_less(
+    rendered: Callable[[str], str],
+) -> None:
+    words = Page(rendered("two")).words
     for row in (
         "no transfer's high quality",
         "no transfer's best",
@@ -199,7 +209,7 @@ def test_what_a_process_prepares_once_is_no_cost_of_an_evaluation(make_run: Any)
 
 def test_a_run_named_after_its_problem_says_it_once(make_run: Any) -> None:
     def title(label: str) -> str:
-        run = replace(make_run(2, label=label), facts={"problem": "flights"})
+        run = replace(make_run(0, label=label), facts={"problem": "flights"})
         return render([run], version="1").split("<title>")[1].split("</title>")[0]
 
     assert title("flights") == "flights"

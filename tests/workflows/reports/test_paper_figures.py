@@ -40,6 +40,7 @@ def runs(make_run: Any) -> list[RunSeries]:
     ]
 
 
+@pytest.mark.long
 def test_all_are_written_the_same_each_time(runs: list[RunSeries], tmp_path: Path) -> None:
     one, other = (write_all(arms_of(runs), tmp_path / name, ["svg"]) for name in ("one", "other"))
     assert [path.name for path in one] == [*(f"{name}.svg" for name in NAMES), "captions.md"]

@@ -15,7 +15,7 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "spaces.md"
 FILES = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", DOCUMENT.read_text(), re.DOTALL))
 
 
-@pytest.mark.parametrize("name", ["digits_built.py", "digits_mutated.py"])
+@pytest.mark.parametrize("name", ["digits_built.py", pytest.param("digits_mutated.py", marks=pytest.mark.long)])
 def test_its_problems_are_sound(name: str, tmp_path: Path) -> None:
     assert len(FILES) == 2
     path = tmp_path / name

@@ -26,11 +26,12 @@ def cell(*operations: str) -> dict[str, Any]:
     return {f"{source}->{target}": name for (source, target), name in zip(EDGES, operations, strict=True)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
         ("nas-bench-201", {"channels": 4, "stages": 2}),
-        pytest.param("covertype", {"samples": 1_000, "layers": 5}, marks=pytest.mark.long),
+        ("covertype", {"samples": 1_000, "layers": 5}),
     ],
 )
 def test_a_candidate_is_trained(name: str, settings: dict[str, Any]) -> None:

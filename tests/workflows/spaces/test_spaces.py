@@ -37,29 +37,34 @@ def test_each_block_has_432_options(mobile: Mutated) -> None:
     assert choices[0].name == "block1/block_1_expand/filters"
 
 
-def test_a_block_is_what_was_chosen(mobile: Mutated) -> None:
-    def candidate(operator: str, skip: str, layers: int, squeeze: float) -> Any:
-        taken = {"operator": operator, "kernel": 5, "squeeze": squeeze, "skip": skip, "filters": 1.25, "layers": layers}
-        return mobile.candidate(
-            {
-                f"{block}/{node}/{name}": option
-                for block, node in (("block1", "block_1_expand"), ("block2", "block_3_expand"))
-                for name, option in taken.items()
-            }
-        )
+def candidate(mobile: Mutated, operator: str, skip: str, layers: int, squeeze: float) -> Any:
+    taken = {"operator": operator, "kernel": 5, "squeeze": squeeze, "skip": skip, "filters": 1.25, "layers": layers}
+    return mobile.candidate(
+        {
+            f"{block}/{node}/{name}": option
+            for block, node in (("block1", "block_1_expand"), ("block2", "block_3_expand"))
+            for name, option in taken.items()
+        }
+    )
 
-    plain = mobile.graph(candidate("conv", "none", -1, 0.0))
+
+def test_a_block_is_what_was_chosen(mobile: Mutated) -> None:
+    plain = mobile.graph(candidate(mobile, "conv", "none", -1, 0.0))
     block = [node for node in plain.nodes if ".block1." in node.name]
     assert [node.kind for node in block] == ["Conv2D", "BatchNormalization", "ReLU"]
     assert block[0].config["kernel_size"] == 5
-    deep = mobile.graph(candidate("mbconv6", "pool", 1, 0.25))
+    deep = mobile.graph(candidate(mobile, "mbconv6", "pool", 1, 0.25))
     kinds = [node.kind for node in deep.nodes if ".block2." in node.name]
     assert kinds.count("DepthwiseConv2D") == 4
     assert kinds.count("Multiply") == 4
     # Pooled skips are projected where filters change, and nothing else had to be fitted.
     put_in = {node.name for node in deep.nodes if "project1" in node.name}
     assert "block_3_expand.block2.layer0_add.project1" in put_in
-    assert trained(mobile.build(candidate("mbconv3", "pool", -1, 0.25)), (32, 32, 3)) > 0
+
+
+@pytest.mark.long
+def test_a_mnasnet_trains(mobile: Mutated) -> None:
+    assert trained(mobile.build(candidate(mobile, "mbconv3", "pool", -1, 0.25)), (32, 32, 3)) > 0
 
 
 def test_mnasnet_keeps_the_contract(mobile: Mutated) -> None:

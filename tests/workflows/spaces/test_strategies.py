@@ -85,6 +85,7 @@ def test_every_published_space_under_random_draws(name: str) -> None:
     assert model.count_params() == looked.graphs[first.number].parameters
 
 
+@pytest.mark.long
 def test_the_tables_are_printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("daskevo_workflows.spaces.__main__.PUBLISHED", {"cells": SMALL["cells"]})
     monkeypatch.setattr("daskevo_workflows.spaces.__main__.SMALL", {"layers": SMALL["layers"]})

@@ -81,7 +81,7 @@ def test_taken() -> None:
     check_callbacks([callbacks.TerminateOnNaN(), Stateless(), declared, Halving()])
 
 
-@pytest.mark.parametrize("unit", ["optimizer step", "epoch"])
+@pytest.mark.parametrize("unit", ["optimizer step", pytest.param("epoch", marks=pytest.mark.long)])
 def test_what_callbacks_keep_is_kept(unit: str) -> None:
     Halving.seen.clear()
     made = problem(eager=True, callbacks=lambda: [Halving()])

@@ -37,7 +37,8 @@ from tests.workflows.stage_training.problems import (
 HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("unit", ["optimizer step", pytest.param("epoch", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("unit", ["optimizer step", "epoch"])
 def test_cut_anywhere(unit: str) -> None:
     """Everything changes on the way: momentum from zero, batches in the middle of an epoch."""
     along = trajectory(
@@ -126,6 +127,7 @@ def sequence_problem() -> Any:
     return problem("Adam", build=build, batch=batch)
 
 
+@pytest.mark.long
 def test_input_lengths_and_augmentation() -> None:
     x = np.random.default_rng(0).standard_normal((20, 6, 2)).astype(np.float32)
     whole = Data((x, np.arange(20) % 2), (x, np.arange(20) % 2))
@@ -155,7 +157,7 @@ class Augmenting(keras.utils.PyDataset):
         return x[number::4] + noise, y[number::4]
 
 
-@pytest.mark.parametrize("unit", ["optimizer step", "epoch"])
+@pytest.mark.parametrize("unit", ["optimizer step", pytest.param("epoch", marks=pytest.mark.long)])
 def test_datasets_that_make_batches(unit: str) -> None:
     whole = Data((Augmenting(), None), data().validation)
     along = trajectory(unit=unit)

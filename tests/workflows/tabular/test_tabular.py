@@ -269,6 +269,7 @@ def test_numbers_that_make_no_run(numbers: tuple[int, int, int], table: Table) -
         run_on_table(Random(), table, numbers[0], numbers[1], at_once=numbers[2])
 
 
+@pytest.mark.long
 def test_evolution_beats_random(table: Table) -> None:
     """The median of 100 seeds after 60 evaluations: fixed seeds, so always the same figures."""
     found, absent = compare(table, ["evolution"], evaluations=60, seeds=range(100))
