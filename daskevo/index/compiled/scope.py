@@ -84,21 +84,23 @@ class Scope:
         parts: list[bytes] = []
         for packed, exclude in queries:
             parts += packed, self._excluded(exclude) if exclude else _NOBODY
-        found = np.empty((len(parts) // 2, 2), np.int64)
+        found = np.empty((len(parts) // 2, 3), np.int64)
         _best_many(self._slots, self._pool, np.frombuffer(b"".join(parts), np.int64), found)
-        return [self._match(score, model) if score else None for score, model in found.tolist()]
+        return [self._match(*row) if row[0] else None for row in found.tolist()]
 
     def _excluded(self, exclude: frozenset[ModelId]) -> bytes:
         blocks = [self.blocks[model_id] for model_id in exclude if model_id in self.blocks]
         return np.array([len(blocks), *blocks], np.int64).tobytes()
 
-    def _match(self, score: int, model: int) -> PrefixMatch:
+    def _match(self, score: int, model: int, length: int) -> PrefixMatch:
         if score == REPEATED:
             raise InvalidInput("the ids of a graph's vertices are distinct, these are not: pass `graph.ids`")
         if score == BAD_EDGES:
             raise InvalidInput(
                 "the edges of a query lead from earlier to later vertices: pass what `pack_edges` returns"
             )
-        _, length, rank, generation, counter = RECORD.unpack_from(self._pool.data, model * UNIT * 4)
-        name = self._pool[model * UNIT + NAME :][: length + 3 >> 2].tobytes()[:length].decode("utf-8", "surrogatepass")
+        start = model * UNIT
+        record = self._pool[start : start + NAME + (length + 3 >> 2)].tobytes()
+        _, _, rank, generation, counter = RECORD.unpack_from(record)
+        name = record[RECORD.size : RECORD.size + length].decode("utf-8", "surrogatepass")
         return PrefixMatch(score, rank, Tick(generation, counter), ModelId(name))

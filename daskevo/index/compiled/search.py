@@ -43,7 +43,7 @@ from daskevo.index.compiled.blocks import (
     values_of,
 )
 from daskevo.index.compiled.compilation import helper, prefetch
-from daskevo.index.query import BAD_EDGES, REPEATED, Array
+from daskevo.index.query import BAD_EDGES, LENGTH, REPEATED, Array
 
 MOST_CLOSED: Final = 4096
 """Vertices up to which a query's cones are used: their bit sets grow with the square of it (2 MB there)."""
@@ -61,7 +61,7 @@ def best_many(slots: Array, pool: Array, asked: Array, found: Array) -> None:
     asked:
         One after the other: what :func:`daskevo.index.query.pack_query` returns, how many models to exclude, and which.
     found:
-        Filled with (score, model); a score below 0 says what is wrong with the query. # (n, 2)
+        Filled with (score, model, length of its name); a score below 0 says what is wrong with the query. # (n, 3)
     """
     at = 0
     for query in range(len(found)):
@@ -70,7 +70,8 @@ def best_many(slots: Array, pool: Array, asked: Array, found: Array) -> None:
         end = edges + max(asked[at + 2], 0)
         ids, pairs = asked[at + 3 : weights].view(np.uint64), asked[edges:end].view(np.int32)
         exclude = asked[end + 1 : end + 1 + asked[end]]
-        found[query] = best(slots, pool, ids, asked[weights:edges], pairs, asked[at + 2] >= 0, exclude)
+        score, model = best(slots, pool, ids, asked[weights:edges], pairs, asked[at + 2] >= 0, exclude)
+        found[query] = score, model, int64(pool[model * UNIT + LENGTH])
         at = end + 1 + asked[end]
 
 
@@ -167,7 +168,8 @@ def best_of(pool: Array, at: Array, weights: Array, cones: Array, exclude: Array
     for vertex in range(count - 1, -1, -1):
         graph = pool[at[vertex] + BEST]
         if graph != last:
-            bound, winner = better(pool, graph, keys, values, apart, exclude, bound, winner)
+            score = score_of(pool, graph, keys, values, apart)
+            bound, winner = better(pool, graph, score, exclude, bound, winner)
             last = graph
 
     order = by_length(pool, at)
@@ -181,7 +183,10 @@ def best_of(pool: Array, at: Array, weights: Array, cones: Array, exclude: Array
         for place in range(end):
             if place + AHEAD < end:
                 prefetch_graph(pool, pool[graphs + place + AHEAD])
-            bound, winner = better(pool, pool[graphs + place], keys, values, apart, exclude, bound, winner)
+            graph = pool[graphs + place]
+            score = score_of(pool, graph, keys, values, apart)
+            if score >= bound:
+                bound, winner = better(pool, graph, score, exclude, bound, winner)
         # Rule 4.
         for lower in range(count):
             if not read[lower] and holds(cones, lower, vertex):
@@ -238,11 +243,8 @@ def score_of(pool: Array, graph: int, keys: Array, values: Array, apart: bool) -
 
 
 @helper
-def better(
-    pool: Array, graph: int, keys: Array, values: Array, apart: bool, exclude: Array, bound: int, winner: int
-) -> tuple[int, int]:
+def better(pool: Array, graph: int, score: int, exclude: Array, bound: int, winner: int) -> tuple[int, int]:
     """Return (score, model) of the better of a graph's best model and the winner so far."""
-    score = score_of(pool, graph, keys, values, apart)
     if score < bound:
         return bound, winner
     head = graph * UNIT + MODELS
