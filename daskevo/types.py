@@ -48,7 +48,7 @@ def check_name(name: object, what: str = "model id") -> str:
     if isinstance(name, str) and _NAME.fullmatch(name):
         return name
     raise InvalidName(
-        f"{_shorten(name)} can't be a {what}: use 1 to 100 ASCII letters, digits, '.', '_' or '-', "
+        f"{shorten(name)} can't be a {what}: use 1 to 100 ASCII letters, digits, '.', '_' or '-', "
         "the first a letter or a digit",
         what=what,
     )
@@ -65,7 +65,7 @@ def check_label(label: object) -> str:
     if isinstance(label, str) and _LABEL.fullmatch(label):
         return label
     raise InvalidName(
-        f"{_shorten(label)} can't be a label: write 'kind:name' with a kind of lower-case letters and a name of "
+        f"{shorten(label)} can't be a label: write 'kind:name' with a kind of lower-case letters and a name of "
         "1 to 150 letters, digits, spaces or any of . _ + @ # ( ) -",
         what="label",
     )
@@ -171,7 +171,7 @@ def check_json(value: object, what: str, *, depth: int = 64, values: int = 1_000
                 deeper.extend(part.values())  # type: ignore[attr-defined]
             else:
                 raise InvalidInput(
-                    f"the {what} holds {_shorten(part)} of type {kind.__name__}, which JSON can't carry unchanged: "
+                    f"the {what} holds {shorten(part)} of type {kind.__name__}, which JSON can't carry unchanged: "
                     "use None, bool, int, float, str, lists and dicts with str keys",
                     what=what,
                 )
@@ -184,12 +184,12 @@ def check_json(value: object, what: str, *, depth: int = 64, values: int = 1_000
 
 def _check_text(text: object, what: str) -> None:
     if type(text) is not str:
-        raise InvalidInput(f"the {what} has the key {_shorten(text)}, which is no str", what=what)
+        raise InvalidInput(f"the {what} has the key {shorten(text)}, which is no str", what=what)
     try:
         text.encode()
     except UnicodeEncodeError:
         raise InvalidInput(
-            f"the {what} holds {_shorten(text)}, which UTF-8 can't carry (a lone surrogate)", what=what
+            f"the {what} holds {shorten(text)}, which UTF-8 can't carry (a lone surrogate)", what=what
         ) from None
 
 
@@ -197,8 +197,9 @@ _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 
 
-def _shorten(value: object) -> str:
-    # reprlib's, because a hostile value may be too deep for repr.
+def shorten(value: object) -> str:
+    """Return text for a hostile value of any length and depth that is short enough for a message."""
+    # reprlib's, because it may be too deep for repr.
     return _SHORT.repr(value)[:160]
 
 
@@ -221,7 +222,7 @@ class Tick(NamedTuple):
             generation, counter = value
             if type(generation) is int is type(counter) and 0 <= generation < 2**63 and 0 <= counter < 2**63:
                 return cls(generation, counter)
-        raise CorruptRecord(f"expected a tick [generation, counter], found {_shorten(value)}")
+        raise CorruptRecord(f"expected a tick [generation, counter], found {shorten(value)}")
 
 
 Attempt = Tick
@@ -261,7 +262,7 @@ def dtype_of(name: object) -> np.dtype[Any]:
         if _NUMPY_DTYPES.fullmatch(name):
             # The names that fit are few, and looking one up again is ten times faster.
             return _DTYPES.setdefault(name, np.dtype(name))
-    raise CorruptRecord(f"{_shorten(name)} is no dtype that daskevo stores; known are numpy's numbers and {_ML_DTYPES}")
+    raise CorruptRecord(f"{shorten(name)} is no dtype that daskevo stores; known are numpy's numbers and {_ML_DTYPES}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +290,7 @@ class TensorSpec:
                     spec = _checked_spec(tuple(shape), dtype)
                     if spec is not None:
                         return spec
-        raise CorruptRecord(f"expected a tensor specification [shape, dtype], found {_shorten(value)}")
+        raise CorruptRecord(f"expected a tensor specification [shape, dtype], found {shorten(value)}")
 
     @classmethod
     def of(cls, array: np.ndarray[Any, Any]) -> TensorSpec:
@@ -338,7 +339,7 @@ class Objective:
             if words[0] == "min":
                 return cls("min", words[1])
         raise InvalidInput(
-            f"{_shorten(text)} is no objective: write 'max METRIC' or 'min METRIC', such as 'max val_auc'"
+            f"{shorten(text)} is no objective: write 'max METRIC' or 'min METRIC', such as 'max val_auc'"
         )
 
     @classmethod
@@ -352,7 +353,7 @@ class Objective:
         """
         found = tuple(map(cls.parse, texts if isinstance(texts, (list, tuple)) else [texts]))
         if not found or len({objective.metric for objective in found}) < len(found):
-            raise InvalidInput(f"{_shorten(texts)}: name at least one objective, and each metric once")
+            raise InvalidInput(f"{shorten(texts)}: name at least one objective, and each metric once")
         return found
 
     def __str__(self) -> str:

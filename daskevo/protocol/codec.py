@@ -1,4 +1,11 @@
-"""Encode dataclasses as plain values, the same for msgpack and JSON, and decode them with a check of every field."""
+"""Encode dataclasses as plain values, the same for msgpack and JSON, and decode them with a check of every field.
+
+Why not msgspec: its structs write the same bytes and encode faster (0.3 to 0.5 µs a record; here 0.7 to 2.9), but
+they encode values out of range, which could not be read again; where any JSON may stand they take NaN, bytes, ints
+beyond 64 bits and lone surrogates; and their errors tell neither what was found nor a later version's kind. Checks,
+errors and the making of ticks and sets would stay, after a decoding that already takes longer by itself (6.3 to 6.6 µs;
+here 3.7 to 7.9, all made and checked).
+"""
 
 from __future__ import annotations
 
@@ -7,12 +14,11 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from reprlib import Repr
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast, get_type_hints
 
 from daskevo.errors import CorruptRecord, InvalidInput, LaterVersion
 from daskevo.protocol.limits import MAX_DEPTH, MAX_TENSORS
-from daskevo.types import JSON, ModelId, TensorSpec, Tick, check_label, check_name
+from daskevo.types import JSON, ModelId, TensorSpec, Tick, check_label, check_name, shorten
 
 T = TypeVar("T")
 
@@ -125,15 +131,6 @@ def decode_kind(value: object, kinds: Mapping[str, type[Wire]], what: str, *, ke
     if cls is None:
         raise CorruptRecord(f"expected a {what}, one of {sorted(kinds)}, found {shorten(kind or value)}")
     return cls.from_wire(value)
-
-
-_SHORT = Repr()
-_SHORT.maxstring = _SHORT.maxother = 60
-
-
-def shorten(value: object) -> str:
-    """Return text for a hostile value of any length and depth that is short enough for a message."""
-    return _SHORT.repr(value)[:160]
 
 
 def json_value(value: object, depth: int = 0) -> JSON:

@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from daskevo.errors import CorruptRecord
-from daskevo.protocol.codec import count, shorten
+from daskevo.protocol.codec import count
 from daskevo.protocol.limits import MAX_TENSORS
-from daskevo.types import JSON, ModelId, check_name
+from daskevo.types import JSON, ModelId, check_name, shorten
 
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 

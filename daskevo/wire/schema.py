@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from daskevo.errors import CorruptRecord, InvalidInput
-from daskevo.protocol.codec import count, numbers_of, shorten, text
+from daskevo.protocol.codec import count, numbers_of, text
 from daskevo.protocol.limits import MAX_TENSORS
-from daskevo.types import Tick, check_name
+from daskevo.types import Tick, check_name, shorten
 
 Check = Callable[[Any], object]
 """Raises CorruptRecord or InvalidInput if a value is not valid; its return value is ignored."""

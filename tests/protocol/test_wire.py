@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskevo.errors import CorruptRecord
-from daskevo.protocol.codec import MAX_DEPTH, MAX_TENSORS, json_value, numbers_of, runs, shorten
+from daskevo.protocol.codec import MAX_DEPTH, MAX_TENSORS, json_value, numbers_of, runs
 from daskevo.protocol.holders import ClientHolder, TaskHolder, holder_from_wire
 from daskevo.protocol.messages import Message, Refer, message_from_wire
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.owner_map import OwnerEntry, OwnerMap
 from daskevo.protocol.records import Record, record_from_json
 from daskevo.protocol.replies import Reply, reply_from_wire
-from daskevo.types import ModelId, Tick
+from daskevo.types import ModelId, Tick, shorten
 from tests.protocol import strategies as some
 from tests.protocol.checker.actors import make_record
 
