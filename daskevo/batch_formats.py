@@ -7,6 +7,16 @@ import re
 
 DAY_S = 86_400
 
+JOBS = {
+    "SLURM_JOB_ID": "Slurm",
+    "PBS_JOBID": "PBS",
+    "LSB_JOBID": "LSF",
+    "JOB_ID": "SGE",
+    "OAR_JOB_ID": "OAR",
+    "COBALT_JOBID": "Cobalt",
+}
+"""Environment variable of a job's processes -> its batch system."""
+
 
 def seconds_of(text: str, kind: str = "pbs") -> float | None:
     """Return the seconds of a time: `[days-]hours:minutes:seconds` and its shorter forms; None: it is none.

@@ -1,6 +1,6 @@
 """Best matches over all providers: send one batch of queries to each, and take the maximum of the answers.
 
-The result is exact, because matches are totally ordered (prefix.md). If a provider does not answer in time, or a shard
+The result is exact, because matches are totally ordered. If a provider does not answer in time, or a shard
 is not served, the answer is partial and says so.
 """
 

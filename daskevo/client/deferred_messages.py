@@ -1,7 +1,7 @@
 """Messages that are sent in the background: drops of unused references after a put, and ends of attempts.
 
 They are sent at once; those that come while others are in flight are joined. If they are lost with the process or on
-the way, the end of the holder and the audit have the same effect later (protocol.md: narrow, end).
+the way, the end of the holder and the audit have the same effect later.
 """
 
 from __future__ import annotations

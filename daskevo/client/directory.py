@@ -1,7 +1,7 @@
 """Directory of shards: a cached copy of the coordinator's table, and calls that follow shards to their providers.
 
 A call that finds no provider, the wrong one or a dead one is repeated with a newer table until an answer or a deadline.
-Repeating is safe for all messages of protocol.md: they name their attempt or tick, and change sets.
+Repeating is safe for all messages of `daskevo.protocol.messages`: they name their attempt or tick, and change sets.
 """
 
 from __future__ import annotations

@@ -14,11 +14,24 @@ from daskevo.store.shard_segments import ShardSegments
 from daskevo.types import JSON, Attempt, ModelId
 
 
-def quota_reached(
-    shard: int, folder: str | os.PathLike[str], model_id: ModelId, nbytes: int, quota: Any, room: list[int]
-) -> QuotaReached:
-    """Return the error for a model that would exceed the quota."""
-    return QuotaReached(
+def check_quota(
+    shard: int, folder: str | os.PathLike[str], model_id: ModelId, nbytes: int, quota: Any, room: list[int] | None
+) -> None:
+    """Check that `nbytes` more bytes may be stored.
+
+    Parameters
+    ----------
+    room:
+        Answer of `Quota.room`.
+
+    Raises
+    ------
+    QuotaReached
+        If they exceed the rest of the provider's share.
+    """
+    if room is None or nbytes <= room[0]:
+        return
+    raise QuotaReached(
         f"{model_id!r} needs {nbytes} bytes in {os.fspath(folder)} (shard {shard}), and of the repository's quota of "
         f"{quota} bytes the provider of that shard has {room[0]} of {room[1]} left: retire models, or open the "
         "repository on another cluster with a larger quota; what was stored before is kept",
@@ -67,6 +80,5 @@ class LimitedFolder(ShardSegments):
     ) -> Segment:
         """Write a segment as `ShardSegments` does, or raise QuotaReached before anything is written."""
         nbytes = sum(array.nbytes for array in tensors.values())
-        if nbytes > self._room[0]:
-            raise quota_reached(self.number, self.path, model_id, nbytes, self._quota_bytes, self._room)
+        check_quota(self.number, self.path, model_id, nbytes, self._quota_bytes, self._room)
         return super().write_segment(model_id, attempt, tensors, meta, known)

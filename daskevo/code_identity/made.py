@@ -1,4 +1,4 @@
-"""What is said of something that was looked into."""
+"""The result of a walk through code and values: digest, parts, what is unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The walk through all that something is made of, in an order that no address and no hash decides."""
+"""Walk through all that an object is made of, code and values, in an order that is the same in every process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalogue: which of a provider's models shares the longest prefix with a graph."""
+"""The prefix index: which of a provider's models shares the longest prefix with a graph."""
 
 from __future__ import annotations
 

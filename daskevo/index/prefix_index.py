@@ -178,8 +178,8 @@ class PrefixIndex:
     def best_many(self, scope: str, queries: Iterable[Query]) -> list[PrefixMatch | None]:
         """Return the best match of each query, all as of one moment; raises as `best` does.
 
-        One call of the compiled core, which holds neither Python's global lock nor up other queries; changes wait
-        until all are answered.
+        One call of the compiled core answers all of them. It releases Python's global lock and lets other queries
+        run; changes wait until all are answered.
         """
         return self._answers(scope, [pack_query(*query) for query in queries])
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from daskevo.client.quota_folder import quota_reached
+from daskevo.client.quota_folder import check_quota
 from daskevo.types import ModelId
 
 
@@ -51,16 +51,8 @@ class Quota:
         return [max(share - self._stored_bytes() - self._claimed, 0), share]
 
     def check(self, shard: int, folder: str | os.PathLike[str], model_id: ModelId, nbytes: int) -> None:
-        """Check that `nbytes` more bytes may be stored.
-
-        Raises
-        ------
-        QuotaReached
-            If they exceed the rest of this provider's share.
-        """
-        room = self.room()
-        if room is not None and nbytes > room[0]:
-            raise quota_reached(shard, folder, model_id, nbytes, self.quota_bytes, room)
+        """Check that `nbytes` more bytes may be stored; raise QuotaReached as `check_quota` does."""
+        check_quota(shard, folder, model_id, nbytes, self.quota_bytes, self.room())
 
     @contextmanager
     def claimed(self, shard: int, folder: str | os.PathLike[str], model_id: ModelId, nbytes: int) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""A disk without room under a run: what is written there fails in many words, none of which mean a damaged record."""
+"""Recognise a full disk under a run: SQLite reports it by several errors, none of which means a damaged record."""
 
 from __future__ import annotations
 

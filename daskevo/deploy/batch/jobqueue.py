@@ -1,4 +1,4 @@
-"""Imports dask-jobqueue without what that does to the process."""
+"""Import dask-jobqueue, and undo what its import changes in this process."""
 
 from __future__ import annotations
 

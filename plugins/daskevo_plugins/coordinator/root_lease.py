@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from daskevo.batch_formats import JOBS
 from daskevo.client.lease_holders import identity_at
 from daskevo.deploy.settings import RepositorySettings
 from daskevo.errors import RepositoryTaken
@@ -63,7 +64,7 @@ async def lease_root(settings: RepositorySettings, scheduler: Any, is_served: Ca
 
 
 def _job() -> str:
-    for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"):
+    for name in JOBS:
         if name in os.environ:
             return f"{name}={os.environ[name]}"
     try:

@@ -1,4 +1,4 @@
-"""All of a study's page that does not change until there are others news of it."""
+"""The part of a study's page that is rendered again only when there is news of it."""
 
 from __future__ import annotations
 

@@ -15,11 +15,12 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
+from daskevo.batch_formats import JOBS
 from daskevo.runs import RunView
 from daskevo_workflows.cli import main, walltime
 from daskevo_workflows.cli.interrupts import Interrupts, heard
 from daskevo_workflows.cli.walltime import ASK_EVERY_S, Walltime
-from daskevo_workflows.execution.batch_limits import JOBS, BatchJob, Limit
+from daskevo_workflows.execution.batch_limits import BatchJob, Limit
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 

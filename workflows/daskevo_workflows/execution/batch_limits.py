@@ -12,22 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from daskevo.batch_formats import qstat_facts, seconds_of
+from daskevo.batch_formats import JOBS, qstat_facts, seconds_of
 
 logger = logging.getLogger(__name__)
 
 ASK_S = 10.0
 """Time limit for an answer of the batch system."""
-
-JOBS: Mapping[str, str] = {
-    "SLURM_JOB_ID": "Slurm",
-    "PBS_JOBID": "PBS",
-    "LSB_JOBID": "LSF",
-    "JOB_ID": "SGE",
-    "OAR_JOB_ID": "OAR",
-    "COBALT_JOBID": "Cobalt",
-}
-"""Environment variable of a job's processes -> its batch system."""
 
 Ask = Callable[[Sequence[str], Mapping[str, str]], str]
 """Runs a command with additional environment variables and returns its output; raises OSError or SubprocessError."""

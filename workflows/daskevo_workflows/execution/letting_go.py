@@ -19,7 +19,7 @@ LETTING_GO_S = 10.0
 
 
 def hurried_s() -> float:
-    """Return the same for a process that must end: waiting twice, for tasks and restarts, takes half of its grace."""
+    """Return that time for a process that must exit and waits twice: a quarter of its grace at most."""
     return min(LETTING_GO_S, grace_s() / 4)
 
 

@@ -22,13 +22,12 @@ from daskevo_workflows.reports.figures.chart import COLUMN, Sketch
 from daskevo_workflows.reports.figures.targets import time_to_target
 from daskevo_workflows.results.atomic_files import write_file
 
-# No dates or versions: the same runs must give identical files.
 UNSAID: Mapping[str, Mapping[str, Any]] = {
     "svg": {"Date": None, "Creator": None},
     "png": {"Software": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
-"""Format -> what its files would say of their making, and don't."""
+"""Format -> metadata that is left out (dates, versions), so that the same runs give identical files."""
 
 PNG_DPI = 300
 CAPTIONS = "captions.md"

@@ -37,7 +37,7 @@ class Crew(Protocol):
         """Look at trainers. Called at each turn."""
 
     def close(self, patience_s: float) -> None:
-        """End all works; those that go on so long all the same with their trainers' processes (0: not those)."""
+        """Cancel all tasks; kill the trainers of tasks that still run after `patience_s` seconds (0: kill none)."""
 
 
 class Watcher(Protocol):

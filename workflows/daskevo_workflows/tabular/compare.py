@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -153,7 +154,8 @@ def draw(figure: Any, found: Mapping[str, Regrets]) -> None:
     """Draw the means over evaluations, and the share of seeds that found the best, into a figure of matplotlib."""
     from daskevo_workflows.reports.svg import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION, logarithmic
 
-    inks = dict(zip(STRATEGIES, (INK, FAINT, BLUE, SKY, GREEN, PURPLE, VERMILION, ORANGE), strict=True))
+    colours = cycle((INK, FAINT, BLUE, SKY, GREEN, PURPLE, VERMILION, ORANGE))
+    inks = dict(zip(STRATEGIES, colours, strict=False))
     left, right = figure.subplots(1, 2)
     for word in sorted(found, key=lambda word: float(found[word].last.mean())):
         seen = found[word].seen
