@@ -31,6 +31,7 @@ SMALL = [
     ("label_ends", {"restart": 1}),
     ("label_ends_during_put", {"crash": 1}),
     ("left_during_put", {"late": 1}),
+    ("left_while_reserving", {"late": 1}),
     ("audited_in_training", {}),
     ("ended_goes_on", {"renew": 1}),
     ("moved", {"renew": 1, "cut": 1}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
+from typing import Literal
 
 from daskevo.errors import DaskevoError
 from daskevo.types import ModelId
@@ -39,7 +40,7 @@ def _put(
     fallback: ModelId | None = None,
     labels: tuple[str, ...] = ("user:a",),
     *,
-    left: bool = False,
+    left: Literal["", "reserving", "putting"] = "",
 ) -> Actor:
     holder = world.new_holder(f"{model}-{len(world.actors)}")
     script = actors.put(holder, model, ancestor, fallback, labels, left=left)
@@ -161,7 +162,14 @@ def label_ends_during_put(world: World) -> None:
 def left_during_put(world: World) -> None:
     """Whoever waits for a put is interrupted, and leaves the block that gives back; its ancestor is released."""
     _stored(world, (A, None))
-    _put(world, C, A, left=True)
+    _put(world, C, A, left="putting")
+    world.spawn("release a", actors.release(A, "user:a"))
+
+
+def left_while_reserving(world: World) -> None:
+    """Whoever waits for an inherit is interrupted, while its messages are under way; its ancestor is released."""
+    _stored(world, (A, None), (C, A))
+    _put(world, D, C, left="reserving")
     world.spawn("release a", actors.release(A, "user:a"))
 
 
@@ -226,6 +234,7 @@ SCENARIOS: dict[str, Scenario] = {
         label_ends,
         label_ends_during_put,
         left_during_put,
+        left_while_reserving,
         released_after_put,
         audited,
         audited_in_training,

@@ -113,51 +113,65 @@ class Behaviour:
     separate_publish: bool = True
 
 
-def play(stage: Stage, script: steps.Script[Any], *, patient: bool = False) -> Generator[Any, Any, Any]:
-    """Run a script of the product (`daskevo.protocol.scripts`); `patient` as in `Send`."""
-    answer: Any = None
+Instead = Callable[[Any], Generator[Any, Any, Any]]
+"""Carries a step of a script out, and returns what the script is sent back."""
+
+
+def changed(script: steps.Script[Any], instead: Instead) -> Generator[Any, Any, Any]:
+    """A script whose steps are carried out by `instead`, also those of the scripts in it that go on to their end."""
+    resume: Callable[[Any], Any] = script.send
+    sent: Any = None
     while True:
         try:
-            step = script.send(answer)
+            step, sent = resume(sent), None
         except StopIteration as stop:
             return stop.value
+        try:
+            inner = changed(step.script, instead) if isinstance(step, steps.ToTheEnd) else instead(step)
+            resume, sent = script.send, (yield from inner)
+        except BaseException as error:  # noqa: BLE001 - the script decides what follows
+            resume, sent = script.throw, error
+
+
+def play(stage: Stage, script: steps.Script[Any], *, patient: bool = False) -> Generator[Any, Any, Any]:
+    """Run a script of the product (`daskevo.protocol.scripts`); `patient` as in `Send`."""
+
+    def carry_out(step: Any) -> Generator[Any, Any, Any]:
         match step:
             case steps.Together((ask.DropAttempt() as drop,)):
                 answers = yield [Send(shard, drop) for shard in range(stage.shards)]
-                answer = [None if None in answers else answers[0]]
+                return [None if None in answers else answers[0]]
             case steps.Together(messages):
-                answer = yield [send_to(stage, message, patient) for message in messages]
+                return (yield [send_to(stage, message, patient) for message in messages])
             case steps.End(attempt, settled):
                 yield [end(attempt, settled=settled)]
-                answer = None
             case steps.EndInBackground(attempt, drops):
                 yield [*(send_to(stage, drop) for drop in drops), end(attempt)]
-                answer = None
-            case steps.ToTheEnd(inner):
-                answer = yield from play(stage, inner)
             case steps.Withdraw(model, attempt):
-                answer = yield Do("withdraw", (stage.home(model), (model, attempt)))
+                yield Do("withdraw", (stage.home(model), (model, attempt)))
             case steps.OnOwnShard(messages):
                 for message in messages:
                     yield Do("handle", (message,))
-                answer = None
             case steps.TakeSnapshot():
-                answer = yield Do("snapshot")
+                return (yield Do("snapshot"))
             case steps.DeleteFiles(files):
-                answer = yield Do("delete", (files,))
+                yield Do("delete", (files,))
             case steps.AreOver(attempts):
                 (over,) = (yield [Ask("over", (attempts,))]) if attempts else ((),)
                 if over is None:
                     raise SchedulerUnreachable("the coordinator gives no answer")
-                answer = frozenset(attempt for attempt, is_over in zip(attempts, over, strict=True) if is_over)
+                return frozenset(attempt for attempt, is_over in zip(attempts, over, strict=True) if is_over)
             case steps.Calculate():
-                answer = step.work()
+                return step.work()
             case steps.IsServed():
-                answer = True  # who runs at a provider ends with it
+                return True  # who runs at a provider ends with it
             case steps.TryLater():
-                answer = yield []
+                yield []
             case _:
-                answer = yield step  # of the checker's own
+                return (yield step)  # of the checker's own
+        return None
+
+    return changed(script, carry_out)
 
 
 def send_to(stage: Stage, message: ask.Message, patient: bool = False) -> Send:
@@ -181,12 +195,17 @@ def begin(stage: Stage, holder: Holder, model: ModelId | None) -> Generator[Any,
 
 def refer(stage: Stage, step: steps.Reserve) -> Generator[Any, Any, bool]:
     """Carry out a step of a script; from then on the tensors must stay."""
-    messages = [ask.Refer(owner, step.model, step.attempt, frozenset(n)) for owner, n in step.wanted.items()]
-    answers = yield [send_to(stage, message) for message in messages]
+    answers = yield refers(stage, step)
     if not all(isinstance(answer, say.Reserved) for answer in answers):
         return False
     yield Note("reserved", (step.model, step.attempt, step.wanted))
     return True
+
+
+def refers(stage: Stage, step: steps.Reserve) -> list[Send]:
+    """Return the messages of a step."""
+    wanted = step.wanted.items()
+    return [send_to(stage, ask.Refer(owner, step.model, step.attempt, frozenset(n))) for owner, n in wanted]
 
 
 def retry(stage: Stage, call: Call, tries: int | None = None) -> Generator[Any, Any, Any]:

@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any
 
 from daskevo.protocol.messages import Abort
 from daskevo.protocol.replies import Verdict
-from daskevo.protocol.steps import AreOver, DeleteFiles, Script, Step, TakeSnapshot, Together, ToTheEnd, TryLater
-from tests.protocol.checker.actors.language import Behaviour
-
-Instead = Callable[[Any], Generator[Any, Any, Any]]
-"""Carries a step out, and returns what the script is sent back."""
-
-
-def changed(script: Script[Any], instead: Instead) -> Generator[Any, Any, Any]:
-    """A script whose steps are carried out by `instead`, also those of the scripts in it that go on to their end."""
-    resume: Callable[[Any], Step] = script.send
-    sent: Any = None
-    while True:
-        try:
-            step = resume(sent)
-        except StopIteration as stop:
-            return stop.value
-        try:
-            inner = changed(step.script, instead) if isinstance(step, ToTheEnd) else instead(step)
-            resume, sent = script.send, (yield from inner)
-        except BaseException as error:  # noqa: BLE001 - the script decides what follows
-            resume, sent = script.throw, error
+from daskevo.protocol.steps import AreOver, DeleteFiles, Script, Step, TakeSnapshot, Together, TryLater
+from tests.protocol.checker.actors.language import Behaviour, changed
 
 
 def without_second_try(script: Script[Any]) -> Script[Any]:

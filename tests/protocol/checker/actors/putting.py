@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from daskevo.errors import AttemptOver
 from daskevo.protocol import messages as ask
@@ -15,9 +15,8 @@ from daskevo.protocol.holders import Holder
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.owner_map import OwnerEntry, OwnerMap
 from daskevo.protocol.scripts import PutOutcome
-from daskevo.protocol.steps import Begin, End, Find, Reserve, Script, Together, ToTheEnd
+from daskevo.protocol.steps import Begin, End, Find, Reserve, Script, Together
 from daskevo.types import Attempt, ModelId, TensorSpec
-from tests.protocol.checker.actors import mutants
 from tests.protocol.checker.actors.language import (
     Ask,
     Call,
@@ -27,9 +26,11 @@ from tests.protocol.checker.actors.language import (
     Send,
     Stage,
     begin,
+    changed,
     end,
     play,
     refer,
+    refers,
     retry,
     script,
     send_to,
@@ -48,18 +49,20 @@ def put(
     fallback: ModelId | None = None,
     labels: tuple[str, ...] = ("user:a",),
     *,
-    left: bool = False,
+    left: Literal["", "reserving", "putting"] = "",
 ) -> Run:
     """Make a model: begin, open, reserve, train, put. Returns put's verdict.
 
-    `left`: whoever waits for the put is interrupted, and leaves the block that gives back, while the put is under way.
+    `left`: whoever waits is interrupted while these messages are under way.
     """
     search = _Search([candidate for candidate in (ancestor, fallback) if candidate is not None])
-    reserving = _reserving(stage, scripts.reserve(model, again=True), holder, model, search)
+    reserving = _reserving(stage, scripts.reserve(model, again=True), holder, model, search, left == "reserving")
     try:
         attempt = yield from play(stage, reserving)
     except AttemptOver:
         return "not live"
+    except asyncio.CancelledError:
+        return "left"
     inherited = search.entries
     yield []  # training
     kept = {number: entry for number, entry in inherited.items() if number == 0}
@@ -80,9 +83,10 @@ def put(
     if stage.behaviour.segment_before_stage:
         yield Do("write", (stage.home(model), (model, attempt)))
         yield []  # written, and not yet staged
-    if left:
-        return (yield from _leave(stage, run, message, owners))
-    outcome = yield from play(stage, _under_rules(stage, run, message, owners, unused))
+    try:
+        outcome = yield from play(stage, _under_rules(stage, run, message, owners, unused, left == "putting"))
+    except asyncio.CancelledError:
+        return "left"
     if outcome.state == "aborted":
         answer = outcome.answer
         by_another = isinstance(answer, say.Refused) and answer.reason in ("published", "retiring", "retired")
@@ -99,10 +103,12 @@ class _Search:
     attempt: Attempt | None = None
     ancestor: ModelId | None = None
     entries: dict[int, OwnerEntry] = field(default_factory=dict)
+    under_way: list[Send] = field(default_factory=list)
+    """Messages whose answers are not waited for."""
 
 
 def _reserving(
-    stage: Stage, run: Script[Attempt | None], holder: Holder, model: ModelId, search: _Search
+    stage: Stage, run: Script[Attempt | None], holder: Holder, model: ModelId, search: _Search, leaves: bool
 ) -> Script[Attempt | None]:
     """The script of an inherit as this writer carries it out: it inherits tensors 0 and 1."""
     attempts_of_their_own = stage.behaviour.new_attempt_after_gone
@@ -126,13 +132,18 @@ def _reserving(
                 for entry in search.entries.values():
                     wanted[entry.owner] = wanted.get(entry.owner, frozenset()) | {entry.number}
                 return wanted
+            case Reserve() if leaves:
+                search.under_way = refers(stage, step)
+                raise asyncio.CancelledError
             case Reserve():
                 return (yield from refer(stage, step))
+            case End(attempt, settled) if leaves:
+                return (yield [*search.under_way, end(attempt, settled=settled)])
             case End() if not attempts_of_their_own:
                 return None
         return (yield step)
 
-    return mutants.changed(run, instead)
+    return changed(run, instead)
 
 
 def _under_rules(
@@ -141,12 +152,21 @@ def _under_rules(
     message: ask.Put,
     owners: list[ModelId],
     unused: dict[ModelId, frozenset[int]],
+    leaves: bool,
 ) -> Script[PutOutcome]:
     """The script of a put as this writer's network carries it out, under the rules that it keeps."""
     rules, model, attempt = stage.behaviour, message.record.model_id, message.record.attempt
 
     def instead(step: Any) -> Generator[Any, Any, Any]:
         match step:
+            case Together((ask.Put(),)) if leaves:
+                raise asyncio.CancelledError
+            case End(_, settled) if leaves:
+                yield Note("given_back", (attempt,))
+                leaving: list[Call] = [end(attempt, settled=settled)]
+                if not rules.leaving_ends_put:
+                    leaving = [*(send_to(stage, ask.Drop(owner, model, attempt)) for owner in owners), end(attempt)]
+                return (yield [send_to(stage, message), *leaving])
             case Together((ask.Put(),)):
                 if not rules.narrow_after_publish and unused:
                     yield Together(tuple(ask.Drop(owner, model, attempt, numbers) for owner, numbers in unused.items()))
@@ -161,7 +181,7 @@ def _under_rules(
                 return [(yield from retry(stage, send_to(stage, step.messages[0])))]
         return (yield step)
 
-    return mutants.changed(run, instead)
+    return changed(run, instead)
 
 
 def _stage_and_publish(stage: Stage, put: ask.Put) -> Generator[Any, Any, Any]:
@@ -172,20 +192,6 @@ def _stage_and_publish(stage: Stage, put: ask.Put) -> Generator[Any, Any, Any]:
     if isinstance(answer, say.Ok):
         answer = yield from retry(stage, Send(home, ask.Publish(model, attempt, put.labels)))
     return answer
-
-
-def _leave(stage: Stage, run: Script[PutOutcome], message: ask.Put, owners: list[ModelId]) -> Run:
-    """Interrupt a put whose message is under way: what it does then goes beside the message."""
-    model, attempt = message.record.model_id, message.record.attempt
-    next(run)
-    left = run.throw(asyncio.CancelledError())
-    assert isinstance(left, ToTheEnd)
-    leaving: list[Call] = [end(step.attempt, settled=step.settled) for step in left.script if isinstance(step, End)]
-    if not stage.behaviour.leaving_ends_put:
-        leaving = [*(send_to(stage, ask.Drop(owner, model, attempt)) for owner in owners), end(attempt)]
-    yield Note("given_back", (attempt,))
-    yield [send_to(stage, message), *leaving]
-    return "left"
 
 
 def make_record(

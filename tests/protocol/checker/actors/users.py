@@ -12,7 +12,6 @@ from daskevo.protocol import scripts
 from daskevo.protocol.holders import Holder
 from daskevo.protocol.steps import Begin, Reserve
 from daskevo.types import ModelId
-from tests.protocol.checker.actors import mutants
 from tests.protocol.checker.actors.language import (
     Ask,
     Note,
@@ -21,6 +20,7 @@ from tests.protocol.checker.actors.language import (
     Send,
     Stage,
     begin,
+    changed,
     play,
     refer,
     retry,
@@ -48,7 +48,7 @@ def read(stage: Stage, holder: Holder, model: ModelId) -> Run:
                 return reserved
         return (yield step)
 
-    run = mutants.changed(scripts.read(opened.record.owner_map.owners), instead)
+    run = changed(scripts.read(opened.record.owner_map.owners), instead)
     try:
         return "read" if (yield from play(stage, run)) else "gone"
     except AttemptOver:
