@@ -38,8 +38,8 @@ def test_repository(tmp_path: Path) -> None:
 
 def test_my_problem(tmp_path: Path) -> None:
     command = [str(Path(sys.executable).with_name("daskevo")), "nas", str(EXAMPLES / "03_my_problem.py")]
-    told = _run(tmp_path, *command, "--evaluations", "4", "--workers", "1", "--run", "moons", "--json")
-    assert '"evaluations": 4, "failures": 0' in told.splitlines()[-1]
+    told = _run(tmp_path, *command, "--evaluations", "2", "--workers", "1", "--run", "moons", "--json")
+    assert '"evaluations": 2, "failures": 0' in told.splitlines()[-1]
 
 
 @pytest.mark.long

@@ -130,7 +130,13 @@ def test_a_full_disk_keeps_nothing_and_stops_nothing(tmp_path: Path) -> None:
     assert "set NUMBA_CACHE_DIR" in err
 
 
-@pytest.mark.parametrize(("ending", "kept"), [("nbi", 0.0), ("nbc", 0.5)], ids=["empty index", "half of the code"])
+@pytest.mark.parametrize(
+    ("ending", "kept"),
+    [
+        pytest.param("nbi", 0.0, id="empty index"),
+        pytest.param("nbc", 0.5, id="half of the code", marks=pytest.mark.long),
+    ],
+)
 def test_what_a_crash_of_the_host_left_is_made_anew(toy: Path, cache: Path, ending: str, kept: float) -> None:
     folder = str(cache)
     (file,) = cache.rglob(f"*.{ending}")

@@ -10,6 +10,7 @@ import pytest
 
 from daskevo.graph import ArchitectureGraph, longest_common_prefix
 from daskevo.models import flatten, rebuild, shape_only
+from tests.cases import with_long
 
 
 def applications() -> dict[str, Callable[..., Any]]:
@@ -33,7 +34,7 @@ def check(build: Callable[..., Any]) -> ArchitectureGraph:
     return graph
 
 
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("name", with_long(FEW, "ConvNeXtTiny", "EfficientNetB0"))
 def test_a_few_flatten_and_are_rebuilt(name: str) -> None:
     with shape_only():
         graph = check(applications()[name])
@@ -48,6 +49,7 @@ def test_all_flatten(name: str) -> None:
         check(applications()[name])
 
 
+@pytest.mark.long
 def test_resnets_share_what_they_should() -> None:
     with shape_only():
         graphs = [

@@ -6,6 +6,7 @@ import sys
 
 import keras
 import numpy as np
+import pytest
 from keras import layers
 
 from daskevo.graph import ArchitectureGraph, Edge
@@ -111,6 +112,7 @@ def test_weights_keep_the_order_of_layer_weights() -> None:
     assert [tensor.spec for tensor in flatten(model).graph.tensors] == before
 
 
+@pytest.mark.long
 def test_a_chain_longer_than_the_recursion_limit() -> None:
     x = keras.Input((2,))
     y = x

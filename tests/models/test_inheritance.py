@@ -86,7 +86,7 @@ def activations(flat: FlatModel, values: list[np.ndarray]) -> list[np.ndarray]:
     return [np.asarray(part) for part in every(values, training=False)]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(pairs())
 def test_inherited_tensors_equal_their_sources(pair: tuple[int, list[Step], int, list[Step]]) -> None:
     parent, child = flatten(build(*pair[:2])), flatten(build(*pair[2:]))

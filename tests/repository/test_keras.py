@@ -154,6 +154,7 @@ def test_layers_that_were_configured_anew_after_inheriting_are_stored_as_they_ar
     assert loaded.layers[-1].activation is keras.activations.tanh
 
 
+@pytest.mark.long
 def test_statistics_that_training_moved_are_stored_though_not_trainable(repository: Repository) -> None:
     parent = build()
     with repository.inherit(parent) as first:

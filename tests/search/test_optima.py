@@ -60,6 +60,7 @@ def test_the_optimum_is_found_more_often_than_by_chance(make: Callable[[], Strat
     assert found(make) >= 10
 
 
+@pytest.mark.long
 def test_the_whole_front_of_two_objectives_is_found() -> None:
     """Max the sum, min the number of values that aren't 0: the front has one point for each number of 4s, 0 to 5."""
     objectives = (MAX, Objective.parse("min used"))

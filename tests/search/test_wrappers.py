@@ -79,7 +79,9 @@ def test_what_repeats_itself_is_asked_once_and_ends() -> None:
     assert [request.number for request in run.requests] == list(range(8))
 
 
-@pytest.mark.parametrize("within", [Random, Repetitive, Grid, lambda: AgedEvolution(6, 3)])
+@pytest.mark.parametrize(
+    "within", [Random, pytest.param(Repetitive, marks=pytest.mark.long), Grid, lambda: AgedEvolution(6, 3)]
+)
 def test_only_what_passes_is_asked_for_and_all_of_it(within: Callable[[], Strategy]) -> None:
     """35 + 35 of 1024 candidates have a sum of at most 4; fewer draws would miss some."""
     run = StrategyRun(Filter(within(), few, "a sum of at most 4", draws=2_000), SPACE)
@@ -98,6 +100,7 @@ def test_nothing_passes() -> None:
     assert run.stop.message.endswith("'the impossible', which rejected 1024")
 
 
+@pytest.mark.long
 def test_a_filter_sees_options_by_name() -> None:
     run = StrategyRun(Filter(Random(), lambda choices: choices["layers"] == 2, "two layers"), CONDITIONAL)
     run.go(100)

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.processes
     ("fault", "kind", "said"),
     [
         ("raise", "error", "ValueError: does not train"),
-        ("nan", "not finite", "nan"),
+        pytest.param("nan", "not finite", "nan", marks=pytest.mark.long),
         pytest.param("inf", "not finite", "inf", marks=pytest.mark.long),
         pytest.param("lost", "not finite", "the loss is nan at the end of training", marks=pytest.mark.long),
         pytest.param(
@@ -104,6 +104,7 @@ def test_a_fault_of_the_problem_ends_the_run_at_once(
     assert repository.verify().clean
 
 
+@pytest.mark.long
 def test_a_problem_that_has_worked_is_not_given_up(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()

@@ -19,6 +19,7 @@ def test_only_harmless_lines_are_held_back(capfd: pytest.CaptureFixture[str]) ->
     assert capfd.readouterr().err == "E0000 no GPU driver\nafter\n"
 
 
+@pytest.mark.long
 def test_a_fresh_process_says_nothing(tmp_path: Path) -> None:
     """What TensorFlow prints while it is loaded, by a problem file that imports Keras at its top."""
     source = tmp_path / "mine.py"

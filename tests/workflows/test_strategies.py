@@ -44,6 +44,7 @@ def test_repeats_are_evaluations_of_their_own(repository: Any, tiny: Callable[..
     assert len(result.population()) == 3
 
 
+@pytest.mark.long
 def test_wrapped_candidates_with_one_graph_spend_no_budget(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -89,6 +89,7 @@ def test_what_shares_too_little_inherits_nothing(repository: Any, tiny: Callable
         assert not any(report.transferred or report.transfer.inherited for report in short)
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_what_is_unfrozen_trains_on_and_who_inherits_less_trains_longer(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path

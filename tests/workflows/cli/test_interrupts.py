@@ -65,9 +65,9 @@ def _collect() -> None:
     ("drop", "told"),
     [
         pytest.param(Awkward, [], id="destructor"),
-        pytest.param(_collect, [], id="collector"),
+        pytest.param(_collect, [], id="collector", marks=pytest.mark.long),
         pytest.param(Failing, ["dropped, and told to a hook"], id="hook"),
-        pytest.param(lambda: [Awkward() for _ in range(300)], [], id="one after another"),
+        pytest.param(lambda: [Awkward() for _ in range(300)], [], id="one after another", marks=pytest.mark.long),
     ],
 )
 def test_an_interrupt_that_python_loses_comes_again(

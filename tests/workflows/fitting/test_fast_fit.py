@@ -12,7 +12,6 @@ import pytest
 
 from daskevo_workflows.fitting import fast_fit, fused, obstacle
 from daskevo_workflows.fitting.fused import is_elementwise
-from tests.cases import with_long
 
 layers = keras.layers
 ROWS = 44
@@ -174,7 +173,8 @@ class SlowBiases(OPTIMIZERS.SGD):
         super().assign_sub(variable, value * (0.1 if len(variable.shape) == 1 else 1.0))
 
 
-@pytest.mark.parametrize("own", with_long([Sign, SlowBiases], SlowBiases))
+@pytest.mark.long
+@pytest.mark.parametrize("own", [Sign, SlowBiases])
 def test_a_formula_of_ones_own_is_left_alone(own: type[Any]) -> None:
     assert not is_elementwise(own(0.1))
     assert_equal_fits(dense, lambda: {"optimizer": own(0.1)}, numbers(5), classes())
@@ -185,12 +185,9 @@ def test_layers_with_state_and_frozen_ones(build: Callable[[], keras.Model]) -> 
     assert_equal_fits(build, {"optimizer": "adam"}, numbers(5), classes())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("build", "loss"),
-    [
-        (one_output_in_a_list, "sparse_categorical_crossentropy"),
-        pytest.param(with_its_own_call, "mse", marks=pytest.mark.long),
-    ],
+    ("build", "loss"), [(one_output_in_a_list, "sparse_categorical_crossentropy"), (with_its_own_call, "mse")]
 )
 def test_losses_and_metrics_are_made_for_what_a_call_returns(build: Callable[[], keras.Model], loss: str) -> None:
     """Keras chooses between binary and categorical accuracy by the output's shape."""
@@ -258,15 +255,14 @@ def generated() -> Iterator[Any]:
         yield from (Batches()[index] for index in range(3))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options",
     [
         {"validation_split": 0.25, "validation_freq": 2},
-        pytest.param({"initial_epoch": 1, "steps_per_epoch": 1, "epochs": 3}, marks=pytest.mark.long),
-        pytest.param({"x": Batches, "batch_size": None}, marks=pytest.mark.long),
-        pytest.param(
-            {"x": generated, "batch_size": None, "steps_per_epoch": 2, "shuffle": False}, marks=pytest.mark.long
-        ),
+        {"initial_epoch": 1, "steps_per_epoch": 1, "epochs": 3},
+        {"x": Batches, "batch_size": None},
+        {"x": generated, "batch_size": None, "steps_per_epoch": 2, "shuffle": False},
     ],
     ids=["validation", "epochs", "PyDataset", "generator"],
 )
@@ -363,18 +359,14 @@ class Halving(keras.callbacks.Callback):
         last.set_weights([value / 2 for value in last.get_weights()])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "callback",
     [
         Halving,
-        *(
-            pytest.param(callback, marks=pytest.mark.long)
-            for callback in (
-                lambda: keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2),
-                lambda: keras.callbacks.ReduceLROnPlateau("loss", factor=0.3, patience=1, min_delta=1.0),
-                keras.callbacks.SwapEMAWeights,
-            )
-        ),
+        lambda: keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2),
+        lambda: keras.callbacks.ReduceLROnPlateau("loss", factor=0.3, patience=1, min_delta=1.0),
+        keras.callbacks.SwapEMAWeights,
     ],
     ids=["Halving", "LearningRateScheduler", "ReduceLROnPlateau", "SwapEMAWeights"],
 )

@@ -93,6 +93,7 @@ def test_who_asks_for_no_validation_gets_none() -> None:
     assert "validation_data" not in problem.given
 
 
+@pytest.mark.long
 def test_a_problem_may_want_validation_by_itself() -> None:
     problem = Validating()
     assert "val_loss" in trained(problem)[0]

@@ -152,6 +152,7 @@ def test_nothing_to_draw_and_a_folder_that_is_none_are_said(make_run: Any, tmp_p
         write_all(arms_of([make_run(2)]), tmp_path / "file", ["svg"])
 
 
+@pytest.mark.long
 def test_words_of_users_stay_words(make_run: Any, tmp_path: Path) -> None:
     attack = "$\\frac{<script>x</script>\x1b\n# "
     run = replace(make_run(20, label=attack), objective=Objective("max", attack), run_id=attack)

@@ -17,6 +17,7 @@ from daskevo_workflows.spaces.__main__ import made, main
 from daskevo_workflows.spaces.mnasnet import mnasnet
 from daskevo_workflows.spaces.nasnet import NasNet
 from daskevo_workflows.spaces.published import PUBLISHED, SMALL, OfSpace, look
+from tests.cases import with_long
 
 EVALUATIONS = 8
 NEEDS = {"tpe": ["optuna"], "gp": ["optuna", "torch"]}
@@ -29,7 +30,7 @@ def small(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("word", with_long(WORDS, *(set(WORDS) - {"evolution", "tpe"})))
 def test_every_strategy_on_every_kind_of_space(word: str, name: str) -> None:
     problem = small(name)
     objectives = ["min parameters", *(["max depth"] if word == "multi-objective" else [])]
@@ -67,10 +68,7 @@ def published(name: str) -> Any:
     return PUBLISHED[name]()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.long] if name in ("mnasnet", "nasnet") else []) for name in PUBLISHED],
-)
+@pytest.mark.parametrize("name", with_long(PUBLISHED, "covertype", "mnasnet", "nasnet"))
 def test_every_published_space_under_random_draws(name: str) -> None:
     """Of a space that is made again each candidate has the same graph, with weights as without."""
     problem, again = published(name), published(name)
