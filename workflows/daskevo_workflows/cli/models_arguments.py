@@ -82,7 +82,10 @@ def facts_of(model: ModelRecord | ModelSummary) -> dict[str, Any]:
 
 
 def print_columns(rows: Sequence[tuple[str, ...]], right: Collection[int] = ()) -> None:
-    """Print rows in columns as wide as their widest cell; columns in `right` are aligned to the right."""
+    """Print rows in columns as wide as their widest cell; columns in `right` are aligned to the right.
+
+    rich would cut ids at 80 columns, also in a file or a pipe, from which they are copied.
+    """
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         cells = [

@@ -65,6 +65,8 @@ def say_progress(progress: Progress, metric: str) -> str:
 class ProgressLine:
     """Shows progress on a stream.
 
+    click's and rich's progress bars say nothing on the way where there is no terminal, as in a job's log.
+
     Parameters
     ----------
     metric:

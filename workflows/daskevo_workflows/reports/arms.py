@@ -10,7 +10,7 @@ from heapq import merge
 from typing import NamedTuple
 
 from daskevo.errors import InvalidInput
-from daskevo_plugins.formatting import plain
+from daskevo_plugins.formatting import plain, say_count
 from daskevo_workflows.reports.run_names import numbered, policy_names, run_names
 from daskevo_workflows.reports.series import RunSeries, first_reaching, median, quantile
 
@@ -122,7 +122,7 @@ def _grouped(runs: Sequence[RunSeries]) -> list[Arm]:
     policies = dict(zip(firsts, policy_names(list(firsts.values())), strict=True))
     several = len({scale for _, scale in groups}) > 1
     arms = [
-        Arm(policies[key] + (f", {_say_trainers(scale)}" if several else ""), policies[key], scale, tuple(group))
+        Arm(policies[key] + (f", {say_count(scale, 'trainer')}" if several else ""), policies[key], scale, tuple(group))
         for (key, scale), group in groups.items()
     ]
     labels = numbered([arm.label for arm in arms])
@@ -272,7 +272,3 @@ def say_range(arms: Sequence[Arm], what: str) -> str:
 def _key(run: RunSeries) -> str:
     parts = {name: part for name, part in run.identity.items() if name != "seed"}
     return json.dumps([run.arm or run.label, parts], sort_keys=True)
-
-
-def _say_trainers(count: int) -> str:
-    return f"{count} trainer" if count == 1 else f"{count} trainers"

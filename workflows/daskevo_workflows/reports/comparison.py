@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
 
 from daskevo_plugins.formatting import plain, say_bytes, say_qualities, say_quality, say_seconds, say_share
@@ -69,10 +70,7 @@ def comparison(arms: Sequence[Arm]) -> ReportTable | None:
 
 def deviation(values: Sequence[float]) -> float | None:
     """Return the standard deviation of a sample; None for fewer than two values."""
-    centre = mean(values)
-    if centre is None or len(values) < 2:
-        return None
-    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
+    return statistics.stdev(values) if len(values) > 1 else None
 
 
 def _costs(run: RunSeries) -> list[float]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import Literal
 
 from daskevo.search.pareto import front, ranks_of
@@ -243,11 +245,7 @@ def mean(values: Sequence[float]) -> float | None:
 
 def median(values: Sequence[float]) -> float | None:
     """Return the median, or None of nothing."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    return statistics.median(values) if values else None
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:
@@ -275,11 +273,7 @@ def running_best(qualities: Sequence[float], objective: Objective) -> list[float
     >>> running_best([0.3, 0.5, 0.4], Objective.parse("max accuracy"))
     [0.3, 0.5, 0.5]
     """
-    best: list[float] = []
-    for quality in qualities:
-        better = not best or objective.rank(quality) > objective.rank(best[-1])
-        best.append(quality if better else best[-1])
-    return best
+    return list(accumulate(qualities, lambda best, quality: max(best, quality, key=objective.rank)))
 
 
 def moving_mean(values: Sequence[float], window: int) -> list[float]:
