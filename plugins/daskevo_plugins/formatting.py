@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 
 def say_bytes(count: float | None) -> str:
@@ -167,3 +167,15 @@ def sentence(words: str) -> str:
     ('Nothing was lost.', '')
     """
     return f"{words[0].upper()}{words[1:]}." if words else ""
+
+
+FILTERS: Mapping[str, Callable[..., str]] = {
+    "bytes": say_bytes,
+    "figure": "{:,}".format,
+    "nouns": say_count,
+    "quality": say_quality,
+    "seconds": say_seconds,
+    "share": say_share,
+    "times": say_times,
+}
+"""How templates name them."""

@@ -8,8 +8,8 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from daskevo_plugins import formatting
 from daskevo_plugins.dashboard.colours import style_variables
+from daskevo_plugins.formatting import FILTERS
 
 OURS = "daskevo_plugins.dashboard"
 
@@ -49,14 +49,5 @@ def _environment(package: str) -> Environment:
         finalize=visible,
     )
     made.globals["colours"] = style_variables()
-    made.filters |= {
-        "age": say_age,
-        "bytes": formatting.say_bytes,
-        "figure": "{:,}".format,
-        "nouns": formatting.say_count,
-        "quality": formatting.say_quality,
-        "seconds": formatting.say_seconds,
-        "share": formatting.say_share,
-        "times": formatting.say_times,
-    }
+    made.filters |= {**FILTERS, "age": say_age}
     return made

@@ -273,7 +273,11 @@ def running_best(qualities: Sequence[float], objective: Objective) -> list[float
     >>> running_best([0.3, 0.5, 0.4], Objective.parse("max accuracy"))
     [0.3, 0.5, 0.5]
     """
-    return list(accumulate(qualities, lambda best, quality: max(best, quality, key=objective.rank)))
+
+    def better(best: float, new: float) -> float:
+        return new if objective.rank(new) > objective.rank(best) else best
+
+    return list(accumulate(qualities, better))
 
 
 def moving_mean(values: Sequence[float], window: int) -> list[float]:
