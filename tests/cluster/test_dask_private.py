@@ -19,7 +19,7 @@ from distributed.utils_test import gen_cluster
 
 from daskevo.deploy import adaptive, local
 from daskevo.deploy.batch import jobs, node_job
-from daskevo.deploy.batch.jobqueue import jobqueue
+from daskevo.deploy.batch.jobqueue_import import jobqueue
 from daskevo.wire import dask_private
 from daskevo.wire.dask_private import ATTRIBUTES, HEARTBEAT, HOOKS, pages, plots, refusal_of, thread_state
 

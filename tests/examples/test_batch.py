@@ -18,7 +18,7 @@ BATCH = Path(__file__).parents[2] / "examples" / "batch"
 def test_settings_are_those_that_are_read(kind: str) -> None:
     """Each of them is a key of dask-jobqueue's own file, or of daskevo's."""
     import daskevo
-    from daskevo.deploy.batch.jobqueue import jobqueue
+    from daskevo.deploy.batch.jobqueue_import import jobqueue
 
     theirs = yaml.safe_load((Path(jobqueue().__file__).parent / "jobqueue.yaml").read_text())
     ours = yaml.safe_load((Path(daskevo.__file__).parent / "daskevo.yaml").read_text())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from daskevo.batch_formats import qstat_facts
-from daskevo_workflows.execution.batch_limits import BatchJob, limit_of
+from daskevo_workflows.execution.batch_job_deadline import BatchJob, limit_of
 from tests.slurm.running import Slurm
 
 

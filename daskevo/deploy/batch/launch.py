@@ -14,7 +14,7 @@ import dask
 from dask.utils import parse_timedelta
 
 from daskevo.deploy.batch.interfaces import ipv4_interfaces, say_missing
-from daskevo.deploy.batch.jobqueue import jobqueue
+from daskevo.deploy.batch.jobqueue_import import jobqueue
 from daskevo.deploy.batch.jobs import BatchCluster
 from daskevo.deploy.batch.log_folder import missing_folders, remove_if_empty
 from daskevo.deploy.batch.node_job import NodeJob

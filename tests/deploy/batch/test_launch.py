@@ -17,7 +17,7 @@ import yaml
 import daskevo
 from daskevo.deploy import configuration
 from daskevo.deploy.batch import carried_configuration
-from daskevo.deploy.batch.jobqueue import jobqueue
+from daskevo.deploy.batch.jobqueue_import import jobqueue
 from daskevo.deploy.batch.launch import CLASSES, batch_cluster
 from daskevo.errors import BatchSystemError, InvalidInput
 
@@ -150,7 +150,7 @@ def test_ctrl_c_stays_what_it_was(interrupt: str) -> None:
 import signal
 signal.signal(signal.SIGINT, {interrupt})
 from daskevo.deploy.batch import carried_configuration
-from daskevo.deploy.batch.jobqueue import jobqueue
+from daskevo.deploy.batch.jobqueue_import import jobqueue
 import dask
 jobqueue()
 assert signal.getsignal(signal.SIGINT) is {interrupt}
@@ -165,7 +165,7 @@ def test_another_thread_cannot_import_it() -> None:
     code = """
 import threading
 from daskevo.deploy.batch import carried_configuration
-from daskevo.deploy.batch.jobqueue import jobqueue
+from daskevo.deploy.batch.jobqueue_import import jobqueue
 from daskevo.errors import BatchSystemError
 def work():
     try:

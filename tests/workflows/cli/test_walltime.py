@@ -20,7 +20,7 @@ from daskevo.runs import RunView
 from daskevo_workflows.cli import main, walltime
 from daskevo_workflows.cli.interrupts import Interrupts, heard
 from daskevo_workflows.cli.walltime import ASK_EVERY_S, Walltime
-from daskevo_workflows.execution.batch_limits import BatchJob, Limit
+from daskevo_workflows.execution.batch_job_deadline import BatchJob, Limit
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 
@@ -82,7 +82,7 @@ def test_whose_word_holds(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         asked.append(job)
         return Limit(now + 600 * len(asked), "squeue")
 
-    monkeypatch.setattr("daskevo_workflows.execution.batch_limits.limit_of", answer)
+    monkeypatch.setattr("daskevo_workflows.execution.batch_job_deadline.limit_of", answer)
     monkeypatch.setattr(walltime, "time", SimpleNamespace(time=lambda: now, monotonic=lambda: now))
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     interrupts = Interrupts()

@@ -64,7 +64,7 @@ class Walltime:
     """
 
     def __init__(self, asked: str | float, interrupts: Interrupts) -> None:
-        from daskevo_workflows.execution.batch_limits import this_job
+        from daskevo_workflows.execution.batch_job_deadline import this_job
 
         self._interrupts = interrupts
         self._job = this_job()
@@ -85,7 +85,7 @@ class Walltime:
 
     def say(self) -> None:
         """Print the time limit found, on stderr."""
-        from daskevo_workflows.execution.batch_limits import limit_of, say_limit
+        from daskevo_workflows.execution.batch_job_deadline import limit_of, say_limit
 
         if self._job is None or not self._asks:
             return
@@ -98,7 +98,7 @@ class Walltime:
         if (told := self._interrupts.ends) is not None:
             return told
         if self._asks and self._job is not None and time.monotonic() - self._asked_at > ASK_EVERY_S:
-            from daskevo_workflows.execution.batch_limits import limit_of
+            from daskevo_workflows.execution.batch_job_deadline import limit_of
 
             self._asked_at = time.monotonic()
             self._at = limit_of(self._job).at or self._at
@@ -107,7 +107,7 @@ class Walltime:
 
 def end_stopped(interrupts: Interrupts, folder: Path, what: str) -> None:
     """End a command that was interrupted, by the batch system (whose next job continues) or by a user."""
-    from daskevo_workflows.execution.batch_limits import this_job
+    from daskevo_workflows.execution.batch_job_deadline import this_job
 
     click.echo(how_to_go_on(folder, what), err=True)
     sys.exit(STOPPED_FOR_TIME if interrupts.number == signal.SIGTERM and this_job() is not None else INTERRUPTED)

@@ -12,7 +12,7 @@ import signal
 from typing import Any
 
 from daskevo.wire.dask_private import HEARTBEAT
-from daskevo_workflows.execution.batch_limits import this_job
+from daskevo_workflows.execution.batch_job_deadline import this_job
 
 
 def dask_setup(worker: Any) -> None:

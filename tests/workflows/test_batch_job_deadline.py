@@ -9,8 +9,8 @@ from datetime import datetime
 
 import pytest
 
-from daskevo_workflows.execution import batch_limits
-from daskevo_workflows.execution.batch_limits import BatchJob, Limit, limit_of, say_limit, this_job
+from daskevo_workflows.execution import batch_job_deadline
+from daskevo_workflows.execution.batch_job_deadline import BatchJob, Limit, limit_of, say_limit, this_job
 
 SLURM, PBS = BatchJob("Slurm", "12"), BatchJob("PBS", "7.head")
 
@@ -93,8 +93,8 @@ def test_another_batch_system_has_no_limit_that_is_known() -> None:
 
 def test_a_batch_system_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A real process, which would sleep for an hour."""
-    monkeypatch.setattr(batch_limits, "ASK_S", 0.1)
+    monkeypatch.setattr(batch_job_deadline, "ASK_S", 0.1)
     with pytest.raises(subprocess.TimeoutExpired):
-        batch_limits._ask(("sleep", "3600"), {})
-    monkeypatch.setattr(batch_limits, "ASK_S", 60.0)
-    assert batch_limits._ask(("printenv", "DASKEVO_TOLD"), {"DASKEVO_TOLD": "more"}) == "more\n"
+        batch_job_deadline._ask(("sleep", "3600"), {})
+    monkeypatch.setattr(batch_job_deadline, "ASK_S", 60.0)
+    assert batch_job_deadline._ask(("printenv", "DASKEVO_TOLD"), {"DASKEVO_TOLD": "more"}) == "more\n"
