@@ -14,8 +14,9 @@ node
     A vertex id that some model has: the id; the list of the graphs that have it; that of them whose first model is
     best.
 graph
-    All models with the same vertex ids, so that a node's list names them once: the list of its models, best first; its
-    nodes, ascending; for each of them the graph's place in the node's list, so that it is taken out without a search.
+    All models with the same vertex ids, so that a node's list names them once: how many nodes it has; its tag; the TOP
+    rank of its models, float64, so that most are compared without a look at their records; the list of its models, best
+    first; its nodes, ascending; for each of them the graph's place in the node's list.
 model
     Its record, as :class:`daskevo.index.query.PackedModel` says.
 
@@ -42,7 +43,7 @@ AHEAD: Final = 8
 END, TAKEN, FREE = 0, 1, 2
 STATE_UNITS: Final = 16
 LIST, BEST, NODE_ROOM, NODE_UNITS = 4, 7, 2, 2
-SIZE, TAG, MODELS, NODES = 0, 1, 2, 5
+SIZE, TAG, TOP, MODELS, NODES = 0, 1, 2, 4, 7
 COUNT, ROOM = 1, 2
 
 int64 = cast(Callable[[Any], int], np.int64)
@@ -247,6 +248,13 @@ def beats(pool: Array, one: int, other: int) -> bool:
 
 
 @helper
+def update_top(pool: Array, graph: int) -> None:
+    """Note the rank of a graph's best model."""
+    ranks = pool.view(np.float64)
+    ranks[(graph * UNIT + TOP) // 2] = ranks[(first_model(pool, graph) * UNIT + RANK) // 2]
+
+
+@helper
 def prefetch_graph(pool: Array, graph: int) -> None:
     """Fetch a graph's size and its first nodes."""
     prefetch(pool, graph * UNIT)
@@ -302,6 +310,7 @@ def add(slots: Array, pool: Array, ids: Array, record: Array) -> int:
     for later in range(pool[head + COUNT] - 1, rank, -1):
         pool[values + later] = pool[values + later - 1]
     pool[values + rank] = model
+    update_top(pool, graph)
     for place in range(size if rank == 0 else 0):
         best = found[place] * UNIT + BEST
         # The graph may be this node's best already; no other is better than what it had before.
@@ -387,6 +396,8 @@ def remove(slots: Array, pool: Array, model: int) -> None:
     size = int64(pool[graph * UNIT + SIZE])
     if is_empty:
         prefetch_lists(pool, graph * UNIT + NODES, size)
+    else:
+        update_top(pool, graph)
     for place in range(size if rank == 0 else 0):
         node = pool[graph * UNIT + NODES + place] * UNIT
         if is_empty:
@@ -449,11 +460,12 @@ def choose_best(pool: Array, node: int) -> None:
     """
     values, count = values_of(pool, node + LIST), pool[node + LIST + COUNT]
     best = pool[values]
-    first = first_model(pool, best)
+    ranks = pool.view(np.float64)  # not in the loop: making a view takes as long as looking at a graph
     for place in range(1, count):
         if place + AHEAD < count:
             prefetch(pool, pool[values + place + AHEAD] * UNIT)
-        model = first_model(pool, pool[values + place])
-        if beats(pool, model, first):
-            best, first = pool[values + place], model
+        graph = pool[values + place]
+        rank, highest = ranks[(graph * UNIT + TOP) // 2], ranks[(best * UNIT + TOP) // 2]
+        if rank > highest or (rank == highest and beats(pool, first_model(pool, graph), first_model(pool, best))):
+            best = graph
     pool[node + BEST] = best

@@ -31,6 +31,7 @@ from daskevo.index.compiled.blocks import (
     MODELS,
     NODES,
     SIZE,
+    TOP,
     UNIT,
     beats,
     find_node,
@@ -43,7 +44,7 @@ from daskevo.index.compiled.blocks import (
     values_of,
 )
 from daskevo.index.compiled.compilation import helper, prefetch
-from daskevo.index.query import BAD_EDGES, LENGTH, REPEATED, Array
+from daskevo.index.query import BAD_EDGES, LENGTH, RANK, REPEATED, Array
 
 MOST_CLOSED: Final = 4096
 """Vertices up to which a query's cones are used: their bit sets grow with the square of it (2 MB there)."""
@@ -164,12 +165,13 @@ def best_of(pool: Array, at: Array, weights: Array, cones: Array, exclude: Array
 
     keys, values, apart = weights_by_node(at, weights)
     bound, winner, last = 0, 0, 0
+    ranks = pool.view(np.float64)
     # Rule 2. Neighbours often have the same best holder.
     for vertex in range(count - 1, -1, -1):
         graph = pool[at[vertex] + BEST]
         if graph != last:
             score = score_of(pool, graph, keys, values, apart)
-            bound, winner = better(pool, graph, score, exclude, bound, winner)
+            bound, winner = better(pool, ranks, graph, score, exclude, bound, winner)
             last = graph
 
     order = by_length(pool, at)
@@ -186,7 +188,7 @@ def best_of(pool: Array, at: Array, weights: Array, cones: Array, exclude: Array
             graph = pool[graphs + place]
             score = score_of(pool, graph, keys, values, apart)
             if score >= bound:
-                bound, winner = better(pool, graph, score, exclude, bound, winner)
+                bound, winner = better(pool, ranks, graph, score, exclude, bound, winner)
         # Rule 4.
         for lower in range(count):
             if not read[lower] and holds(cones, lower, vertex):
@@ -243,9 +245,13 @@ def score_of(pool: Array, graph: int, keys: Array, values: Array, apart: bool) -
 
 
 @helper
-def better(pool: Array, graph: int, score: int, exclude: Array, bound: int, winner: int) -> tuple[int, int]:
+def better(
+    pool: Array, ranks: Array, graph: int, score: int, exclude: Array, bound: int, winner: int
+) -> tuple[int, int]:
     """Return (score, model) of the better of a graph's best model and the winner so far."""
     if score < bound:
+        return bound, winner
+    if score == bound and winner > 0 and ranks[(graph * UNIT + TOP) // 2] < ranks[(winner * UNIT + RANK) // 2]:
         return bound, winner
     head = graph * UNIT + MODELS
     models = values_of(pool, head)
