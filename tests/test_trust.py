@@ -18,7 +18,7 @@ import pytest
 
 from daskevo.runs.record import RunRecord
 from daskevo.store import journal, segment
-from daskevo.store.shard_folder import RESERVE
+from daskevo.store.files import RESERVE
 
 ROOT = Path(__file__).parents[1]
 LOADERS = {"pickle", "cloudpickle", "marshal", "shelve", "dill", "joblib"}

@@ -30,6 +30,9 @@ and if a process kept records back, its death would lose data that others rely o
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Error numbers of a full disk or quota, or of a file above the size limit."""
 
+RESERVE = "reserve"
+"""File of a shard that keeps some room, for what has to be written on a full disk."""
+
 _SYNC_FILE_RANGE_WRITE = 2
 
 # A folder on a file system without hard links (some FUSE and SMB mounts) answers link() with one of these.
@@ -77,15 +80,30 @@ def usable(folder: str | os.PathLike[str], what: str, needed_bytes: int | None =
         ) from error
 
 
-def with_reserve(act: Callable[[], T], give_up: Callable[[], None]) -> T:
-    """Call `act`, which writes little; if the disk is full, free the reserve with `give_up` and call it again."""
-    try:
-        return act()
-    except (OSError, RootUnusable) as error:
-        if error.errno not in FULL:
-            raise
-    give_up()
-    return act()
+def with_reserve(act: Callable[[], T], shards: Path, first: str = "*") -> T:
+    """Call `act`, which writes little; while the disk is full, remove one reserve of the shards after another.
+
+    One may not be enough: others that write at the same time take what it freed, and a shard on a disk that was full
+    before may have none.
+
+    Parameters
+    ----------
+    shards:
+        Folder of the shards' folders.
+    first:
+        Name of the folder of the shard whose own reserve goes first.
+    """
+    while True:
+        try:
+            return act()
+        except (OSError, RootUnusable) as error:
+            if error.errno not in FULL - {errno.EFBIG}:
+                raise
+            found = [*shards.glob(f"{first}/{RESERVE}"), *sorted(shards.glob(f"*/{RESERVE}"))]
+            if not found:
+                raise
+        with usable(shards, "use the reserve of a shard", 0):
+            remove(found[0])
 
 
 def _bytes(free: int | None) -> str:

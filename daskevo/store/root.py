@@ -24,13 +24,12 @@ from daskevo.store.files import (
     read_small,
     refuse_later,
     refuse_links,
-    remove,
     replace_file,
     sync_folder,
     usable,
     with_reserve,
 )
-from daskevo.store.shard_folder import RESERVE, ShardFolder
+from daskevo.store.shard_folder import ShardFolder
 from daskevo.store.shard_state import SERVED
 from daskevo.types import JSON
 
@@ -202,18 +201,11 @@ class Root:
                 self.with_reserve(lambda: create_file(self.path / SERVED, data, sync=self.durability == "synced"))
 
     def with_reserve(self, act: Callable[[], T]) -> T:
-        """Call `act`, which writes little; if the disk is full, free the reserve of one shard and call it again.
+        """Call `act`, which writes little; on a full disk, in the room that shards' reserves leave.
 
         This lets users open a repository on a full disk, in order to retire models there.
         """
-
-        def give_up() -> None:
-            with usable(self.path, "use what a shard keeps back", 0):
-                reserve = next(iter(sorted(self.path.glob(f"shards/*/{RESERVE}"))), None)
-                if reserve is not None:
-                    remove(reserve)
-
-        return with_reserve(act, give_up)
+        return with_reserve(act, self.path / "shards")
 
     def shard(self, number: int) -> ShardFolder:
         """Return a new object for the folder of a shard; each owner needs one of its own."""

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from daskevo.errors import CorruptRecord, RepositoryError, RootUnusable, ShardFenced
 from daskevo.store.files import (
+    RESERVE,
     Durability,
     create_file,
     dump_json,
@@ -27,7 +28,6 @@ from daskevo.store.shard_segments import ShardSegments
 from daskevo.store.shard_state import FORMAT, newest_state, read_epoch, write_epoch
 from daskevo.types import JSON, Attempt, ModelId
 
-RESERVE = "reserve"
 RESERVE_BYTES = 1 << 16
 """Bytes that a shard keeps in reserve, in addition to the size of its journal's head: for records that free space on a
 full disk, and for its next opening."""
@@ -333,11 +333,7 @@ class ShardFolder(ShardSegments):
         return self._with_reserve(lambda: journal.append(records))
 
     def _with_reserve(self, act: Callable[[], T]) -> T:
-        def give_up() -> None:
-            with usable(self.path, "use the reserve of a shard", 0):
-                remove(self.path / RESERVE)
-
-        return with_reserve(act, give_up)
+        return with_reserve(act, self.path.parent, self.path.name)
 
     def _stop(self, cause: RepositoryError) -> ShardFenced:
         # From here on, the state machine and the journal may differ.

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from daskevo.errors import RootUnusable
+from daskevo.store.files import with_reserve
 from daskevo.store.lease import Holder, take_lease
 from daskevo.store.root import Root
 from daskevo.store.segment import Segment
@@ -240,6 +241,42 @@ def test_on_a_full_disk_models_can_still_be_retired(tmp_path: Path) -> None:
         assert [record["stored"] for record in records if "stored" in record] == [*range(models), "new"]
         assert [record["retired"] for record in records if "retired" in record] == [0]
         assert (folder.path / "reserve").stat().st_size >= 1 << 16
+
+
+def test_a_shard_without_a_reserve_opens_in_the_room_of_another(tmp_path: Path) -> None:
+    """Such as one that was opened on a full disk before, or whose reserve's room another shard took that moment."""
+    with own_disk(tmp_path / "disk", DISK_BYTES) as disk:
+        root = Root.create(disk / "root", shards=3)
+        for number in range(3):
+            folder = root.shard(number)
+            folder.serve(folder.open(1).records)
+            folder.append([{"stored": number, "why": "x" * 5000}])
+            folder.close()
+        (root.path / "shards").joinpath(sorted(os.listdir(root.path / "shards"))[0], "reserve").unlink()
+        with _filled(disk):
+            folder = root.shard(0)
+            opening = folder.open(2)
+            folder.serve(opening.records)
+            assert [record["stored"] for record in opening.records] == [0]
+            folder.close()
+
+
+def test_room_that_others_take_is_freed_again(tmp_path: Path) -> None:
+    reserves = [tmp_path / f"{number}" / "reserve" for number in range(4)]
+    for reserve in reserves:
+        reserve.parent.mkdir()
+        reserve.touch()
+    left: list[list[bool]] = []
+
+    def act() -> str:
+        left.append([reserve.exists() for reserve in reserves])
+        if len(left) < 4:
+            raise OSError(errno.ENOSPC, "another wrote first")
+        return "written"
+
+    assert with_reserve(act, tmp_path, "2") == "written"
+    own_first = [[True, True, True, True], [True, True, False, True], [False, True, False, True]]
+    assert left == [*own_first, [False, False, False, True]]
 
 
 def _durable(folder: Path) -> Tensors:
