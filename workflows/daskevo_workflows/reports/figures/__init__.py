@@ -30,15 +30,15 @@ PAPER: tuple[tuple[str, int, Maker], ...] = (
 """Name of each figure's file, the number of the figure in paper 000 that shows the same, and what draws it."""
 
 
-def all_figures(arms: Sequence[Arm]) -> dict[str, Drawing]:
-    """Return every figure of a page that these arms have data for, by name; of several runs of one, the typical one."""
+def all_figures(arms: Sequence[Arm]) -> list[Drawing]:
+    """Return a page's figures, in order, that these arms have data for; of several runs of an arm, the typical one."""
     runs = [arm.typical for arm in arms]
-    drawings = [make(runs) for make in (front, gantt, bytes_over_time, frozen_share, phases)]
     if len(arms) == 1 and len(arms[0].runs) == 1:
-        drawings.append(quality_over_time(runs))
+        found = [front(runs), quality_over_time(runs), gantt(runs)]
     else:
         with d.settings(PAGE.font):
             sketches = [make(arms, PAGE) for make in (candidates, time_to_target, runtimes, space)]
-            drawings += [drawing_of(sketch) for sketch in sketches if sketch is not None]
-        drawings.append(best_by_evaluations(arms))
-    return {drawing.name: drawing for drawing in drawings if drawing is not None}
+            *qualities, spaces = [None if sketch is None else drawing_of(sketch) for sketch in sketches]
+        found = [front(runs), qualities[0], best_by_evaluations(arms), *qualities[1:], gantt(runs), spaces]
+    found += [make(runs) for make in (bytes_over_time, frozen_share, phases)]
+    return [drawing for drawing in found if drawing is not None]
