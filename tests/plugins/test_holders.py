@@ -217,7 +217,6 @@ async def test_nothing_is_kept_of_clients_that_left(c: Any, s: Any, provider: An
             await reserve(await open_here(other, None), WIDER, f"other-{number}")
     while set(s.clients) - {"fire-and-forget"} != {c.id}:
         await asyncio.sleep(0.01)
-    await repository.verify()
     assert set(coordinator_of(s)._connections) == {c.id}
     await make(repository, WIDER, "second")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import pickle
 import sys
 from collections.abc import Iterator
@@ -57,12 +58,14 @@ def options(told: ProblemReference) -> tuple[Any, ...]:
     return tuple(told.load().space().choices[0].options)  # type: ignore[attr-defined]
 
 
-def test_a_module_beside_it_that_changed_makes_another_problem(tmp_path: Path) -> None:
-    write(tmp_path, HELPER, "helper_of_mine.py")
+def test_a_module_beside_it_that_changed_makes_another_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a second, and as long as it was: Python takes its bytecode for that of the file."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    os.utime(write(tmp_path, HELPER, "helper_of_mine.py"), (1e9, 1e9))
     before = refer(write(tmp_path, USES))
     assert options(before) == (1, 8)
     check_identity(Path("run"), identity(before), identity(refer(tmp_path / "mine.py")))
-    write(tmp_path, HELPER.replace("8", "2"), "helper_of_mine.py")
+    os.utime(write(tmp_path, HELPER.replace("8", "2"), "helper_of_mine.py"), (1e9, 1e9))
     after = refer(tmp_path / "mine.py")
     assert options(after) == (1, 2), "what the file says now, in a process that has imported it before"
     assert before.content == after.content, "nothing of the file itself"
@@ -281,6 +284,7 @@ def test_validation_data_that_changed_make_another_study(tmp_path: Path) -> None
 def test_an_object_brings_the_modules_of_its_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trainer that has an older one in memory, from a script that was run before."""
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     text = HELPER + "class Mine:\n    def build(self):\n        return WIDTH\n"
     write(tmp_path, text, "helper_of_mine.py")
     parcel = Parcel(importlib.import_module("helper_of_mine").Mine(), sources_of(["helper_of_mine"]))

@@ -260,6 +260,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         """End a client's attempts when it disconnects; start the wait for closing if it was the last one."""
         if self._started:
             self._end_holders(self._core.holders_of_client(client))
+            self._connections.pop(client, None)
             if not self._users() and dask.config.get(CLOSE_AFTER_LAST_CLIENT, None) is not None:
                 self._leaving = leaving = object()
                 self._background.spawn(self._close_if_left(leaving))

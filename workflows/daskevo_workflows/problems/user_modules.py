@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from daskevo.code_identity import is_installed
+from daskevo.code_identity.installed import OURS, is_installed_at
 from daskevo_workflows.evaluation.failures import user_code
 from daskevo_workflows.evaluation.quiet_import import quietly
 from daskevo_workflows.problems.syntax import imported
@@ -151,19 +152,37 @@ def import_all(modules: Iterable[str]) -> None:
 
 
 class _Finder:
-    """Import finder for modules that were sent as source."""
+    """Import finder for the user's modules: those that were sent as source, and those in files beside a problem."""
 
     def __init__(self, sources: Mapping[str, Source]) -> None:
         self._sources = sources
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
         if (source := self._sources.get(name)) is None:
-            return None
+            return _spec_without_bytecode(name, path)
         places = [str(Path(source.file).parent)] if Path(source.file).name == "__init__.py" else None
         loader = _Loader(name, source)
         return importlib.util.spec_from_file_location(
             name, source.file, loader=loader, submodule_search_locations=places
         )
+
+
+def _spec_without_bytecode(name: str, path: Sequence[str] | None) -> importlib.machinery.ModuleSpec | None:
+    """Return the spec of a module of the user's that is loaded from its text; None for any other.
+
+    Bytecode counts as up to date if the file has the size and the second of change that it had: after a quick edit
+    other code would run than the text says that is compared and kept.
+    """
+    top = name.partition(".")[0]
+    if top in OURS or top in sys.stdlib_module_names:
+        return None
+    spec = importlib.machinery.PathFinder.find_spec(name, path)
+    if spec is None or type(spec.loader) is not importlib.machinery.SourceFileLoader or spec.origin is None:
+        return None
+    if is_installed_at(spec.origin) or (text := _text(spec.origin)) is None:
+        return None
+    spec.loader = _Loader(name, Source(spec.origin, text))
+    return spec
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
