@@ -73,6 +73,19 @@ def test_a_module_beside_it_that_changed_makes_another_problem(tmp_path: Path, m
     assert "helper_of_mine.WIDTH" in refused(before, after)
 
 
+def test_a_module_beside_it_reads_the_files_that_come_with_it(tmp_path: Path) -> None:
+    (tmp_path / "helper_of_mine").mkdir()
+    (tmp_path / "helper_of_mine" / "units.txt").write_text("1 8")
+    read = "tuple(map(int, pkgutil.get_data(__name__, 'units.txt').split()))"
+    text = f"import pkgutil\ndef units():\n    return {read}\n"
+    write(tmp_path / "helper_of_mine", text, "__init__.py")
+    told = refer(write(tmp_path, USES))
+    assert importlib.import_module("helper_of_mine").units() == (1, 8)
+    reference._loaded.clear()
+    assert told.load() is not None
+    assert importlib.import_module("helper_of_mine").units() == (1, 8)
+
+
 def test_a_trainer_gets_the_modules_with_it(tmp_path: Path) -> None:
     """A process that has another one in memory, and on its disk."""
     write(tmp_path, HELPER.replace("8", "16"), "helper_of_mine.py")

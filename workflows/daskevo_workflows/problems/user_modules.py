@@ -196,4 +196,5 @@ class _Loader(importlib.machinery.SourceFileLoader):
         raise OSError(f"{path} is of no interest")
 
     def get_data(self, path: str) -> bytes:
-        return self._text.encode()
+        # Other files are what the module reads with it, by pkgutil.get_data.
+        return self._text.encode() if path == self.path else super().get_data(path)
