@@ -20,6 +20,8 @@ _INSTALLED_AT = tuple({str(Path(sysconfig.get_path(name)).resolve()) for name in
 def is_installed(module: str) -> bool:
     """Whether a module belongs to Python or to an installed package, whose code goes by its name."""
     top = module.partition(".")[0]
+    if top == "__main__":
+        return False  # a script or a notebook; its name says nothing, also where `python -m` of a package runs it
     if top in OURS or top in sys.stdlib_module_names or top in sys.builtin_module_names:
         return True
     found = sys.modules.get(module) or sys.modules.get(top)
