@@ -41,11 +41,9 @@ from daskevo_workflows.execution.time_limits import Limit, check_limit
 from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.problems.building import check_builds, space_to_search
 from daskevo_workflows.reports import write_figures as figures
-from daskevo_workflows.results.best_model import Found
-from daskevo_workflows.results.frames import frames
 from daskevo_workflows.results.loadable import check_loadable
-from daskevo_workflows.results.look import look
-from daskevo_workflows.results.result import Result
+from daskevo_workflows.results.look import frames, look
+from daskevo_workflows.results.result import Found, Result
 
 if TYPE_CHECKING:
     from daskevo.repository import Repository

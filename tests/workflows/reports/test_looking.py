@@ -32,7 +32,8 @@ from daskevo_workflows.cli.status import lives
 from daskevo_workflows.reports.arms import arm_names, arms_of, labelled
 from daskevo_workflows.reports.run_reader import read_run
 from daskevo_workflows.reports.tables import cards, transfer_summary
-from daskevo_workflows.results.frames import rows_of, rows_of_runs, write_csv
+from daskevo_workflows.results.frames import rows_of, write_csv
+from daskevo_workflows.results.look import rows_of_runs
 from tests.workflows.reports.test_reading import finished, identity, request, written
 
 GOLDEN = Path(__file__).parents[2] / "corpus" / "golden" / "v1"

@@ -78,7 +78,8 @@ def frame(runs: tuple[Path, ...], of: str, output: Path | None) -> None:
     docs/results.md has the columns. `pandas.read_csv` reads it; result.frame() of Python is the same.
     """
     from daskevo_workflows.results.atomic_files import write_file
-    from daskevo_workflows.results.frames import rows_of_runs, write_csv
+    from daskevo_workflows.results.frames import write_csv
+    from daskevo_workflows.results.look import rows_of_runs
 
     rows = rows_of_runs(runs, of)
     if output is None:

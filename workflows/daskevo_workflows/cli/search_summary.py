@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from daskevo_workflows.results.best_model import Found
-    from daskevo_workflows.results.result import Result
+    from daskevo_workflows.results.result import Found, Result
 
 
 def say_models(result: Result, shown: Sequence[Found]) -> list[str]:

@@ -37,8 +37,7 @@ from daskevo_workflows.problems.building import graph_of
 from daskevo_workflows.problems.delivery import Delivery
 
 if TYPE_CHECKING:
-    from daskevo_workflows.results.best_model import Found
-    from daskevo_workflows.results.result import Result
+    from daskevo_workflows.results.result import Found, Result
 
 logger = logging.getLogger(__name__)
 

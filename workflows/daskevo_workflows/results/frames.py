@@ -6,22 +6,19 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from daskevo.errors import InvalidInput, RepositoryError
-from daskevo.search import Report, TransferReport
-from daskevo_workflows.reports.arms import arm_names
-from daskevo_workflows.reports.run_names import run_names
+from daskevo.runs import Event, SessionRow, UnitRow
+from daskevo.search import Report, Request, TransferReport
+from daskevo.types import JSON, ModelId
 from daskevo_workflows.reports.run_reader import RunningTime
-from daskevo_workflows.reports.unique_runs import each_once
+from daskevo_workflows.reports.series import RunSeries
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from daskevo.runs import UnitRow
-    from daskevo.types import ModelId
-    from daskevo_workflows.results.result import Result
+    from daskevo.repository import Repository
 
 Row = dict[str, Any]
 
@@ -29,46 +26,23 @@ KINDS = ("evaluations", "units", "models", "events")
 """Kinds of tables."""
 
 
-def frames(runs: Sequence[str | Path], of: str = "evaluations") -> pd.DataFrame:
-    """Return one pandas DataFrame of several runs.
+class Tabled(Protocol):
+    """What tables are made from: a :class:`~daskevo_workflows.results.result.Result` has it."""
 
-    Parameters
-    ----------
-    runs:
-        Folders of runs, finished or not, each once; no cluster is needed.
-    of:
-        As in `Result.frame`.
+    requests: Sequence[Request]
+    reports: Sequence[Report]
+    units: Sequence[UnitRow]
+    events: Sequence[Event]
+    sessions: Sequence[SessionRow]
+    series: RunSeries
 
-    Returns
-    -------
-    pandas.DataFrame
-        As from `Result.frame`, with the additional first columns ``run`` (the folder's name, with the run's id if it is
-        not unique), ``arm`` (the run's arm in figures of the same runs, such as ``no transfer``) and ``seed``.
+    @property
+    def repository(self) -> Repository: ...
 
-    Raises
-    ------
-    RunFolderUnusable
-        If a folder holds no run.
-    InvalidInput
-        If pandas is not installed, or there is no such frame.
-    """
-    return as_frame(rows_of_runs(runs, of))
+    def choices(self, request: Request) -> Mapping[str, JSON]: ...
 
 
-def rows_of_runs(runs: Sequence[str | Path], of: str = "evaluations") -> list[Row]:
-    """Return the rows of :func:`frames`, as dicts."""
-    from daskevo_workflows.results.look import look
-
-    found = [look(folder) for folder in each_once([Path(run) for run in runs])]
-    series = [result.series for result in found]
-    return [
-        {"run": name, "arm": arm, "seed": result.info.identity.get("seed"), **row}
-        for name, arm, result in zip(run_names(series), arm_names(series), found, strict=True)
-        for row in rows_of(result, of)
-    ]
-
-
-def rows_of(result: Result, of: str = "evaluations") -> list[Row]:
+def rows_of(result: Tabled, of: str = "evaluations") -> list[Row]:
     """Return a row per evaluation, unit, model or event, as dicts.
 
     Raises
@@ -76,7 +50,7 @@ def rows_of(result: Result, of: str = "evaluations") -> list[Row]:
     InvalidInput
         If there is no such frame.
     """
-    makers: dict[str, Callable[[Result], Iterator[Row]]] = {
+    makers: dict[str, Callable[[Tabled], Iterator[Row]]] = {
         "evaluations": _evaluations,
         "units": _units,
         "models": _models,
@@ -123,7 +97,7 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def _evaluations(result: Result) -> Iterator[Row]:
+def _evaluations(result: Tabled) -> Iterator[Row]:
     reports = {report.number: report for report in result.reports}
     moments = {e.number: (e.started_s, e.ended_s) for e in result.series.evaluations}
     for request in result.requests:
@@ -179,7 +153,7 @@ def _seconds(report: Report) -> Row:
     return {f"{phase}_s": seconds for phase, seconds in report.seconds.items()}
 
 
-def _units(result: Result) -> Iterator[Row]:
+def _units(result: Tabled) -> Iterator[Row]:
     reports = {report.number: report for report in result.reports}
     clock = RunningTime(result.sessions)
     for unit in result.units:
@@ -211,7 +185,7 @@ def _took(unit: UnitRow) -> float | None:
     return _between(unit.started, unit.ended)
 
 
-def _models(result: Result) -> Iterator[Row]:
+def _models(result: Tabled) -> Iterator[Row]:
     states = _states(result)
     requests = {request.number: request for request in result.requests}
     finished = [report for report in result.reports if report.status == "finished"]
@@ -241,7 +215,7 @@ def _models(result: Result) -> Iterator[Row]:
         }
 
 
-def _states(result: Result) -> dict[ModelId, tuple[str, ...]] | None:
+def _states(result: Tabled) -> dict[ModelId, tuple[str, ...]] | None:
     """Return the published models with their labels; None if there is no readable repository."""
     try:
         found = result.repository.models()
@@ -250,7 +224,7 @@ def _states(result: Result) -> dict[ModelId, tuple[str, ...]] | None:
     return {summary.model_id: tuple(sorted(summary.labels)) for summary in found}
 
 
-def _events(result: Result) -> Iterator[Row]:
+def _events(result: Tabled) -> Iterator[Row]:
     clock = RunningTime(result.sessions)
     for event in result.events:
         yield {

@@ -1,8 +1,9 @@
-"""View a run without a cluster: running in another process, stopped or finished."""
+"""View runs without a cluster: running in another process, stopped or finished."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,17 @@ import daskevo
 from daskevo.errors import InvalidInput, RootUnusable
 from daskevo.runs import RunInfo
 from daskevo_workflows.execution.event_kinds import STOPPED
+from daskevo_workflows.reports.arms import arm_names
+from daskevo_workflows.reports.run_names import run_names
 from daskevo_workflows.reports.study_reader import is_study
+from daskevo_workflows.reports.unique_runs import each_once
+from daskevo_workflows.results.frames import Row, as_frame, rows_of
 from daskevo_workflows.results.result import Result
 from daskevo_workflows.results.run_root import DESCRIPTION, borrowed_from, recorded_root, say_borrowed
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from daskevo.repository import Repository
 
 logger = logging.getLogger(__name__)
@@ -68,6 +75,43 @@ def look(run: str | Path, *, repository: str | Path | Repository | None = None) 
         result = Result(folder, repository)
     result.stop = _why_stopped(result)
     return result
+
+
+def frames(runs: Sequence[str | Path], of: str = "evaluations") -> pd.DataFrame:
+    """Return one pandas DataFrame of several runs.
+
+    Parameters
+    ----------
+    runs:
+        Folders of runs, finished or not, each once; no cluster is needed.
+    of:
+        As in `Result.frame`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        As from `Result.frame`, with the additional first columns ``run`` (the folder's name, with the run's id if it is
+        not unique), ``arm`` (the run's arm in figures of the same runs, such as ``no transfer``) and ``seed``.
+
+    Raises
+    ------
+    RunFolderUnusable
+        If a folder holds no run.
+    InvalidInput
+        If pandas is not installed, or there is no such frame.
+    """
+    return as_frame(rows_of_runs(runs, of))
+
+
+def rows_of_runs(runs: Sequence[str | Path], of: str = "evaluations") -> list[Row]:
+    """Return the rows of :func:`frames`, as dicts."""
+    found = [look(folder) for folder in each_once([Path(run) for run in runs])]
+    series = [result.series for result in found]
+    return [
+        {"run": name, "arm": arm, "seed": result.info.identity.get("seed"), **row}
+        for name, arm, result in zip(run_names(series), arm_names(series), found, strict=True)
+        for row in rows_of(result, of)
+    ]
 
 
 def _why_stopped(result: Result) -> tuple[str, str]:

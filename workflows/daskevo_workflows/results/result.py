@@ -1,27 +1,113 @@
-"""The result of a search: best trained models, tables, report."""
+"""The result of a search, and its best models: figures from the record, weights while the repository has them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from daskevo.errors import DaskevoError, InvalidInput, RunError, RunFailed
+from daskevo.errors import DaskevoError, InvalidInput, ModelRetired, RunError, RunFailed
 from daskevo.runs import Book, Chosen, RunView
-from daskevo.search import Report, Request
+from daskevo.search import Report, Request, TransferReport
+from daskevo.space import Candidate
 from daskevo.types import JSON, ModelId, Objective
 from daskevo_workflows.execution.event_kinds import STORAGE
 from daskevo_workflows.reports.recorded import Recorded
 from daskevo_workflows.reports.run_reader import series_of
 from daskevo_workflows.reports.series import REPOSITORY_PHASES
-from daskevo_workflows.results.best_model import Found
+from daskevo_workflows.results.frames import as_frame, rows_of
 from daskevo_workflows.results.model_status import GONE, ask, look_up
 
 if TYPE_CHECKING:
+    import keras
     import pandas as pd
 
+    from daskevo.protocol.model_record import ModelRecord
     from daskevo.repository import Repository
+    from daskevo_workflows.exporting import Card, Exported
+
+
+@dataclass(frozen=True)
+class Found:
+    """One of the best models.
+
+    Parameters
+    ----------
+    model_id, quality, metrics, step:
+        As reported.
+    candidate, choices:
+        The candidate, and its options as choice name -> option.
+    result:
+        The run that it belongs to.
+    transfer:
+        What it inherited, and why no more; None in older records.
+    """
+
+    model_id: ModelId
+    quality: float
+    metrics: Mapping[str, float]
+    step: int
+    candidate: Candidate
+    choices: Mapping[str, JSON]
+    result: Result
+    transfer: TransferReport | None = None
+
+    @cached_property
+    def model(self) -> keras.Model:
+        """The trained keras.Model with its weights, loaded at first use.
+
+        Raises
+        ------
+        ModelRetired
+            If its weights are gone: ``result.best(k, living=True)`` leaves such models out.
+        ModelLost
+        """
+        try:
+            return self.result.repository.load(self.model_id)
+        except ModelRetired as error:
+            raise ModelRetired(
+                f"{self.model_id!r} of the run in {self.result.folder} has been retired, and its weights are gone. Its "
+                "figures stay in the run's record; result.best(k, living=True) leaves such models out",
+                model_id=self.model_id,
+            ) from error
+
+    @property
+    def state(self) -> str | None:
+        """Its status in the repository: ``published``, ``retired``, ...; None if that can't be looked up."""
+        return self.result.standings([self.model_id]).get(self.model_id)
+
+    @cached_property
+    def lineage(self) -> Sequence[ModelRecord]:
+        """Its ancestors, nearest first (`Repository.lineage`)."""
+        return self.result.repository.lineage(self.model_id)
+
+    def export(self, path: str | Path, *, overwrite: bool = False, data: Any = None) -> Exported:
+        """Write it as a ``.keras``, ``.weights.h5`` or ``.safetensors`` file, with a model card.
+
+        Parameters and errors are those of :func:`daskevo_workflows.exporting.export_model`.
+        """
+        from daskevo_workflows.exporting import export_model
+
+        found = self.result
+        return export_model(found.repository, self.model_id, path, run=found.folder, overwrite=overwrite, data=data)
+
+    @cached_property
+    def card(self) -> Card:
+        """Its model card, for ``print(found.card)`` and ``found.card.facts``.
+
+        Raises
+        ------
+        ModelRetired
+        """
+        from daskevo_workflows.exporting import model_card
+
+        return model_card(self.result.repository, self.model_id, run=self.result.folder)
+
+    def __repr__(self) -> str:
+        others = "".join(f", {one.metric}={self.metrics.get(one.metric):.6g}" for one in self.result.objectives[1:])
+        return f"Found({self.model_id!r}, {self.result.objective.metric}={self.quality:.4f}{others}, step={self.step})"
 
 
 class Result:
@@ -192,8 +278,6 @@ class Result:
         InvalidInput
             If pandas is not installed, or there is no such frame.
         """
-        from daskevo_workflows.results.frames import as_frame, rows_of
-
         return as_frame(rows_of(self, of))
 
     def figures(self, folder: str | Path | None = None, *, formats: Sequence[str] = ("svg", "png")) -> list[Path]:
