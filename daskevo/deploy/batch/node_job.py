@@ -46,6 +46,12 @@ class NodeJob:
                 "leave the batch system out for a cluster on this machine",
                 command=command,
             ) from error
+        except OSError as error:
+            # No permission, or this host is short of processes or memory for a moment: nobody was asked, so a cluster
+            # that had jobs already submits this one again.
+            raise BatchSystemError(
+                f"{command!r} could not be run here: {error}", command=command, answered=False
+            ) from error
         except (RuntimeError, ValueError) as error:
             found = refusal(command, str(error))
             raise BatchSystemError(found.words, command=command, answered=found.answered) from error

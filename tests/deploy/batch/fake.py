@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 
 import pytest
@@ -42,15 +41,14 @@ class FakeSlurm:
     def write(self, name: str, text: str) -> None:
         """Have a program do this from now on, also while it is being called.
 
-        The program itself is written once: what is open for writing, here or in a child that has not begun its program,
-        can't be run.
+        The program itself is a link to a script that is never written: a file can't be run (ETXTBSY) as long as it is
+        open for writing, be it in a child that another thread has forked and that has not begun its own program yet.
         """
         words, program = self.words(name), self.folder / name
         words.with_suffix(".new").write_text(f"{text}\n")
         words.with_suffix(".new").replace(words)
         if not program.exists():
-            program.write_text(f"#!/bin/sh\n. {words}\n")
-            program.chmod(program.stat().st_mode | stat.S_IXUSR)
+            program.symlink_to(Path(__file__).with_name("fake_program.sh"))
 
     def words(self, name: str) -> Path:
         """Return the file with what a program does."""

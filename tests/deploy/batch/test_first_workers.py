@@ -47,6 +47,13 @@ def test_without_a_batch_system(fake: FakeSlurm, tmp_path: Path) -> None:
         wait_for_workers(cluster)
 
 
+def test_a_command_that_can_not_be_run(fake: FakeSlurm, tmp_path: Path) -> None:
+    fake.remove("sbatch")
+    (fake.folder / "sbatch").write_text("a file that is no program")
+    with cluster_of(tmp_path) as cluster, pytest.raises(BatchSystemError, match="'sbatch' could not be run here: "):
+        wait_for_workers(cluster, start_timeout_s=5.0)
+
+
 def test_a_queue_that_refuses_is_quoted(fake: FakeSlurm, tmp_path: Path) -> None:
     fake.write("sbatch", 'echo "sbatch: error: invalid partition specified: gold" >&2; exit 1')
     with (
