@@ -46,6 +46,7 @@ class _Rung:
     def promotable(self, eta: int, under_way: set[ModelId]) -> _Place | None:
         """Return the best candidate that may be promoted: in the top 1/`eta` of the rung, and not running now."""
         for place in self.waiting:
+            # `waiting` is in the same order, so those behind this one are not in the top either.
             if bisect_left(self.places, place) >= self.count // eta:
                 return None
             if place.name not in under_way:
@@ -108,6 +109,7 @@ class AsynchronousHalving(Continuing):
         self._rungs = [_Rung() for _ in self.steps]
 
     def _take(self, request: Request, name: ModelId, rank: float | None) -> None:
+        # The rung follows from the request, not from a count: reports come in any order, and again after a resume.
         level = self.steps.index(request.until_step or 0)
         if request.continues is not None:
             before = self._rungs[level - 1]
@@ -149,6 +151,7 @@ class AsynchronousHalving(Continuing):
 
     def _promotion(self, view: View, offset: int, under_way: set[ModelId]) -> Request | Stop | None:
         """Continue the best promotable candidate, from the highest rung that has one."""
+        # From the top, as in the paper: what is nearest to its end comes first.
         for level in range(len(self.steps) - 2, -1, -1):
             place = self._rungs[level].promotable(self.eta, under_way)
             if place is not None:

@@ -84,6 +84,7 @@ class Continuing(Leaving, ABC):
 
 def continues(strategy: Strategy) -> bool:
     """Tell whether a strategy, or one that it wraps, continues trainings."""
+    # By attribute, not by `Wrapper`: a user's wrapper need not derive from ours.
     within: object = strategy
     while within is not None and not isinstance(within, Continuing):
         within = getattr(within, "strategy", None)

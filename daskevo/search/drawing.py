@@ -96,6 +96,7 @@ def unseen(space: ModelSpace, draw: Callable[[], Candidate], seen: Seen, rng: np
                 return candidate
     most = space.size.most
     if most is not None and len(seen) < most <= ENUMERABLE:
+        # Almost all are known by now, so draws would hit the few others only by luck.
         left = [candidate for candidate in space.enumerate(ENUMERABLE) if candidate not in seen]
         if left:
             return left[int(rng.integers(len(left)))]
@@ -114,4 +115,5 @@ def is_spent(space: ModelSpace, seen: Collection[Candidate]) -> bool:
 
 def generator(seed: int, number: int) -> np.random.Generator:
     """Return the random generator of a request; it depends only on the run's seed and the request's number."""
+    # The pair seeds it, not a sum: runs of neighbouring seeds would share the generators of all but one request.
     return np.random.Generator(np.random.PCG64([seed, number]))

@@ -54,6 +54,7 @@ class Filter(Redrawing):
 
     @property
     def own_settings(self) -> dict[str, JSON]:
+        # With the test's source: a run is not resumed with another test, which would have asked for other candidates.
         return {**super().own_settings, "what": self.what, "test": source_digest(self.test)}
 
     def start(self, space: ModelSpace, objectives: Sequence[Objective], seed: int) -> None:
@@ -65,6 +66,7 @@ class Filter(Redrawing):
         known = self._known.get(candidate)
         if known is None:
             if len(self._known) >= REMEMBERED:
+                # All at once: a lost answer costs one more call of the test.
                 self._known.clear()
             known = self._known[candidate] = self._passes(candidate)
             self.rejected += not known
@@ -74,6 +76,7 @@ class Filter(Redrawing):
         values = self._space.values(candidate)
         try:
             return bool(self.test(values))
+        # Such an error says already what is wrong and what to do.
         except DaskevoError:
             raise
         except Exception as error:

@@ -49,6 +49,7 @@ class Grid(KeepsLatest):
 
     def start(self, space: ModelSpace, objectives: Sequence[Objective], seed: int) -> None:
         super().start(space, objectives, seed)
+        # Not `size`: counting a space whose choices depend on each other may take long, and `most` is all that matters.
         size = space.size_until(self.most)
         if size.count is None or size.count > self.most:
             raise InvalidInput(
@@ -57,6 +58,7 @@ class Grid(KeepsLatest):
             )
         self._rest: Iterator[Candidate] = space.enumerate(self.most)
         if self.order == "shuffled":
+            # The whole list, because a permutation needs it: `most` bounds it.
             every = list(self._rest)
             # 2**63 is no request's number, so this generator is used for nothing else.
             self._rest = iter([every[index] for index in generator(seed, 2**63).permutation(len(every))])

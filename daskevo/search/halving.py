@@ -84,6 +84,7 @@ class Brackets(Continuing):
         if not under_way and not any(bracket.rungs[1:]):
             requests: list[Request] = []
             seen = Seen(view.asked)
+            # All pending requests are of this bracket: the one before is over only when none of its own is left.
             missing = bracket.size - len(bracket.rungs[0]) - len(view.pending)
             while len(requests) < min(view.wanted, missing) and stop is None:
                 made = self._begin(view, len(requests), seen, bracket.steps[0])
@@ -93,6 +94,7 @@ class Brackets(Continuing):
                     requests.append(made)
             if requests or view.pending:
                 return requests
+        # If the space has fewer candidates than the bracket, it goes on with those.
         return self._rise(view, bracket, under_way) or ([] if stop is None else stop)
 
     def _rise(self, view: View, bracket: Bracket, under_way: set[ModelId]) -> list[Request]:
@@ -102,6 +104,7 @@ class Brackets(Continuing):
             return []
         rung, promoted = rising
         known = under_way.union(result.continues for result in bracket.rungs[rung] if result.continues is not None)
+        # Promotions are computed again at each call: what was asked for already is left out.
         waiting = [result for result in promoted if result.name not in known]
         return [
             self._go_on(view, offset, result.candidate, result.name, bracket.steps[rung])

@@ -87,6 +87,7 @@ class MedianStopping(Continuing):
             line: _Line | None = _Line(request.candidate, [])
         else:
             self._let_go(request.continues)
+            # Its cancellation is not needed any more: the part has ended by itself.
             self._hopeless.discard(request.continues)
             line = self._lines.pop(request.continues, None)
         if rank is None:
@@ -107,6 +108,7 @@ class MedianStopping(Continuing):
             self._lines[name] = line
 
     def _is_hopeless(self, line: _Line) -> bool:
+        # The median of a few would stop candidates by chance.
         if len(self._means) < self.least:
             return False
         return max(line.ranks) < median(means[len(line.ranks) - 1] for means in self._means)
@@ -141,6 +143,7 @@ class MedianStopping(Continuing):
         self._under_way = {
             request.continues: request.number for request in (*view.pending, *requests) if request.continues is not None
         }
+        # Parts that are running may be continued, so there is more to ask for until all have ended.
         return requests if requests or view.pending or stop is None else stop
 
     def stop(self) -> list[int]:

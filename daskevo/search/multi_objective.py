@@ -63,6 +63,7 @@ class MultiObjectiveEvolution(Evolving[ParetoMember]):
 
     def _parent(self, rng: np.random.Generator) -> ParetoMember:
         drawn = rng.choice(len(self._members), size=min(2, len(self._members)), replace=False)
+        # Standings are tuples (front, crowding distance, number), so that `max` decides the tournament.
         return self._members[max(map(int, drawn), key=self._standing.__getitem__)]
 
     def tell(self, request: Request, report: Report) -> None:
@@ -77,6 +78,7 @@ class MultiObjectiveEvolution(Evolving[ParetoMember]):
         self._members.append(ParetoMember(report.number, report.model_id, request.candidate, ranks))
         self._stand()
         if len(self._members) > self.size:
+            # Ranked with the newcomer: it may be the one that leaves.
             leaver = self._standing.index(min(self._standing))
             self._left.append(self._members.pop(leaver).model_id)
             self._stand()

@@ -61,6 +61,7 @@ class Optuna(KeepsLatest):
             raise InvalidInput(f"sampler={sampler!r:.40}: use one of {', '.join(map(repr, NEEDS))}")
         if startup < 1:
             raise InvalidInput(f"startup={startup}: use 1 or more")
+        # Looked for, not imported: importing PyTorch takes seconds.
         if missing := [package for package in NEEDS[sampler] if find_spec(package) is None]:
             raise InvalidInput(
                 f"the strategy optuna({sampler}) needs {' and '.join(missing)}, not installed here: "
@@ -87,6 +88,7 @@ class Optuna(KeepsLatest):
         if report.status != "finished" or not usable(report.quality):
             return
         metrics = {**report.metrics, self._objectives[0].metric: report.quality}
+        # Optuna refuses a completed trial that lacks a value or has one that is not a number.
         if ranks_of(self._objectives, metrics) is not None:
             values = [objective.quality(metrics) for objective in self._objectives]
             self._trials.append(self._trial(request.candidate, values))
@@ -120,6 +122,7 @@ class Optuna(KeepsLatest):
             return one_by_one(view, self._seed, make)
 
     def _suggested(self, running: Sequence[Any], seen: Seen, rng: np.random.Generator) -> Candidate | None:
+        # Seeds of Optuna's samplers have 32 bits.
         study = self._study(int(rng.integers(2**31)))
         study.add_trials([*self._trials, *running])
         for _ in range(DRAWS[self.sampler]):
@@ -141,6 +144,8 @@ class Optuna(KeepsLatest):
         if self.sampler == "gp":
             sampler = optuna.samplers.GPSampler(seed=seed, n_startup_trials=self.startup)
         else:
+            # `constant_liar` counts running trials as bad ones: trainers that ask at the same time get different
+            # suggestions.
             sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=self.startup, constant_liar=True)
         directions = ["maximize" if objective.direction == "max" else "minimize" for objective in self._objectives]
         return optuna.create_study(sampler=sampler, directions=directions)

@@ -39,6 +39,7 @@ def perturbed(
         index = kept(choice)
         if len(choice.options) == 1 or (only is not None and choice.name not in only):
             return index
+        # A neighbour in the list replaces the paper's factor, since options are a finite list and need not be numbers.
         return drawn(choice, rng) if rng.random() < resample else _beside(index, len(choice.options), rng)
 
     for _ in range(TRIES):

@@ -107,6 +107,7 @@ class PopulationBasedTraining(Continuing):
             raise InvalidInput(f"a share of {share} of {population} members: use at most 0.5, and one member at least")
         if not 0 <= resample <= 1:
             raise InvalidInput(f"resample={resample}: use a probability, 0 to 1")
+        # A string is a collection, too: of its letters.
         if isinstance(only, str):
             raise InvalidInput(f"only={only!r}: give names of choices, such as [{only!r}]")
         self.every = every
@@ -114,6 +115,7 @@ class PopulationBasedTraining(Continuing):
         self.size = population
         self.share = share
         self.resample = resample
+        # Sorted, since the order of the names means nothing and settings must be equal to resume.
         self.only = None if only is None else sorted(only)
         self.rounds = rounds
 
@@ -203,6 +205,7 @@ class PopulationBasedTraining(Continuing):
         self._free(request.continues)
         if request.parent is None:
             return self._members.get(request.continues)
+        # A report does not say which of several clones of one model it is of: the first that was made stops counting.
         sources = [replaced.source for replaced in self._replaced]
         if request.continues in sources:
             del self._replaced[sources.index(request.continues)]
@@ -225,8 +228,10 @@ class PopulationBasedTraining(Continuing):
     def _better(self, member: _Member, rng: np.random.Generator) -> _Member | None:
         """Return a member to clone: a random one of the best if this one is among the worst; otherwise None."""
         standings = [*(each.standing for each in self._members.values()), *(each.standing for each in self._replaced)]
+        # Members without a report don't count, so none is replaced before enough others are known to be better.
         if sum(standing > member.standing for standing in standings) < self.size - int(self.share * self.size):
             return None
+        # Strictly better: a clone of an equal one would only lose the member's own training.
         best = [each for each in self._best() if each.rank > member.rank]
         return best[int(rng.integers(len(best)))] if best else None
 

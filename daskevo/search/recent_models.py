@@ -33,6 +33,7 @@ class KeepsLatest(Leaving):
         self._left: list[ModelId] = []
 
     def tell(self, request: Request, report: Report) -> None:
+        # Failures and duplicates have no model of their own to keep.
         if report.status != "finished" or not usable(report.quality):
             return
         self._kept.append(report.model_id)

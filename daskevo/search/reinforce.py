@@ -110,6 +110,7 @@ class Reinforce(KeepsLatest):
         logits = self._logits.get(row)
         if logits is None:
             return np.full(row[1], 1 / row[1])
+        # Less the largest, so that the exponential can't overflow; the probabilities stay the same.
         weights: Logits = np.exp(logits - np.max(logits))
         odds: Logits = weights / weights.sum()
         return odds
@@ -127,6 +128,7 @@ class Reinforce(KeepsLatest):
             # Gradients with respect to the logits: of the option's log probability, and of the row's entropy.
             towards = -odds
             towards[index] += 1.0
+            # The probability of an option that was given up may have underflowed to 0, whose logarithm is no number.
             logs = np.log(np.maximum(odds, 1e-300))
             spreading = -odds * (logs - odds @ logs)
             step = self.learning_rate * (advantage * towards + self.entropy * spreading)
@@ -137,6 +139,7 @@ class Reinforce(KeepsLatest):
         """Return a reward's deviation from earlier ones in standard deviations (3 at most); update the baseline."""
         self._told += 1
         if self._told == 1:
+            # The first reward is the baseline itself: nothing is better or worse than it yet.
             self._mean = reward
             return 0.0
         off = reward - self._mean

@@ -70,6 +70,7 @@ class Repeat(Wrapper):
         requests: list[Request] = []
         for candidate, first in firsts.items():
             missing = [repeat for repeat in range(self.times) if repeat not in known[candidate]]
+            # Begun candidates first: until all their repeats are reported the strategy learns nothing of them.
             requests += [_repeated(first, repeat) for repeat in missing]
         stop: Stop | None = None
         asked = Seen(view.asked)
@@ -79,6 +80,7 @@ class Repeat(Wrapper):
                 wanted=1,
                 next_number=view.next_number + len(requests),
                 asked=asked,
+                # The strategy knows one request of each candidate, the first.
                 pending=sorted(firsts.values(), key=lambda request: request.number),
             )
             answer = self.strategy.ask(inner)
@@ -117,6 +119,7 @@ class Repeat(Wrapper):
             return
         del self._open[request.candidate]
         told = self._mean(list(group.reports.values()))
+        # A duplicate's model is another candidate's, so it must not leave with this one.
         models = {r.model_id for r in group.reports.values() if r.status == "finished" and usable(r.quality)}
         self._left += sorted(models - {told.model_id})
         self.strategy.tell(group.first, replace(told, number=group.first.number))

@@ -63,12 +63,14 @@ class Replay:
         for name in self._order[view.next_number : view.next_number + view.wanted]:
             wanted, ancestor = self._steps[name]
             if ancestor is not None and ancestor not in self._made:
+                # Its ancestor is being trained. Nobody overtakes it: the number of a request is its place in the order.
                 return answer
             source = None if ancestor is None else self._made[ancestor]
             fields = {"sequence": wanted.sequence, "until_step": wanted.until_step, "training": wanted.training}
             if wanted.continues is None:
                 answer.append(view.request(len(answer), wanted.candidate, ancestor=source, **fields))
             else:
+                # What is continued is not inherited as well.
                 again = view.request(len(answer), wanted.candidate, ancestor=None, continues=source, **fields)
                 answer.append(again)
         return answer or Stop("done", f"all {len(self._order)} evaluations of the recorded run have been asked for")

@@ -131,6 +131,7 @@ class Request:
         try:
             return cls(
                 number=int(value["number"]),
+                # Checked, because a record may be damaged or a stranger's, and model ids become file names.
                 model_id=ModelId(check_name(value["model_id"])),
                 candidate=Candidate.from_json(value["candidate"]),
                 parent=value["parent"],
@@ -138,6 +139,7 @@ class Request:
                 sequence=value["sequence"],
                 until_step=value["until_step"],
                 transfer=bool(value["transfer"]),
+                # Fields read by `get` came later: older records lack them.
                 training={str(name): int(number) for name, number in value.get("training", {}).items()},
                 priority=float(value.get("priority", 0.0)),
                 choices=value.get("choices"),
@@ -225,6 +227,7 @@ class Report:
     def from_json(cls, value: JSON) -> Report:
         """Read a stored report; raises CorruptRecord on anything else."""
         try:
+            # A copy, since the two parts that are objects of their own are taken out of it.
             fields = dict(value)
             failure, transfer = fields.pop("failure", None), fields.pop("transfer", None)
             report = cls(
@@ -288,4 +291,5 @@ def model_id(prefix: str, number: int) -> ModelId:
 
 def usable(quality: float | None) -> bool:
     """Tell whether a quality may win, be a parent or join a population: it must be a finite number."""
+    # True and False are numbers in Python, and no quality.
     return quality is not None and not isinstance(quality, bool) and math.isfinite(quality)

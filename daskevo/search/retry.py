@@ -59,6 +59,7 @@ class Retry(Wrapper):
         self._open: dict[Key, _Open] = {}
 
     def ask(self, view: View) -> list[Request] | Stop:
+        # Retries that are running already.
         again = {_key(request) for request in view.pending}
         due = [opened for key, opened in self._open.items() if key not in again][: view.wanted]
         requests = [
@@ -95,6 +96,7 @@ class Retry(Wrapper):
         if report.status == "failed" and failure is not None and not failure.of_the_candidate and tries < self.attempts:
             self._open[_key(request)] = _Open(original, report, request.number, tries)
             return
+        # Under the number of the first try, the only one that the wrapped strategy knows.
         self.strategy.tell(original, replace(report, number=original.number))
 
     def stop(self) -> list[int]:

@@ -50,6 +50,7 @@ class TransferReport:
 
     def __post_init__(self) -> None:
         if len(self.words) > LONGEST_WORDS:
+            # Names of the user's layers may be of any length, and the words are stored with every report and model.
             object.__setattr__(self, "words", self.words[: LONGEST_WORDS - 1] + "…")
 
     def __str__(self) -> str:
@@ -64,6 +65,7 @@ class TransferReport:
     def from_json(cls, value: JSON) -> TransferReport:
         """Read a stored one; raises CorruptRecord on anything else."""
         match value:
+            # `type` rather than `isinstance`, for which True and False are whole numbers.
             case {"reason": str(), "words": str(), **counts} if all(type(n) is int and n >= 0 for n in counts.values()):
                 try:
                     return cls(**value)

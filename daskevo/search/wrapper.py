@@ -129,6 +129,8 @@ class Redrawing(Wrapper):
                 )
             )
             if isinstance(answer, Stop):
+                # A Stop can't be returned with requests; the strategy gives it again at the next call, when there are
+                # none.
                 return requests or self.exhausted(answer.message)
             if answer is None:
                 break
@@ -138,6 +140,7 @@ class Redrawing(Wrapper):
     def _one(self, view: View) -> Request | Stop | None:
         number = view.next_number
         for draw in range(self.draws):
+            # Another number gives another random generator; with the same one it would propose the same again.
             answer = self.strategy.ask(replace(view, next_number=number + draw * APART))
             if isinstance(answer, Stop):
                 return answer
@@ -146,6 +149,7 @@ class Redrawing(Wrapper):
             request = answer[0]
             # A continued candidate is known already, and may be asked for again.
             if self.wants(request.candidate) if request.continues else request.candidate not in view.asked:
+                # Back to the number that the run expects.
                 return replace(request, number=number, model_id=model_id(view.prefix, number))
         return Stop("exhausted", f"{self.draws} candidates in a row that strategy {self.strategy.name!r} asked for")
 

@@ -30,16 +30,21 @@ def awkward_arrays(seed: int = 0) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
     for shape in SHAPES:
         for name in NUMPY_DTYPES:
+            # Small numbers, which every dtype holds exactly: 100 is below the largest int8, and 0 and 1 are all that
+            # bool has.
             values = rng.integers(0, 2 if name == "bool" else 100, shape)
             arrays[f"{name}{shape}"] = np.asarray(values).astype(name)
+        # 1 to 3 only: a 4-bit integer ends at 7, and float8_e8m0fnu, an exponent alone, has no 0.
         for name in ML_DTYPES:
             arrays[f"{name}{shape}"] = np.asarray(rng.integers(1, 4, shape)).astype(getattr(ml_dtypes, name))
         for name in (">f2", ">f4", ">c8", ">i8"):
             arrays[f"{name}{shape}"] = np.asarray(rng.integers(0, 100, shape)).astype(name)
+    # By their bits: arithmetic may turn a signalling NaN into a quiet one, and drop its payload.
     bits = np.array([0x7FC00001, 0xFFC12345, 0x7F800001, 0x80000000, 1, 0x7F800000, 0xFF800000], np.uint32)
     arrays["NaN payloads, -0.0, denormal, infinities"] = bits.view(np.float32)
     arrays["the same, big-endian"] = bits.astype(">u4").view(">f4")
     arrays["NaN payload, 0-d"] = bits[:1].view(np.float32).reshape(())
+    # Views whose memory is not one block in C order: a store that writes their buffer writes other values.
     base = rng.standard_normal((6, 8))
     arrays["transposed"] = base.T
     arrays["every other"] = base[::2, ::3]
@@ -48,6 +53,7 @@ def awkward_arrays(seed: int = 0) -> dict[str, Array]:
     arrays["Fortran order, big-endian"] = np.asfortranarray(base).astype(">f8", order="F")
     arrays["read-only"] = base[1].copy()
     arrays["read-only"].flags.writeable = False
+    # One byte off. A store must copy it, because TensorFlow aborts on memory that is not 64-byte aligned.
     arrays["unaligned"] = np.frombuffer(b"x" + base[0].tobytes(), np.uint8)[1:].view(np.float64)
     return arrays
 
@@ -57,5 +63,6 @@ def same_tensor(found: Any, expected: Any) -> bool:
     return (
         isinstance(found, np.ndarray)
         and TensorSpec.of(found) == TensorSpec.of(expected)
+        # By bytes: a NaN is unequal to itself, and -0.0 equals 0.0.
         and bytes(raw(portable(found))) == bytes(raw(portable(expected)))
     )

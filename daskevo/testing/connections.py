@@ -41,6 +41,7 @@ async def _check_caller(connection: Connection) -> None:
 
 async def _check_run(run: Callable[..., Coroutine[Any, Any, Any]]) -> None:
     async def given(*arguments: Any) -> Any:
+        # Suspends once, so that a connection must drive the coroutine with an event loop, not only start it.
         await asyncio.sleep(0)
         return arguments
 
@@ -48,6 +49,7 @@ async def _check_run(run: Callable[..., Coroutine[Any, Any, Any]]) -> None:
         raise LookupError("of the function")
 
     assert await run(given, 1, "two") == (1, "two"), "what is run gets its arguments, and its result comes back"
+    # Not `pytest.raises`: extensions may run this check without pytest.
     raised = None
     try:
         await run(failing)
@@ -63,6 +65,7 @@ async def _check_post(connection: Connection, run: Callable[..., Coroutine[Any, 
     async def seen() -> list[int]:
         return list(posted)
 
+    # From this thread, which may not be the event loop's: calls from outside must not overtake each other.
     for number in range(5):
         connection.post(posted.append, number)
     assert await run(seen) == [0, 1, 2, 3, 4], "what is posted is called in order, before whatever is run later"

@@ -65,6 +65,7 @@ class GraphBuilder:
         """
         kind, config, tensors = self._layers[layer]
         if layer not in self._numbers:
+            # An architecture graph has its layers in this order, and none that is never called.
             self._numbers[layer] = len(self._records)
             self._records.append(LayerRecord(f"{kind}_{len(self._records)}", {"config": config}, tensors))
         edges = []
@@ -212,6 +213,7 @@ def reordered(graph: ArchitectureGraph, picks: Sequence[int]) -> ArchitectureGra
     for index in places:
         vertex = graph.vertices[index]
         edges = tuple(replace(edge, source=places[edge.source]) for edge in vertex.edges)
+        # Layers are numbered in the order of their first call, so another order of vertices numbers them anew.
         vertices.append(replace(vertex, layer=layers.setdefault(vertex.layer, len(layers)), edges=edges))
     return ArchitectureGraph(
         layers=tuple(graph.layers[layer] for layer in layers),

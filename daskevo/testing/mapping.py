@@ -121,6 +121,7 @@ class TierContract:
         for number in range(20):
             mapping[key(number=number)] = np.arange(number + 1, dtype=np.int8)
         for number in range(20):
+            # TensorFlow aborts on memory that is not aligned.
             assert mapping[key(number=number)].ctypes.data % ALIGNMENT == 0
 
     def test_ids_that_differ_in_case_only_are_different(self, mapping: Mapping) -> None:
@@ -142,6 +143,8 @@ class TierContract:
                 assert (mapping[own] == turn).all()
                 shared = key("shared", number=turn % 3)
                 mapping[shared] = np.full(64, mine)
+                # Another thread may have replaced or deleted it; a value that was read while it was written would hold
+                # both.
                 found = mapping.get(shared)
                 assert found is None or len(set(found.tolist())) == 1
                 with contextlib.suppress(KeyError):
@@ -154,5 +157,6 @@ class TierContract:
                 future.result()
         for number in range(3):
             mapping.pop(key("shared", number=number), None)
+        # Each thread has deleted the fifth of its own keys in its last round.
         assert set(mapping) == {key(f"own{mine}", number=n) for mine in range(threads) for n in range(4)}
         assert len(mapping) == 4 * threads

@@ -39,6 +39,7 @@ def _check_records(owners: Callable[[], ShardFolder]) -> None:
     assert first.open(1) == (1, ()), "a new shard has no records, and its first owner number 1"
     first.serve([])
     first.append([{"a": 1}, {"b": [None, "two", 0.5]}])
+    # Not flushed: it may be lost with the machine, but not by closing.
     first.append([{"c": 3}], flush=False)
     first.close()
     second = owners()
@@ -56,6 +57,7 @@ def _check_fence(owners: Callable[[], ShardFolder]) -> None:
     first = owners()
     _serve(first)
     first.append([{"a": 1}])
+    # The first owner has not noticed that it was replaced, as a process that stood still for a while.
     segment = first.write_segment(MODEL, ATTEMPT, {0: np.arange(3)})
     second = owners()
     _serve(second, 2)
@@ -74,6 +76,7 @@ def _check_refusals(owners: Callable[[], ShardFolder]) -> None:
     _raises(ShardFenced, "who hasn't opened must not append", lambda: owner.append([{}]))
     _serve(owner)
     _raises(ShardFenced, "one object opens once", lambda: owner.open(1))
+    # The good record stands first: a store must look at all of them before it writes one.
     for bad in ({"x": float("nan")}, {"x": {1, 2}}, {"x": b"1"}):
         _raises(InvalidInput, "what JSON can't carry is refused", partial(owner.append, [{"good": 1}, bad]))
     owner.append([{"a": 1}])
@@ -103,12 +106,14 @@ def _check_segments(owners: Callable[[], ShardFolder]) -> None:
     found = owners().open_segment(MODEL, ATTEMPT).read()
     assert found.keys() == tensors.keys(), "a segment has the tensors that were written"
     assert all(same_tensor(found[number], np.asarray(array)) for number, array in tensors.items()), "bit by bit"
+    # Some file systems fold case, so file names must tell such ids apart.
     other = ModelId(MODEL.lower())
     _raises(CorruptRecord, "ids that differ in case only are others", lambda: owner.open_segment(other, ATTEMPT))
     (file,) = owner.segments()
     assert (file.model_id, file.attempt, file.temporary) == (MODEL, ATTEMPT, False), "segments are listed"
     assert owner.delete([(other, ATTEMPT), (MODEL, Tick(1, 2))]) == 0, "nothing else is deleted"
     assert owner.delete([(MODEL, ATTEMPT)]) == file.nbytes, "deleting says what it gave back"
+    # A deletion is repeated after a crash.
     assert owner.delete([(MODEL, ATTEMPT)]) == 0, "what is gone may be deleted again"
     _raises(CorruptRecord, "a segment that is gone is named", lambda: owner.open_segment(MODEL, ATTEMPT))
     owner.write_segment(MODEL, ATTEMPT, tensors)

@@ -79,6 +79,7 @@ def _check_draws(space: ModelSpace) -> None:
 def _check_mutation(space: ModelSpace, candidates: list[Candidate], rng: np.random.Generator) -> None:
     if space.size.count == 1:
         return
+    # All choices alike, early ones more often, late ones more often.
     for beta in (1.0, 0.1, 10.0):
         for candidate in candidates:
             child = space.mutate(candidate, rng, beta)
@@ -117,6 +118,7 @@ def _choice(space: ModelSpace, candidate: Candidate, name: str) -> Choice:
 def _check_repair(space: ModelSpace, candidates: list[Candidate], rng: np.random.Generator) -> None:
     for candidate in candidates:
         assert space.repair(candidate, rng) == candidate, "what is valid needs no repair"
+        # Indices that no choice has: nothing of it can be kept.
         broken = Candidate(tuple(index + 10**5 for index in candidate.values), candidate.names)
         space.check(space.repair(broken, rng))
         space.check(space.repair(Candidate((), ()), rng))
@@ -141,6 +143,7 @@ def _check_size(space: ModelSpace, candidates: list[Candidate]) -> None:
     size = space.size
     most = size.most
     if most is None or most > ENUMERATED:
+        # Of a space of which only a lower bound is known no more than that many are sure to come before it refuses.
         few = {"at least": size.count or 0}.get(size.kind, ENUMERATED)
         try:
             for number, _ in enumerate(space.enumerate(most=min(few, 50)), start=1):

@@ -21,6 +21,8 @@ from daskevo.provider.served_shard import ServedShard
 from daskevo.store.shard_folder import ShardFolder
 from daskevo.wire import transport
 
+# Which message a record belongs to: the journal's append does not know it. A context variable, because a shard
+# handles several messages at a time; `asyncio.to_thread`, which runs the append, copies the context.
 _MESSAGE: ContextVar[str] = ContextVar("message", default="opening")
 
 
@@ -48,10 +50,12 @@ class _Installed:
 
     def pass_by(self, step: str) -> None:
         if self.log is not None:
+            # Opened and closed for each step, so that a line is in the file before the process may be killed.
             with self.log.open("a") as file:
                 file.write(f"{step}\n")
         strike = self.strike
         if strike is not None and strike.step == step:
+            # First: a process that was stopped goes on behind the next line, and must not be stopped there again.
             self.strike = None
             os.kill(os.getpid(), strike.signal)
 
@@ -73,6 +77,7 @@ def install(log: str | os.PathLike[str] | None = None, strike: Strike | None = N
     global _wrapped
     _here.log = None if log is None else Path(log)
     _here.strike = strike
+    # Once per process: each further wrapper would pass every step twice.
     if not _wrapped:
         _wrapped = True
         _wrap()
@@ -82,6 +87,7 @@ def install(log: str | os.PathLike[str] | None = None, strike: Strike | None = N
 def _between(before: str, after: str) -> Iterator[None]:
     _here.pass_by(before)
     yield
+    # No `finally`: a step that raised has not been carried out.
     _here.pass_by(after)
 
 
@@ -100,6 +106,7 @@ def _served(method: str, function: Any, arguments: Any, role: str | None = None)
 
 
 def _called(pool: Any, address: str, name: str, *more: Any, **options: Any) -> tuple[str, str]:
+    # Operations are named daskevo_ROLE_KEY_METHOD; the key differs from root to root.
     return f"call of {name.split('_')[1]} {name.split('_', 3)[3]}", "came back"
 
 

@@ -102,6 +102,7 @@ class StrategyRun:
         strategy.start(self.space, self.objectives, self.seed)
         for request, report in self.told:
             strategy.tell(request, report)
+            # What left before the kill has been released.
             strategy.leave()
 
     def go(self, evaluations: int, quality: Callable[[Candidate], float] = lambda c: float(sum(c.values))) -> None:
@@ -150,6 +151,7 @@ def _check_restoring(make: Callable[[], Strategy], space: ModelSpace) -> None:
         for step in range(30):
             for run in (whole, cut_run):
                 run.ask(3 - len(run.pending))
+                # Of three at a time, in another order than they were asked: as trainers of different speed report.
                 request = run.pending[step % len(run.pending)]
                 run.tell(request, float(sum(request.candidate.values)))
             if step == cut:
@@ -186,6 +188,7 @@ def _check_failures(make: Callable[[], Strategy]) -> None:
             run.tell(request, quality, "failed")
     assert list(run.strategy.population()) == before, "what failed must not enter the population, nor push anybody out"
     for request in run.ask(2):
+        # Better than all: a strategy that took it would show it.
         run.tell(request, 1e9, "duplicate")
     assert list(run.strategy.population()) == before, "a duplicate is a model that is there already"
     assert run.left == left

@@ -48,12 +48,14 @@ def _check_whole(tensors: Tensors, memory_bytes: int | None) -> None:
     arrays = dict(enumerate(awkward_arrays().values()))
     tensors.put(MODEL, FIRST, arrays, {"any": "words"})
     nbytes = sum(array.nbytes for array in arrays.values())
+    # Twice: the first read may move a tensor from disk to memory, and that copy must be the same.
     for _ in range(2):
         found = tensors.read(_keys(arrays))
         for key, array in zip(_keys(arrays), arrays.values(), strict=True):
             assert same_tensor(found[key], array), f"tensor {key[2]} must come back bit by bit"
             assert not found[key].flags.writeable, "what is read must not be written to"
     assert tensors.payload_bytes == nbytes, "each tensor is counted, and once, wherever it lies"
+    # A segment has a header and padding besides its tensors.
     assert tensors.stored_bytes >= nbytes, "what is stored takes what it is, or more"
     assert memory_bytes is None or tensors.memory_bytes <= memory_bytes, "no more memory than the budget"
     tensors.put(MODEL, FIRST, arrays)
@@ -63,7 +65,9 @@ def _check_whole(tensors: Tensors, memory_bytes: int | None) -> None:
 def _check_all_or_nothing(tensors: Tensors) -> None:
     kept = _put(tensors, range(3))
     before = tensors.payload_bytes
+    # The array that is refused comes last, so a put that stores one after the other has begun when it fails.
     bad = {0: np.zeros(7), 3: np.ones(2), 4: np.array(["no number"])}
+    # As a replacement of an attempt that is there, and as a new one.
     for attempt in (FIRST, SECOND):
         try:
             tensors.put(MODEL, attempt, bad)
@@ -79,6 +83,7 @@ def _check_all_or_nothing(tensors: Tensors) -> None:
 
 def _check_missing(tensors: Tensors) -> None:
     _put(tensors, range(2))
+    # Number, attempt, and an id in other case, which a file system may take for the same.
     for keys in (_keys([0, 7]), _keys([0], SECOND), [(ModelId("model"), FIRST, 0)]):
         try:
             tensors.read(keys)
@@ -94,6 +99,7 @@ def _check_missing(tensors: Tensors) -> None:
 
 def _check_free(tensors: Tensors) -> None:
     arrays = _put(tensors, range(4))
+    # Twice, because a message that frees may arrive twice.
     for _ in range(2):
         tensors.free(MODEL, FIRST, [1, 3, 9])
         assert set(tensors) == set(_keys([0, 2])), "what is freed is gone, what has gone may be freed again"
@@ -116,6 +122,7 @@ def _check_ranges(tensors: Tensors) -> None:
     arrays = _put(tensors, range(3))
     for key in _keys(arrays):
         whole = raw(arrays[key[2]])
+        # The whole, nothing, a part that cuts through elements, the last byte.
         for start, stop in ((0, whole.size), (0, 0), (3, 11), (whole.size - 1, whole.size)):
             part = tensors.range(key, start, stop)
             assert part.dtype == np.uint8, "parts are bytes"

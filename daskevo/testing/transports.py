@@ -34,6 +34,7 @@ async def check_transport(
     """
     await _check_values(transport, address)
     await _check_errors(transport, address)
+    # Dask answers an operation that it does not know with None, as if the call had succeeded: a transport must raise.
     for unknown in ("provider", "coordinator"):
         await _check_unknown(transport, unknown, address)
     try:
@@ -53,6 +54,7 @@ async def _check_values(transport: Transport, address: str) -> None:
     served = {shard for shard, place in table.places.items() if place is not None and place.address == address}
     pulse = await transport.provider(address, "pulse", timeout_s=SPARE_S)
     assert set(pulse["shards"]) == served, "a call must reach the provider at that address, and bring its answer"
+    # Harmless: it asks which attempts are over, and names none.
     over = await transport.coordinator("over", timeout_s=SPARE_S, attempts=[])
     assert list(over) == [], "arguments must reach the coordinator"
     assert isinstance(transport.is_here(address), bool)
@@ -64,6 +66,7 @@ async def _check_errors(transport: Transport, address: str) -> None:
         CorruptRecord,
         "a typed error of the coordinator",
     )
+    # Refused as it is decoded, so nothing is changed by it.
     hostile = [{"kind": "Nothing of that name"}]
     await _fails(
         transport.provider(address, "ask", timeout_s=SPARE_S, shard=0, messages=hostile),
