@@ -17,9 +17,10 @@ from daskevo.errors import CorruptRecord, InvalidInput, LaterVersion
 from daskevo.tuning import Configuration, Constant, MultiStep, SearchPlan, Trajectory
 from daskevo.tuning.progress_tree import Asked, progress_tree
 from daskevo.tuning.tree_layout import tree_layout
-from daskevo_plugins.dashboard.board import LEAST_S, MOST_STUDIES, WATCHED_S, Board
+from daskevo_plugins.dashboard.board import MOST_STUDIES, WATCHED_S, Board
 from daskevo_plugins.dashboard.news import LONGEST, MOST_MARKS, CardNews, StudyNews, TrainerNews
 from daskevo_plugins.dashboard.news_pages import studies_now
+from daskevo_plugins.dashboard.page import LEAST_S
 from daskevo_plugins.dashboard.pages import PAGES, frame
 from daskevo_plugins.dashboard.plugin import DashboardPlugin
 from daskevo_workflows.dashboard.dashboard_client import ask, beside
@@ -103,10 +104,10 @@ def _deep() -> Any:
 def test_what_can_t_be_shown_is_refused_and_changes_nothing(kind: str) -> None:
     board = Board(lambda: 0.0)
     board.take_study(sent(news_of()))
-    before, shown = board.version("studies"), studies_now(board, {})
+    before, shown = PAGES["studies"].version(board), studies_now(board, {})
     with pytest.raises((CorruptRecord, LaterVersion)):
         board.take_study(BAD[kind](copy.deepcopy(sent(news_of("s2")))))
-    assert board.version("studies") == before
+    assert PAGES["studies"].version(board) == before
     assert studies_now(board, {}) == shown
 
 
@@ -126,12 +127,12 @@ def test_the_board_keeps_what_runs_and_is_bounded() -> None:
     assert len(studies) == MOST_STUDIES
     # The three that were over, then those with the oldest news.
     assert studies == [f"s{number}" for number in range(MOST_STUDIES + 4, 1, -1) if number not in (3, 4, 7)]
-    version = board.version("studies")
+    version = PAGES["studies"].version(board)
     board.left("somebody else")
-    assert board.version("studies") == version
+    assert PAGES["studies"].version(board) == version
     board.left("c1")
     assert {shown.news.standing for shown in board.studies.all()} == {"gone"}
-    assert board.version("studies") != version
+    assert PAGES["studies"].version(board) != version
 
 
 def test_the_page_shows_one_tree_and_lists_all() -> None:
@@ -142,7 +143,7 @@ def test_the_page_shows_one_tree_and_lists_all() -> None:
     board.take_study(sent(news_of("s3", "ended", words="name of s3")))
     for chosen, shown in (("", "s2"), ("s1", "s1"), ("s3", "s3"), ("none", "s2")):
         content = studies_now(board, {"study": chosen})
-        page = Page(frame("studies", content, board.version("studies")))
+        page = Page(frame("studies", content, PAGES["studies"].version(board)))
         assert f"<h2>name of {shown}</h2>" in content
         assert all(f"name of {name}" in page.words for name in ("s1", "s2", "s3"))
         (tree,) = drawings(content)
@@ -155,7 +156,7 @@ def test_words_of_others_stay_words() -> None:
     board = Board()
     for name in (ATTACK, "other"):
         board.take_study(sent(news_of(name, words=ATTACK, client=ATTACK)))
-    check_harmless(Page(frame("studies", studies_now(board, {"study": ATTACK}), board.version("studies"))))
+    check_harmless(Page(frame("studies", studies_now(board, {"study": ATTACK}), PAGES["studies"].version(board))))
 
 
 def check_harmless(page: Page) -> None:
@@ -193,14 +194,14 @@ def test_a_browser_gets_the_page_as_long_as_something_changes(prefix: str, monke
         assert "default-src 'none'" in page.headers["Content-Security-Policy"]
         assert (await ask(c))["is_watched"]
         assert page.headers.get("Etag") is None  # a digest of each answer, for nothing
-        seen = plugin.board.version("studies")
+        seen = PAGES["studies"].version(plugin.board)
         assert (await get(s, f"{prefix}/daskevo/studies/now?seen={seen}")).code == 204
         with pytest.raises(CorruptRecord):
             await ask(c, StudyNews("s", "c", "x" * (LONGEST + 1), "m", "ended", (), (), None))
         assert (await get(s, f"{prefix}/daskevo/studies/now?seen={seen}")).code == 204
         await ask(c, news_of(client=c.id, words="changed"))
         now = await get(s, f"{prefix}/daskevo/studies/now?seen={seen}")
-        assert (now.code, now.headers["X-Daskevo-Version"]) == (200, plugin.board.version("studies"))
+        assert (now.code, now.headers["X-Daskevo-Version"]) == (200, PAGES["studies"].version(plugin.board))
         assert now.headers["X-Daskevo-Next"] == f"{LEAST_S:.2f}"
         assert "<h2>changed</h2>" in now.body.decode()
         for path, place in (("/daskevo", "daskevo/studies"), ("/daskevo/", "studies")):

@@ -11,10 +11,11 @@ import pytest
 from daskevo.errors import CorruptRecord
 from daskevo.provider.call_counts import BOUNDS_S, Count
 from daskevo_plugins import metrics
-from daskevo_plugins.dashboard.board import LEAST_S, MOST_S, WATCHED_S, Board
+from daskevo_plugins.dashboard.board import WATCHED_S, Board
 from daskevo_plugins.dashboard.lineage_page import lineage_now
 from daskevo_plugins.dashboard.lineage_tree import lineage_tree
-from daskevo_plugins.dashboard.pages import frame
+from daskevo_plugins.dashboard.page import LEAST_S, MOST_S
+from daskevo_plugins.dashboard.pages import PAGES, frame
 from daskevo_plugins.dashboard.poll import _read
 from daskevo_plugins.dashboard.repository_page import repository_now
 from daskevo_plugins.dashboard.repository_view import COUNTS, FIGURES, ModelRow, RepositoryView
@@ -171,7 +172,7 @@ def test_a_lineage_that_is_the_same_is_not_drawn_and_sent_again() -> None:
     def versions(*models: ModelRow) -> tuple[str, str]:
         now[0] += 2.0
         board.sights.take(_read("k", told(*models), now[0]))
-        return board.version("repository"), board.version("lineage")
+        return PAGES["repository"].version(board), PAGES["lineage"].version(board)
 
     first, drawn = versions(model("a"), model("b", "a")), lineage_now(board, {})
     second = versions(model("a"), model("b", "a"))
@@ -181,24 +182,24 @@ def test_a_lineage_that_is_the_same_is_not_drawn_and_sent_again() -> None:
     assert "0.7" in lineage_now(board, {})
     # What is amiss is said at once, and no longer than it is.
     board.sights.failed("k", "no answer")
-    failed = board.version("lineage")
+    failed = PAGES["lineage"].version(board)
     assert versions(model("a"), model("b", "a", quality=0.7))[1] != failed
 
 
 def test_a_browser_is_told_when_there_may_be_more() -> None:
     now = [0.0]
     board = Board(lambda: now[0])
-    assert board.next_s("search") == MOST_S
-    assert board.next_s("repository") == LEAST_S  # the first look is awaited
+    assert PAGES["search"].next_s(board) == MOST_S
+    assert PAGES["repository"].next_s(board) == LEAST_S  # the first look is awaited
     board.sights.asking("k")
     board.sights.take(_read("k", told(spent_s=0.03), now[0]))
-    assert board.next_s("lineage") == LEAST_S  # what is asked may be another repository
+    assert PAGES["lineage"].next_s(board) == LEAST_S  # what is asked may be another repository
     board.sights.answered("k")
-    assert board.next_s("lineage") == 3.0
+    assert PAGES["lineage"].next_s(board) == 3.0
     now[0] = 2.5
-    assert board.next_s("lineage") == LEAST_S
+    assert PAGES["lineage"].next_s(board) == LEAST_S
     board.sights.take(_read("k", told(spent_s=10.0), now[0]))
-    assert board.next_s("repository") == MOST_S < WATCHED_S
+    assert PAGES["repository"].next_s(board) == MOST_S < WATCHED_S
 
 
 def test_the_first_page_is_one_that_has_something() -> None:
@@ -275,7 +276,7 @@ def test_words_of_others_stay_words() -> None:
     board.sights.failed("k", ATTACK)
     for name, now in (("repository", repository_now), ("lineage", lineage_now)):
         content = now(board, {"repository": "k", "scope": ATTACK})
-        check_harmless(Page(frame(name, content, board.version(name))))
+        check_harmless(Page(frame(name, content, PAGES[name].version(board))))
     assert "2 of 4 tensors" in lineage_now(board, {"scope": ATTACK})
     assert "from scratch" in lineage_now(board, {"scope": ATTACK})
 

@@ -13,7 +13,7 @@ from daskevo.errors import CorruptRecord, LaterVersion
 from daskevo_plugins.dashboard.board import Board
 from daskevo_plugins.dashboard.message_checks import LONGEST
 from daskevo_plugins.dashboard.news_pages import search_now
-from daskevo_plugins.dashboard.pages import frame
+from daskevo_plugins.dashboard.pages import PAGES, frame
 from daskevo_plugins.dashboard.search_news import (
     FORMAT,
     MOST_POINTS,
@@ -108,10 +108,10 @@ def _deep() -> Any:
 def test_what_can_t_be_shown_is_refused_and_changes_nothing(kind: str) -> None:
     board = Board(lambda: 0.0)
     board.take_search(sent(news_of()))
-    before, shown = board.version("search"), search_now(board, {})
+    before, shown = PAGES["search"].version(board), search_now(board, {})
     with pytest.raises((CorruptRecord, LaterVersion)):
         board.take_search(BAD[kind](copy.deepcopy(sent(news_of("s2")))))
-    assert (board.version("search"), search_now(board, {})) == (before, shown)
+    assert (PAGES["search"].version(board), search_now(board, {})) == (before, shown)
 
 
 def test_the_page_says_all_there_is() -> None:
@@ -122,7 +122,7 @@ def test_the_page_says_all_there_is() -> None:
     board.take_search(sent(news_of("s1", words="val_loss", direction="min")))
     now[0] = 75.0
     content = search_now(board, {})
-    words = " ".join(Page(frame("search", content, board.version("search"))).words.split())
+    words = " ".join(Page(frame("search", content, PAGES["search"].version(board))).words.split())
     for said in (
         "3 of 60",
         "1 failure, 2 rejected candidates, 4 duplicates",
@@ -142,9 +142,9 @@ def test_the_page_says_all_there_is() -> None:
     assert len(quality.findall(".//{http://www.w3.org/2000/svg}path[@class='line best']")) == 2  # one in the legend
     assert frozen.get("role") == "img"
     assert "<h2>the other</h2>" in search_now(board, {"search": "s0"})
-    version = board.version("search")
+    version = PAGES["search"].version(board)
     board.left("c1")
-    assert board.version("search") != version
+    assert PAGES["search"].version(board) != version
     assert search_now(board, {}).count("its process has left") == 3  # in the list of both, and of the one that is shown
 
 
@@ -189,5 +189,5 @@ def test_words_of_others_stay_words_and_a_page_stays_small() -> None:
     for name in (ATTACK, "other"):
         board.take_search(sent(news_of(name, words=ATTACK, points=MOST_POINTS)))
     content = search_now(board, {"search": ATTACK})
-    check_harmless(Page(frame("search", content, board.version("search"))))
+    check_harmless(Page(frame("search", content, PAGES["search"].version(board))))
     assert len(content) < 60_000

@@ -16,8 +16,6 @@ from daskevo_plugins.dashboard.study_part import study_part
 
 MOST_STUDIES = 20
 MOST_SEARCHES = 20
-LEAST_S, MOST_S = 1.0, 4.0
-"""Seconds after which a browser asks again: while something runs, and otherwise."""
 WATCHED_S = 6.0
 """Seconds after a request for which a page counts as watched."""
 
@@ -44,33 +42,15 @@ class Board:
         self.searches: Shelf[SearchNews] = Shelf(MOST_SEARCHES, search_part, clock)
         self.sights = Sights(clock)
         self._looked: dict[str, float] = {}
-        # A random part, so that a page opened before a restart of the scheduler doesn't take new versions for old ones.
-        self._name = uuid.uuid4().hex[:8]
-
-    def version(self, page: str) -> str:
-        """Return a version that changes whenever the content of a page changes."""
-        changes = {
-            "search": (self.searches.changes,),
-            "studies": (self.studies.changes,),
-            "repository": (self.sights.changes,),
-            "lineage": (self.sights.model_changes, self.studies.changes),
-        }[page]
-        return "-".join(map(str, (self._name, *changes)))
+        # Random, and part of every page's version: counters begin anew when the scheduler restarts, and a page that was
+        # opened before must not take the new ones for what it has.
+        self.instance = uuid.uuid4().hex[:8]
 
     def front(self) -> str:
         """Return the page to open first: searches if there are any, else studies, else repositories."""
         if self.searches.all() or not (self.studies.all() or self.sights.all()):
             return "search"
         return "studies" if self.studies.all() else "repository"
-
-    def next_s(self, page: str) -> float:
-        """Return the seconds after which a page may have changed."""
-        if page in ("search", "studies"):
-            shelf = self.searches if page == "search" else self.studies
-            wait_s = LEAST_S if shelf.has_running else MOST_S
-        else:
-            wait_s = self.sights.next_s()
-        return min(MOST_S, max(LEAST_S, wait_s))
 
     def is_watched(self, page: str) -> bool:
         """Tell whether somebody has looked at a page recently."""

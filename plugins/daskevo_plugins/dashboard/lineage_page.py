@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from daskevo_plugins.dashboard.board import Board
 from daskevo_plugins.dashboard.lineage_tree import TreeRow, lineage_tree
+from daskevo_plugins.dashboard.page import DashboardPage
 from daskevo_plugins.dashboard.repository_page import sight_page
 from daskevo_plugins.dashboard.repository_view import RepositoryView
 from daskevo_plugins.dashboard.svg import drawing, shape
@@ -94,3 +95,14 @@ def _mark(row: TreeRow, x: float, y: float, said: str) -> Markup:
         return shape("polygon", title=said, points=STAR, transform=f"translate({x} {y})", class_="top")
     shade = 0.08 if row.shade is None else 0.12 + 0.88 * row.shade
     return shape("circle", title=said, cx=x, cy=y, r=5, class_="living", fill_opacity=f"{shade:.2f}")
+
+
+LINEAGE = DashboardPage(
+    name="lineage",
+    render=lineage_now,
+    arguments=("repository", "scope"),
+    # It links to the studies that run, and links to those that ended must go.
+    changes=lambda board: (board.sights.model_changes, board.studies.changes),
+    wait_s=lambda board: board.sights.next_s(),
+    asks_providers=True,
+)

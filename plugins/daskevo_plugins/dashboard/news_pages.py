@@ -6,6 +6,7 @@ from typing import Any
 
 from daskevo_plugins.dashboard.board import Board
 from daskevo_plugins.dashboard.latest_news import Shelf
+from daskevo_plugins.dashboard.page import LEAST_S, MOST_S, DashboardPage
 from daskevo_plugins.dashboard.templates import render
 
 
@@ -21,11 +22,28 @@ def search_now(board: Board, query: dict[str, str]) -> str:
 
 def _page(board: Board, shelf: Shelf[Any], query: dict[str, str], which: str, several: str) -> str:
     shown = shelf.one(query.get(which, ""))
-    parts: dict[str, Any] = {
-        "shown": shown,
-        "all": shelf.all(),
-        "now": board.clock(),
-        "which": which,
-        "several": several,
-    }
-    return str(render("news.html.j2", **parts))
+    return render("news.html.j2", shown=shown, all=shelf.all(), now=board.clock(), which=which, several=several)
+
+
+def _wait_s(shelf: Shelf[Any]) -> float:
+    return LEAST_S if shelf.has_running else MOST_S
+
+
+SEARCH = DashboardPage(
+    name="search",
+    render=search_now,
+    arguments=("search",),
+    changes=lambda board: (board.searches.changes,),
+    wait_s=lambda board: _wait_s(board.searches),
+    operation="daskevo_dashboard_search",
+    take=Board.take_search,
+)
+STUDIES = DashboardPage(
+    name="studies",
+    render=studies_now,
+    arguments=("study",),
+    changes=lambda board: (board.studies.changes,),
+    wait_s=lambda board: _wait_s(board.studies),
+    operation="daskevo_dashboard_study",
+    take=Board.take_study,
+)

@@ -10,24 +10,16 @@ from tornado.web import Application, RequestHandler
 
 import daskevo_plugins.dashboard
 from daskevo_plugins.dashboard.board import Board
-from daskevo_plugins.dashboard.lineage_page import lineage_now
-from daskevo_plugins.dashboard.news_pages import search_now, studies_now
-from daskevo_plugins.dashboard.repository_page import repository_now
+from daskevo_plugins.dashboard.lineage_page import LINEAGE
+from daskevo_plugins.dashboard.news_pages import SEARCH, STUDIES
+from daskevo_plugins.dashboard.page import DashboardPage
+from daskevo_plugins.dashboard.repository_page import REPOSITORY
 from daskevo_plugins.dashboard.templates import render
 
-PAGES: dict[str, Callable[[Board, dict[str, str]], str]] = {
-    "search": search_now,
-    "repository": repository_now,
-    "lineage": lineage_now,
-    "studies": studies_now,
-}
-"""Names of all pages (also their addresses and titles), and the function that makes the content of each."""
-LOOKED_AT = ("repository", "lineage")
-"""Pages for which providers are queried."""
-ARGUMENTS = ("search", "study", "repository", "scope")
-"""Arguments of a page's address, which select what is shown."""
+PAGES = {page.name: page for page in (SEARCH, REPOSITORY, LINEAGE, STUDIES)}
+"""All pages by name, in the order of the navigation; a new page is a file, and its line here."""
 LONGEST = 500
-"""Maximum number of characters of such an argument."""
+"""Maximum number of characters of an argument of a page's address."""
 RULES = "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; connect-src 'self'; base-uri 'none'"
 """Content security policy; colours and styles of drawings are inline."""
 
@@ -48,8 +40,8 @@ def application(board: Board, prefix: str, look: Callable[[], Awaitable[None]]) 
             (f"{prefix}/daskevo/?", _Front, shared),
             (f"{prefix}/daskevo/page.css", _File, {"name": "page.css", "kind": "text/css"}),
             (f"{prefix}/daskevo/page.js", _File, {"name": "page.js", "kind": "text/javascript"}),
-            *((f"{prefix}/daskevo/{name}", _Page, {"name": name, **shared}) for name in PAGES),
-            *((f"{prefix}/daskevo/{name}/now", _Now, {"name": name, **shared}) for name in PAGES),
+            *((f"{prefix}/daskevo/{name}", _Page, {"page": page, **shared}) for name, page in PAGES.items()),
+            *((f"{prefix}/daskevo/{name}/now", _Now, {"page": page, **shared}) for name, page in PAGES.items()),
         ]
     )
 
@@ -92,21 +84,21 @@ class _File(_Safe):
 
 
 class _Page(_Safe):
-    def initialize(self, name: str, board: Board, look: Callable[[], Awaitable[None]]) -> None:
-        self._name, self._board, self._look = name, board, look
+    def initialize(self, page: DashboardPage, board: Board, look: Callable[[], Awaitable[None]]) -> None:
+        self._page, self._board, self._look = page, board, look
 
     async def get(self) -> None:
         await self._looked()
-        self.finish(frame(self._name, self._content(), self._board.version(self._name)))
+        self.finish(frame(self._page.name, self._content(), self._page.version(self._board)))
 
     async def _looked(self) -> None:
-        self._board.look(self._name)
-        if self._name in LOOKED_AT:
+        self._board.look(self._page.name)
+        if self._page.asks_providers:
             await self._look()
 
     def _content(self) -> str:
-        query = {name: self.get_query_argument(name, "")[:LONGEST] for name in ARGUMENTS}
-        return PAGES[self._name](self._board, query)
+        query = {name: self.get_query_argument(name, "")[:LONGEST] for name in self._page.arguments}
+        return self._page.render(self._board, query)
 
 
 class _Now(_Page):
@@ -114,8 +106,8 @@ class _Now(_Page):
 
     async def get(self) -> None:
         await self._looked()
-        version = self._board.version(self._name)
-        self.set_header("X-Daskevo-Next", f"{self._board.next_s(self._name):.2f}")
+        version = self._page.version(self._board)
+        self.set_header("X-Daskevo-Next", f"{self._page.next_s(self._board):.2f}")
         if self.get_query_argument("seen", "") == version:
             self.set_status(204)
             self.finish()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from distributed import SchedulerPlugin
@@ -11,12 +12,13 @@ from daskevo.types import JSON
 from daskevo.wire.dask_private import pages, plots
 from daskevo.wire.transport import answer
 from daskevo_plugins.dashboard.board import Board
+from daskevo_plugins.dashboard.page import DashboardPage
 from daskevo_plugins.dashboard.pages import PAGES, application
 from daskevo_plugins.dashboard.poll import Looker
 
 logger = logging.getLogger(__name__)
 
-HANDLERS = {"studies": "daskevo_dashboard_study", "search": "daskevo_dashboard_search"}
+HANDLERS = {page.name: page.operation for page in PAGES.values() if page.operation is not None}
 """Page -> name of the scheduler operation that receives news for it."""
 
 
@@ -39,27 +41,27 @@ class DashboardPlugin(SchedulerPlugin):  # type: ignore[misc]
             scheduler.http_application.add_application(application(self.board, prefix, self._looker.look))
             _list_in_navigation(scheduler)
             _list_for_jupyter(scheduler, prefix)
-        scheduler.handlers[HANDLERS["studies"]] = self._study
-        scheduler.handlers[HANDLERS["search"]] = self._search
+        for name, operation in HANDLERS.items():
+            scheduler.handlers[operation] = self._receiver(PAGES[name])
 
     async def before_close(self) -> None:
         """End queries that are under way."""
         await self._looker.close()
 
-    async def _study(self, news: JSON = None) -> dict[str, Any]:
-        """Store news of a study, if any; answer whether its page is watched, and its path."""
-        return await answer("study", self._take, {"page": "studies", "news": news})
+    def _receiver(self, page: DashboardPage) -> Callable[..., Awaitable[dict[str, Any]]]:
+        # A function and not a partial, because Dask logs the `__name__` of each handler that it calls.
+        async def receive(news: JSON = None) -> dict[str, Any]:
+            """Store news for the page, if any; answer whether the page is watched, and its path."""
+            return await answer(page.name, self._take, {"page": page, "news": news})
 
-    async def _search(self, news: JSON = None) -> dict[str, Any]:
-        """Store news of a search, likewise."""
-        return await answer("search", self._take, {"page": "search", "news": news})
+        return receive
 
-    def _take(self, page: str, news: JSON) -> dict[str, JSON]:
+    def _take(self, page: DashboardPage, news: JSON) -> dict[str, JSON]:
         if self.path is None:
             return {"path": None, "is_watched": False}
-        if news is not None:
-            (self.board.take_study if page == "studies" else self.board.take_search)(news)
-        return {"path": f"{self.path}/{page}", "is_watched": self.board.is_watched(page)}
+        if news is not None and page.take is not None:
+            page.take(self.board, news)
+        return {"path": f"{self.path}/{page.name}", "is_watched": self.board.is_watched(page.name)}
 
     def remove_client(self, scheduler: Any, client: str) -> None:
         """Mark a client's searches and studies as gone when it disconnects."""

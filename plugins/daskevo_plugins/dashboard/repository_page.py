@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from daskevo_plugins.dashboard.board import Board
+from daskevo_plugins.dashboard.page import DashboardPage
 from daskevo_plugins.dashboard.repository_views import EVERY_S, HISTORY, Rate, SeenRepository
 from daskevo_plugins.dashboard.svg import Chart, stacked_bar, ticks
 from daskevo_plugins.dashboard.templates import render
@@ -79,3 +80,13 @@ def _queries(seen: SeenRepository) -> Markup | None:
     chart.line(points, "mean", "queries per second")
     marks = [(-value, "now" if not value else f"-{value:g} s") for value in ticks(0, -chart.x[0])]
     return chart.svg(marks, [(value, f"{value:g}") for value in ticks(0, most, 3)])
+
+
+REPOSITORY = DashboardPage(
+    name="repository",
+    render=repository_now,
+    arguments=("repository",),
+    changes=lambda board: (board.sights.changes,),
+    wait_s=lambda board: board.sights.next_s(),
+    asks_providers=True,
+)
