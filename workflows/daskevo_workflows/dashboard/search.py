@@ -6,26 +6,42 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from daskevo.runs import SessionRow
+from daskevo.runs import Book, RunRecord, SessionRow
+from daskevo.search import Strategy
 from daskevo_plugins.dashboard.message_checks import finite
 from daskevo_plugins.dashboard.news import Standing
 from daskevo_plugins.dashboard.search_news import MOST_TRAINERS, Best, Doing, SearchNews, ShownUnit, TrainerRow
 from daskevo_plugins.formatting import plain
 from daskevo_workflows.dashboard.dashboard_client import Sender
 from daskevo_workflows.dashboard.search_totals import SearchAccounts
+from daskevo_workflows.execution.label_sync import Holdings
 from daskevo_workflows.execution.progress import Progress
+from daskevo_workflows.execution.run_deadline import Closing
+from daskevo_workflows.execution.running_task import RunningTask
+from daskevo_workflows.execution.running_tasks import RunningTasks
+from daskevo_workflows.execution.submission import Submission
 from daskevo_workflows.reports.run_reader import RunningTime
-
-if TYPE_CHECKING:
-    from daskevo_workflows.execution.executor import Executor
-    from daskevo_workflows.execution.running_task import RunningTask
 
 logger = logging.getLogger(__name__)
 
 ENDED = ("finished", "exhausted")
 """Reasons for the end of a search that mean it has done all that was asked."""
+
+
+class ShownSearch(Protocol):
+    """What a snapshot reads of a search: of its executor, which takes the snapshots."""
+
+    record: RunRecord
+    book: Book
+    strategy: Strategy
+    tasks: RunningTasks
+    holdings: Holdings
+    submission: Submission
+    closing: Closing
+
+    def time_left_s(self) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +66,7 @@ class SearchShowing:
         The search's executor; read in its own thread.
     """
 
-    def __init__(self, client: Any, executor: Executor) -> None:
+    def __init__(self, client: Any, executor: ShownSearch) -> None:
         self._client = client
         self._sender = Sender(client, "search")
         self._executor = executor
