@@ -26,6 +26,7 @@ def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, JSON]:
     >>> plain_metrics({"val_auc": np.float32(0.5), "loss": float("nan")})
     {'val_auc': 0.5, 'loss': None}
     """
+    # Each value by itself first, so that an error names the metric; the names can only be checked as part of the whole.
     found = {str(name): _json(_plain(value, str(name)), f"the metric {name!r}") for name, value in metrics.items()}
     return _json(found, "the names of metrics")  # type: ignore[no-any-return]
 
@@ -43,11 +44,13 @@ def _json(value: Any, what: str) -> JSON:
 
 
 def _plain(value: Any, name: str) -> JSON:
+    # Keras and NumPy give metrics as NumPy scalars or arrays without dimensions; records take plain JSON only.
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         value = value.item()
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, float):
+        # JSON has no nan and no infinity. A training that diverged keeps its other metrics.
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, (bool, int, str)):
         return value

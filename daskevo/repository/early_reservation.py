@@ -72,6 +72,7 @@ class Wish:
             raise InvalidInput("give `match` (tried first, then the next best) or `ancestor` (the only one), not both")
         if type(minimum_layers) is not int or minimum_layers < 0:
             raise InvalidInput(f"minimum_layers={minimum_layers!r:.40}: use a whole number from 0")
+        # Random, so that tasks on many workers draw ids without asking anybody; a counter would need a message.
         name = f"m-{uuid.uuid4().hex[:16]}" if model_id is None else check_name(model_id)
         return cls(ModelId(name), model_id is None, wanted, match, weights, minimum_layers)
 
@@ -146,6 +147,7 @@ class EarlyReservation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        # In most blocks `inherit` has taken the reservation over: don't wait for the event loop then.
         if not self._over:
             self._connection.run(self._leave)
 
@@ -158,9 +160,12 @@ class EarlyReservation:
         if self._over or self._task is None:
             return
         self._over = True
+        # A caller that is cancelled here leaves, but the references are still given back.
         await to_the_end(self._give_back(self._task))
 
     async def _give_back(self, task: asyncio.Task[Reservation]) -> None:
+        # A reservation that is complete names its owners, and is dropped there with a message each. Of one that was
+        # cancelled halfway only the coordinator can find out what it reserved, and asks all providers.
         await asyncio.wait([task], timeout=_PATIENCE_S)
         task.cancel()
         (found,) = await asyncio.gather(task, return_exceptions=True)
@@ -179,6 +184,7 @@ class EarlyReservation:
     def ready(self, graph: ArchitectureGraph) -> Reservation | None:
         """Return the reservation if it is complete and fits, without a call to the event loop; None otherwise."""
         task = self._task
+        # A reservation that failed isn't ready either: `take` then raises its error in the caller.
         if self._over or task is None or not task.done() or task.cancelled() or task.exception() is not None:
             return None
         return task.result() if self.fits(graph) else None

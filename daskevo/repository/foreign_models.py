@@ -66,6 +66,8 @@ class Adding(HandleBase):
         wish = Wish.of(model_id, False, None, "vertex", 0)
         # Nothing is inherited, so nothing is frozen: that it may be compiled does no harm.
         child = Inheritance(self, model, freeze="none", wish=wish, parent=None, trained=True)
+        # Nan in this model would go into every model that inherits it, and no training here has shown that there is
+        # none.
         options: dict[str, Any] = {"metrics": metrics, "step": step, "labels": labels, "extra": extra, "finite": True}
         if not self.connection.asynchronous:
             with child:

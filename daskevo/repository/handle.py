@@ -163,6 +163,7 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
         questions = [Question.of(graph, weights) for graph in as_graphs(graphs)]
 
         async def ask(session: Session) -> Matches:
+            # Half of the time limit: if providers change meanwhile, the query is sent a second time.
             answer = await session.asker.best(self.scope, questions, timeout_s=self.timeout_s / 2)
             return Matches(answer.matches, answer.silent)
 
@@ -205,11 +206,14 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
         InvalidInput
             Inside a task.
         """
+        # Opened without a cluster: it holds no lease, and no service runs.
         if self.connection.session.reads_without_reserving:
             return None
         client = self.client
 
         async def close(session: Session) -> None:
+            # Drops that this process has queued: closed shards don't take them, and they would wait for the next
+            # opening's audit.
             await session.outbox.sent()
             await session.transport.coordinator("close", timeout_s=self.timeout_s, client=client.id, force=force)
 
@@ -259,6 +263,7 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
 
         if repair and isinstance(self.connection, OfflineConnection):
             repaired = self.connection.repair()
+            # Opened again: the connection of before has the shards in memory as they were before the repair.
             self._connection = OfflineConnection(self.connection.root.path, self.timeout_s)
             return _with_rebuilt((repaired, self._run(_records) if rebuild else []), custom_objects)
 
@@ -270,6 +275,7 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
 
 
 async def _records(session: Session) -> list[ModelRecord]:
+    # Of all scopes, not of the handle's alone: a verification is about the whole repository.
     answers = await session.directory.all("models", timeout_s=session.timeout_s, scope=None, with_snapshots=True)
     return await read_records(session, sorted(ModelSummary.of_row(row).model_id for rows in answers for row in rows))
 
@@ -316,6 +322,7 @@ def as_graphs(graphs: Any) -> list[ArchitectureGraph]:
     found = list(graphs) if isinstance(graphs, (list, tuple)) else [graphs]
     if all(isinstance(graph, ArchitectureGraph) for graph in found):
         return found
+    # Here and not above: it imports Keras, which takes seconds, and a query for graphs needs none.
     from daskevo.models import flatten, is_fresh, loaded_weights
 
     def graph_of(model: Any) -> ArchitectureGraph:

@@ -45,6 +45,8 @@ class HandleBase:
     def __reduce__(self) -> tuple[Any, ...]:
         if self._connection is not None and self._connection.session.reads_without_reserving:
             raise InvalidInput("a repository opened without a cluster can't be sent to another process")
+        # Without the connection, whose sockets belong to this process: the task that gets the handle connects by
+        # itself.
         return type(self), (self.settings, self.scope, self.objective, self.timeout_s)
 
     @property
@@ -54,6 +56,8 @@ class HandleBase:
     @property
     def connection(self) -> Connection:
         """Connection of the calling thread to the cluster; inside a task, that of the task."""
+        # In a task its own connection, also where workers are threads of the client's process: attempts must end with
+        # the task, not with the client.
         if is_in_task() or self._connection is None:
             return connect(self.settings.key, self.timeout_s)
         return self._connection

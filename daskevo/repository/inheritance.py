@@ -78,10 +78,14 @@ class Inheritance:
         early: EarlyReservation | None = None,
         trained: bool = False,
     ) -> None:
+        # Here and below inside functions: it imports Keras, which takes seconds, and opening or listing a repository
+        # needs none.
         from daskevo.models import check_fresh, check_policy, check_storable, flatten
 
         if not trained:
             check_fresh(model)
+        # Arguments are checked before anything is reserved: an error on entering would have to give the reservation
+        # back.
         self._policy = check_policy(freeze)
         self.parent = None if parent is None else ModelId(check_name(parent))
         self._wish = wish
@@ -110,6 +114,7 @@ class Inheritance:
         from daskevo.models import loaded_weights
 
         early = self._early
+        # The ids contain what was loaded, which is the question here: compare the architectures without it.
         if early is not None and early.knows_loaded and early.graph.started({}).ids == self.graph.ids:
             return early.graph.starts
         Inheritance._looked_at += 1
@@ -186,16 +191,19 @@ class Inheritance:
     def _apply(self, reservation: Reservation) -> None:
         from daskevo.models import freeze, kept_weights, write_tensors
 
+        # From here on `_leave` of this block drops the reservation, so the early one must not do so as well.
         self._reservation = reservation
         if self._early is not None:
             self._early.taken()
         self.timings.update(reservation.seconds)
         with _timed(self.timings, "load_s"):
             kept = self._kept = kept_weights(self.flat, reservation.arrays)
+            # These layers end the prefix: what comes behind them in the ancestor was trained on other outputs.
             if kept:
                 reservation.prefix = reservation.prefix.without(self.graph, kept)
                 inside = {self.graph.vertices[mine].layer for mine, _ in reservation.prefix.vertices}
                 tensors = self.graph.tensors
+                # They are reserved already. The put gives them back, with the references of tensors that changed.
                 self._left = frozenset(n for n in reservation.entries if tensors[n].layer not in inside)
             taken = {number: array for number, array in reservation.arrays.items() if number not in self._left}
             write_tensors(self.flat, taken)
@@ -216,6 +224,7 @@ class Inheritance:
 
     @property
     def _needs_giving_back(self) -> bool:
+        # `_over` is set before a put is sent, so a put under way has to be asked for as well.
         return self._reservation is not None and (self._putting is not None or not self._over)
 
     async def _leave(self) -> None:
@@ -300,6 +309,8 @@ class Inheritance:
             With `finite`, if weights have nan or inf: nothing was stored.
         """
         extra = plain_extra(extra)
+        # In the caller's thread: copying weights from a device would block the event loop, with all messages of the
+        # process.
         made = self._prepare(dict(metrics or {}), step, labels, trained_steps, finite)
         return self._connection.run(self._put_unless_left, self._connection.caller(), made, step, tuple(labels), extra)
 
@@ -319,6 +330,7 @@ class Inheritance:
         if self.record is not None:
             raise InvalidInput(f"{self.model_id!r} is stored already: inherit again to make another model")
         with _timed(self.timings, "flatten_s"):
+            # The caller may have changed settings of layers since `inherit`; the record must rebuild what was trained.
             self.flat = as_it_is(self.model, self.flat)
         with _timed(self.timings, "read_s"):
             tensors = dict(enumerate(read_tensors(self.flat)))
@@ -347,15 +359,19 @@ class Inheritance:
         session = self._connection.session
         metrics, make_payload = made
         if self._over:
+            # A put has failed before and has ended the attempt. An attempt that is over can't stage a model, so take
+            # another one.
             self._reservation = await renew(session, caller, self._inherited)
             self._over = False
         reservation = self._inherited
         with _timed(self.timings, "pack_s"):
             folder = await folder_of_home(session, self.model_id)
+            # Travels while tensors are compared and written.
             ticking = asyncio.ensure_future(session.tick())
             try:
                 payload = await prepared(make_payload, folder)
             except BaseException:
+                # Nobody will await it: asyncio would complain of an exception that was never retrieved.
                 ticking.cancel()
                 raise
         with _timed(self.timings, "put_s"):
@@ -372,6 +388,8 @@ class Inheritance:
                     parent=self.parent,
                     extra=extra,
                 )
+            # Before the message leaves: from here on the put ends the attempt itself, whatever becomes of it (see
+            # `_give_back`).
             self._over = True
             stored: Stored = await put(session, reservation, record, payload, labels)
         self.record, self.by_other = stored.record, stored.by_other

@@ -88,6 +88,7 @@ def open_repository(
     InvalidInput
         If an argument is not valid.
     """
+    # Again at each opening: a program may have set a misspelt name since daskevo was imported.
     warn_of_unknown()
     check_scope(scope)
     timeout_s = _timeout(timeout_s)
@@ -104,6 +105,7 @@ def open_repository(
     settings = RepositorySettings(repository_key(root), path, shards, durability, memory, scope, versions(), limit)
 
     async def open_on_cluster() -> Repository:
+        # The coordinator must be there before its scope can be asked for.
         await deploy(client, settings, timeout_s)
         connection = ClientConnection(client, settings.key, timeout_s)
         found = await connection.session.transport.coordinator(
@@ -119,6 +121,7 @@ def _open_offline(
 ) -> Repository:
     connection = OfflineConnection(path, timeout_s)
     connection.root.check_durability(durability)
+    # Nothing is written without a cluster, so an objective that isn't declared yet holds for this handle only.
     declared = connection.root.scopes().get(scope)
     objective = wanted if declared is None else Objective.parse(declared)
     settings = RepositorySettings(

@@ -56,6 +56,7 @@ def boundary_of(graph: ArchitectureGraph, other: ArchitectureGraph, prefix: Pref
     name, facts = _short(graph.layers[vertex.layer].name, _LONGEST_NAME), facts_of(vertex)
     # It is the first vertex without a partner, so all its inputs have one.
     feeds = sorted((partners[edge.source], edge.slot) for edge in vertex.edges)
+    # A vertex has one partner at most, so those in the prefix can't be what stands in this place.
     free = set(range(len(other.vertices))).difference(partners.values())
     rivals = [
         other.vertices[number]
@@ -101,6 +102,7 @@ def facts_of(vertex: Vertex) -> dict[str, JSON]:
         of_layer, rest = signature["layer"], {name: signature[name] for name in ("call", "outputs")}
         more = {name: value for name, value in of_layer.items() if name != "config"}
         return {"class": of_layer["class"], **of_layer.get("config", {}), **more, **rest}
+    # A text of another version, or not of daskevo's: a reason is only said, and must never make an inheritance fail.
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {"class": vertex.signature}
 

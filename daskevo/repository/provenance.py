@@ -60,6 +60,8 @@ async def _lineage(session: Session, model_id: ModelId) -> list[ModelRecord]:
             owners = [] if last is None else [owner for owner in last.inherited if owner not in known]
             await _learn(session, [current, *owners], known)
         if current not in known:
+            # Of the model itself there must be a record. An ancestor's may be gone with a damaged or lost shard: the
+            # lineage ends there, and is still of use.
             if not found:
                 raise await session.missing(model_id, "unknown")
             break

@@ -18,6 +18,7 @@ async def read_records(session: Session, names: list[ModelId]) -> list[ModelReco
     """Return the records of models, without those that were retired meanwhile or are lost."""
     found = await asyncio.gather(*map(session.open, names), return_exceptions=True)
     for one in found:
+        # A provider that doesn't answer is none of the two cases: its models would count as checked.
         if isinstance(one, BaseException) and not isinstance(one, RepositoryError):
             raise one
     return [one for one in found if isinstance(one, ModelRecord)]

@@ -123,6 +123,7 @@ def _why_no_more(reservation: Reservation, graph: ArchitectureGraph, asked: bool
     if reservation.ancestor_graph is not None:
         boundary = boundary_of(graph, reservation.ancestor_graph, reservation.prefix)
         return boundary.reason, boundary.words
+    # The last one that was tried, since its reason decided that nothing was inherited.
     for name, why in reversed(reservation.tried.items()):
         return "too few layers" if reservation.too_few else "gone", f"{name}: {why}"
     for shard, why in reservation.silent.items():

@@ -104,6 +104,7 @@ def _spec_of(array: object, what: str) -> TensorSpec:
         raise InvalidInput(f"{what} is a {type(array).__name__}: a snapshot holds numpy arrays")
     spec = TensorSpec.of(array)
     try:
+        # As a record is read back: what it would refuse then, such as an array of objects, must not be stored.
         return TensorSpec.from_json(spec.to_json())
     except CorruptRecord as error:
         raise InvalidInput(f"{what} can't be stored ({error})") from error

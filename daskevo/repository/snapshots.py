@@ -134,9 +134,11 @@ class Snapshots(HandleBase):
             Of the name, or of an error of `put_snapshot`.
         """
         connection = self.connection
+        # Asked for in the task's own thread: on the event loop nothing tells which task is calling.
         caller = connection.caller()
         made = self._deposit(snapshot, step, name, base, labels, metrics)
         result: Future[ModelId] = Future()
+        # From here on `cancel` of the future returns False: a put that was sent can't be called back.
         result.set_running_or_notify_cancel()
 
         def begin() -> None:
@@ -147,6 +149,7 @@ class Snapshots(HandleBase):
         def end(task: asyncio.Task[ModelId]) -> None:
             _under_way.discard(task)
             if task.cancelled():
+                # The event loop has ended. Without a result, `result()` would wait for ever.
                 result.set_exception(asyncio.CancelledError())
             elif (error := task.exception()) is not None:
                 result.set_exception(error)
@@ -210,6 +213,7 @@ class Snapshots(HandleBase):
         async def read(session: Session) -> StoredSnapshot:
             try:
                 return await _read(session, caller, wanted)
+            # A subclass of CorruptRecord, but nothing is damaged: another version of daskevo can read it.
             except LaterVersion:
                 raise
             except tuple(_REASONS) as error:
@@ -263,6 +267,8 @@ class Snapshots(HandleBase):
         async def ask(session: Session) -> dict[ModelId, dict[tuple[ModelId, int], int]]:
             replies = await session.send_together([Open(name) for name in wanted])
             for reply in replies:
+                # Left out like a snapshot that is gone, its tensors would seem to be free, and evictions would count on
+                # their bytes.
                 if isinstance(reply, ClusterError):
                     raise reply
             found = [reply.record for reply in replies if isinstance(reply, Opened)]
@@ -290,6 +296,7 @@ def _whole(record: ModelRecord, arrays: Mapping[int, np.ndarray[Any, Any]]) -> S
     if not is_snapshot(record.architecture):
         raise InvalidInput(f"{record.model_id!r} is a model, no snapshot: use load or read", model_id=record.model_id)
     graph, names = detach(record.architecture)
+    # Attached tensors have the last numbers, behind the model's own.
     count = len(arrays) - len(names)
     return StoredSnapshot(
         graph,

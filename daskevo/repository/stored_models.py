@@ -50,6 +50,7 @@ class StoredModels(HandleBase):
 
         async def read(session: Session) -> tuple[ArchitectureGraph, dict[int, Array]]:
             record = await session.open(wanted)
+            # Decoding a large graph takes some milliseconds, in which the event loop would answer nobody.
             graph = await asyncio.to_thread(_model_graph, record)
             return graph, await read_model(session, caller, record, range(len(graph.tensors)))
 
