@@ -85,7 +85,7 @@ class Attempts:
             self.end(attempt, settled=False)
         return settles
 
-    def is_over(self, attempt: Attempt) -> bool:
+    def _is_over(self, attempt: Attempt) -> bool:
         """Whether the coordinator knows that an attempt is over.
 
         False for ticks that this coordinator has not issued, such as those of a later generation: an attempt that does
@@ -96,8 +96,12 @@ class Attempts:
             return attempt.generation < self.generation
         return attempt.counter <= self._counter and attempt not in self._live
 
+    def over(self, attempts: Iterable[Attempt]) -> list[bool]:
+        """Return for each attempt whether it is over, for the audit."""
+        return [self._is_over(attempt) for attempt in attempts]
+
     def live(self) -> dict[Attempt, tuple[Holder, ModelId | None]]:
-        """Return the live attempts."""
+        """Return the live attempts with their holders and models."""
         return dict(self._live)
 
     def holders(self) -> tuple[Holder, ...]:

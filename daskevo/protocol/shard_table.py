@@ -87,6 +87,8 @@ class Assignment:
 
     Parameters
     ----------
+    generation
+        Number of this opening of the repository.
     shards
         Number of shards of the repository.
     durable
@@ -96,7 +98,8 @@ class Assignment:
         Returns a new tick.
     """
 
-    def __init__(self, shards: int, *, durable: bool, tick: Callable[[], Tick]) -> None:
+    def __init__(self, generation: int, shards: int, *, durable: bool, tick: Callable[[], Tick]) -> None:
+        self.generation = generation
         self.shards = shards
         self.durable = durable
         self.version = 0
@@ -210,13 +213,13 @@ class Assignment:
             del self._serving[shard]
             self.version += 1
 
-    def table(self, generation: int) -> ShardTable:
+    def table(self) -> ShardTable:
         """Return the current table."""
         places = {
             shard: self._providers[self._serving[shard]] if shard in self._serving else None
             for shard in range(self.shards)
         }
-        return ShardTable(self.version, generation, places, dict(self._lost), {}, dict(self._lost_with))
+        return ShardTable(self.version, self.generation, places, dict(self._lost), {}, dict(self._lost_with))
 
     def providers(self) -> dict[str, Place]:
         """Return the present providers, by name."""

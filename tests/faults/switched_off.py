@@ -183,7 +183,7 @@ class _SharedAttempts(Coordinator):
 
 class _EndedMayBegin(Coordinator):
     def begin(self, holder: Holder, model: ModelId | None, *, live: bool) -> Attempt | None:
-        self._attempts._ended.clear()
+        self._ended.clear()
         return super().begin(holder, model, live=True)
 
 

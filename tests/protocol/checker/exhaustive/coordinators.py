@@ -35,7 +35,7 @@ class Coordinators:
 
     def is_due(self, number: int) -> bool:
         """Whether attempts wait to be settled now."""
-        return bool(self.get(number)._attempts._due)
+        return bool(self.get(number)._due)
 
     def create(self, generation: int) -> int:
         """Return a coordinator that knows nobody yet."""
@@ -75,7 +75,7 @@ class Coordinators:
 
     def resume_settling(self, number: int) -> int:
         """What was postponed is due again."""
-        if not self.get(number)._attempts._postponed:
+        if not self.get(number)._postponed:
             return number
         coordinator = self._copy(number)
         coordinator.resume_settling()
@@ -84,27 +84,25 @@ class Coordinators:
     def _copy(self, number: int) -> Coordinator:
         old = self.get(number)
         new = self._kind(old.generation, old.shards)
-        mine, its = new._attempts, old._attempts
-        mine._counter = its._counter
-        mine._live = dict(its._live)
-        mine._by_holder = {holder: set(attempts) for holder, attempts in its._by_holder.items()}
-        mine._ended = set(its._ended)
-        mine._due, mine._postponed, mine._in_hand = dict(its._due), dict(its._postponed), set(its._in_hand)
+        new._counter = old._counter
+        new._live = dict(old._live)
+        new._by_holder = {holder: set(attempts) for holder, attempts in old._by_holder.items()}
+        new._ended = set(old._ended)
+        new._due, new._postponed, new._in_hand = dict(old._due), dict(old._postponed), set(old._in_hand)
         return new
 
     def _add(self, coordinator: Coordinator) -> int:
-        attempts = coordinator._attempts
         seen = (
             "coordinator",
             coordinator.generation,
-            form_of(attempts._live),
-            form_of(attempts._ended),
-            form_of(list(attempts._due)),
-            form_of(list(attempts._postponed)),
-            form_of(attempts._in_hand),
+            form_of(coordinator._live),
+            form_of(coordinator._ended),
+            form_of(list(coordinator._due)),
+            form_of(list(coordinator._postponed)),
+            form_of(coordinator._in_hand),
         )
         # The counter only makes the next tick the highest of all, whatever it is.
-        return self.values.add(coordinator, (*seen, attempts._counter), look=seen)
+        return self.values.add(coordinator, (*seen, coordinator._counter), look=seen)
 
 
 def _asked(coordinator: Coordinator, call: Ask, *, live: bool) -> object:
